@@ -1,0 +1,39 @@
+"""`minrisk.decode`: from a list of samples to the best one, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from minrisk.metric import AnyMetric
+from minrisk.registry import METRICS, STRATEGIES
+from minrisk.segment import Ranking, Segment
+from minrisk.strategy import Strategy
+
+
+def make_strategy(strategy: str, metric: str | AnyMetric = "chrf", **options: Any) -> Strategy:
+    """A strategy by name; options are the fields of its dataclass (`minrisk strategies`)."""
+    if isinstance(metric, str):
+        metric = METRICS.make(metric)
+    if isinstance(options.get("coarse"), str):
+        options["coarse"] = METRICS.make(options["coarse"])
+    made: Strategy = STRATEGIES.make(strategy, metric=metric, **options)
+    return made
+
+
+def decode(
+    hypotheses: Sequence[str],
+    references: Sequence[str] | None = None,
+    source: str | None = None,
+    weights: npt.ArrayLike | None = None,
+    *,
+    metric: str | AnyMetric = "chrf",
+    strategy: str | Strategy = "standard",
+    **options: Any,
+) -> Ranking:
+    """Rank hypotheses by expected utility over the references (themselves unless given)."""
+    if isinstance(strategy, str):
+        strategy = make_strategy(strategy, metric, **options)
+    return strategy.rank([Segment(hypotheses, references, source, weights)])[0]

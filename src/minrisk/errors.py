@@ -1,0 +1,27 @@
+"""What can go wrong on the user's side; everything else is a bug and may show its traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class MinriskError(Exception):
+    """A problem the user can mend; the message says how."""
+
+
+class InputError(MinriskError, ValueError):
+    """Data, options or names that make no sense; says what was given and what was wanted."""
+
+
+class MissingExtra(MinriskError, ImportError):
+    """An optional dependency is not installed; says the `pip install` line."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
+    """The error for a name that nobody registered, with the nearest known ones."""
+    choices = sorted(known)
+    close = get_close_matches(name, choices, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    listed = ", ".join(choices) or "none"
+    return InputError(f"unknown {kind} {name!r}; {hint}known: {listed}")

@@ -1,0 +1,60 @@
+"""What a metric must offer, and what it may."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+
+from minrisk.arrays import Floats, Ints
+from minrisk.groups import Groups
+
+
+class Features(Protocol):
+    """A batch of texts as one metric sees them."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Ints, /) -> Self: ...
+
+
+F = TypeVar("F", bound=Features)
+
+
+class Metric(Protocol[F]):
+    """A score for every pair of hypothesis and reference; higher is always better.
+
+    A metric may also set `needs_source = True` (its scores get the source's features), and
+    `features_per_segment = True` (its features are cheaper to use when they are extracted for
+    one segment at a time rather than for a whole batch, as with n-gram indices).
+    """
+
+    name: str
+
+    def features(self, texts: Sequence[str]) -> F: ...
+
+    def scores(self, hyps: F, refs: F, source: F | None = None) -> Floats: ...  # (H, R)
+
+
+@runtime_checkable
+class Aggregates(Protocol[F]):
+    """References can be averaged before they are scored."""
+
+    def aggregate(self, refs: F, groups: Groups) -> F: ...  # G rows
+
+
+@runtime_checkable
+class HasUtility(Protocol[F]):
+    """Reduces `scores @ mass` itself, without ever holding the (H, R) matrix."""
+
+    def utility(self, hyps: F, refs: F, mass: Floats, source: F | None = None) -> Floats: ...
+
+
+def utility(metric: Metric[F], hyps: F, refs: F, mass: Floats, source: F | None = None) -> Floats:
+    """(H,) expected score of each hypothesis over references of the given mass."""
+    if isinstance(metric, HasUtility):
+        result: Floats = metric.utility(hyps, refs, mass, source)
+        return result
+    return metric.scores(hyps, refs, source) @ mass
+
+
+AnyMetric = Metric[Any]

@@ -1,0 +1,1 @@
+"""One file per metric. Metrics know nothing of strategies, files or the command line."""

@@ -1,0 +1,124 @@
+"""Plain data: a decoding problem and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from minrisk.arrays import Floats, Ints
+from minrisk.errors import InputError
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Segment:
+    """One source with its hypotheses, and the weighted references they are judged against."""
+
+    hypotheses: tuple[str, ...]
+    references: tuple[str, ...]  # the hypotheses themselves unless given
+    weights: Floats  # (R,), sums to 1
+    source: str | None
+    index: int  # place in the input; seeds the segment's random stream
+    own: Ints | None  # (H,) each hypothesis' place among the references, if they are the same
+
+    def __init__(
+        self,
+        hypotheses: Sequence[str],
+        references: Sequence[str] | None = None,
+        source: str | None = None,
+        weights: npt.ArrayLike | None = None,
+        index: int = 0,
+    ) -> None:
+        hyps = _texts(hypotheses, "hypotheses")
+        refs = hyps if references is None else _texts(references, "references")
+        fields = {
+            "hypotheses": hyps,
+            "references": refs,
+            "weights": normalised(weights, len(refs)),
+            "source": source,
+            "index": index,
+            "own": np.arange(len(hyps)) if references is None else None,
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def keep(self, rows: Ints) -> Segment:
+        """The same problem with only these hypotheses."""
+        kept = object.__new__(Segment)
+        fields = vars(self) | {
+            "hypotheses": tuple(self.hypotheses[i] for i in rows),
+            "own": None if self.own is None else self.own[rows],
+        }
+        for name, value in fields.items():
+            object.__setattr__(kept, name, value)
+        return kept
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """All hypotheses, best first, with their utilities in input order."""
+
+    order: Ints  # (H,)
+    utility: Floats  # (H,), NaN where a later stage did not look
+
+    @classmethod
+    def of(cls, utility: Floats) -> Ranking:
+        # stable, so that equal utilities keep sample order and runs repeat exactly
+        return cls(np.argsort(-utility, kind="stable"), utility)
+
+    @property
+    def best(self) -> int:
+        return int(self.order[0])
+
+    def refine(self, kept: Ints, finer: Ranking) -> Ranking:
+        """Put the kept hypotheses first, in the order that a finer stage gave them."""
+        utility = np.full_like(self.utility, np.nan)
+        utility[kept] = finer.utility
+        rest = self.order[~np.isin(self.order, kept)]
+        return replace(self, order=np.concatenate([kept[finer.order], rest]), utility=utility)
+
+
+def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
+    """Weights that sum to 1; uniform if none are given."""
+    if weights is None:
+        return np.full(count, 1.0 / count)
+    given = _numbers(weights, count, "weights")
+    if not np.all(np.isfinite(given)) or np.any(given < 0):
+        raise InputError("weights must be finite and not negative")
+    total = given.sum()
+    if total == 0:
+        raise InputError("weights are all zero; at least one must be positive")
+    return given / total
+
+
+def weights_from_logprobs(logprobs: npt.ArrayLike, count: int | None = None) -> Floats:
+    """Normalised probabilities of the given samples: what model-based MBR weighs them by."""
+    given = _numbers(logprobs, count, "logprobs")
+    if np.any(np.isnan(given)) or np.any(given == np.inf) or not np.any(np.isfinite(given)):
+        raise InputError("logprobs must be numbers below infinity, and one at least finite")
+    return normalised(np.exp(given - given.max()), given.size)
+
+
+def _numbers(values: npt.ArrayLike, count: int | None, name: str) -> Floats:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a list of numbers") from None
+    if array.ndim != 1 or (count is not None and array.size != count):
+        raise InputError(f"{name}: {array.size} values for {count} references; one each is wanted")
+    return array
+
+
+def _texts(texts: Sequence[Any], name: str) -> tuple[str, ...]:
+    if isinstance(texts, str):
+        raise InputError(f"{name} must be a list of strings, not one string")
+    result = tuple(texts)
+    if not result:
+        raise InputError(f"zero {name}; at least one is needed")
+    for text in result:
+        if not isinstance(text, str):
+            raise InputError(f"{name} must be strings; found {type(text).__name__}: {text!r:.60}")
+    return result

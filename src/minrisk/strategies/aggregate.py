@@ -1,0 +1,34 @@
+"""Reference aggregation: average the references, compare once (Vamvas & Sennrich 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from minrisk.groups import Groups
+from minrisk.metric import AnyMetric
+from minrisk.pool import bind
+from minrisk.segment import Ranking, Segment
+from minrisk.strategy import segment_rng
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """every hypothesis against the average reference; more than one of `groups` is partial"""
+
+    name: ClassVar[str] = "aggregate"
+    metric: AnyMetric
+    groups: int = 1
+    contiguous: bool = False  # neighbours together, rather than a random partition
+    seed: int = 0
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [
+            Ranking.of(pool.utility(self._split(pool.segment)))
+            for pool in bind(self.metric, segments)
+        ]
+
+    def _split(self, segment: Segment) -> Groups:
+        rng = None if self.contiguous else segment_rng(self.seed, segment)
+        return Groups.split(segment.weights, self.groups, rng)

@@ -1,0 +1,76 @@
+"""Two stages: a cheap one chooses which hypotheses an exact one looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from minrisk.arrays import Ints
+from minrisk.errors import InputError
+from minrisk.metric import AnyMetric
+from minrisk.pool import Batch
+from minrisk.segment import Ranking, Segment
+from minrisk.strategies.aggregate import Aggregate
+from minrisk.strategies.standard import Standard
+from minrisk.strategy import Strategy
+
+KEEP = 20  # as in the paper
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """The best `keep` of a coarse strategy, ranked again by a fine one."""
+
+    name: ClassVar[str] = "cascade"
+    coarse: Strategy
+    fine: Strategy
+    keep: int | None = None  # 20, or all if there are fewer
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        batch = Batch(segments)  # both stages find the same features if they share a metric
+        first = self.coarse.rank(batch)
+        kept = [self._kept(ranking) for ranking in first]
+        second = self.fine.rank(batch.keep(kept))
+        return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
+
+    def _kept(self, ranking: Ranking) -> Ints:
+        count = len(ranking.order)
+        keep = min(KEEP, count) if self.keep is None else self.keep
+        if not 1 <= keep <= count:
+            raise InputError(f"keep {keep} of {count} hypotheses; choose from 1 to {count}")
+        return ranking.order[:keep]
+
+
+@dataclass(frozen=True)
+class AggregateToFine:
+    """the best `keep` by aggregation, then exact (Vamvas & Sennrich 2024)"""
+
+    name: ClassVar[str] = "aggregate-to-fine"
+    metric: AnyMetric
+    keep: int | None = None
+    groups: int = 1
+    contiguous: bool = False
+    leave_self_out: bool = False
+    seed: int = 0
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        coarse = Aggregate(self.metric, self.groups, self.contiguous, self.seed)
+        fine = Standard(self.metric, self.leave_self_out)
+        return Cascade(coarse, fine, self.keep).rank(segments)
+
+
+@dataclass(frozen=True)
+class CoarseToFine:
+    """the best `keep` by a cheaper metric, then exact (Eikema & Aziz 2022)"""
+
+    name: ClassVar[str] = "coarse-to-fine"
+    metric: AnyMetric
+    coarse: AnyMetric
+    keep: int | None = None
+    leave_self_out: bool = False
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        coarse = Standard(self.coarse, self.leave_self_out)
+        fine = Standard(self.metric, self.leave_self_out)
+        return Cascade(coarse, fine, self.keep).rank(segments)

@@ -1,0 +1,45 @@
+"""N-by-S MBR: every hypothesis against a subset of the references (Eikema & Aziz 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minrisk.arrays import Ints
+from minrisk.errors import InputError
+from minrisk.groups import Groups
+from minrisk.metric import AnyMetric
+from minrisk.pool import Pool, bind
+from minrisk.segment import Ranking, Segment
+from minrisk.strategy import segment_rng
+
+
+@dataclass(frozen=True)
+class NByS:
+    """every hypothesis against `subset` of the references"""
+
+    name: ClassVar[str] = "n-by-s"
+    metric: AnyMetric
+    subset: int
+    first: bool = False  # the first references, as the paper's scripts do, rather than random ones
+    leave_self_out: bool = False
+    seed: int = 0
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [Ranking.of(self._utility(pool)) for pool in bind(self.metric, segments)]
+
+    def _utility(self, pool: Pool[Any]) -> Any:
+        groups = Groups.subset(pool.segment.weights, self._rows(pool.segment))
+        return pool.utility(groups, self.leave_self_out)
+
+    def _rows(self, segment: Segment) -> Ints:
+        count = len(segment.references)
+        if not 1 <= self.subset <= count:
+            raise InputError(f"a subset of {self.subset} of {count} references; "
+                             f"choose from 1 to {count}")
+        if self.first:
+            return np.arange(self.subset)
+        return segment_rng(self.seed, segment).choice(count, self.subset, replace=False)

@@ -1,0 +1,26 @@
+"""Standard MBR: every hypothesis against every reference, exactly (Eikema & Aziz 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from minrisk.metric import AnyMetric
+from minrisk.pool import bind
+from minrisk.segment import Ranking, Segment
+
+
+@dataclass(frozen=True)
+class Standard:
+    """exact: every hypothesis against every reference"""
+
+    name: ClassVar[str] = "standard"
+    metric: AnyMetric
+    leave_self_out: bool = False
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [
+            Ranking.of(pool.utility(leave_self_out=self.leave_self_out))
+            for pool in bind(self.metric, segments)
+        ]
