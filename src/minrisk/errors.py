@@ -14,7 +14,7 @@ class InputError(MinriskError, ValueError):
     """Data, options or names that make no sense; says what was given and what was wanted."""
 
 
-class MissingExtra(MinriskError, ImportError):
+class MissingExtra(MinriskError, ImportError):  # noqa: N818 - it says what to install
     """An optional dependency is not installed; says the `pip install` line."""
 
 

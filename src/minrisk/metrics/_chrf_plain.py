@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def scores(texts: Texts, hyps: Ints, offsets: Ints, members: Ints, weights: Floa
     """(H, R) where reference row g averages members[offsets[g]:offsets[g + 1]]."""
     refs = [
         _average([texts.counts[m] for m in members[a:b]], weights[a:b])
-        for a, b in zip(offsets[:-1], offsets[1:], strict=True)
+        for a, b in pairwise(offsets)
     ]
     f_score = _smoothed if eps_smoothing else _effective
     return np.array([

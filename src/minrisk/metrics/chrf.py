@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError
+from minrisk.errors import InputError, unknown
 from minrisk.groups import Groups
 from minrisk.threads import threads
 
 
 def _backend() -> ModuleType:
-    """The native core, or its plain twin with the same numbers where it could not be built."""
-    try:
-        from minrisk import _native
-    except ImportError:
-        from minrisk.metrics import _chrf_plain
+    """The native core, or its plain twin with the same numbers where it could not be built.
 
+    MINRISK_CORE chooses one by name: avx512, avx2, portable or plain.
+    """
+    wanted = os.environ.get("MINRISK_CORE", "")
+    if wanted == "plain":
+        return import_module("minrisk.metrics._chrf_plain")
+    try:
+        native = import_module("minrisk._native")
+    except ImportError:
         warnings.warn("minrisk's native core is not installed; chrF uses plain Python, which is "
                       "correct but slow: reinstall with a C++20 compiler", RuntimeWarning,
-                      stacklevel=2)
-        return _chrf_plain
-    return _native
+                      stacklevel=3)
+        return import_module("minrisk.metrics._chrf_plain")
+    if wanted:
+        if wanted not in native.available_simd():
+            raise unknown("MINRISK_CORE", wanted, [*native.available_simd(), "plain"])
+        native.set_simd(wanted)
+    return native
 
 
 _core = _backend()

@@ -1,0 +1,60 @@
+// Small numbers for 64-bit keys, in order of first appearance: a hash table that compares keys in
+// full, so that equal numbers mean equal keys.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+namespace minrisk {
+
+class Intern {
+public:
+    explicit Intern(std::size_t expected) { resize(std::bit_ceil(expected * 2 + 64)); }
+
+    std::uint32_t operator()(std::uint64_t key) {
+        for (std::size_t place = home(key);; place = (place + 1) & mask_) {
+            Slot& slot = slots_[place];
+            if (slot.number == 0) return insert(slot, key);
+            if (slot.key == key) return slot.number - 1;
+        }
+    }
+
+    std::uint32_t size() const { return size_; }
+
+private:
+    struct Slot {
+        std::uint64_t key = 0;
+        std::uint32_t number = 0;  // 0 is an empty slot
+    };
+
+    std::size_t home(std::uint64_t key) const {
+        return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15u) >> shift_);
+    }
+
+    std::uint32_t insert(Slot& slot, std::uint64_t key) {
+        slot = {key, ++size_};
+        if (size_ * 2 > mask_) resize((mask_ + 1) * 2);
+        return size_ - 1;
+    }
+
+    void resize(std::size_t capacity) {
+        std::vector<Slot> old(capacity);
+        old.swap(slots_);
+        mask_ = capacity - 1;
+        shift_ = 64 - std::countr_zero(capacity);
+        for (const Slot& slot : old) {
+            if (slot.number == 0) continue;
+            std::size_t place = home(slot.key);
+            while (slots_[place].number != 0) place = (place + 1) & mask_;
+            slots_[place] = slot;
+        }
+    }
+
+    std::vector<Slot> slots_;
+    std::size_t mask_ = 0;
+    int shift_ = 0;
+    std::uint32_t size_ = 0;
+};
+
+}  // namespace minrisk

@@ -1,0 +1,317 @@
+// Exact scores of all pairs: the columns that many texts have as bits, the others as lists.
+//
+// Most columns are in few texts. For those it is cheaper to walk the list of texts than to carry a
+// bit in every row; for the few that are in many texts, AND and POPCOUNT are cheaper.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "kernel.hpp"
+#include "ngrams.hpp"
+#include "parallel.hpp"
+
+namespace minrisk {
+
+// The n-gram orders of a batch of texts: first those of characters, then those of words.
+struct Index {
+    std::vector<Order> orders;
+    std::size_t char_orders = 0;
+    std::size_t texts = 0;
+
+    // How many orders from `first` to `last` a text has n-grams of.
+    std::size_t orders_of(std::size_t text, std::size_t first, std::size_t last) const {
+        std::size_t count = 0;
+        for (std::size_t k = first; k < last; ++k) count += orders[k].total(text) > 0;
+        return count;
+    }
+};
+
+using Texts = std::vector<std::int64_t>;
+
+namespace detail {
+
+constexpr std::int64_t absent = -1;
+
+inline std::int64_t blocks_for(std::size_t texts) { return (texts + lanes - 1) / lanes; }
+
+// Where the columns of one order go: into bits, into lists, or (if no pair can have it) nowhere.
+struct Placement {
+    static constexpr std::uint32_t nowhere = ~0u, list = 1u << 31;
+    Numbers place;  // (columns) a bit number, or `list` + a list number
+    std::uint32_t bits = 0, lists = 0;
+};
+
+inline Numbers frequencies(const Order& order, const Texts& texts) {
+    Numbers count(order.next.size(), 0);
+    for (std::int64_t text : texts)
+        for (std::size_t i = order.starts[text]; i < order.starts[text + 1]; ++i)
+            ++count[order.columns[i]];
+    return count;
+}
+
+inline Placement place_columns(const Numbers& in_hyps, const Numbers& in_refs, double most_pairs) {
+    Placement result;
+    result.place.resize(in_hyps.size());
+    for (std::size_t c = 0; c < in_hyps.size(); ++c) {
+        const double pairs = double(in_hyps[c]) * in_refs[c];
+        result.place[c] = pairs == 0             ? Placement::nowhere
+                          : pairs <= most_pairs ? Placement::list + result.lists++
+                                                : result.bits++;
+    }
+    return result;
+}
+
+// Which of two numberings belong together, from pairs in order of the first.
+struct Links {
+    Numbers starts{0};  // (first + 1)
+    Numbers ends;       // the second numbers of each first
+};
+
+inline Links inverted(const Links& links, std::uint32_t count) {
+    Links result;
+    result.starts.assign(count + 1, 0);
+    for (std::uint32_t end : links.ends) ++result.starts[end + 1];
+    for (std::uint32_t i = 0; i < count; ++i) result.starts[i + 1] += result.starts[i];
+    result.ends.resize(links.ends.size());
+    Numbers next(result.starts);
+    for (std::uint32_t first = 0; first + 1 < links.starts.size(); ++first)
+        for (std::uint32_t i = links.starts[first]; i < links.starts[first + 1]; ++i)
+            result.ends[next[links.ends[i]]++] = first;
+    return result;
+}
+
+// The memory behind a kernel's `Side`.
+struct SideData {
+    std::vector<std::uint64_t> bits;
+    std::vector<double> inverse_totals, char_orders, word_orders;
+
+    SideData(const Index& index, std::size_t words, const Texts& texts)
+        : bits(blocks_for(texts.size()) * words * lanes),
+          inverse_totals(blocks_for(texts.size()) * index.orders.size() * lanes),
+          char_orders(blocks_for(texts.size()) * lanes),
+          word_orders(blocks_for(texts.size()) * lanes) {
+        for (std::size_t slot = 0; slot < texts.size(); ++slot) {
+            char_orders[slot] = double(index.orders_of(texts[slot], 0, index.char_orders));
+            word_orders[slot] = double(
+                index.orders_of(texts[slot], index.char_orders, index.orders.size()));
+        }
+    }
+
+    Side view() const {
+        return {bits.data(), inverse_totals.data(), char_orders.data(), word_orders.data(),
+                std::int64_t(char_orders.size() / lanes)};
+    }
+};
+
+// Puts each text's columns of one order where they belong: bits into `words`, which are `lanes`
+// apart, and lists into the result, in order of the texts.
+inline Links distribute(const Order& order, const Placement& placement, const Texts& texts,
+                        std::size_t block_words, std::uint64_t* words) {
+    Links lists;
+    for (std::size_t slot = 0; slot < texts.size(); ++slot) {
+        std::uint64_t* own = words + slot / lanes * block_words * lanes + slot % lanes;
+        const std::int64_t text = texts[slot];
+        for (std::size_t i = order.starts[text]; i < order.starts[text + 1]; ++i) {
+            const std::uint32_t place = placement.place[order.columns[i]];
+            if (place < Placement::list)
+                own[(place / 64) * lanes] |= std::uint64_t(1) << (place % 64);
+            else if (place != Placement::nowhere)
+                lists.ends.push_back(place - Placement::list);
+        }
+        lists.starts.push_back(static_cast<std::uint32_t>(lists.ends.size()));
+    }
+    return lists;
+}
+
+inline void invert_totals(const Order& order, const Texts& texts, std::size_t k,
+                          std::size_t orders, std::vector<double>& inverse) {
+    for (std::size_t slot = 0; slot < texts.size(); ++slot) {
+        const std::size_t total = order.total(texts[slot]);
+        if (total > 0)
+            inverse[(slot / lanes * orders + k) * lanes + slot % lanes] = 1.0 / double(total);
+    }
+}
+
+}  // namespace detail
+
+// Hypotheses and references of an index, ready to be compared. Each side has no text twice.
+class Pairs {
+public:
+    Pairs(const Index& index, Texts hyps, Texts refs, double factor, bool smoothed,
+          const Kernels& kernels, const Workers& workers)
+        : index_(index), hyps_(std::move(hyps)), refs_(std::move(refs)),
+          symmetric_(hyps_ == refs_), kernels_(kernels), workers_(workers) {
+        place_columns();
+        sides_.emplace_back(index_, order_words_.back(), refs_);
+        if (!symmetric_) sides_.emplace_back(index_, order_words_.back(), hyps_);
+        distribute_columns();
+        slot_of_.assign(index_.texts, detail::absent);
+        for (std::size_t r = 0; r < refs_.size(); ++r) slot_of_[refs_[r]] = r;
+        problem_ = {sides_.back().view(), sides_.front().view(),
+                    order_words_.data(), int(index_.orders.size()), factor, smoothed};
+    }
+
+    // (H, R)
+    std::vector<double> scores() const {
+        const std::size_t width = problem_.refs.blocks * lanes;
+        std::vector<double> result(hyps_.size() * refs_.size());
+        std::vector<std::vector<double>> padded(workers_.threads);
+        each_rows([&](const Rows& group, std::size_t count, int worker) {
+            padded[worker].resize(rows * width);
+            kernels_.scores(problem_, group, padded[worker].data(), width);
+            for (std::size_t i = 0; i < count; ++i)
+                std::copy_n(padded[worker].data() + i * width, refs_.size(),
+                            result.data() + (group.first + i) * refs_.size());
+        });
+        return result;
+    }
+
+    // (H,) scores times the mass of each reference, one chunk of hypotheses at a time. The chunks
+    // and the order of every sum depend on the sizes alone, never on the threads.
+    std::vector<double> utility(const double* mass) const {
+        std::vector<double> padded_mass(problem_.refs.blocks * lanes);
+        std::copy_n(mass, refs_.size(), padded_mass.data());
+        std::vector<double> result(hyps_.size());
+        std::vector<std::vector<double>> backward(symmetric_ ? chunks() : 0);
+        each_chunk([&](std::size_t chunk, std::size_t first, std::size_t last, Rows& group,
+                       std::vector<std::uint16_t>& rare) {
+            if (symmetric_) backward[chunk].resize(padded_mass.size());
+            for (std::size_t h = first; h < last; h += rows) {
+                double forward[rows * lanes];
+                fill(group, rare, h, symmetric_ ? h / lanes * lanes : 0);
+                kernels_.utility(problem_, group,
+                                 {padded_mass.data(), forward,
+                                  symmetric_ ? backward[chunk].data() : nullptr});
+                for (std::size_t i = 0; i < rows && h + i < last; ++i)
+                    result[h + i] = sum_of_lanes(forward + i * lanes);
+            }
+        });
+        for (const auto& part : backward)
+            for (std::size_t h = 0; h < hyps_.size(); ++h) result[h] += part[h];
+        return result;
+    }
+
+private:
+    void place_columns() {
+        const std::size_t orders = index_.orders.size();
+        const double all_pairs = double(hyps_.size()) * double(refs_.size());
+        // list matches are counted in 16 bits
+        std::size_t longest = 0;
+        for (const Order& order : index_.orders)
+            for (std::int64_t text : hyps_) longest = std::max(longest, order.total(text));
+        const bool lists = longest <= std::numeric_limits<std::uint16_t>::max();
+        placements_.resize(orders);
+        workers_.each(orders, [&](std::size_t k, int) {
+            Numbers in_refs = detail::frequencies(index_.orders[k], refs_);
+            // a column of one text only pairs it with itself, and that score is known
+            if (symmetric_) std::replace(in_refs.begin(), in_refs.end(), 1u, 0u);
+            placements_[k] = detail::place_columns(
+                symmetric_ ? in_refs : detail::frequencies(index_.orders[k], hyps_), in_refs,
+                lists ? all_pairs * kernels_.rare : 0.0);
+        });
+        order_words_.push_back(0);
+        for (const auto& placement : placements_)
+            order_words_.push_back(order_words_.back() + (placement.bits + 63) / 64);
+    }
+
+    void distribute_columns() {
+        const std::size_t orders = index_.orders.size();
+        lists_of_hyp_.resize(orders);
+        refs_of_list_.resize(orders);
+        const auto one_side = [&](std::size_t k, const Texts& texts, detail::SideData& side) {
+            detail::invert_totals(index_.orders[k], texts, k, orders, side.inverse_totals);
+            return detail::distribute(index_.orders[k], placements_[k], texts, order_words_.back(),
+                                      side.bits.data() + order_words_[k] * lanes);
+        };
+        workers_.each(orders, [&](std::size_t k, int) {
+            detail::Links lists_of_ref = one_side(k, refs_, sides_.front());
+            refs_of_list_[k] = detail::inverted(lists_of_ref, placements_[k].lists);
+            lists_of_hyp_[k] = symmetric_ ? std::move(lists_of_ref)
+                                          : one_side(k, hyps_, sides_.back());
+        });
+    }
+
+    std::size_t chunks() const {
+        return std::clamp<std::size_t>(hyps_.size() / (4 * lanes), 1, 128);
+    }
+
+    template <class Use>
+    void each_chunk(Use&& use) const {
+        const std::size_t width = problem_.refs.blocks * lanes;
+        const std::size_t blocks = detail::blocks_for(hyps_.size()), count = chunks();
+        std::vector<std::vector<std::uint16_t>> rare(workers_.threads);
+        workers_.each(count, [&](std::size_t chunk, int worker) {
+            rare[worker].resize(rows * index_.orders.size() * width);
+            Rows group{};
+            const std::size_t first = blocks * chunk / count * lanes;
+            const std::size_t last = std::min(blocks * (chunk + 1) / count * lanes, hyps_.size());
+            use(chunk, first, last, group, rare[worker]);
+        });
+    }
+
+    template <class Use>
+    void each_rows(Use&& use) const {
+        const std::size_t width = problem_.refs.blocks * lanes;
+        std::vector<std::vector<std::uint16_t>> rare(workers_.threads);
+        workers_.each((hyps_.size() + rows - 1) / rows, [&](std::size_t i, int worker) {
+            rare[worker].resize(rows * index_.orders.size() * width);
+            Rows group{};
+            fill(group, rare[worker], i * rows, 0);
+            use(group, std::min<std::size_t>(rows, hyps_.size() - i * rows), worker);
+        });
+    }
+
+    // What a kernel needs to know of the hypotheses from `first` on, and references from `from` on.
+    void fill(Rows& group, std::vector<std::uint16_t>& rare, std::size_t first,
+              std::size_t from) const {
+        std::fill(rare.begin(), rare.end(), 0);
+        group.first = first;
+        group.rare = rare.data();
+        for (std::size_t i = 0; i < rows; ++i) {
+            const bool real = first + i < hyps_.size();
+            group.self[i] = real ? slot_of_[hyps_[first + i]] : detail::absent;
+            if (!real) continue;
+            group.self_score[i] = self_score(hyps_[first + i]);
+            count_lists(first + i, from, rare.data() + i * rare.size() / rows);
+        }
+    }
+
+    // Adds the matches that are not in bits.
+    void count_lists(std::size_t hyp, std::size_t from, std::uint16_t* counts) const {
+        for (std::size_t k = 0; k < index_.orders.size(); ++k) {
+            const detail::Links &lists = lists_of_hyp_[k], &refs = refs_of_list_[k];
+            for (std::uint32_t i = lists.starts[hyp]; i < lists.starts[hyp + 1]; ++i) {
+                const std::uint32_t list = lists.ends[i], start = refs.starts[list];
+                for (std::uint32_t j = refs.starts[list + 1]; j-- > start && refs.ends[j] >= from;)
+                    ++counts[refs.ends[j]];
+            }
+            counts += problem_.refs.blocks * lanes;
+        }
+    }
+
+    double self_score(std::int64_t text) const {
+        const std::size_t have = index_.orders_of(text, 0, index_.orders.size());
+        if (problem_.smoothed) return 100.0 * double(have) / problem_.orders;
+        return have > 0 ? 100.0 : 0.0;
+    }
+
+    static double sum_of_lanes(const double* v) {
+        return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
+    }
+
+    const Index& index_;
+    Texts hyps_, refs_;
+    bool symmetric_;
+    const Kernels& kernels_;
+    const Workers& workers_;
+    std::vector<detail::Placement> placements_;
+    std::vector<detail::Links> lists_of_hyp_, refs_of_list_;  // (orders)
+    Numbers order_words_;
+    std::vector<detail::SideData> sides_;  // references, then hypotheses unless they are the same
+    Texts slot_of_;  // (texts) place among the references
+    Problem problem_{};
+};
+
+}  // namespace minrisk

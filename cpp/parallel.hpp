@@ -1,0 +1,49 @@
+// Independent tasks over threads. Tasks must not depend on which thread runs them: the number of
+// threads never changes a result.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace minrisk {
+
+struct Workers {
+    int threads = 1;
+    std::function<void()> poll = [] {};  // called on the caller's thread now and then; may throw
+
+    // Calls task(i, worker) for each i below count.
+    template <class Task>
+    void each(std::size_t count, Task&& task) const {
+        std::atomic<std::size_t> next{0};
+        std::atomic<bool> stop{false};
+        std::exception_ptr error;
+        std::mutex error_lock;
+
+        auto work = [&](int worker, bool polls) {
+            try {
+                for (std::size_t i; !stop && (i = next++) < count;) {
+                    task(i, worker);
+                    if (polls) poll();
+                }
+            } catch (...) {
+                stop = true;
+                std::lock_guard guard(error_lock);
+                if (!error) error = std::current_exception();
+            }
+        };
+        {
+            std::vector<std::jthread> helpers;
+            const std::size_t wanted = std::min<std::size_t>(threads, count);
+            for (std::size_t w = 1; w < wanted; ++w) helpers.emplace_back(work, int(w), false);
+            work(0, true);
+        }
+        if (error) std::rethrow_exception(error);
+    }
+};
+
+}  // namespace minrisk

@@ -1,0 +1,120 @@
+// Texts as sequences of small numbers: characters, or words with one punctuation mark split off.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace minrisk {
+
+using Numbers = std::vector<std::uint32_t>;
+
+// All texts of a batch, end to end.
+struct Corpus {
+    std::u32string characters;
+    std::vector<std::size_t> starts{0};  // (texts + 1)
+
+    std::size_t size() const { return starts.size() - 1; }
+
+    std::u32string_view operator[](std::size_t text) const {
+        return std::u32string_view(characters).substr(starts[text],
+                                                      starts[text + 1] - starts[text]);
+    }
+
+    void close_text() { starts.push_back(characters.size()); }
+
+    void append(const Corpus& other) {
+        const std::size_t shift = characters.size();
+        characters += other.characters;
+        for (std::size_t i = 1; i < other.starts.size(); ++i)
+            starts.push_back(other.starts[i] + shift);
+    }
+};
+
+// Each text's symbols, numbered from 1: 0 is what follows the end of a text.
+struct Symbols {
+    Numbers values;
+    std::vector<std::size_t> starts{0};  // (texts + 1)
+    std::uint32_t alphabet = 1;          // symbols are below this
+
+    std::size_t texts() const { return starts.size() - 1; }
+    std::size_t length(std::size_t text) const { return starts[text + 1] - starts[text]; }
+};
+
+// What Python's str.split() splits at.
+inline bool is_space(char32_t c) {
+    if (c < 0x80) return c == ' ' || (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x1f);
+    return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
+           c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+inline bool is_punctuation(char32_t c) {  // ASCII only, as chrF++ has it
+    return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
+           (c >= '{' && c <= '~');
+}
+
+inline Symbols character_symbols(const Corpus& corpus, bool whitespace) {
+    constexpr std::size_t code_points = 0x110000;
+    constexpr std::uint32_t skipped = ~0u;
+    // calloc, because untouched pages of the table then cost nothing
+    const std::unique_ptr<std::uint32_t, decltype(&std::free)> table(
+        static_cast<std::uint32_t*>(std::calloc(code_points, sizeof(std::uint32_t))), &std::free);
+    if (!table) throw std::bad_alloc();
+    Symbols result;
+    result.values.resize(corpus.characters.size());
+    std::size_t size = 0;
+    for (std::size_t t = 0; t < corpus.size(); ++t) {
+        for (char32_t c : corpus[t]) {
+            std::uint32_t& id = table.get()[c];
+            if (id == 0) id = !whitespace && is_space(c) ? skipped : result.alphabet++;
+            result.values[size] = id;
+            size += id != skipped;
+        }
+        result.starts.push_back(size);
+    }
+    result.values.resize(size);
+    return result;
+}
+
+// Calls use(word) for each word, with one mark split off: the last before the first.
+template <class Use>
+void each_word(std::u32string_view text, Use&& use) {
+    for (std::size_t i = 0; i < text.size();) {
+        while (i < text.size() && is_space(text[i])) ++i;
+        std::size_t end = i;
+        while (end < text.size() && !is_space(text[end])) ++end;
+        const auto word = text.substr(i, end - i);
+        i = end;
+        if (word.empty()) continue;
+        if (word.size() > 1 && is_punctuation(word.back())) {
+            use(word.substr(0, word.size() - 1));
+            use(word.substr(word.size() - 1));
+        } else if (word.size() > 1 && is_punctuation(word.front())) {
+            use(word.substr(0, 1));
+            use(word.substr(1));
+        } else {
+            use(word);
+        }
+    }
+}
+
+inline Symbols word_symbols(const Corpus& corpus) {
+    std::unordered_map<std::u32string_view, std::uint32_t> ids;
+    Symbols result;
+    for (std::size_t t = 0; t < corpus.size(); ++t) {
+        each_word(corpus[t], [&](std::u32string_view word) {
+            const auto [found, is_new] = ids.try_emplace(word, result.alphabet);
+            result.alphabet += is_new;
+            result.values.push_back(found->second);
+        });
+        result.starts.push_back(result.values.size());
+    }
+    return result;
+}
+
+}  // namespace minrisk

@@ -1,0 +1,194 @@
+"""The contract of metrics and strategies, as checks that a plug-in's author can run too.
+
+    from minrisk.testing import check_metric, check_strategy
+    check_metric(MyMetric())
+    check_strategy(MyStrategy(metric=MyMetric()))
+
+Each check raises AssertionError with what disagreed. Our own tests run the same checks on
+generated cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.testing import assert_allclose, assert_array_equal
+
+from minrisk.arrays import Floats, Ints
+from minrisk.groups import Groups
+from minrisk.metric import Aggregates, AnyMetric, Features, utility
+from minrisk.segment import Segment
+from minrisk.strategy import Strategy
+
+TEXTS = (
+    "The cat sat on the mat.", "A cat sat on a mat", "", " ", "mat", "Ω≈ç√∫", "日本語のテキスト。",
+    "The fat cat sat, on the mat!", "naïve café", "naïve café", "👩‍👩‍👧 emoji 👍🏽",
+    "The cat sat on the mat.", "a\x1cb\u2028c", "1024 samples (of 3.5)",
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Hypotheses, references, and a grouping of the references with integer weights."""
+
+    hyps: Sequence[str]
+    refs: Sequence[str]
+    labels: Sequence[int]  # (R,) every number from 0 to the largest occurs
+    weights: Sequence[int]  # (R,) at least one is positive
+    source: str | None = "The source."
+
+    @property
+    def groups(self) -> Groups:
+        return Groups(np.asarray(self.labels, np.intp), np.asarray(self.weights, np.float64))
+
+
+def cases(texts: Sequence[str] = TEXTS, count: int = 8, seed: int = 0) -> list[Case]:
+    """Cases with duplicates, unequal weights and uneven groups."""
+    rng = np.random.default_rng(seed)
+    return [_random_case(texts, rng) for _ in range(count)]
+
+
+def check_metric(metric: AnyMetric, given: Sequence[Case] | None = None,
+                 rtol: float = 1e-9) -> None:
+    """Everything that a strategy relies on."""
+    checks = [*METRIC_CHECKS, *(AGGREGATE_CHECKS if isinstance(metric, Aggregates) else ())]
+    for case in cases() if given is None else given:
+        for check in checks:
+            check(metric, case, rtol)
+
+
+def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None) -> None:
+    """Rankings are whole, repeatable, and the same in any batch."""
+    if segments is None:
+        segments = [Segment(c.hyps, source=c.source, index=i) for i, c in enumerate(cases())]
+    rankings = strategy.rank(segments)
+    assert len(rankings) == len(segments)
+    for segment, ranking in zip(segments, rankings, strict=True):
+        count = len(segment.hypotheses)
+        assert_array_equal(np.sort(ranking.order), np.arange(count), "order is no permutation")
+        assert ranking.utility.shape == (count,)
+        best = ranking.utility[ranking.best]
+        assert not np.isnan(best), "the chosen hypothesis has no utility"
+        alone = strategy.rank([segment])[0]
+        assert_array_equal(alone.order, ranking.order, "a batch changed the ranking")
+        assert_array_equal(alone.utility, ranking.utility, "a batch changed the utilities")
+
+
+def check_shape(metric: AnyMetric, case: Case, rtol: float) -> None:
+    """A finite float64 for every pair."""
+    matrix = _scores(metric, case)
+    assert matrix.shape == (len(case.hyps), len(case.refs))
+    assert matrix.dtype == np.float64
+    assert np.all(np.isfinite(matrix))
+
+
+def check_order_does_not_matter(metric: AnyMetric, case: Case, rtol: float) -> None:
+    turned = Case(case.hyps[::-1], case.refs[::-1], case.labels, case.weights, case.source)
+    assert_allclose(_scores(metric, turned)[::-1, ::-1], _scores(metric, case), rtol, 1e-9)
+
+
+def check_rows(metric: AnyMetric, case: Case, rtol: float) -> None:
+    """Selecting rows of features is selecting texts."""
+    rows = np.arange(len(case.refs))[::2]
+    hyps, refs, source = _features(metric, case)
+    assert len(refs) == len(case.refs)
+    assert len(refs[rows]) == rows.size
+    assert_allclose(metric.scores(hyps, refs[rows], source), _scores(metric, case)[:, rows],
+                    rtol, 1e-9)
+
+
+def check_utility(metric: AnyMetric, case: Case, rtol: float) -> None:
+    """A metric's own `utility` is `scores @ mass`."""
+    hyps, refs, source = _features(metric, case)
+    mass = Groups.singletons(case.groups.weights).mass
+    expected = metric.scores(hyps, refs, source) @ mass
+    assert_allclose(utility(metric, hyps, refs, mass, source), expected, rtol, 1e-9)
+
+
+def check_utility_against_itself(metric: AnyMetric, case: Case, rtol: float) -> None:
+    """The same for references that are the hypotheses, where a metric may visit pairs once."""
+    _, refs, source = _features(metric, case)
+    mass = Groups.singletons(case.groups.weights).mass
+    expected = metric.scores(refs, refs, source) @ mass
+    assert_allclose(utility(metric, refs, refs, mass, source), expected, rtol, 1e-9)
+
+
+def check_singleton_groups(metric: Any, case: Case, rtol: float) -> None:
+    """An aggregate of one reference is that reference."""
+    hyps, refs, source = _features(metric, case)
+    alone = metric.aggregate(refs, Groups.singletons(case.groups.weights))
+    assert_allclose(metric.scores(hyps, alone, source), _scores(metric, case), rtol, 1e-9)
+
+
+def check_grouped_duplicates(metric: Any, case: Case, rtol: float) -> None:
+    """Grouping equal references is exact."""
+    labels = np.unique(np.asarray(case.refs), return_inverse=True)[1]
+    groups = Groups(labels, case.groups.weights)
+    hyps, refs, source = _features(metric, case)
+    grouped = metric.scores(hyps, metric.aggregate(refs, groups), source) @ groups.mass
+    mass = Groups.singletons(groups.weights).mass
+    assert_allclose(grouped, _scores(metric, case) @ mass, rtol, 1e-9)
+
+
+def check_weights_are_repetitions(metric: Any, case: Case, rtol: float) -> None:
+    """An integer weight is that many equal references, inside any group."""
+    groups = _without_empty(case.groups)
+    counts = groups.weights.astype(np.intp)
+    hyps, refs, source = _features(metric, case)
+    weighted = metric.scores(hyps, metric.aggregate(refs, groups), source) @ groups.mass
+    again = np.repeat(np.arange(counts.size), counts)
+    repeated = Groups(groups.labels[again], np.ones(again.size))
+    copies = metric.aggregate(refs[again], repeated)
+    assert_allclose(metric.scores(hyps, copies, source) @ repeated.mass, weighted, rtol, 1e-9)
+
+
+def check_aggregate_of_aggregates(metric: Any, case: Case, rtol: float) -> None:
+    """Parts that were averaged apart merge into the whole, as a distributed engine relies on."""
+    groups = _without_empty(case.groups)
+    hyps, refs, source = _features(metric, case)
+    parts = metric.aggregate(refs, groups)
+    whole = Groups(np.zeros(len(groups), np.intp), groups.mass)
+    merged = metric.aggregate(parts, whole)
+    at_once = metric.aggregate(refs, Groups(np.zeros(len(refs), np.intp), groups.weights))
+    assert len(merged) == len(at_once) == 1
+    assert_allclose(metric.scores(hyps, merged, source), metric.scores(hyps, at_once, source),
+                    rtol, 1e-9)
+
+
+Check = Callable[[Any, Case, float], None]
+
+METRIC_CHECKS: tuple[Check, ...] = (
+    check_shape, check_order_does_not_matter, check_rows, check_utility,
+    check_utility_against_itself,
+)
+AGGREGATE_CHECKS: tuple[Check, ...] = (
+    check_singleton_groups, check_grouped_duplicates, check_weights_are_repetitions,
+    check_aggregate_of_aggregates,
+)
+
+
+def _features(metric: AnyMetric, case: Case) -> tuple[Features, Features, Features | None]:
+    source = metric.features([case.source]) if case.source is not None else None
+    return metric.features(case.hyps), metric.features(case.refs), source
+
+
+def _scores(metric: AnyMetric, case: Case) -> Floats:
+    return metric.scores(*_features(metric, case))
+
+
+def _without_empty(groups: Groups) -> Groups:
+    """The same groups, with an even weight where a group had none at all."""
+    totals = np.bincount(groups.labels, groups.weights, minlength=len(groups))
+    return Groups(groups.labels, np.where(totals[groups.labels] > 0, groups.weights, 1.0))
+
+
+def _random_case(texts: Sequence[str], rng: np.random.Generator) -> Case:
+    hyps = [texts[i] for i in rng.integers(len(texts), size=rng.integers(1, 9))]
+    refs = [texts[i] for i in rng.integers(len(texts), size=rng.integers(1, 9))]
+    labels: Ints = np.unique(rng.integers(0, 4, len(refs)), return_inverse=True)[1]
+    weights = rng.integers(0, 4, len(refs))
+    weights[rng.integers(len(refs))] += 1
+    return Case(hyps, refs, labels.tolist(), weights.tolist())

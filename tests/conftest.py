@@ -1,0 +1,37 @@
+"""Profiles and data that several test files share."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("default")
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared" / "data"  # research data that is not part of the project
+
+
+@pytest.fixture(scope="session")
+def fastchrf_samples() -> list[str]:
+    """1024 distinct real samples of one source."""
+    path = SHARED / "fastchrf-samples.txt"
+    if not path.exists():
+        pytest.skip(f"needs {path.name} beside the project")
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture(scope="session")
+def ntrex() -> list[dict[str, object]]:
+    """The first 40 of 200 real segments with 1024 samples each."""
+    path = SHARED / "samples" / "ntrex-en-fr.jsonl.xz"
+    if not path.exists():
+        pytest.skip(f"needs {path.name} beside the project")
+    with lzma.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line, _ in zip(lines, range(40), strict=False)]

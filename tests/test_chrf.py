@@ -1,0 +1,165 @@
+"""chrF has sacreBLEU's numbers, on any text, from every core."""
+
+from __future__ import annotations
+
+import warnings
+
+import fastchrf
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sacrebleu.metrics.chrf import CHRF
+
+import minrisk
+from generated import cases, text_lists, texts
+from minrisk.groups import Groups
+from minrisk.metrics import _chrf_plain, chrf
+
+CHECK_HYPS = ["The cat sat on the mat.", "The cat sat on the hat."]
+CHECK_REFS = ["The cat sat on the mat.", "The fat cat sat on the mat.", "A cat sat on a mat."]
+
+
+def scores(metric: minrisk.ChrF, hyps: list[str], refs: list[str]) -> np.ndarray:
+    return metric.scores(metric.features(hyps), metric.features(refs))
+
+
+def sacrebleu_scores(metric: minrisk.ChrF, hyps: list[str], refs: list[str]) -> np.ndarray:
+    theirs = CHRF(char_order=metric.order, word_order=metric.word_order, beta=metric.beta,
+                  whitespace=metric.whitespace, lowercase=metric.lowercase,
+                  eps_smoothing=metric.eps_smoothing)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.array([[theirs.sentence_score(h, [r]).score for r in refs] for h in hyps])
+
+
+METRICS = st.builds(
+    minrisk.ChrF,
+    order=st.integers(1, 8),
+    word_order=st.integers(0, 3),
+    beta=st.sampled_from([1, 2, 3]),
+    whitespace=st.booleans(),
+    lowercase=st.booleans(),
+    eps_smoothing=st.booleans(),
+)
+
+
+@given(metric=METRICS, hyps=text_lists, refs=text_lists)
+@example(minrisk.ChrF(), [""], [""])
+@example(minrisk.ChrF(), ["", "a"], ["a", ""])
+@example(minrisk.ChrF(word_order=2), ["(hi) there.", "!", "..."], ["hi there", "?!", "."])
+@example(minrisk.ChrF(), ["a\x1cb\x1dc\x1ed\x1fe"], ["abcde"])
+@example(minrisk.ChrF(lowercase=True), ["İSTANBUL ẞ"], ["i̇stanbul ß"])
+def test_every_pair_equals_sacrebleu(metric, hyps, refs):
+    np.testing.assert_allclose(scores(metric, hyps, refs), sacrebleu_scores(metric, hyps, refs),
+                               rtol=1e-9, atol=1e-9)
+
+
+def test_real_samples_equal_sacrebleu(fastchrf_samples):
+    hyps, refs = fastchrf_samples[:12], fastchrf_samples[500:540]
+    for metric in (minrisk.ChrF(), minrisk.ChrF(word_order=2)):
+        np.testing.assert_allclose(scores(metric, hyps, refs),
+                                   sacrebleu_scores(metric, hyps, refs), rtol=1e-9)
+
+
+def test_the_readme_values_of_fastchrf():
+    metric = minrisk.ChrF()
+    np.testing.assert_allclose(
+        scores(metric, CHECK_HYPS, CHECK_REFS),
+        [[100, 74.6319046, 55.77074432], [79.65373993, 57.15287399, 50.72182846]], rtol=1e-6)
+    ranking = minrisk.decode(CHECK_HYPS, CHECK_REFS, strategy="aggregate")
+    np.testing.assert_allclose(ranking.utility, [78.56389618, 63.3719368], rtol=1e-6)
+
+
+# fastchrf leaves the separators U+001C to U+001F in the text, Python's split() does not
+RUST_TEXTS = st.lists(texts.map(lambda t: t.translate(dict.fromkeys(range(0x1c, 0x20), " "))),
+                      min_size=1, max_size=8)
+
+
+@given(hyps=RUST_TEXTS, refs=RUST_TEXTS, order=st.integers(1, 7))
+def test_pairwise_and_aggregate_equal_fastchrf(hyps, refs, order):
+    metric = minrisk.ChrF(order=order)
+    ours = scores(metric, hyps, refs)
+    theirs = np.array(fastchrf.pairwise_chrf([hyps], [refs], char_order=order))[0]
+    np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-4)
+    aggregate = minrisk.decode(hyps, refs, metric=metric, strategy="aggregate").utility
+    theirs = np.array(fastchrf.aggregate_chrf([hyps], [refs], char_order=order))[0]
+    np.testing.assert_allclose(aggregate, theirs, rtol=2e-5, atol=1e-4)
+
+
+def test_real_samples_equal_fastchrf(fastchrf_samples):
+    hyps = fastchrf_samples[:100]
+    theirs = np.array(fastchrf.aggregate_chrf([hyps], [fastchrf_samples]))[0]
+    ours = minrisk.decode(hyps, fastchrf_samples, strategy="aggregate").utility
+    np.testing.assert_allclose(ours, theirs, rtol=2e-6)
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    def switch() -> None:
+        monkeypatch.setattr(chrf, "_core", _chrf_plain)
+    return switch
+
+
+@given(metric=METRICS, case=cases())
+def test_the_plain_twin_has_the_same_numbers(metric, case):
+    def everything() -> list[np.ndarray]:
+        hyps, refs = metric.features(case.hyps), metric.features(case.refs)
+        groups = case.groups
+        averages = metric.aggregate(refs, groups)
+        return [metric.scores(hyps, refs), metric.scores(hyps, averages),
+                metric.utility(hyps, averages, groups.mass)]
+
+    native = everything()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chrf, "_core", _chrf_plain)
+        for ours, theirs in zip(native, everything(), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_the_plain_twin_decodes(plain):
+    expected = minrisk.decode(CHECK_REFS, strategy="aggregate-to-fine", keep=2)
+    plain()
+    ranking = minrisk.decode(CHECK_REFS, strategy="aggregate-to-fine", keep=2)
+    np.testing.assert_array_equal(ranking.order, expected.order)
+    np.testing.assert_allclose(ranking.utility, expected.utility)
+
+
+def test_more_distinct_characters_than_fit_a_packed_key():
+    """70,000 characters: an n-gram no longer fits into 64 bits and is numbered in steps."""
+    letters = [chr(c) for c in range(0x4E00, 0x4E00 + 70_000) if not 0xD800 <= c < 0xE000]
+    hyps = ["".join(letters), "".join(letters[::2]), "".join(letters[1:])]
+    metric = minrisk.ChrF()
+    np.testing.assert_allclose(scores(metric, hyps, hyps[1:]),
+                               sacrebleu_scores(metric, hyps, hyps[1:]), rtol=1e-9)
+
+
+def test_strings_of_100_000_characters():
+    rng = np.random.default_rng(0)
+    long = ["".join(rng.choice(list("abcdé 日"), 100_000)) for _ in range(3)]
+    metric = minrisk.ChrF()
+    np.testing.assert_allclose(scores(metric, long, long[:1]),
+                               sacrebleu_scores(metric, long, long[:1]), rtol=1e-9)
+    one_letter = ["a" * 100_000, "a" * 99_000, "b" * 100_000]
+    np.testing.assert_allclose(scores(metric, one_letter, one_letter),
+                               sacrebleu_scores(metric, one_letter, one_letter), rtol=1e-9)
+
+
+def test_lone_surrogates_are_characters_like_others():
+    metric = minrisk.ChrF()
+    assert scores(metric, ["\ud800a"], ["\ud800a"])[0, 0] == 100
+
+
+def test_an_aggregate_cannot_be_a_hypothesis():
+    metric = minrisk.ChrF()
+    features = metric.features(CHECK_REFS)
+    average = metric.aggregate(features, Groups(np.zeros(3, np.intp), np.ones(3)))
+    with pytest.raises(minrisk.InputError, match="cannot be the hypothesis"):
+        metric.scores(average, features)
+
+
+@pytest.mark.parametrize("options", [{"order": -1}, {"order": 0}, {"beta": 0}, {"word_order": -2},
+                                     {"beta": float("nan")}])
+def test_senseless_options_are_refused(options):
+    with pytest.raises(minrisk.InputError, match="chrF"):
+        minrisk.ChrF(**options)

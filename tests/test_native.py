@@ -1,0 +1,151 @@
+"""Instruction sets and threads never change a bit; a long run can be interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+import minrisk
+from minrisk import _native
+
+rng = np.random.default_rng(1)
+VOCABULARY = ["".join(rng.choice(list("aeiournst"), rng.integers(1, 9))) for _ in range(300)]
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    """Texts with common words and rare ones, as samples have."""
+    draw = np.random.default_rng(seed)
+    ranks = draw.zipf(1.3, (count, 20)) % len(VOCABULARY)
+    return [" ".join(VOCABULARY[r] for r in row[: draw.integers(1, 20)]) for row in ranks]
+
+
+@pytest.fixture
+def restore():
+    before = _native.simd()
+    yield
+    _native.set_simd(before)
+    minrisk.set_threads(None)
+
+
+def results(texts: list[str], others: list[str]) -> list[np.ndarray]:
+    found = []
+    for options in ({}, {"eps_smoothing": True}, {"word_order": 2}):
+        metric = minrisk.ChrF(**options)
+        features, apart = metric.features(texts), metric.features(others)
+        mass = np.random.default_rng(2).dirichlet(np.ones(len(texts)))
+        found += [
+            metric.utility(features, features, mass),
+            metric.scores(features, features),
+            metric.utility(apart, features, mass),
+            metric.scores(apart, features),
+            minrisk.decode(texts, weights=mass, metric=metric, strategy="aggregate").utility,
+            minrisk.decode(texts, metric=metric, strategy="aggregate", groups=11).utility,
+        ]
+    return found
+
+
+@pytest.mark.parametrize("count", [12, 16, 17, 130])
+def test_every_instruction_set_gives_the_same_bits(count, restore):
+    texts, others = list(dict.fromkeys(sentences(count))), sentences(5, seed=3)
+    runs = []
+    for name in _native.available_simd():
+        _native.set_simd(name)
+        runs.append(results(texts, others))
+    for run in runs[1:]:
+        for one, first in zip(run, runs[0], strict=True):
+            np.testing.assert_array_equal(one, first)
+
+
+def test_the_number_of_threads_changes_nothing(restore):
+    texts, others = list(dict.fromkeys(sentences(300))), sentences(70, seed=3)
+    minrisk.set_threads(1)
+    alone = results(texts, others)
+    for count in (2, 3, 16):
+        minrisk.set_threads(count)
+        for one, first in zip(results(texts, others), alone, strict=True):
+            np.testing.assert_array_equal(one, first)
+
+
+@pytest.mark.parametrize("name", _native.available_simd())
+def test_the_environment_forces_an_instruction_set(name):
+    code = "import minrisk, minrisk._native as n; print(n.simd(), minrisk.decode(['ab', 'b']).best)"
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"MINRISK_CORE": name},
+                          capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [name, "0"]
+
+
+def test_the_environment_forces_the_plain_twin():
+    code = "from minrisk.metrics import chrf; print(chrf._core.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"MINRISK_CORE": "plain"},
+                          capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "minrisk.metrics._chrf_plain"
+
+
+def test_a_core_that_is_not_there_is_named():
+    done = subprocess.run([sys.executable, "-c", "import minrisk"],
+                          env=os.environ | {"MINRISK_CORE": "avx3"}, capture_output=True, text=True)
+    assert "unknown MINRISK_CORE 'avx3'" in done.stderr
+    with pytest.raises(ValueError, match="avx3"):
+        _native.set_simd("avx3")
+
+
+def test_without_the_native_core_there_is_one_warning_and_the_same_choice():
+    code = textwrap.dedent("""
+        import sys, warnings
+        sys.modules["minrisk._native"] = None
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            import minrisk
+            texts = ["ab c", "ab d", "x"]
+            print(minrisk.decode(texts).best, minrisk.decode(texts, strategy="aggregate").best)
+        print(len(seen), seen[0].message)
+    """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    choices, warning = done.stdout.splitlines()
+    assert choices == "0 0"
+    assert warning.startswith("1 minrisk's native core is not installed")
+
+
+def test_ctrl_c_stops_a_long_computation():
+    code = textwrap.dedent("""
+        import numpy as np, minrisk
+        rng = np.random.default_rng(0)
+        texts = ["".join(rng.choice(list("abcdefghijklmnop"), 400)) for _ in range(6000)]
+        metric = minrisk.ChrF()
+        features = metric.features(texts)
+        print("ready", flush=True)
+        while True:
+            metric.utility(features, features, np.full(6000, 1 / 6000))
+    """)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in err
+
+
+def test_texts_that_are_not_strings_are_refused():
+    with pytest.raises(TypeError, match="strings"):
+        _native.Texts(["a", 1], 6, 0, False)
+
+
+def test_rows_outside_the_index_are_refused():
+    texts = _native.Texts(["a", "b"], 6, 0, False)
+    one = np.array([0]), np.array([0, 1]), np.array([0]), np.ones(1)
+    assert _native.scores(texts, *one, 2.0, False, 1).shape == (1, 1)
+    for bad in (-1, 2):
+        with pytest.raises(IndexError):
+            _native.scores(texts, np.array([bad]), *one[1:], 2.0, False, 1)
+        with pytest.raises(IndexError):
+            _native.scores(texts, one[0], one[1], np.array([bad]), one[3], 2.0, False, 1)
+    with pytest.raises(ValueError, match="offsets"):
+        _native.scores(texts, one[0], np.array([0, 2]), one[2], one[3], 2.0, False, 1)
