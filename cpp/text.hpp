@@ -1,10 +1,12 @@
 // Texts as sequences of small numbers: characters, or words with one punctuation mark split off.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -44,6 +46,22 @@ struct Symbols {
 
     std::size_t texts() const { return starts.size() - 1; }
     std::size_t length(std::size_t text) const { return starts[text + 1] - starts[text]; }
+
+    std::span<const std::uint32_t> operator[](std::size_t text) const {
+        return std::span(values).subspan(starts[text], length(text));
+    }
+
+    // Only these texts, which are in ascending order.
+    void keep(const Numbers& texts) {
+        std::vector<std::size_t> kept{0};
+        for (std::uint32_t text : texts) {
+            const auto from = values.begin() + starts[text];
+            std::copy(from, from + length(text), values.begin() + kept.back());
+            kept.push_back(kept.back() + length(text));
+        }
+        starts = std::move(kept);
+        values.resize(starts.back());
+    }
 };
 
 // What Python's str.split() splits at.

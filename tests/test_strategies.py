@@ -77,6 +77,16 @@ def test_equal_utilities_keep_sample_order(hyps):
         assert places[i] < places[i + len(hyps)]
 
 
+def test_texts_that_chrf_cannot_tell_apart_are_a_tie_for_the_first():
+    hyps = ["x", *(f"{i} b c{i % 3}" for i in range(40)), "the m at", "the mat", "them at"]
+    hyps += hyps[::-1]
+    for strategy in ("standard", "aggregate"):
+        ranking = minrisk.decode(hyps, strategy=strategy)
+        same = [i for i, hyp in enumerate(hyps) if hyp.replace(" ", "") == "themat"]
+        assert len(set(ranking.utility[same])) == 1
+        assert [i for i in ranking.order if i in same] == same
+
+
 @given(hyps=st.lists(st.sampled_from(["a b", "a c", "b c d", ""]), min_size=2, max_size=6))
 def test_leaving_self_out_is_by_position(hyps):
     ranking = minrisk.decode(hyps, leave_self_out=True)
@@ -205,8 +215,9 @@ def test_a_metric_that_needs_the_source_gets_it_or_says_so():
 
 
 def test_real_samples_give_the_known_accuracy(ntrex):
-    """Of 200 segments with 1024 samples, aggregation finds the exact choice first in 0.785, and
-    among its first 20 in 0.990: what an independent implementation measured on the same data."""
+    """Of 200 segments with 1024 samples, aggregation finds the exact choice first in 161, and
+    among its first 20 in 198. In 28 segments several strings tie for the best (they differ in
+    white space, say): where rounding breaks ties, fewer than 161 agree."""
     first = among = 0
     for record in ntrex:
         samples = record["samples"]
@@ -214,4 +225,4 @@ def test_real_samples_give_the_known_accuracy(ntrex):
         ranked = [samples[i] for i in minrisk.decode(samples, strategy="aggregate").order[:20]]
         first += ranked[0] == exact
         among += exact in ranked
-    assert (first, among) == (157, 198)
+    assert (first, among) == (161, 198)

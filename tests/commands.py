@@ -1,0 +1,61 @@
+"""The command line as a function: in this process, or in one of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from minrisk.cli import main
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        return read(self.out)
+
+
+def run(*args: object, stdin: bytes = b"") -> Result:
+    """`minrisk ARGS` in this process."""
+    out, err = _stream(b""), _stream(b"")
+    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", _stream(stdin)):
+        code = main([str(arg) for arg in args])
+    return Result(code, _content(out), _content(err))
+
+
+def spawn(*args: object, **options: Any) -> subprocess.Popen[bytes]:
+    """`minrisk ARGS` in a process of its own; Ctrl-C works even where the tests ignore it."""
+    code = ("import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+            "from minrisk.cli import main; sys.exit(main())")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, args)], **(pipes | options))
+
+
+def read(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.split("\n") if line]
+
+
+def write(path: Path, *records: object) -> Path:
+    """Records as JSON lines; a string is a line as it is."""
+    lines = (r if isinstance(r, str) else json.dumps(r, ensure_ascii=False) for r in records)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="")
+    return path
+
+
+def _stream(content: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="", write_through=True)
+
+
+def _content(stream: io.TextIOWrapper) -> str:
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode("utf-8")

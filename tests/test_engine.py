@@ -1,0 +1,114 @@
+"""Batches through a strategy: order, attribution of errors, and memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from commands import run as minrisk
+from commands import write
+
+from minrisk import ChrF, InputError, Ranking, Segment, Standard
+from minrisk.engine import run
+from minrisk.engine.local import BATCH
+from minrisk.io.record import Record
+
+
+@dataclass
+class Lengths:
+    """Ranks by length, refuses the word `bad`, and remembers the batches it saw."""
+
+    name: ClassVar[str] = "lengths"
+    batches: list[int] = field(default_factory=list)
+    error: type[Exception] = InputError
+
+    def rank(self, segments):
+        self.batches.append(len(segments))
+        if any("bad" in s.hypotheses for s in segments):
+            raise self.error("a bad word")
+        return [Ranking.of(np.array([len(h) for h in s.hypotheses], float)) for s in segments]
+
+
+def records(*words):
+    """A record per word; an exception is a record that could not be read."""
+    return [
+        Record(i, f"in:{i}", w if isinstance(w, Exception) else Segment([w, w + w], index=i))
+        for i, w in enumerate(words)
+    ]
+
+
+def outcomes(results):
+    return [(r.id, str(x) if isinstance(x, Exception) else x.best) for r, x in results]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_order_and_answers_do_not_depend_on_the_batch_size(size):
+    strategy = Lengths()
+    results = outcomes(run(strategy, records(*"abcde"), size))
+    assert results == [(i, 1) for i in range(5)]
+    assert max(strategy.batches) == min(size, 5)
+
+
+def test_skipping_keeps_every_other_segment_of_the_batch():
+    items = records("a", "bad", InputError("unreadable"), "c")
+    assert outcomes(run(Lengths(), items, 4, "skip")) == [
+        (0, 1), (1, "in:1: a bad word"), (2, "unreadable"), (3, 1),
+    ]
+
+
+def test_stopping_gives_what_came_before_and_then_the_error():
+    results = run(Lengths(), records("a", "b", "bad", "d"), 4)
+    assert outcomes([next(results), next(results)]) == [(0, 1), (1, 1)]
+    with pytest.raises(InputError, match="in:2: a bad word"):
+        next(results)
+
+
+def test_an_input_that_breaks_off_gives_what_came_before():
+    def broken():
+        yield from records("a", "b")
+        raise InputError("truncated")
+
+    for on_error in ("stop", "skip"):
+        results = run(Lengths(), broken(), 16, on_error)
+        assert outcomes([next(results), next(results)]) == [(0, 1), (1, 1)]
+        with pytest.raises(InputError, match="truncated"):
+            next(results)
+
+
+def test_errors_that_are_our_own_are_not_swallowed():
+    with pytest.raises(ZeroDivisionError):
+        list(run(Lengths(error=ZeroDivisionError), records("bad"), 1, "skip"))
+
+
+def test_a_batch_is_as_large_as_the_metric_likes():
+    strategy = Lengths()
+    list(run(strategy, records(*"a" * 20)))
+    assert strategy.batches == [BATCH, 20 - BATCH]
+    seen = []
+
+    def watched():
+        for item in records("a", "b"):
+            seen.append(item)
+            yield item
+
+    next(run(Standard(ChrF()), watched()))  # whose features are made for one segment at a time
+    assert len(seen) == 1
+
+
+def test_memory_does_not_grow_with_the_number_of_segments(tmp_path):
+    def peak(count):
+        path = write(tmp_path / "in.jsonl", *({"samples": ["a" * 50, "b" * 50]},) * count)
+        tracemalloc.start()
+        try:
+            assert minrisk("decode", path, "-o", tmp_path / "out.jsonl", "-q").code == 0
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(5)  # whatever is made once
+    few, many = peak(50), peak(1500)
+    assert (tmp_path / "out.jsonl").read_text().count("\n") == 1500
+    assert many < few + 300_000  # holding the records alone would take over a megabyte

@@ -1,0 +1,308 @@
+"""Formats in and out, compression, and lines that are lines."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import sys
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import zstandard
+
+from minrisk import InputError, MissingExtra, Ranking, Segment
+from minrisk.io import compression
+from minrisk.io.files import Input, Output, same_file
+from minrisk.io.jsonl import JsonLines
+from minrisk.io.lines import Column, read_lines
+from minrisk.io.record import Record
+from minrisk.io.writer import MatrixWriter, Writer
+
+COMPRESS = {"gz": gzip.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor(write_checksum=True).compress}
+DECOMPRESS = {
+    "gz": gzip.decompress,
+    "xz": lzma.decompress,
+    "zst": lambda data: zstandard.ZstdDecompressor().stream_reader(data).read(),
+}
+kinds = pytest.mark.parametrize("kind", list(COMPRESS))
+
+
+def texts(path):
+    source = Input(str(path))
+    return [source.text(line) for line in source]
+
+
+def jsonl(path, *lines, **options):
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return list(JsonLines([Input(str(path))], **options))
+
+
+def columns(tmp_path, **contents):
+    """Columns from the content of a file and the number of its lines per segment."""
+    made = {}
+    for name, (content, size) in contents.items():
+        path = tmp_path / f"{name}.txt"
+        path.write_bytes(content.encode())
+        made[name] = Column([Input(str(path))], size, "--num-candidates")
+    return made
+
+
+def test_lines_end_at_line_feeds_only(tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_bytes("a\u2028b\x0bc\x0cd\x1ce\x85f\rg\nsecond\r\nthird".encode())
+    assert texts(path) == ["a\u2028b\x0bc\x0cd\x1ce\x85f\rg", "second", "third"]
+
+
+def test_empty_lines_are_lines(tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"\na\n\n")
+    assert texts(path) == ["", "a", ""]
+
+
+def test_an_empty_file_has_no_lines(tmp_path):
+    path = tmp_path / "in.txt"
+    path.touch()
+    assert texts(path) == []
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n")
+    assert texts(path) == ["a", "\ufeffb"]
+
+
+def test_lines_longer_than_a_chunk_are_whole(tmp_path):
+    lines = ["x" * 100_000, "", "y" * 40_000]
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join(lines))
+    assert texts(path) == lines
+
+
+@kinds
+def test_compression_is_known_by_content_and_not_by_name(tmp_path, kind):
+    path = tmp_path / "plain.txt"
+    path.write_bytes(COMPRESS[kind](b"a\nb\n"))
+    assert texts(path) == ["a", "b"]
+
+
+@kinds
+def test_compressed_streams_can_be_joined(tmp_path, kind):
+    path = tmp_path / "joined"
+    path.write_bytes(COMPRESS[kind](b"a\nb") + COMPRESS[kind](b"c\n"))
+    assert texts(path) == ["a", "bc"]
+
+
+@kinds
+def test_padding_after_a_compressed_stream_is_ignored(tmp_path, kind):
+    path = tmp_path / "padded"
+    path.write_bytes(COMPRESS[kind](b"a\n") + bytes(40_000))
+    assert texts(path) == ["a"]
+
+
+@kinds
+def test_standard_input_is_decompressed_without_seeking(kind):
+    class Pipe(io.BytesIO):
+        def seekable(self):
+            return False
+
+        def seek(self, *_):
+            raise io.UnsupportedOperation
+
+    stdin = io.TextIOWrapper(Pipe(COMPRESS[kind](b"a\nb\n")))
+    with patch.object(sys, "stdin", stdin):
+        assert texts("-") == ["a", "b"]
+
+
+@kinds
+def test_a_truncated_file_names_itself_after_its_whole_lines(tmp_path, kind):
+    numbers = np.random.default_rng(0).integers(10**12, size=30_000)
+    path = tmp_path / f"cut.{kind}"
+    path.write_bytes(COMPRESS[kind](b"".join(b"%d\n" % n for n in numbers))[:-20])
+    lines = iter(Input(str(path)))
+    assert next(lines) == b"%d" % numbers[0]
+    with pytest.raises(InputError, match=rf"cut\.{kind}: truncated {kind}"):
+        list(lines)
+
+
+@kinds
+def test_a_corrupt_file_names_itself(tmp_path, kind):
+    data = bytearray(COMPRESS[kind](bytes(range(256)) * 40))
+    data[12:40] = b"\xff" * 28
+    path = tmp_path / f"bad.{kind}"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=rf"bad\.{kind}: (unreadable|truncated) {kind}"):
+        list(Input(str(path)))
+
+
+def test_consumed_bytes_reach_the_size_of_the_file(tmp_path):
+    path = tmp_path / "in.txt.gz"
+    path.write_bytes(gzip.compress(b"a\n" * 1000))
+    source = Input(str(path))
+    assert (source.consumed, source.size) == (0, path.stat().st_size)
+    assert sum(1 for _ in source) == 1000
+    assert source.consumed == source.size
+
+
+def test_zst_without_its_package_says_what_to_install(tmp_path):
+    path = tmp_path / "in.zst"
+    path.write_bytes(zstandard.compress(b"a"))
+
+    def missing(name):
+        raise ImportError(name)
+
+    with patch.object(compression, "import_module", missing):
+        with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[zst\]'"):
+            texts(path)
+        with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[zst\]'"):
+            Output(str(tmp_path / "out.zst"))
+
+
+@kinds
+def test_output_is_compressed_by_its_extension(tmp_path, kind):
+    path = tmp_path / f"out.{kind}"
+    with Output(str(path)) as output:
+        output.write("é\n")
+        output.write("b\n")
+    assert DECOMPRESS[kind](path.read_bytes()) == "é\nb\n".encode()
+
+
+@kinds
+def test_compressed_output_is_complete_after_an_error(tmp_path, kind):
+    path = tmp_path / f"out.{kind}"
+    with pytest.raises(ZeroDivisionError), Output(str(path)) as output:
+        output.write("a\n")
+        raise ZeroDivisionError
+    assert DECOMPRESS[kind](path.read_bytes()) == b"a\n"
+
+
+def test_plain_output_is_on_disk_at_once(tmp_path):
+    path = tmp_path / "out"
+    with Output(str(path)) as output:
+        output.write("a\n")
+        assert path.read_text() == "a\n"
+
+
+def test_a_file_is_the_same_under_another_name(tmp_path):
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_text("x")
+    other.symlink_to(path)
+    assert same_file(str(path), str(other))
+    assert not same_file(str(path), str(tmp_path / "c"))
+    assert not same_file("/dev/null", "/dev/null")  # reading and writing a device is fine
+
+
+def test_a_record_becomes_a_segment(tmp_path):
+    line = ('{"id": "x", "source": "s", "samples": ["a", "b"], "references": ["c", "d", "e"],'
+            ' "weights": [1, 2, 1], "note": {"kept": true}}')
+    (record,) = jsonl(tmp_path / "in", line)
+    segment = record.segment
+    assert (record.id, record.extra) == ("x", {"note": {"kept": True}})
+    assert segment.hypotheses == ("a", "b")
+    assert segment.references == ("c", "d", "e")
+    assert segment.weights.tolist() == [0.25, 0.5, 0.25]
+    assert segment.source == "s"
+
+
+def test_indices_run_through_all_files_and_blank_lines_do_not_count(tmp_path):
+    first, second = tmp_path / "1", tmp_path / "2"
+    first.write_text('{"samples": ["a"]}\n\n  \n{"hypotheses": ["b"]}\n')
+    second.write_text('{"samples": ["c"], "id": null}')
+    records = list(JsonLines([Input(str(first)), Input(str(second))]))
+    assert [r.segment.index for r in records] == [0, 1, 2]
+    assert [r.id for r in records] == [0, 1, 2]
+    assert records[1].where == f"{first}:4"
+
+
+def test_a_bad_line_keeps_its_place_and_its_id(tmp_path):
+    good = '{"samples": ["a"]}'
+    records = jsonl(tmp_path / "in", good, "{", '{"id": "x"}', good)
+    assert [r.id for r in records] == [0, 1, "x", 3]
+    assert [isinstance(r.segment, InputError) for r in records] == [False, True, True, False]
+
+
+def test_logprobs_weigh_only_on_request(tmp_path):
+    line = '{"samples": ["a", "b"], "logprobs": [0, -1.5]}'
+    notes = []
+    auto = jsonl(tmp_path / "in", line, line, note=notes.append)
+    uniform = jsonl(tmp_path / "in", line, weighting="uniform", note=notes.append)
+    softmax = jsonl(tmp_path / "in", line, weighting="logprobs", note=notes.append)
+    assert auto[0].segment.weights.tolist() == uniform[0].segment.weights.tolist() == [0.5, 0.5]
+    ratio = np.divide(*softmax[0].segment.weights)
+    assert ratio == pytest.approx(np.exp(1.5))
+    assert len(notes) == 1
+    assert "--weights logprobs" in notes[0]
+
+
+def test_uniform_weighting_ignores_whatever_weights_there_are(tmp_path):
+    line = '{"samples": ["a", "b"], "weights": [0, 0], "logprobs": [NaN]}'
+    (record,) = jsonl(tmp_path / "in", line, weighting="uniform")
+    assert record.segment.weights.tolist() == [0.5, 0.5]
+
+
+def test_text_columns_become_segments(tmp_path):
+    made = columns(tmp_path, hypotheses=("a\r\nb\r\nc\r\nd\r\n", 2), source=("s\nt\n", 1),
+                   references=("1\n2\n3\n4\n5\n6", 3), logprobs=("0\n0\n-inf\n0\n-1\n-2\n", 3))
+    first, second = read_lines(**made)
+    assert first.segment.hypotheses == ("a", "b")
+    assert second.segment.hypotheses == ("c", "d")
+    assert second.segment.references == ("4", "5", "6")
+    assert (first.segment.source, second.segment.source) == ("s", "t")
+    assert first.segment.weights.tolist() == [0.5, 0.5, 0]
+    assert [first.segment.index, second.segment.index] == [0, 1]
+    assert second.where.endswith("hypotheses.txt:3-4")
+
+
+def test_bad_text_fails_its_segment_only(tmp_path):
+    path = tmp_path / "h"
+    path.write_bytes(b"a\nb\nc\n\xff\ne\nf\n")
+    records = list(read_lines(Column([Input(str(path))], 2, "")))
+    assert [isinstance(r.segment, Segment) for r in records] == [True, False, True]
+    assert f"{path}:4: found byte 0xff" in str(records[1].segment)
+
+
+def test_results_are_json_lines_with_the_fields_of_the_input(tmp_path):
+    path = tmp_path / "out"
+    record = Record("é", "", Segment(["a", "b\u2028"]), {"x": [1], "text": "theirs"})
+    ranking = Ranking(np.array([1, 0]), np.array([np.nan, 2.5]))
+    with Output(str(path)) as output:
+        Writer(output, nbest=5, utilities=True).write(record, ranking)
+    line = path.read_text(encoding="utf-8")
+    assert json.loads(line) == {
+        "id": "é", "text": "b\u2028", "index": 1, "utility": 2.5,
+        "nbest": [{"text": "b\u2028", "index": 1, "utility": 2.5},
+                  {"text": "a", "index": 0, "utility": None}],
+        "utilities": [None, 2.5], "x": [1],
+    }
+    assert "é" in line
+    assert line.count("\n") == 1
+
+
+def test_text_results_are_one_line_each(tmp_path):
+    path = tmp_path / "out"
+    record = Record(0, "", Segment(["a\r\nb\nc\rd"]))
+    with Output(str(path)) as output:
+        writer = Writer(output, "text")
+        writer.write(record, Ranking.of(np.array([1.0])))
+        writer.fail(record, InputError("why"))
+    assert path.read_bytes() == b"a b c d\n\n"
+
+
+def test_a_lone_surrogate_survives_json(tmp_path):
+    path = tmp_path / "out"
+    with Output(str(path)) as output:
+        Writer(output).write(Record(0, "", Segment(["a\ud800"])), Ranking.of(np.array([1.0])))
+    assert json.loads(path.read_text(encoding="utf-8"))["text"] == "a\ud800"
+
+
+def test_matrices_can_be_read_even_if_the_run_broke(tmp_path):
+    path = tmp_path / "m.npz"
+    with pytest.raises(ZeroDivisionError), MatrixWriter(str(path)) as writer:
+        writer.write(0, np.eye(2))
+        writer.write(7, np.ones((1, 3)))
+        raise ZeroDivisionError
+    with np.load(path) as found:
+        assert sorted(found.files) == ["0", "7"]
+        assert found["7"].shape == (1, 3)
