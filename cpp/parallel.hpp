@@ -26,10 +26,11 @@ struct Workers {
 
         auto work = [&](int worker, bool polls) {
             try {
-                for (std::size_t i; !stop && (i = next++) < count;) {
+                for (std::size_t i = next++; !stop && i < count; i = next++) {
                     task(i, worker);
                     if (polls) poll();
                 }
+                if (polls) poll();
             } catch (...) {
                 stop = true;
                 std::lock_guard guard(error_lock);

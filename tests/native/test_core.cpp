@@ -1,0 +1,167 @@
+// The native core against a naive implementation, without Python: for sanitizers and emulators.
+// Ends with "N passed, M failed".
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "../../cpp/chrf.hpp"
+#include "../../cpp/simd.hpp"
+
+using namespace minrisk;
+
+namespace {
+
+using Strings = std::vector<std::u32string>;
+using Counts = std::map<std::u32string, double>;
+
+int passed = 0, failed = 0;
+
+void check(bool condition, const char* what) {
+    condition ? ++passed : ++failed;
+    if (!condition) std::printf("FAILED: %s\n", what);
+}
+
+Counts naive_counts(const std::u32string& text, std::size_t n) {
+    std::u32string kept;
+    for (char32_t c : text)
+        if (!is_space(c)) kept.push_back(c);
+    Counts counts;
+    for (std::size_t i = 0; i + n <= kept.size(); ++i) ++counts[kept.substr(i, n)];
+    return counts;
+}
+
+double total(const Counts& counts) {
+    double sum = 0;
+    for (const auto& entry : counts) sum += entry.second;
+    return sum;
+}
+
+// chrF of characters only, against a weighted set of texts.
+double naive_score(const std::u32string& hyp, const Strings& refs, const std::vector<double>& weights,
+                   int order, double factor) {
+    double precision = 0, recall = 0;
+    int have = 0;
+    for (int n = 1; n <= order; ++n) {
+        const Counts ours = naive_counts(hyp, n);
+        Counts theirs;
+        for (std::size_t r = 0; r < refs.size(); ++r)
+            for (const auto& [ngram, count] : naive_counts(refs[r], n))
+                theirs[ngram] += weights[r] * count;
+        double match = 0;
+        for (const auto& [ngram, count] : ours)
+            if (theirs.count(ngram)) match += std::min(count, theirs[ngram]);
+        if (total(ours) == 0 || total(theirs) == 0) continue;
+        precision += match / total(ours), recall += match / total(theirs), ++have;
+    }
+    return have ? 100 * detail::f_score(precision / have, recall / have, factor) : 0.0;
+}
+
+Strings random_texts(std::mt19937& random, std::size_t count, std::size_t alphabet,
+                     std::size_t longest) {
+    Strings texts(count);
+    for (auto& text : texts) {
+        const std::size_t length = random() % (longest + 1);
+        for (std::size_t i = 0; i < length; ++i)
+            text.push_back(random() % 8 == 0 ? U' ' : char32_t(0x4e00 + random() % alphabet));
+    }
+    return texts;
+}
+
+Corpus corpus_of(const Strings& texts) {
+    Corpus corpus;
+    for (const auto& text : texts) {
+        corpus.characters += text;
+        corpus.close_text();
+    }
+    return corpus;
+}
+
+bool close(const std::vector<double>& a, const std::vector<double>& b) {
+    for (std::size_t i = 0; i < a.size(); ++i)
+        if (!(std::abs(a[i] - b[i]) < 1e-9)) return false;
+    return a.size() == b.size();
+}
+
+void check_texts(const Strings& texts, int order, std::mt19937& random) {
+    ChrfTexts batch(corpus_of(texts), {order, 0, false});
+    const std::size_t count = texts.size();
+    Texts hyps, members;
+    for (std::size_t i = 0; i < count; ++i) members.push_back(i);
+    for (std::size_t i = 0; i < count; i += 1 + random() % 2) hyps.push_back(i);
+    std::vector<std::int64_t> single(count + 1), halves{0, std::int64_t(count / 2),
+                                                        std::int64_t(count)};
+    for (std::size_t i = 0; i <= count; ++i) single[i] = i;
+    std::vector<double> ones(count, 1.0), shares(count), mass(count, 1.0 / count);
+    for (std::size_t i = 0; i < count; ++i)
+        shares[i] = 1.0 / (i < count / 2 ? count / 2 : count - count / 2);
+
+    std::vector<double> pairs, averages, utilities(hyps.size());
+    for (std::size_t h = 0; h < hyps.size(); ++h) {
+        for (const auto& ref : texts) {
+            pairs.push_back(naive_score(texts[hyps[h]], {ref}, {1.0}, order, 4.0));
+            utilities[h] += pairs.back() / count;
+        }
+        for (int g = 0; g < 2; ++g) {
+            const auto from = halves[g], to = halves[g + 1];
+            averages.push_back(naive_score(
+                texts[hyps[h]], Strings(texts.begin() + from, texts.begin() + to),
+                {shares.begin() + from, shares.begin() + to}, order, 4.0));
+        }
+    }
+    const ChrfProblem exact{batch, hyps, {single.data(), members.data(), ones.data(), count}, 4.0, false};
+    const ChrfProblem split{batch, hyps, {halves.data(), members.data(), shares.data(), 2}, 4.0, false};
+    ChrfProblem all = exact;
+    all.hyps = members;
+    std::vector<double> first;
+    for (const Kernels* kernels : available_kernels()) {
+        for (int threads : {1, 3}) {
+            const Workers workers{threads};
+            check(close(exact.scores(*kernels, workers), pairs), "pairs");
+            check(close(exact.utility(mass.data(), *kernels, workers), utilities), "utility");
+            check(close(split.scores(*kernels, workers), averages), "averages");
+            const auto symmetric = all.utility(mass.data(), *kernels, workers);
+            if (first.empty()) first = symmetric;
+            check(symmetric == first, "the same bits from every kernel and thread");
+            for (std::size_t h = 0; h < hyps.size(); ++h)
+                check(std::abs(symmetric[hyps[h]] - utilities[h]) < 1e-9, "symmetric utility");
+        }
+    }
+}
+
+void check_words() {
+    std::vector<std::u32string> words;
+    each_word(U"  (hi) there. ! ab\x1c" U"cd", [&](auto word) { words.emplace_back(word); });
+    check(words == Strings{U"(hi", U")", U"there", U".", U"!", U"ab", U"cd"}, "words");
+}
+
+void check_interruption() {
+    struct Stop {};
+    bool stopped = false;
+    try {
+        Workers{3, [] { throw Stop{}; }}.each(1000, [](std::size_t, int) {});
+    } catch (const Stop&) {
+        stopped = true;
+    }
+    check(stopped, "an exception from the poll reaches the caller");
+}
+
+}  // namespace
+
+int main() {
+    std::mt19937 random(7);
+    check_words();
+    check_interruption();
+    check_texts({U"", U"", U" "}, 6, random);
+    check_texts({U"a", U"a a", U"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}, 6,
+                random);
+    for (std::size_t alphabet : {2, 5, 30, 3000, 15000})
+        for (std::size_t count : {1, 7, 8, 9, 33})
+            check_texts(random_texts(random, count, alphabet, 60), alphabet == 5 ? 9 : 6, random);
+    std::printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
