@@ -49,5 +49,5 @@ struct Counter {
 }  // namespace minrisk::avx2
 
 namespace minrisk {
-const Kernels avx2_kernels{"avx2", 0.006, avx2::scores_kernel, avx2::utility_kernel};
+const Kernels avx2_kernels{"avx2", 0.003, avx2::scores_kernel, avx2::utility_kernel};
 }

@@ -28,5 +28,5 @@ struct Counter {
 }  // namespace minrisk::avx512
 
 namespace minrisk {
-const Kernels avx512_kernels{"avx512", 0.002, avx512::scores_kernel, avx512::utility_kernel};
+const Kernels avx512_kernels{"avx512", 0.001, avx512::scores_kernel, avx512::utility_kernel};
 }

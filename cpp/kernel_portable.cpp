@@ -35,6 +35,6 @@ struct Counter {
 }  // namespace minrisk::portable
 
 namespace minrisk {
-const Kernels portable_kernels{"portable", 0.01, portable::scores_kernel,
+const Kernels portable_kernels{"portable", 0.005, portable::scores_kernel,
                                portable::utility_kernel};
 }

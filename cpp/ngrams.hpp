@@ -128,14 +128,14 @@ inline Order order_of(const Symbols& symbols, const Windows& windows, const Pref
         const std::uint32_t* window = windows.at.data() + symbols.starts[t];
         for (std::size_t i = 0; i + n <= length; ++i) {
             const std::uint32_t ngram = prefixes.ngram[window[i]];
-            std::uint32_t column = ngram;
-            if (last[ngram].text == t) {
-                std::uint32_t& next = order.next[last[ngram].column];
-                column = next;
-                if (column == 0) {
-                    column = next = static_cast<std::uint32_t>(order.next.size());
-                    order.next.push_back(0);
-                }
+            // both candidates are loaded: whether a text repeats an n-gram is hard to predict
+            const bool again = last[ngram].text == t;
+            const std::uint32_t next = order.next[last[ngram].column];
+            std::uint32_t column = again ? next : ngram;
+            if (again && next == 0) [[unlikely]] {
+                column = static_cast<std::uint32_t>(order.next.size());
+                order.next[last[ngram].column] = column;
+                order.next.push_back(0);
             }
             last[ngram] = {t, column};
             *out++ = column;

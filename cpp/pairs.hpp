@@ -110,18 +110,24 @@ struct SideData {
 inline Links distribute(const Order& order, const Placement& placement, const Texts& texts,
                         std::size_t block_words, std::uint64_t* words) {
     Links lists;
+    std::size_t size = 0;
     for (std::size_t slot = 0; slot < texts.size(); ++slot) {
         std::uint64_t* own = words + slot / lanes * block_words * lanes + slot % lanes;
         const std::int64_t text = texts[slot];
+        lists.ends.resize(size + order.total(text));
+        // no branches: whether the next column is a bit or a list is hard to predict
+        std::uint64_t elsewhere = 0;
         for (std::size_t i = order.starts[text]; i < order.starts[text + 1]; ++i) {
             const std::uint32_t place = placement.place[order.columns[i]];
-            if (place < Placement::list)
-                own[(place / 64) * lanes] |= std::uint64_t(1) << (place % 64);
-            else if (place != Placement::nowhere)
-                lists.ends.push_back(place - Placement::list);
+            const bool is_bit = place < Placement::list;
+            std::uint64_t* word = is_bit ? own + (place / 64) * lanes : &elsewhere;
+            *word |= std::uint64_t(1) << (place % 64);
+            lists.ends[size] = place - Placement::list;
+            size += !is_bit & (place != Placement::nowhere);
         }
-        lists.starts.push_back(static_cast<std::uint32_t>(lists.ends.size()));
+        lists.starts.push_back(static_cast<std::uint32_t>(size));
     }
+    lists.ends.resize(size);
     return lists;
 }
 
@@ -266,7 +272,9 @@ private:
     // What a kernel needs to know of the hypotheses from `first` on, and references from `from` on.
     void fill(Rows& group, std::vector<std::uint16_t>& rare, std::size_t first,
               std::size_t from) const {
-        std::fill(rare.begin(), rare.end(), 0);
+        const std::size_t width = problem_.refs.blocks * lanes;
+        for (std::size_t i = 0; i < rare.size(); i += width)
+            std::fill(rare.begin() + i + from, rare.begin() + i + width, 0);
         group.first = first;
         group.rare = rare.data();
         for (std::size_t i = 0; i < rows; ++i) {

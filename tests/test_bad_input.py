@@ -52,7 +52,8 @@ RECORDS = [
     lines("plain text", "found invalid JSON", "--num-candidates", line="plain text"),
     lines("bottomless JSON", "found invalid JSON", line="[" * 100_000),
     lines("not an object", 'found ["a"], wanted a JSON object', line='["a"]'),
-    lines("no samples", "found the fields id, sample", "wanted samples", line='{"id":1,"sample":2}'),
+    lines("no samples", "found the fields id, sample", "wanted samples",
+          line='{"id": 1, "sample": 2}'),
     lines("an empty object", "found the fields (none)", "wanted samples", line="{}"),
     lines("both names", "found both samples and hypotheses",
           line='{"samples": ["a"], "hypotheses": ["a"]}'),
@@ -88,17 +89,188 @@ RECORDS = [
     lines("logprobs that are NaN", "logprobs must be numbers",
           line='{"samples": ["a", "b"], "logprobs": [-1, NaN]}'),
     lines("logprobs without a finite one", "at least finite",
-          line='{"samples": ["a"], "logprobs": [-Infinity]}', args=("--weights", "logprobs")),
+          line='{"samples": ["a"], "logprobs": [-Infinity]}'),
     lines("weights and logprobs", "found both weights and logprobs",
           line='{"samples": ["a"], "weights": [1], "logprobs": [-1]}'),
-    lines("more groups than references", "4 groups of 2 references; choose from 1 to 2",
+    lines("more groups than references", "3 groups of 2 references; choose from 1 to 2",
           line='{"samples": ["a", "b"]}', args=("--strategy", "aggregate", "--groups", "3")),
     lines("more to keep than there are", "keep 3 of 2 hypotheses; choose from 1 to 2",
           line='{"samples": ["a", "b"]}', args=("--strategy", "aggregate-to-fine", "--keep", "3")),
     lines("a subset of more than there are", "a subset of 3 of 2 references",
           line='{"samples": ["a", "b"]}', args=("--strategy", "n-by-s", "--subset", "3")),
 ]
-RECORDS = [
-    Bad(b.name, tuple(w.replace("4 groups", "3 groups") for w in b.wants), b.line, args=b.args)
-    for b in RECORDS
+
+PAIRS = b"a\na\nb\nb\n"  # two segments of two lines
+INPUTS = [
+    files("missing file", "cannot read", "none.jsonl: No such file", args="@none.jsonl"),
+    files("missing source", "cannot read", "none.txt: No such file",
+          args="@h.txt -n 2 --source @none.txt", h_txt=PAIRS),
+    files("a directory", "cannot read", "it is a directory", args="@."),
+    files("truncated gz", "in.gz: truncated gz", args="@in.gz", in_gz=gzip.compress(b"{}")[:-5]),
+    files("corrupt gz", "in.gz: unreadable gz", args="@in.gz", in_gz=b"\x1f\x8b not gz at all"),
+    files("corrupt xz", "in.xz: unreadable xz", args="@in.xz", in_xz=b"\xfd7zXZ\0" + b"x" * 50),
+    files("corrupt zst", "in.zst: unreadable zst", args="@in.zst",
+          in_zst=b"\x28\xb5\x2f\xfd" + b"\xff" * 50),
+    files("a second file that is corrupt", "in.gz: unreadable", args="@in.jsonl @in.gz", decoded=1,
+          in_jsonl=GOOD.encode(), in_gz=b"\x1f\x8b not gz at all"),
+    files("invalid UTF-8", "in.jsonl:2: found byte 0xff", "invalid UTF-8", args="@in.jsonl",
+          decoded=1, in_jsonl=GOOD.encode() + b'\n{"samples": ["a\xff"]}\n'),
+    files("Latin-1 text", "h.txt:3: found byte 0xe9", args="@h.txt -n 2", decoded=1,
+          h_txt=b"a\na\n\xe9t\xe9\nb\n"),
+    files("lines that do not divide", "h.txt: 5 lines do not divide into groups of 2",
+          "--num-candidates", args="@h.txt -n 2", decoded=2, h_txt=PAIRS + b"c\n"),
+    files("fewer sources", "h.txt has 2 (of 2 lines each)", "s.txt has 1 (of 1 line each)",
+          args="@h.txt -n 2 -s @s.txt", decoded=1, h_txt=PAIRS, s_txt=b"x\n"),
+    files("more sources", "h.txt has 2 ", "s.txt has 4 ", args="@h.txt -n 2 -s @s.txt", decoded=2,
+          h_txt=PAIRS, s_txt=b"x\n" * 4),
+    files("fewer references", "h.txt has 2 ", "r.txt has 1 (of 3 lines each)",
+          args="@h.txt -n 2 -r @r.txt --num-references 3", decoded=1, h_txt=PAIRS,
+          r_txt=b"x\ny\nz\n"),
+    files("references that do not divide", "r.txt: 4 lines do not divide into groups of 3",
+          "--num-references", args="@h.txt -n 2 -r @r.txt --num-references 3", decoded=1,
+          h_txt=PAIRS, r_txt=PAIRS),
+    files("fewer logprobs", "h.txt has 2 ", "p.txt has 1 ",
+          args="@h.txt -n 2 --reference-lprobs @p.txt", decoded=1, h_txt=PAIRS, p_txt=b"0\n0\n"),
+    files("logprobs that are words", "p.txt:2: found 'x', wanted a number",
+          args="@h.txt -n 2 --reference-lprobs @p.txt", h_txt=PAIRS, p_txt=b"0\nx\n0\n0\n"),
+    files("logprobs that are NaN in a file", "p.txt:3-4: logprobs must be numbers",
+          args="@h.txt -n 2 --reference-lprobs @p.txt", decoded=1, h_txt=PAIRS,
+          p_txt=b"0\n0\nnan\n0\n"),
+    files("missing configuration", "cannot read", "run.yaml: No such", args="--config @run.yaml"),
+    files("invalid YAML", "run.yaml: found invalid YAML", args="--config @run.yaml",
+          run_yaml=b"a: [1\n"),
+    files("a configuration that is a list", "run.yaml: found list, wanted a mapping",
+          args="--config @run.yaml", run_yaml=b"- a\n"),
+    files("an unknown key", "run.yaml: unknown key 'metrc'; did you mean 'metric'?",
+          args="--config @run.yaml", run_yaml=b"metrc: chrf\n"),
+    files("a list for one value", "run.yaml: found a list for 'nbest'", args="--config @run.yaml",
+          run_yaml=b"nbest: [1, 2]\n"),
+    files("a flag that is no flag", "found --quiet=maybe, wanted true or false",
+          args="--config @run.yaml", run_yaml=b"quiet: maybe\n"),
 ]
+
+OPTIONS = [
+    options("unknown metric", "unknown metric 'chrff'; did you mean 'chrf'?",
+            args="--metric chrff"),
+    options("unknown strategy", "unknown strategy 'agregate'; did you mean 'aggregate'?",
+            args="--strategy agregate"),
+    options("unknown coarse metric", "unknown metric 'x'",
+            args="--strategy coarse-to-fine --coarse x"),
+    options("unknown option", "unknown option '--kep'; did you mean '--keep'?",
+            "strategy 'aggregate-to-fine' takes --keep --groups", "metric 'chrf' takes",
+            args="--strategy aggregate-to-fine --kep 3"),
+    options("another strategy's option", "unknown option '--groups'; it belongs to strategy "
+            "aggregate", "strategy 'standard' takes --leave-self-out", args="--groups 3"),
+    options("unknown metric option", "did you mean '--metric.order'?", args="--metric.oder 3"),
+    options("a number that is a word", "'--groups': 'x' is not a valid integer",
+            args="--strategy aggregate --groups x"),
+    options("a flag with a word", "found --contiguous=maybe, wanted true or false",
+            args="--strategy aggregate --contiguous=maybe"),
+    options("a needed option that is missing", "strategy 'n-by-s' needs the option 'subset'",
+            args="--strategy n-by-s"),
+    options("a metric that cannot be", "at least one must be positive", args="--metric.order 0"),
+    options("no groups", "0 groups of 3 references", args="--strategy aggregate --groups 0"),
+    options("a negative seed", "'--seed'", args="--seed -1"),
+    options("no threads", "0 threads", args="--threads 0"),
+    options("zero candidates", "'--num-candidates'", args="-n 0"),
+    options("a source for JSON", "--source goes with plain text", args="--source @in.jsonl"),
+    options("n best as text", "--nbest and --utilities need --format json",
+            args="--format text --nbest 2"),
+    options("references that are not there", "--num-references needs --references",
+            args="-n 1 --num-references 2"),
+    options("weights that are not there", "needs --reference-lprobs",
+            args="-n 1 --weights logprobs"),
+    options("logprobs that are not there", "in.jsonl:1: found no logprobs",
+            args="--weights logprobs"),
+    options("standard input twice", "standard input was given more than once",
+            args="-n 1 -s - -r -"),
+]
+
+
+def check(result, wants):
+    assert result.code == 2, result.err
+    last = result.err.rstrip("\n").split("\n")[-1]
+    assert last.startswith("minrisk: error: ")
+    for want in wants:
+        assert want in last
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("bad", RECORDS + INPUTS + OPTIONS, ids=lambda bad: bad.name)
+def test_bad_input_is_told_and_what_came_before_is_on_disk(bad, tmp_path):
+    output = tmp_path / "out.jsonl"
+    check(run("decode", *bad.arguments(tmp_path), "-o", output), bad.wants)
+    decoded = read(output.read_text()) if output.exists() else []
+    assert len(decoded) == bad.decoded
+    assert all(set(record) == {"id", "text", "index", "utility"} for record in decoded)
+
+
+@pytest.mark.parametrize("bad", RECORDS, ids=lambda bad: bad.name)
+def test_skipping_records_the_reason_and_goes_on(bad, tmp_path):
+    path, *args = bad.arguments(tmp_path)
+    write(Path(path), GOOD, bad.line, GOOD)
+    result = run("decode", path, *args, "--on-error", "skip")
+    first, failed, last = result.records
+    assert result.code == 0
+    assert (first["text"], last["text"]) == ("a cat", "a cat")
+    assert set(failed) == {"id", "error"}
+    for want in bad.wants:
+        assert want in failed["error"]
+    assert "3 segments, 1 failed" in result.err
+
+
+def test_skipping_invalid_utf8_goes_on(tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'\xff\n{"id": "x", "samples": ["a"]}\n')
+    failed, good = run("decode", path, "--on-error", "skip").records
+    assert "in.jsonl:1: found byte 0xff" in failed["error"]
+    assert (failed["id"], good["id"]) == (0, "x")
+
+
+def test_a_failed_segment_is_an_empty_line_of_text(tmp_path):
+    path = write(tmp_path / "in.jsonl", GOOD, "{}", GOOD)
+    assert run("decode", path, "--on-error", "skip", "--format", "text").out == "a cat\n\na cat\n"
+
+
+@pytest.mark.parametrize("option", ["--strategy", "--metric", "--config", "--seed"])
+def test_an_option_without_its_value_is_told(tmp_path, option):
+    path = write(tmp_path / "in.jsonl", GOOD)
+    check(run("decode", path, option), (f"'{option}' requires an argument",))
+
+
+@pytest.mark.parametrize(("target", "why"), [
+    ("none/out.jsonl", "No such file"),
+    (".", "Is a directory"),
+    ("none/out.jsonl.gz", "No such file"),
+])
+@pytest.mark.parametrize("flag", ["--output", "--matrix"])
+def test_an_output_that_cannot_be_written_is_told(tmp_path, target, why, flag):
+    path = write(tmp_path / "in.jsonl", GOOD)
+    check(run("decode", path, flag, tmp_path / target), ("cannot write", why))
+
+
+def test_the_output_is_opened_before_anything_is_read(tmp_path):
+    path = write(tmp_path / "in.jsonl", "not JSON")
+    check(run("decode", path, "-o", tmp_path / "none" / "out"), ("cannot write",))
+
+
+@pytest.mark.parametrize("flag", ["--output", "--matrix"])
+def test_an_output_that_is_an_input_is_refused(tmp_path, flag):
+    path = write(tmp_path / "in.jsonl", GOOD)
+    (tmp_path / "link").symlink_to(path)
+    check(run("decode", path, flag, tmp_path / "link"), ("the output is the input",))
+    assert path.read_text() == GOOD + "\n"
+
+
+def test_options_that_make_no_sense_leave_the_output_alone(tmp_path):
+    output = write(tmp_path / "out.jsonl", "precious")
+    check(run("decode", tmp_path / "none", "-o", output), ("No such file",))
+    check(run("decode", "--strategy", "none", "-o", output), ("unknown strategy",))
+    assert output.read_text() == "precious\n"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_told(tmp_path):
+    path = write(tmp_path / "in.jsonl", GOOD)
+    path.chmod(stat.S_IWUSR)
+    check(run("decode", path), ("cannot read", "ermission denied"))

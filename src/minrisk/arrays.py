@@ -7,3 +7,9 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
+
+
+def sums(labels: Ints, values: Floats, count: int) -> Floats:
+    """(count,) the values added up by label."""
+    totals: Floats = np.bincount(labels, values, minlength=count).astype(np.float64)
+    return totals

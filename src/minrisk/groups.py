@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints
+from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
 
 
@@ -55,7 +55,7 @@ class Groups:
 
     @cached_property
     def _totals(self) -> Floats:  # (G,)
-        return np.bincount(self.labels[self.kept], self.weights[self.kept], minlength=len(self))
+        return sums(self.labels[self.kept], self.weights[self.kept], len(self))
 
     @cached_property
     def mass(self) -> Floats:
@@ -63,7 +63,8 @@ class Groups:
         total = self._totals.sum()
         if total == 0:
             raise InputError("the references in use have no weight")
-        return self._totals / total
+        mass: Floats = self._totals / total
+        return mass
 
     @cached_property
     def share(self) -> Floats:

@@ -18,6 +18,7 @@ class Features(Protocol):
 
 
 F = TypeVar("F", bound=Features)
+F_in = TypeVar("F_in", bound=Features, contravariant=True)
 
 
 class Metric(Protocol[F]):
@@ -28,7 +29,8 @@ class Metric(Protocol[F]):
     one segment at a time rather than for a whole batch, as with n-gram indices).
     """
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def features(self, texts: Sequence[str]) -> F: ...
 
@@ -43,10 +45,12 @@ class Aggregates(Protocol[F]):
 
 
 @runtime_checkable
-class HasUtility(Protocol[F]):
+class HasUtility(Protocol[F_in]):
     """Reduces `scores @ mass` itself, without ever holding the (H, R) matrix."""
 
-    def utility(self, hyps: F, refs: F, mass: Floats, source: F | None = None) -> Floats: ...
+    def utility(
+        self, hyps: F_in, refs: F_in, mass: Floats, source: F_in | None = None
+    ) -> Floats: ...
 
 
 def utility(metric: Metric[F], hyps: F, refs: F, mass: Floats, source: F | None = None) -> Floats:

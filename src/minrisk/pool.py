@@ -13,7 +13,7 @@ from typing import Any, Generic, overload
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints
+from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.metric import Aggregates, AnyMetric, F, Metric, utility
@@ -58,7 +58,7 @@ class Pool(Generic[F]):
 
     def _utility(self, mass: Floats) -> Floats:
         """(H,) from the mass of each reference: duplicates are scored once, weighted k times."""
-        per_row = np.bincount(self.ref_rows, mass, minlength=len(self.texts))
+        per_row = sums(self.ref_rows, mass, len(self.texts))
         used = np.flatnonzero(per_row)
         distinct, place = np.unique(self.hyp_rows, return_inverse=True)
         hyps = self.texts[distinct]

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from minrisk.errors import InputError, unknown
+from minrisk.errors import InputError, MinriskError, unknown
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,13 @@ class Registry:
         if target is None:
             raise unknown(self.kind, name, self.names())
         module, _, attribute = target.partition(":")
-        found: type = getattr(import_module(module), attribute)
+        try:
+            found: type = getattr(import_module(module), attribute)
+        except MinriskError:
+            raise
+        except (ImportError, AttributeError) as error:
+            raise InputError(f"{self.kind} {name!r} cannot be loaded from {target!r}: {error}; "
+                             "reinstall the package that brings it") from error
         return found
 
     def make(self, name: str, /, **options: Any) -> Any:

@@ -88,10 +88,12 @@ def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
     given = _numbers(weights, count, "weights")
     if not np.all(np.isfinite(given)) or np.any(given < 0):
         raise InputError("weights must be finite and not negative")
-    total = given.sum()
-    if total == 0:
+    largest = given.max()
+    if largest == 0:
         raise InputError("weights are all zero; at least one must be positive")
-    return given / total
+    scaled = given / largest  # so that huge weights do not add up to infinity
+    result: Floats = scaled / scaled.sum()
+    return result
 
 
 def weights_from_logprobs(logprobs: npt.ArrayLike, count: int | None = None) -> Floats:
@@ -105,7 +107,7 @@ def weights_from_logprobs(logprobs: npt.ArrayLike, count: int | None = None) -> 
 def _numbers(values: npt.ArrayLike, count: int | None, name: str) -> Floats:
     try:
         array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"{name} must be a list of numbers") from None
     if array.ndim != 1 or (count is not None and array.size != count):
         raise InputError(f"{name}: {array.size} values for {count} references; one each is wanted")

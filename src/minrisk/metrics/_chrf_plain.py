@@ -16,7 +16,8 @@ from minrisk.arrays import Floats, Ints
 
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
-Counts = list[Mapping[object, float]]  # one mapping per order
+NGram = tuple[str, ...]
+Counts = Sequence[Mapping[NGram, float]]  # one mapping per order
 
 
 class Texts:
@@ -63,7 +64,7 @@ def _counts(text: str, order: int, word_order: int, whitespace: bool) -> Counts:
     ]
 
 
-def _ngrams(symbols: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
+def _ngrams(symbols: Sequence[str], n: int) -> Iterator[NGram]:
     return (tuple(symbols[i:i + n]) for i in range(len(symbols) - n + 1))
 
 
@@ -79,12 +80,12 @@ def _split_punctuation(word: str) -> list[str]:
 def _average(rows: list[Counts], weights: Floats) -> Counts:
     if len(rows) == 1 and weights[0] == 1:
         return rows[0]
-    totals: list[dict[object, float]] = [{} for _ in rows[0]]
+    totals: list[dict[NGram, float]] = [{} for _ in rows[0]]
     for counts, weight in zip(rows, weights.tolist(), strict=True):
         for total, order in zip(totals, counts, strict=True):
             for ngram, count in order.items():
                 total[ngram] = total.get(ngram, 0.0) + weight * count
-    return list(totals)
+    return totals
 
 
 def _statistics(hyp: Counts, ref: Counts) -> Iterator[tuple[float, float, float]]:

@@ -1,0 +1,7 @@
+"""`python -m minrisk`"""
+
+import sys
+
+from minrisk.cli import main
+
+sys.exit(main())

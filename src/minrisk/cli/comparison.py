@@ -1,0 +1,105 @@
+"""What each strategy picks from the same samples, measured against exact MBR."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minrisk.metrics.chrf import ChrF
+from minrisk.segment import Ranking, Segment
+from minrisk.strategies.aggregate import Aggregate
+from minrisk.strategies.cascade import AggregateToFine
+from minrisk.strategies.n_by_s import NByS
+from minrisk.strategies.standard import Standard
+from minrisk.strategy import Strategy, segment_rng
+
+SAMPLE, PROBABLE, BEAM = "one sample", "most probable sample", "beam 5"
+EXACT, AGGREGATE = "standard (exact)", "aggregate"
+_CHRF = ChrF()
+_TOP = 20
+
+
+@dataclass
+class Row:
+    """One method over all segments."""
+
+    utility: list[float] = field(default_factory=list)  # exact, whatever the method believes
+    first: list[bool] = field(default_factory=list)  # picked the string that exact MBR picks
+    among: list[bool] = field(default_factory=list)  # has that string among its best 20
+    human: list[float] = field(default_factory=list)  # chrF against the human reference
+    seconds: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Choice:
+    text: str
+    utility: float
+
+
+class Comparison:
+    """Grows by one record after the other."""
+
+    def __init__(self, seed: int) -> None:
+        self.rows = {name: Row() for name in (SAMPLE, PROBABLE, BEAM)}  # these first
+        self._seed = seed
+
+    def add(self, record: Mapping[str, Any], index: int) -> dict[str, Choice]:
+        """What each method picks from the samples of this record."""
+        segment = Segment(record["samples"], index=index)
+        rankings = {name: self._timed(name, strategy, segment)
+                    for name, strategy in _strategies(len(segment.hypotheses), self._seed).items()}
+        choices = self._baselines(record, segment, rankings[EXACT])
+        choices |= {name: _choice(segment, rankings[EXACT], r.best) for name, r in rankings.items()}
+        target = choices[EXACT].text
+        for name, choice in choices.items():
+            self._judge(self._row(name), choice, target, record["reference"])
+        for name, ranking in rankings.items():
+            best = [segment.hypotheses[i] for i in ranking.order[:_TOP]]
+            self.rows[name].among.append(target in best)
+        return choices
+
+    def _row(self, name: str) -> Row:
+        return self.rows.setdefault(name, Row())
+
+    def _timed(self, name: str, strategy: Strategy, segment: Segment) -> Ranking:
+        start = time.perf_counter()
+        ranking = strategy.rank([segment])[0]
+        self._row(name).seconds.append(time.perf_counter() - start)
+        return ranking
+
+    def _baselines(self, record: Mapping[str, Any], segment: Segment,
+                   exact: Ranking) -> dict[str, Choice]:
+        random = segment_rng(self._seed, segment).integers(len(segment.hypotheses))
+        found = {SAMPLE: _choice(segment, exact, int(random))}
+        if "logprobs" in record:
+            found[PROBABLE] = _choice(segment, exact, int(np.argmax(record["logprobs"])))
+        if "beam5" in record:
+            alone = Segment([record["beam5"]], segment.hypotheses)
+            found[BEAM] = _choice(alone, Standard(_CHRF).rank([alone])[0], 0)
+        return found
+
+    @staticmethod
+    def _judge(row: Row, choice: Choice, target: str, human: str) -> None:
+        row.utility.append(choice.utility)
+        row.first.append(choice.text == target)
+        score = _CHRF.scores(_CHRF.features([choice.text]), _CHRF.features([human]))
+        row.human.append(float(score[0, 0]))
+
+
+def _strategies(count: int, seed: int) -> dict[str, Strategy]:
+    subset, groups, keep = min(64, count), min(16, count), min(20, count)
+    return {
+        EXACT: Standard(_CHRF),
+        f"n-by-s, {subset} references": NByS(_CHRF, subset, seed=seed),
+        AGGREGATE: Aggregate(_CHRF),
+        f"aggregate, {groups} groups": Aggregate(_CHRF, groups, seed=seed),
+        f"aggregate-to-fine, keep {keep}": AggregateToFine(_CHRF, keep),
+    }
+
+
+def _choice(segment: Segment, exact: Ranking, index: int) -> Choice:
+    return Choice(segment.hypotheses[index], float(exact.utility[index]))

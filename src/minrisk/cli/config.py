@@ -1,0 +1,63 @@
+"""`--config run.yaml`: the same fields as the flags, so that there is one way to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from minrisk.errors import InputError, unknown
+from minrisk.io.files import Input
+
+
+def config_arguments(path: str) -> list[str]:
+    """The file as arguments, to be put before those of the command line, which then win."""
+    return list(_arguments(_load(path), "", path))
+
+
+def check_keys(path: str, arguments: Iterable[str], options: Iterable[str]) -> None:
+    known = {option[2:] for option in options if option.startswith("--")} - {"config", "help"}
+    for argument in arguments:
+        key = argument.partition("=")[0][2:]
+        if key not in known:
+            raise InputError(f"{path}: {unknown('key', key, known)}")
+
+
+def _load(path: str) -> dict[Any, Any]:
+    import yaml  # here, because few runs need it
+
+    source = Input(path)
+    text = "\n".join(source.text(line) for line in source)
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: found invalid YAML, wanted `option: value` lines: "
+                         + " ".join(str(error).split())) from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: found {type(found).__name__}, wanted a mapping: "
+                         "`option: value` lines")
+    return found
+
+
+def _arguments(mapping: dict[Any, Any], owner: str, path: str) -> Iterator[str]:
+    for key, value in mapping.items():
+        yield from _flags(_name(str(key).replace("_", "-"), owner), value, path)
+
+
+def _name(key: str, owner: str) -> str:
+    """`metric: {name: chrf, order: 4}` is --metric and --metric.order; a strategy adds no dot."""
+    if owner and key == "name":
+        return owner
+    return key if owner in ("", "strategy") else f"{owner}.{key}"
+
+
+def _flags(name: str, value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from _arguments(value, name, path)
+    elif isinstance(value, list):
+        if name != "input":
+            raise InputError(f"{path}: found a list for {name!r}, wanted one value")
+        yield from (f"--{name}={item}" for item in value)
+    elif isinstance(value, bool):
+        yield f"--{name}={str(value).lower()}"
+    elif value is not None:
+        yield f"--{name}={value}"

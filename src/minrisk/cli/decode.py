@@ -1,0 +1,203 @@
+"""`minrisk decode`: samples in, the best of each segment out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import click
+
+from minrisk.arrays import Floats
+from minrisk.cli.method import METRIC, STRATEGY, Grouped, MethodCommand, make_strategy
+from minrisk.cli.progress import Progress
+from minrisk.engine import run
+from minrisk.errors import InputError, MinriskError
+from minrisk.io.files import Input, Output, same_file
+from minrisk.io.jsonl import JsonLines
+from minrisk.io.lines import Column, read_lines
+from minrisk.io.record import Record
+from minrisk.io.writer import MatrixWriter, Writer
+from minrisk.metric import AnyMetric
+from minrisk.pool import bind
+from minrisk.registry import METRICS, STRATEGIES
+from minrisk.segment import Segment
+from minrisk.signature import signature
+from minrisk.strategy import Strategy
+from minrisk.threads import set_threads
+
+_POSITIVE = click.IntRange(min=1)
+_TEXT = "Plain text (N lines per segment; JSON lines otherwise)"
+_EXAMPLES = """\b
+Examples:
+  minrisk decode samples.jsonl -o best.jsonl
+  minrisk decode samples.jsonl.xz --strategy aggregate-to-fine --keep 20
+  minrisk decode hyps.txt -n 1024 --source src.txt --format text > best.txt
+  sampler | minrisk decode --metric chrf --metric.word-order 2 | head -3"""
+
+
+def _option(section: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
+    return click.option(*names, cls=Grouped, section=section, **settings)
+
+
+def _names(registry: Any) -> Callable[..., list[str]]:
+    return lambda ctx, param, start: [n for n in registry.names() if n.startswith(start)]
+
+
+_method = partial(_option, "Method")
+_text = partial(_option, _TEXT)
+_output = partial(_option, "Output")
+_run = partial(_option, "Run")
+
+
+@click.command(
+    cls=MethodCommand, epilog=_EXAMPLES,
+    context_settings={"token_normalize_func": lambda name: name.replace("_", "-"),
+                      "max_content_width": 100},
+)
+@click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=click.Path())
+@_method("--metric", default=METRIC, show_default=True, shell_complete=_names(METRICS),
+         help="What judges a hypothesis; fill its fields with --metric.FIELD.")
+@_method("--strategy", default=STRATEGY, show_default=True, shell_complete=_names(STRATEGIES),
+         help="How utilities are computed; fill its fields with --FIELD.")
+@_method("--weights", type=click.Choice(["auto", "uniform", "logprobs"]), default="auto",
+         show_default=True, help="How references count: by the field `weights` where there is one "
+         "(auto), all alike, or by the softmax of the field `logprobs`.")
+@_method("--seed", type=click.IntRange(min=0), metavar="S",
+         help="For strategies that draw at random.")
+@_text("-n", "--num-candidates", "--num-samples", type=_POSITIVE, metavar="N",
+       help="Lines of INPUT per segment; INPUT is plain text if this is given.")
+@_text("-s", "--source", metavar="FILE", help="One line per segment.")
+@_text("-r", "--references", metavar="FILE", help="References, if not the hypotheses themselves.")
+@_text("--num-references", type=_POSITIVE, metavar="N",
+       help="Lines of references per segment; N of the hypotheses unless given.")
+@_text("--reference-lprobs", metavar="FILE",
+       help="A log-probability per line and reference; weighs them, unless --weights uniform.")
+@_output("-o", "--output", default="-", metavar="FILE",
+         help="Standard output unless given; compressed if it ends in .gz, .xz or .zst.")
+@_output("--format", "form", type=click.Choice(["json", "text"]), default="json",
+         show_default=True, help="JSON lines, or one line of text per segment.")
+@_output("--nbest", type=_POSITIVE, metavar="K", help="Add the K best of each segment.")
+@_output("--utilities/--no-utilities", help="Add the utilities of all hypotheses.")
+@_output("--matrix", metavar="FILE",
+         help="Write all scores to an .npz: an array (hypotheses, references) per segment.")
+@_run("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
+      help="Skip records the error of a segment in the output and goes on.")
+@_run("--batch-size", type=_POSITIVE, metavar="B", help="Segments per batch; chosen by the metric.")
+@_run("--threads", type=int, metavar="T", help="Of the native core; one per core unless given.")
+@_run("--config", metavar="FILE", help="YAML with any of these options; the command line wins.")
+@_run("-q/ ", "--quiet/--no-quiet", help="Nothing on standard error but errors.")
+@_run("-t", "--input", "more", multiple=True, hidden=True)  # comet-mbr's name, and a file's key
+@click.pass_context
+def decode(ctx: click.Context, /, **params: Any) -> None:
+    """Pick the best hypothesis of every segment.
+
+    INPUT is JSON lines: {"samples": ["...", ...]}, and where there are some "id", "source",
+    "references", "weights" or "logprobs"; other fields pass through to the output. Several files
+    are read one after the other; `-`, or none, is standard input. Files may be compressed with gz,
+    xz or zst.
+    """
+    set_threads(params["threads"])
+    strategy = make_strategy(params)
+    inputs = _inputs(params["inputs"] or params["more"])
+    progress = Progress(params["quiet"], partial(_fraction, inputs))
+    records = _records(inputs, params, progress)
+    _check_output(params, inputs)
+    progress.note(signature(strategy))
+    try:
+        _decode(strategy, records, params, progress)
+    except KeyboardInterrupt:
+        where = "standard output" if params["output"] == "-" else params["output"]
+        click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}", err=True)
+        ctx.exit(130)
+    except MinriskError:
+        progress.finish()
+        raise
+    progress.finish()
+
+
+def _decode(strategy: Strategy, records: Iterable[Record], params: dict[str, Any],
+            progress: Progress) -> None:
+    with ExitStack() as stack:
+        output = stack.enter_context(Output(params["output"]))
+        writer = Writer(output, params["form"], params["nbest"], params["utilities"])
+        path = params["matrix"]
+        matrix = stack.enter_context(MatrixWriter(path)) if path else None
+        for record, result in run(strategy, records, params["batch_size"], params["on_error"]):
+            if isinstance(result, MinriskError):
+                writer.fail(record, result)
+            else:
+                writer.write(record, result)
+                if matrix:
+                    matrix.write(*_scores(strategy, record))
+            progress.advance(failed=isinstance(result, MinriskError))
+
+
+def _scores(strategy: Strategy, record: Record) -> tuple[int, Floats]:
+    """The segment's place in the input, and the scores (H, R) of all its pairs."""
+    assert isinstance(record.segment, Segment)
+    metric: AnyMetric = strategy.metric  # type: ignore[attr-defined]
+    (pool,) = bind(metric, [record.segment])
+    return record.segment.index, pool.scores()
+
+
+def _inputs(paths: Sequence[str]) -> list[Input]:
+    if not paths and sys.stdin.isatty():
+        raise InputError("no INPUT was given, and standard input is a terminal; "
+                         "name a file, or pipe JSON lines")
+    return [Input(path) for path in paths or ["-"]]
+
+
+def _records(inputs: list[Input], params: dict[str, Any], progress: Progress) -> Iterable[Record]:
+    size = params["num_candidates"]
+    if size is None:
+        for name in ("source", "references", "num_references", "reference_lprobs"):
+            if params[name] is not None:
+                raise InputError(f"--{name.replace('_', '-')} goes with plain text, which needs "
+                                 "--num-candidates; JSON lines carry their own fields")
+        return JsonLines(inputs, params["weights"], progress.note)
+    return _text_records(inputs, size, params)
+
+
+def _text_records(inputs: list[Input], size: int, params: dict[str, Any]) -> Iterable[Record]:
+    refs, lprobs = params["references"], params["reference_lprobs"]
+    if params["weights"] == "logprobs" and not lprobs:
+        raise InputError("--weights logprobs needs --reference-lprobs where INPUT is plain text")
+    count = params["num_references"] or size
+    if not refs and count != size:
+        raise InputError("--num-references needs --references; "
+                         "otherwise the references are the hypotheses")
+    return read_lines(
+        Column(inputs, size, "--num-candidates"),
+        _column(params["source"], 1, ""),
+        _column(refs, count, "--num-references"),
+        _column(None if params["weights"] == "uniform" else lprobs, count, "--num-references"),
+    )
+
+
+def _column(path: str | None, size: int, option: str) -> Column | None:
+    return Column([Input(path)], size, option) if path else None
+
+
+def _check_output(params: dict[str, Any], inputs: list[Input]) -> None:
+    if params["form"] == "text" and (params["nbest"] or params["utilities"]):
+        raise InputError("--nbest and --utilities need --format json; "
+                         "text has one line per segment")
+    others = [params[name] for name in ("source", "references", "reference_lprobs", "config")]
+    read = [*(source.path for source in inputs), *filter(None, others)]
+    if read.count("-") > 1:
+        raise InputError("standard input was given more than once; it can be read only once")
+    for written in filter(None, (params["output"], params["matrix"])):
+        for path in read:
+            if same_file(written, path):
+                raise InputError(f"the output is the input {path}; write to another file")
+
+
+def _fraction(inputs: list[Input]) -> float | None:
+    """How much of the input was read, in bytes, if that can be known."""
+    sizes = [source.size for source in inputs]
+    if None in sizes or not sum(filter(None, sizes)):
+        return None
+    return sum(source.consumed for source in inputs) / sum(filter(None, sizes))

@@ -1,0 +1,112 @@
+"""`minrisk demo`: real samples, what each method picks from them, and what that is worth."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from itertools import islice
+from statistics import fmean
+from typing import Any
+
+import click
+
+from minrisk.cli.comparison import AGGREGATE, EXACT, PROBABLE, SAMPLE, Choice, Comparison, Row
+from minrisk.cli.progress import Progress
+from minrisk.io.files import Input
+from minrisk.threads import set_threads
+
+_SHOWN = {SAMPLE: "random sample", PROBABLE: "most probable", EXACT: "exact MBR",
+          AGGREGATE: "aggregate"}
+_LABEL = 17
+_HEADER = ("method", "utility", "top-1", "top-20", "vs human", "ms/segment")
+
+
+@dataclass(frozen=True)
+class Example:
+    """What is to show of a segment."""
+
+    source: str
+    reference: str
+    choices: dict[str, Choice]
+
+    @property
+    def interest(self) -> tuple[int, int]:
+        """Short ones where the methods disagree show most; sorts first what shows most."""
+        return -len({choice.text for choice in self.choices.values()}), len(self.source)
+
+
+@click.command()
+@click.option("--segments", type=click.IntRange(min=0), default=3, show_default=True,
+              metavar="N", help="How many to show in full.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N",
+              help="Decode only the first so many.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="S",
+              help="Of all random choices.")
+@click.option("--threads", type=int, metavar="T",
+              help="Of the native core; one per core unless given.")
+@click.option("--data", type=click.Path(), hidden=True)
+def demo(segments: int, limit: int | None, seed: int, threads: int | None,
+         data: str | None) -> None:
+    """Decode the bundled samples and show what happened.
+
+    They are translations of English sentences into French, sampled from a model.
+    """
+    set_threads(threads)
+    comparison = Comparison(seed)
+    with as_file(files("minrisk") / "data" / "demo.jsonl.xz") as bundled:
+        examples = list(_examples(Input(data or str(bundled)), comparison, limit))
+    for example in sorted(examples, key=lambda e: e.interest)[:segments]:
+        _show(example)
+    _table(comparison.rows, len(examples))
+
+
+def _examples(source: Input, comparison: Comparison, limit: int | None) -> Iterator[Example]:
+    progress = Progress(False, lambda: source.consumed / (source.size or 1))
+    for index, line in enumerate(islice(source, limit)):
+        record: dict[str, Any] = json.loads(source.text(line))
+        choices = comparison.add(record, index)
+        shown = {name: choices[name] for name in _SHOWN if name in choices}
+        yield Example(record["source"], record["reference"], shown)
+        progress.advance()
+    progress.finish()
+
+
+def _show(example: Example) -> None:
+    click.echo()
+    _paragraph("source", "", example.source, bold=True)
+    _paragraph("human", "", example.reference)
+    for name, choice in example.choices.items():
+        _paragraph(_SHOWN[name], f"{choice.utility:.1f}", choice.text)
+
+
+def _paragraph(label: str, utility: str, text: str, bold: bool = False) -> None:
+    start = f"{label:<{_LABEL}}{utility:>5}  "
+    width = min(shutil.get_terminal_size().columns, 100)
+    first, *rest = textwrap.wrap(text, max(width - len(start), 20)) or [""]
+    click.echo(click.style(start, dim=True) + click.style(first, bold=bold))
+    for line in rest:
+        click.echo(" " * len(start) + click.style(line, bold=bold))
+
+
+def _table(rows: dict[str, Row], count: int) -> None:
+    lines = [_HEADER, *(_cells(name, row) for name, row in rows.items() if row.utility)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    click.echo()
+    for number, cells in enumerate(lines):
+        name, *values = (c.ljust(w) if i == 0 else c.rjust(w)
+                         for i, (c, w) in enumerate(zip(cells, widths, strict=True)))
+        click.echo(click.style("  ".join([name, *values]), bold=number == 0))
+    click.echo(f"\nMeans over {count} segments. utility: chrF against all samples, exactly. "
+               "top-1, top-20: how\noften the string that exact MBR picks is the first, or among "
+               "the first 20.\nvs human: chrF against a human translation.")
+
+
+def _cells(name: str, row: Row) -> tuple[str, ...]:
+    among = f"{fmean(row.among):.0%}" if row.among else "-"
+    seconds = f"{1000 * fmean(row.seconds):.1f}" if row.seconds else "-"
+    return (name, f"{fmean(row.utility):.2f}", f"{fmean(row.first):.0%}", among,
+            f"{fmean(row.human):.2f}", seconds)

@@ -1,0 +1,78 @@
+"""How far a run is, on standard error only: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import click
+
+_LIVE = 0.1  # seconds between updates on a terminal
+_PLAIN = 10.0
+_WIDTH = 24
+
+
+class Progress:
+    """Counts segments, and tells about them unless quiet."""
+
+    def __init__(self, quiet: bool, fraction: Callable[[], float | None]) -> None:
+        self.done = 0
+        self.failed = 0
+        self._quiet = quiet
+        self._fraction = fraction  # of the input that was read, if its size is known
+        self._start = self._told = time.monotonic()
+
+    @property
+    def is_terminal(self) -> bool:
+        return sys.stderr.isatty()
+
+    def advance(self, failed: bool = False) -> None:
+        self.done += 1
+        self.failed += failed
+        now = time.monotonic()
+        if not self._quiet and now - self._told >= (_LIVE if self.is_terminal else _PLAIN):
+            self._told = now
+            self._tell()
+
+    def note(self, message: str) -> None:
+        if not self._quiet:
+            self._clear()
+            click.echo(f"minrisk: {message}", err=True)
+
+    def finish(self) -> None:
+        seconds = self._seconds()
+        self.note(f"{self.done} segments, {self.failed} failed, {seconds:.1f} s, "
+                  f"{self.done / seconds:.1f} segments/s")
+
+    def _tell(self) -> None:
+        fraction = self._fraction()
+        parts = [f"{self.done} segments", f"{self.done / self._seconds():.1f} segments/s"]
+        if fraction:
+            left = self._seconds() * (1 - fraction) / fraction
+            parts.append(f"{_clock(left)} left")
+        line = ", ".join(parts)
+        if self.is_terminal:
+            click.echo(f"\r\x1b[K{_bar(fraction)}{line}", nl=False, err=True)
+        else:
+            click.echo(f"minrisk: {line}", err=True)
+
+    def _clear(self) -> None:
+        if self.is_terminal:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+    def _seconds(self) -> float:
+        return max(time.monotonic() - self._start, 1e-9)
+
+
+def _bar(fraction: float | None) -> str:
+    if fraction is None:
+        return ""
+    full = round(_WIDTH * fraction)
+    return f"[{'#' * full}{'-' * (_WIDTH - full)}] {fraction:4.0%} "
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

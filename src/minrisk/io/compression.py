@@ -1,0 +1,102 @@
+"""gz, xz and zst: told apart by their first bytes when read, by the file's name when written."""
+
+from __future__ import annotations
+
+import lzma
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from types import ModuleType
+from typing import NamedTuple, Protocol
+
+from minrisk.errors import InputError, MissingExtra
+
+
+class Decoder(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+class Encoder(Protocol):
+    def compress(self, data: bytes, /) -> bytes: ...
+
+    def flush(self) -> bytes: ...
+
+
+class Codec(NamedTuple):
+    name: str  # also the extension
+    magic: bytes
+    decoder: Callable[[], Decoder]
+    encoder: Callable[[], Encoder]
+
+
+def _zstd_decoder() -> Decoder:
+    try:
+        made: Decoder = import_module("compression.zstd").ZstdDecompressor()
+    except ImportError:  # before Python 3.14
+        made = _zstandard().ZstdDecompressor().decompressobj()
+    return made
+
+
+def _zstd_encoder() -> Encoder:
+    try:
+        made: Encoder = import_module("compression.zstd").ZstdCompressor()
+    except ImportError:
+        made = _zstandard().ZstdCompressor().compressobj()
+    return made
+
+
+def _zstandard() -> ModuleType:
+    try:
+        return import_module("zstandard")
+    except ImportError:
+        raise MissingExtra(".zst files need zstandard: pip install 'minrisk[zst]'") from None
+
+
+_CODECS = (
+    Codec("gz", b"\x1f\x8b", lambda: zlib.decompressobj(wbits=31),
+          lambda: zlib.compressobj(wbits=31)),
+    Codec("xz", b"\xfd7zXZ\0", lzma.LZMADecompressor, lzma.LZMACompressor),
+    Codec("zst", b"\x28\xb5\x2f\xfd", _zstd_decoder, _zstd_encoder),
+)
+
+
+def could_be_compressed(head: bytes) -> bool:
+    """Whether more bytes are needed to tell: a pipe should not wait for them otherwise."""
+    return any(len(head) < len(c.magic) and c.magic.startswith(head) for c in _CODECS)
+
+
+def codec_of(head: bytes) -> Codec | None:
+    return next((c for c in _CODECS if head.startswith(c.magic)), None)
+
+
+def codec_for(path: str) -> Codec | None:
+    return next((c for c in _CODECS if path.endswith("." + c.name)), None)
+
+
+def decompressed(chunks: Iterable[bytes], codec: Codec, name: str) -> Iterator[bytes]:
+    """The content of any number of compressed streams, one after the other, as `cat` joins them."""
+    decoder, inside = codec.decoder(), False
+    for chunk in chunks:
+        rest = chunk if inside else chunk.lstrip(b"\0")  # padding between streams is allowed
+        while rest:
+            yield _decompress(decoder, rest, codec, name)
+            inside, rest = not decoder.eof, decoder.unused_data.lstrip(b"\0")
+            if decoder.eof:
+                decoder = codec.decoder()
+    if inside:
+        raise InputError(f"{name}: truncated {codec.name}: the file ends in the middle of its "
+                         "compressed data; copy or make it again")
+
+
+def _decompress(decoder: Decoder, data: bytes, codec: Codec, name: str) -> bytes:
+    try:
+        return decoder.decompress(data)
+    except Exception as error:  # each library has its own; only the data can be the cause
+        raise InputError(f"{name}: unreadable {codec.name}: {error}; "
+                         "copy or make the file again") from None

@@ -1,0 +1,157 @@
+"""Files and standard streams, with every failure told as the user's problem that it is."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from io import BufferedReader
+from typing import BinaryIO, Self, cast
+
+from minrisk.errors import InputError, MinriskError
+from minrisk.io.compression import codec_for, codec_of, could_be_compressed, decompressed
+
+_CHUNK = 1 << 15  # bytes; a small chunk keeps the estimate of the time left honest
+
+
+class Input:
+    """The lines of a text file, or of standard input if the path is `-`, uncompressed on the way.
+
+    Lines end at "\\n" only: the other separators that Unicode knows are part of the text.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Fails if there is no such file, but opens it only when its lines are asked for."""
+        self.path = path
+        self.name = "standard input" if path == "-" else path
+        self.number = 0  # of the last line, from 1
+        self.consumed = 0  # bytes, before decompression
+        self.size = None if path == "-" else _size(path)  # None where it cannot be known
+
+    def __iter__(self) -> Iterator[bytes]:
+        with told("read", self.name), self._open() as stream:
+            for line in _split(self._content(stream)):
+                self.number += 1
+                yield line
+
+    def text(self, line: bytes, number: int | None = None) -> str:
+        """One of the lines (the last, unless numbered) as text, without a carriage return."""
+        number = self.number if number is None else number
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{self.name}:{number}: found byte 0x{line[error.start]:02x}, which "
+                             "is invalid UTF-8; wanted UTF-8 text: convert the file") from None
+        return text.removesuffix("\r")
+
+    def _open(self) -> AbstractContextManager[BufferedReader]:
+        if self.path == "-":
+            return nullcontext(cast(BufferedReader, sys.stdin.buffer))
+        return open(self.path, "rb")
+
+    def _content(self, stream: BufferedReader) -> Iterator[bytes]:
+        head = b""
+        while could_be_compressed(head) and (byte := stream.read(1)):
+            head += byte
+        codec = codec_of(head)
+        chunks = self._chunks(head, stream)
+        return decompressed(chunks, codec, self.name) if codec else chunks
+
+    def _chunks(self, chunk: bytes, stream: BufferedReader) -> Iterator[bytes]:
+        while chunk:
+            self.consumed += len(chunk)
+            yield chunk
+            chunk = stream.read1(_CHUNK)  # what there is, without waiting for more
+
+
+class Output:
+    """Text into a file, or to standard output if the path is `-`; compressed by the extension."""
+
+    def __init__(self, path: str) -> None:
+        self.name = "standard output" if path == "-" else path
+        codec = codec_for(path)
+        self._encoder = codec.encoder() if codec else None
+        self._own = path != "-"
+        with told("write", self.name):
+            self._stream = _create(path) if self._own else sys.stdout.buffer
+
+    def write(self, text: str) -> None:
+        """On disk, or in the pipe, when this returns; a compressor may hold back a block."""
+        # a lone surrogate, which JSON can express and UTF-8 cannot, becomes its JSON escape
+        data = text.encode("utf-8", "backslashreplace")
+        self._put(self._encoder.compress(data) if self._encoder else data)
+
+    def close(self) -> None:
+        if self._encoder:
+            self._put(self._encoder.flush())
+        self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """What was written is complete and readable, whatever happened since."""
+        with suppress(MinriskError) if kind else nullcontext():
+            self.close()
+
+    def _put(self, data: bytes) -> None:
+        try:
+            with told("write", self.name):
+                self._stream.write(data)
+                self._stream.flush()
+        except BaseException:
+            self._encoder = None  # do not try again when the file is closed
+            raise
+
+    def _release(self) -> None:
+        if self._own:
+            with told("write", self.name):
+                self._stream.close()
+
+
+def _create(path: str) -> BinaryIO:
+    return open(path, "wb")
+
+
+def same_file(output: str, path: str) -> bool:
+    """Whether writing the one would destroy the other; a device or a pipe may well be both."""
+    try:
+        ours = os.fstat(sys.stdout.fileno()) if output == "-" else os.stat(output)
+        theirs = os.fstat(sys.stdin.fileno()) if path == "-" else os.stat(path)
+    except (OSError, ValueError):  # does not exist yet, or has no descriptor
+        return False
+    return stat.S_ISREG(ours.st_mode) and os.path.samestat(ours, theirs)
+
+
+@contextmanager
+def told(verb: str, name: str) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:  # the reader has seen enough; nothing is wrong
+        raise
+    except OSError as error:
+        raise InputError(f"cannot {verb} {name}: {error.strerror or error}") from None
+
+
+def _size(path: str) -> int | None:
+    with told("read", path):
+        found = os.stat(path)
+    if stat.S_ISDIR(found.st_mode):
+        raise InputError(f"cannot read {path}: it is a directory; wanted a file")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"cannot read {path}: permission denied")
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    pending: list[bytes] = []  # joined once a line, so that very long lines stay linear
+    for chunk in chunks:
+        first, *lines = chunk.split(b"\n")
+        pending.append(first)
+        for line in lines:
+            yield b"".join(pending)
+            pending = [line]
+    if last := b"".join(pending):
+        yield last

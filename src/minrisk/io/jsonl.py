@@ -1,0 +1,144 @@
+"""JSON lines: one segment a line, any number of samples in each.
+
+    {"id"?, "source"?, "samples" | "hypotheses": [...], "references"?: [...],
+     "weights"? | "logprobs"?: [...], ...}
+
+Weights and log-probabilities belong to the references, which are the samples themselves unless
+given. Other fields pass through to the output. A field that is null counts as absent, and blank
+lines are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from minrisk.arrays import Floats
+from minrisk.errors import InputError
+from minrisk.io.files import Input
+from minrisk.io.record import Record, Weighting, placed
+from minrisk.segment import Segment, weights_from_logprobs
+
+KNOWN = frozenset({"id", "source", "samples", "hypotheses", "references", "weights", "logprobs"})
+
+
+class JsonLines:
+    """The records of several files, numbered through."""
+
+    def __init__(self, inputs: Iterable[Input], weighting: Weighting = "auto",
+                 note: Callable[[str], None] | None = None) -> None:
+        self._inputs = inputs
+        self._weighting = weighting
+        self._note = note  # for what a user may not expect; told once
+
+    def __iter__(self) -> Iterator[Record]:
+        index = 0
+        for source in self._inputs:
+            for line in source:
+                if line.strip():
+                    yield self._record(source, line, index)
+                    index += 1
+
+    def _record(self, source: Input, line: bytes, index: int) -> Record:
+        where = f"{source.name}:{source.number}"
+        fields: dict[str, Any] = {}
+        name: str | int | float = index
+        try:
+            text = source.text(line)
+            with placed(where):
+                fields = _parse(text)
+                name = _id(fields, index)
+                segment: Segment | InputError = self._segment(fields, index)
+        except InputError as error:
+            segment = error
+        extra = {key: value for key, value in fields.items() if key not in KNOWN}
+        return Record(name, where, segment, extra)
+
+    def _segment(self, fields: dict[str, Any], index: int) -> Segment:
+        hypotheses = _hypotheses(fields)
+        references = _list(fields, "references")
+        count = len(hypotheses if references is None else references)
+        weights = self._weights(fields, count)
+        return Segment(hypotheses, references, _source(fields), weights, index)
+
+    def _weights(self, fields: dict[str, Any], count: int) -> Floats | list[Any] | None:
+        if self._weighting == "uniform":
+            return None
+        weights, logprobs = _numbers(fields, "weights"), _numbers(fields, "logprobs")
+        if weights is not None and logprobs is not None:
+            raise InputError("found both weights and logprobs, wanted one of them")
+        # validated even where they are not used: a wrong length means misaligned samples
+        by_logprobs = None if logprobs is None else weights_from_logprobs(logprobs, count)
+        if self._weighting == "auto":
+            self._tell_unused(logprobs)
+            return weights
+        if by_logprobs is None:
+            raise InputError("found no logprobs, wanted them to weigh the references by")
+        return by_logprobs
+
+    def _tell_unused(self, logprobs: list[Any] | None) -> None:
+        if logprobs is not None and self._note:
+            self._note("logprobs are not used as weights: samples drawn from a model follow its "
+                       "probabilities already; --weights logprobs uses them")
+            self._note = None
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"found invalid JSON ({error}), wanted one JSON object a line; "
+                         "if this is plain text, give --num-candidates") from None
+    if not isinstance(found, dict):
+        raise InputError(f"found {_show(found)}, wanted a JSON object")
+    return found
+
+
+def _id(fields: dict[str, Any], index: int) -> str | int | float:
+    found = fields.get("id")
+    if found is None:
+        return index
+    if isinstance(found, bool) or not isinstance(found, str | int | float):
+        raise InputError(f"found id {_show(found)}, wanted a string or a number")
+    return found
+
+
+def _source(fields: dict[str, Any]) -> str | None:
+    found = fields.get("source")
+    if found is not None and not isinstance(found, str):
+        raise InputError(f"found source {_show(found)}, wanted a string")
+    return found
+
+
+def _hypotheses(fields: dict[str, Any]) -> list[Any]:
+    samples, hypotheses = _list(fields, "samples"), _list(fields, "hypotheses")
+    if samples is not None and hypotheses is not None:
+        raise InputError("found both samples and hypotheses, wanted one of them")
+    if samples is not None:
+        return samples
+    if hypotheses is None:
+        raise InputError(f"found the fields {', '.join(fields) or '(none)'}, "
+                         "wanted samples or hypotheses: a list of strings")
+    return hypotheses
+
+
+def _list(fields: dict[str, Any], name: str) -> list[Any] | None:
+    found = fields.get(name)
+    if found is not None and not isinstance(found, list):
+        raise InputError(f"found {name} {_show(found)}, wanted a list")
+    return found
+
+
+def _numbers(fields: dict[str, Any], name: str) -> list[Any] | None:
+    found = _list(fields, name)
+    for value in found or ():
+        # NumPy would take booleans and the digits of a string for numbers
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"found {_show(value)} in {name}, wanted numbers")
+    return found
+
+
+def _show(value: object) -> str:
+    shown = json.dumps(value, ensure_ascii=False)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
