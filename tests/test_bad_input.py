@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from commands import read, run, write
 
 GOOD = '{"id": "good", "samples": ["a cat", "a cat", "the dog"]}'

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import run, spawn, write
 
 import minrisk
+from commands import run, spawn, write
 from minrisk.cli import progress
 from minrisk.registry import METRICS, STRATEGIES
 
@@ -56,7 +56,8 @@ def test_decode_says_what_the_library_says(samples):
 
 def test_the_signature_and_a_summary_are_on_standard_error(samples):
     result = run("decode", samples)
-    assert f"minrisk: {minrisk.signature(minrisk.make_strategy('standard'))}\n" in result.err
+    expected = minrisk.signature(minrisk.make_strategy("standard"), weights="auto")
+    assert f"minrisk: {expected}\n" in result.err
     assert "3 segments, 0 failed" in result.err
 
 
@@ -245,8 +246,8 @@ def test_what_is_installed_is_listed(command, registry):
 def test_chrf_is_listed_with_its_defaults():
     (chrf,) = (entry for entry in run("metrics", "--json").records if entry["name"] == "chrf")
     assert chrf["aggregates"] is True
-    assert {"flag": "--metric.order", "type": "int", "required": False,
-            "default": 6} in chrf["options"]
+    assert {"flag": "--metric.order", "type": "int", "help": "longest character n-grams",
+            "required": False, "default": 6} in chrf["options"]
 
 
 def test_a_plug_in_that_cannot_be_imported_says_why(monkeypatch):

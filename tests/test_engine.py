@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+
 from commands import run as minrisk
 from commands import write
-
 from minrisk import ChrF, InputError, Ranking, Segment, Standard
 from minrisk.engine import run
 from minrisk.engine.local import BATCH

@@ -12,13 +12,14 @@ import pytest
 from conftest import ROOT
 
 SOURCE = ROOT / "src" / "minrisk"
-PLAIN = {"arrays", "errors", "segment", "groups", "version", "threads"}
+PLAIN = {"arrays", "errors", "options", "segment", "groups", "version", "threads"}
 PROTOCOLS = PLAIN | {"metric", "strategy", "pool", "registry", "signature"}
 
 # package -> modules of minrisk that it may import; "*" is everything
 MAY_IMPORT = {
     "arrays": set(),
     "errors": set(),
+    "options": set(),
     "version": set(),
     "threads": {"errors"},
     "segment": PLAIN,

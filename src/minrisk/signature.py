@@ -8,9 +8,10 @@ from typing import Any
 from minrisk.version import __version__
 
 
-def signature(strategy: Any) -> str:
+def signature(strategy: Any, **more: Any) -> str:
     """As sacreBLEU's scores carry one, e.g. `strategy:standard|metric:chrf|metric.order:6|...`."""
-    pairs = [("strategy", strategy.name), *_fields(strategy, ""), ("version", __version__)]
+    pairs = [("strategy", strategy.name), *_fields(strategy, ""), *more.items(),
+             ("version", __version__)]
     return "|".join(f"{key}:{_show(value)}" for key, value in pairs)
 
 

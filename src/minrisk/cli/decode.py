@@ -105,7 +105,7 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
     progress = Progress(params["quiet"], partial(_fraction, inputs))
     records = _records(inputs, params, progress)
     _check_output(params, inputs)
-    progress.note(signature(strategy))
+    progress.note(signature(strategy, weights=params["weights"]))
     try:
         _decode(strategy, records, params, progress)
     except KeyboardInterrupt:

@@ -26,6 +26,7 @@ class Field:
     name: str
     type: Any  # int, float, bool, str, Metric or a Literal
     default: Any  # dataclasses.MISSING if it must be given
+    help: str
 
     @property
     def required(self) -> bool:
@@ -64,7 +65,8 @@ class Entry:
 def fields_of(cls: type) -> tuple[Field, ...]:
     hints = typing.get_type_hints(cls)
     return tuple(
-        Field(f.name, _plain(hints[f.name]), _default(f)) for f in dataclasses.fields(cls)
+        Field(f.name, _plain(hints[f.name]), _default(f), f.metadata.get("help", ""))
+        for f in dataclasses.fields(cls)
     )
 
 
@@ -98,7 +100,7 @@ def show(registry: Registry, prefix: str) -> None:
         if entry.problem:
             click.echo(f"    {entry.problem}")
         for field in (f for f in entry.fields if f.name not in SHARED):
-            click.echo(f"    {field.shown(prefix)}")
+            click.echo(f"    {field.shown(prefix):<28} {field.help}".rstrip())
         if entry.aggregates:
             click.echo("    references can be averaged, so every strategy works")
 
@@ -106,7 +108,7 @@ def show(registry: Registry, prefix: str) -> None:
 def as_json(registry: Registry, prefix: str) -> None:
     for entry in entries(registry):
         options = [
-            {"flag": prefix + f.flag[2:], "type": f.kind,
+            {"flag": prefix + f.flag[2:], "type": f.kind, "help": f.help,
              "required": f.required, "default": None if f.required else f.default}
             for f in entry.fields if f.name not in SHARED
         ]

@@ -174,6 +174,5 @@ def _list_methods(formatter: click.HelpFormatter) -> None:
 
 def _describe(entry: Entry, prefix: str) -> Iterator[tuple[str, str]]:
     yield entry.name, entry.problem or entry.summary
-    shown = [f.shown(prefix) for f in entry.fields if f.name not in SHARED]
-    if shown:
-        yield "", ", ".join(shown)
+    for field in (f for f in entry.fields if f.name not in SHARED):
+        yield f"  {field.shown(prefix)}", field.help

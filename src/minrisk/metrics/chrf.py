@@ -15,6 +15,7 @@ import numpy as np
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError, unknown
 from minrisk.groups import Groups
+from minrisk.options import option
 from minrisk.threads import threads
 
 
@@ -95,12 +96,12 @@ class ChrF:
     name: ClassVar[str] = "chrf"
     features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
 
-    order: int = 6
-    word_order: int = 0  # 2 is chrF++
-    beta: float = 2.0
-    whitespace: bool = False
-    lowercase: bool = False
-    eps_smoothing: bool = False
+    order: int = option(6, help="longest character n-grams")
+    word_order: int = option(0, help="longest word n-grams; 2 is chrF++")
+    beta: float = option(2.0, help="how much more recall counts than precision")
+    whitespace: bool = option(False, help="count white space as characters")
+    lowercase: bool = option(False, help="ignore case")
+    eps_smoothing: bool = option(False, help="F per order, then the mean, as chrF++.py and NLTK")
 
     def __post_init__(self) -> None:
         if self.order < 0 or self.word_order < 0 or self.order + self.word_order == 0:

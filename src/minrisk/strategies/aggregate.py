@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from minrisk.groups import Groups
 from minrisk.metric import AnyMetric
+from minrisk.options import option
 from minrisk.pool import bind
 from minrisk.segment import Ranking, Segment
 from minrisk.strategy import segment_rng
@@ -15,13 +16,13 @@ from minrisk.strategy import segment_rng
 
 @dataclass(frozen=True)
 class Aggregate:
-    """every hypothesis against the average reference; more than one of `groups` is partial"""
+    """every hypothesis against the average reference (Vamvas & Sennrich 2024)"""
 
     name: ClassVar[str] = "aggregate"
     metric: AnyMetric
-    groups: int = 1
-    contiguous: bool = False  # neighbours together, rather than a random partition
-    seed: int = 0
+    groups: int = option(1, help="how many averages; with more than one it is partial")
+    contiguous: bool = option(False, help="neighbours together, not a random partition")
+    seed: int = option(0, help="of the random choice")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [

@@ -9,6 +9,7 @@ from typing import ClassVar
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
 from minrisk.metric import AnyMetric
+from minrisk.options import option
 from minrisk.pool import Batch
 from minrisk.segment import Ranking, Segment
 from minrisk.strategies.aggregate import Aggregate
@@ -16,6 +17,7 @@ from minrisk.strategies.standard import Standard
 from minrisk.strategy import Strategy
 
 KEEP = 20  # as in the paper
+_KEEP_HELP = "how many hypotheses reach the second stage; 20, or all if fewer"
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,11 @@ class AggregateToFine:
 
     name: ClassVar[str] = "aggregate-to-fine"
     metric: AnyMetric
-    keep: int | None = None
-    groups: int = 1
-    contiguous: bool = False
-    leave_self_out: bool = False
-    seed: int = 0
+    keep: int | None = option(None, help=_KEEP_HELP)
+    groups: int = option(1, help="how many averages; with more than one it is partial")
+    contiguous: bool = option(False, help="neighbours together, not a random partition")
+    leave_self_out: bool = option(False, help="skip the pair of a hypothesis with itself")
+    seed: int = option(0, help="of the random choice")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         coarse = Aggregate(self.metric, self.groups, self.contiguous, self.seed)
@@ -66,9 +68,9 @@ class CoarseToFine:
 
     name: ClassVar[str] = "coarse-to-fine"
     metric: AnyMetric
-    coarse: AnyMetric
-    keep: int | None = None
-    leave_self_out: bool = False
+    coarse: AnyMetric = option(help="the cheaper metric")
+    keep: int | None = option(None, help=_KEEP_HELP)
+    leave_self_out: bool = option(False, help="skip the pair of a hypothesis with itself")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         coarse = Standard(self.coarse, self.leave_self_out)

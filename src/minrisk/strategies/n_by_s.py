@@ -12,6 +12,7 @@ from minrisk.arrays import Ints
 from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.metric import AnyMetric
+from minrisk.options import option
 from minrisk.pool import Pool, bind
 from minrisk.segment import Ranking, Segment
 from minrisk.strategy import segment_rng
@@ -23,10 +24,10 @@ class NByS:
 
     name: ClassVar[str] = "n-by-s"
     metric: AnyMetric
-    subset: int
-    first: bool = False  # the first references, as the paper's scripts do, rather than random ones
-    leave_self_out: bool = False
-    seed: int = 0
+    subset: int = option(help="how many references")
+    first: bool = option(False, help="the first ones, as the paper's scripts do, not random ones")
+    leave_self_out: bool = option(False, help="skip the pair of a hypothesis with itself")
+    seed: int = option(0, help="of the random choice")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [Ranking.of(self._utility(pool)) for pool in bind(self.metric, segments)]

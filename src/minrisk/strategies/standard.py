@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from minrisk.metric import AnyMetric
+from minrisk.options import option
 from minrisk.pool import bind
 from minrisk.segment import Ranking, Segment
 
@@ -17,7 +18,7 @@ class Standard:
 
     name: ClassVar[str] = "standard"
     metric: AnyMetric
-    leave_self_out: bool = False
+    leave_self_out: bool = option(False, help="skip the pair of a hypothesis with itself")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [
