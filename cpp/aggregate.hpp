@@ -44,14 +44,14 @@ struct Lanes {
 // What `width` averages share with each text, in one order.
 template <int width>
 struct Matches {
-    std::vector<Lanes<width>> match;  // (hypotheses)
+    Buffer<Lanes<width>> match;  // (hypotheses)
     Lanes<width> total;               // n-grams of each average
 };
 
 // The value of each column: its n-gram's average count, less the occurrences before it, clipped.
 template <int width>
-std::vector<Lanes<width>> column_values(const Order& order, const std::vector<Lanes<width>>& weights) {
-    std::vector<Lanes<width>> value(order.next.size());
+Buffer<Lanes<width>> column_values(const Order& order, const Buffer<Lanes<width>>& weights) {
+    Buffer<Lanes<width>> value(order.next.size());
     for (std::size_t t = 0; t < weights.size(); ++t) {
         if (weights[t].is_zero()) continue;
         for (std::size_t i = order.starts[t]; i < order.starts[t + 1]; ++i)
@@ -76,7 +76,7 @@ std::vector<Lanes<width>> column_values(const Order& order, const std::vector<La
 
 template <int width>
 Matches<width> matches_of(const Order& order, const Texts& hyps,
-                          const std::vector<Lanes<width>>& weights) {
+                          const Buffer<Lanes<width>>& weights) {
     const auto value = column_values(order, weights);
     Matches<width> result;
     result.match.resize(hyps.size());
@@ -98,7 +98,7 @@ template <int width, class Use>
 void score_averages(const Index& index, const Texts& hyps, const Averages& averages,
                     std::size_t first, double factor, bool smoothed, const Workers& workers,
                     Use&& use) {
-    std::vector<Lanes<width>> weights(index.texts);
+    Buffer<Lanes<width>> weights(index.texts);
     const std::size_t count = std::min<std::size_t>(width, averages.count - first);
     for (std::size_t g = 0; g < count; ++g)
         for (auto i = averages.offsets[first + g]; i < averages.offsets[first + g + 1]; ++i)

@@ -4,7 +4,8 @@
 
 #include <bit>
 #include <cstdint>
-#include <vector>
+
+#include "memory.hpp"
 
 namespace minrisk {
 
@@ -39,7 +40,7 @@ private:
     }
 
     void resize(std::size_t capacity) {
-        std::vector<Slot> old(capacity);
+        Buffer<Slot> old(capacity);
         old.swap(slots_);
         mask_ = capacity - 1;
         shift_ = 64 - std::countr_zero(capacity);
@@ -51,7 +52,7 @@ private:
         }
     }
 
-    std::vector<Slot> slots_;
+    Buffer<Slot> slots_;
     std::size_t mask_ = 0;
     int shift_ = 0;
     std::uint32_t size_ = 0;

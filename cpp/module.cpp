@@ -39,11 +39,14 @@ minrisk::Corpus read_strings(const nb::list& strings) {
     return corpus;
 }
 
-// Lets Ctrl-C through, at most ten times a second.
-minrisk::Workers make_workers(int threads) {
+// No more threads than the work is worth; they let Ctrl-C through, at most ten times a second.
+minrisk::Workers make_workers(int threads, const minrisk::ChrfProblem& problem) {
     using Clock = std::chrono::steady_clock;
+    constexpr std::size_t characters_a_thread = 1 << 14, pairs_a_thread = 1 << 14;
+    const std::size_t worth = 1 + problem.texts.corpus().characters.size() / characters_a_thread +
+                              problem.hyps.size() * problem.refs.count / pairs_a_thread;
     auto last = Clock::now();
-    return {std::max(1, threads), [last]() mutable {
+    return {int(std::min<std::size_t>(std::max(1, threads), worth)), [last]() mutable {
                 if (Clock::now() - last < std::chrono::milliseconds(100)) return;
                 last = Clock::now();
                 nb::gil_scoped_acquire gil;
@@ -82,7 +85,7 @@ minrisk::ChrfProblem make_problem(minrisk::ChrfTexts& texts, const Ints& hyps, c
 Result scores(minrisk::ChrfTexts& texts, Ints hyps, Ints offsets, Ints members, Floats weights,
               double beta, bool smoothed, int threads) {
     const auto problem = make_problem(texts, hyps, offsets, members, weights, beta, smoothed);
-    const auto workers = make_workers(threads);
+    const auto workers = make_workers(threads, problem);
     std::vector<double> result;
     {
         nb::gil_scoped_release release;
@@ -96,7 +99,7 @@ Result utility(minrisk::ChrfTexts& texts, Ints hyps, Ints offsets, Ints members,
     const auto problem = make_problem(texts, hyps, offsets, members, weights, beta, smoothed);
     if (mass.shape(0) != problem.refs.count)
         throw nb::value_error("mass must have one value per reference");
-    const auto workers = make_workers(threads);
+    const auto workers = make_workers(threads, problem);
     std::vector<double> result;
     {
         nb::gil_scoped_release release;

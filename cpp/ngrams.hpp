@@ -24,6 +24,7 @@ namespace minrisk {
 struct Order {
     std::uint32_t ngrams = 0;
     Numbers next;                     // (columns)
+    Numbers frequency;                // (columns) how many texts have it
     std::vector<std::size_t> starts;  // (texts + 1)
     Numbers columns;                  // of each text, without repetition
 
@@ -39,7 +40,7 @@ struct Windows {
         std::size_t length;  // up to the end of the text
     };
     Numbers at;                     // the window at each position
-    std::vector<Example> examples;  // where each window was first seen
+    Buffer<Example> examples;  // where each window was first seen
 };
 
 // Packs the `count` symbols that follow `skip` symbols after each position.
@@ -119,9 +120,10 @@ inline Order order_of(const Symbols& symbols, const Windows& windows, const Pref
     Order order;
     order.ngrams = prefixes.ngrams;
     order.next.assign(prefixes.ngrams, 0);
+    order.frequency.assign(prefixes.ngrams, 0);
     order.starts.push_back(0);
     order.columns.resize(symbols.values.size());
-    std::vector<Last> last(prefixes.ngrams);
+    Buffer<Last> last(prefixes.ngrams);
     std::uint32_t* out = order.columns.data();
     for (std::uint32_t t = 0; t < symbols.texts(); ++t) {
         const std::size_t length = symbols.length(t);
@@ -136,7 +138,9 @@ inline Order order_of(const Symbols& symbols, const Windows& windows, const Pref
                 column = static_cast<std::uint32_t>(order.next.size());
                 order.next[last[ngram].column] = column;
                 order.next.push_back(0);
+                order.frequency.push_back(0);
             }
+            ++order.frequency[column];
             last[ngram] = {t, column};
             *out++ = column;
         }

@@ -44,6 +44,7 @@ struct Placement {
 };
 
 inline Numbers frequencies(const Order& order, const Texts& texts) {
+    if (texts.size() + 1 == order.starts.size()) return order.frequency;  // they are all there are
     Numbers count(order.next.size(), 0);
     for (std::int64_t text : texts)
         for (std::size_t i = order.starts[text]; i < order.starts[text + 1]; ++i)
@@ -84,8 +85,8 @@ inline Links inverted(const Links& links, std::uint32_t count) {
 
 // The memory behind a kernel's `Side`.
 struct SideData {
-    std::vector<std::uint64_t> bits;
-    std::vector<double> inverse_totals, char_orders, word_orders;
+    Buffer<std::uint64_t> bits;
+    Buffer<double> inverse_totals, char_orders, word_orders;
 
     SideData(const Index& index, std::size_t words, const Texts& texts)
         : bits(blocks_for(texts.size()) * words * lanes),
@@ -132,7 +133,7 @@ inline Links distribute(const Order& order, const Placement& placement, const Te
 }
 
 inline void invert_totals(const Order& order, const Texts& texts, std::size_t k,
-                          std::size_t orders, std::vector<double>& inverse) {
+                          std::size_t orders, Buffer<double>& inverse) {
     for (std::size_t slot = 0; slot < texts.size(); ++slot) {
         const std::size_t total = order.total(texts[slot]);
         if (total > 0)
@@ -159,6 +160,9 @@ public:
                     order_words_.data(), int(index_.orders.size()), factor, smoothed};
     }
 
+    // How many words a pair ANDs.
+    std::size_t words() const { return order_words_.back(); }
+
     // (H, R)
     std::vector<double> scores() const {
         const std::size_t width = problem_.refs.blocks * lanes;
@@ -180,9 +184,9 @@ public:
         std::vector<double> padded_mass(problem_.refs.blocks * lanes);
         std::copy_n(mass, refs_.size(), padded_mass.data());
         std::vector<double> result(hyps_.size());
-        std::vector<std::vector<double>> backward(symmetric_ ? chunks() : 0);
+        std::vector<Buffer<double>> backward(symmetric_ ? chunks() : 0);
         each_chunk([&](std::size_t chunk, std::size_t first, std::size_t last, Rows& group,
-                       std::vector<std::uint16_t>& rare) {
+                       Buffer<std::uint16_t>& rare) {
             if (symmetric_) backward[chunk].resize(padded_mass.size());
             for (std::size_t h = first; h < last; h += rows) {
                 double forward[rows * lanes];
@@ -247,7 +251,7 @@ private:
     void each_chunk(Use&& use) const {
         const std::size_t width = problem_.refs.blocks * lanes;
         const std::size_t blocks = detail::blocks_for(hyps_.size()), count = chunks();
-        std::vector<std::vector<std::uint16_t>> rare(workers_.threads);
+        std::vector<Buffer<std::uint16_t>> rare(workers_.threads);
         workers_.each(count, [&](std::size_t chunk, int worker) {
             rare[worker].resize(rows * index_.orders.size() * width);
             Rows group{};
@@ -260,7 +264,7 @@ private:
     template <class Use>
     void each_rows(Use&& use) const {
         const std::size_t width = problem_.refs.blocks * lanes;
-        std::vector<std::vector<std::uint16_t>> rare(workers_.threads);
+        std::vector<Buffer<std::uint16_t>> rare(workers_.threads);
         workers_.each((hyps_.size() + rows - 1) / rows, [&](std::size_t i, int worker) {
             rare[worker].resize(rows * index_.orders.size() * width);
             Rows group{};
@@ -270,7 +274,7 @@ private:
     }
 
     // What a kernel needs to know of the hypotheses from `first` on, and references from `from` on.
-    void fill(Rows& group, std::vector<std::uint16_t>& rare, std::size_t first,
+    void fill(Rows& group, Buffer<std::uint16_t>& rare, std::size_t first,
               std::size_t from) const {
         const std::size_t width = problem_.refs.blocks * lanes;
         for (std::size_t i = 0; i < rare.size(); i += width)

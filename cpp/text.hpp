@@ -3,36 +3,33 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
-#include <new>
 #include <span>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "memory.hpp"
+
 namespace minrisk {
 
-using Numbers = std::vector<std::uint32_t>;
+using Numbers = Buffer<std::uint32_t>;
 
 // All texts of a batch, end to end.
 struct Corpus {
-    std::u32string characters;
+    Buffer<char32_t> characters;
     std::vector<std::size_t> starts{0};  // (texts + 1)
 
     std::size_t size() const { return starts.size() - 1; }
 
     std::u32string_view operator[](std::size_t text) const {
-        return std::u32string_view(characters).substr(starts[text],
-                                                      starts[text + 1] - starts[text]);
+        return {characters.data() + starts[text], starts[text + 1] - starts[text]};
     }
 
     void close_text() { starts.push_back(characters.size()); }
 
     void append(const Corpus& other) {
         const std::size_t shift = characters.size();
-        characters += other.characters;
+        characters.insert(characters.end(), other.characters.begin(), other.characters.end());
         for (std::size_t i = 1; i < other.starts.size(); ++i)
             starts.push_back(other.starts[i] + shift);
     }
@@ -77,18 +74,15 @@ inline bool is_punctuation(char32_t c) {  // ASCII only, as chrF++ has it
 }
 
 inline Symbols character_symbols(const Corpus& corpus, bool whitespace) {
-    constexpr std::size_t code_points = 0x110000;
     constexpr std::uint32_t skipped = ~0u;
-    // calloc, because untouched pages of the table then cost nothing
-    const std::unique_ptr<std::uint32_t, decltype(&std::free)> table(
-        static_cast<std::uint32_t*>(std::calloc(code_points, sizeof(std::uint32_t))), &std::free);
-    if (!table) throw std::bad_alloc();
+    const auto largest = std::max_element(corpus.characters.begin(), corpus.characters.end());
+    Numbers table(largest == corpus.characters.end() ? 0 : std::size_t(*largest) + 1);
     Symbols result;
     result.values.resize(corpus.characters.size());
     std::size_t size = 0;
     for (std::size_t t = 0; t < corpus.size(); ++t) {
         for (char32_t c : corpus[t]) {
-            std::uint32_t& id = table.get()[c];
+            std::uint32_t& id = table[c];
             if (id == 0) id = !whitespace && is_space(c) ? skipped : result.alphabet++;
             result.values[size] = id;
             size += id != skipped;

@@ -39,7 +39,8 @@ MAY_IMPORT = {
     "__init__": {"*"},
     "__main__": {"cli"},
 }
-NEVER_LOADED = ["torch", "transformers", "ray", "fastapi", "starlette", "click", "yaml"]
+NEVER_LOADED = ["torch", "transformers", "ray", "fastapi", "starlette", "click", "yaml",
+                "importlib.metadata"]
 
 
 def modules() -> list[Path]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 from minrisk.errors import InputError, MinriskError, unknown
@@ -21,6 +20,8 @@ class Registry:
     builtin: dict[str, str] = field(default_factory=dict)
 
     def plugins(self) -> dict[str, str]:
+        from importlib.metadata import entry_points  # here, for it is slow to import
+
         found = entry_points(group=self.group)
         return {point.name: point.value for point in found}
 

@@ -75,7 +75,7 @@ Strings random_texts(std::mt19937& random, std::size_t count, std::size_t alphab
 Corpus corpus_of(const Strings& texts) {
     Corpus corpus;
     for (const auto& text : texts) {
-        corpus.characters += text;
+        corpus.characters.insert(corpus.characters.end(), text.begin(), text.end());
         corpus.close_text();
     }
     return corpus;

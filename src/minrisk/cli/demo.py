@@ -86,7 +86,7 @@ def _show(example: Example) -> None:
 def _paragraph(label: str, utility: str, text: str, bold: bool = False) -> None:
     start = f"{label:<{_LABEL}}{utility:>5}  "
     width = min(shutil.get_terminal_size().columns, 100)
-    first, *rest = textwrap.wrap(text, max(width - len(start), 20)) or [""]
+    first, *rest = textwrap.wrap(text, max(width - len(start), 20), break_on_hyphens=False) or [""]
     click.echo(click.style(start, dim=True) + click.style(first, bold=bold))
     for line in rest:
         click.echo(" " * len(start) + click.style(line, bold=bold))
