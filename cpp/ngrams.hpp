@@ -24,7 +24,6 @@ namespace minrisk {
 struct Order {
     std::uint32_t ngrams = 0;
     Numbers next;                     // (columns)
-    Numbers frequency;                // (columns) how many texts have it
     std::vector<std::size_t> starts;  // (texts + 1)
     Numbers columns;                  // of each text, without repetition
 
@@ -120,7 +119,6 @@ inline Order order_of(const Symbols& symbols, const Windows& windows, const Pref
     Order order;
     order.ngrams = prefixes.ngrams;
     order.next.assign(prefixes.ngrams, 0);
-    order.frequency.assign(prefixes.ngrams, 0);
     order.starts.push_back(0);
     order.columns.resize(symbols.values.size());
     Buffer<Last> last(prefixes.ngrams);
@@ -138,9 +136,7 @@ inline Order order_of(const Symbols& symbols, const Windows& windows, const Pref
                 column = static_cast<std::uint32_t>(order.next.size());
                 order.next[last[ngram].column] = column;
                 order.next.push_back(0);
-                order.frequency.push_back(0);
             }
-            ++order.frequency[column];
             last[ngram] = {t, column};
             *out++ = column;
         }

@@ -44,7 +44,6 @@ struct Placement {
 };
 
 inline Numbers frequencies(const Order& order, const Texts& texts) {
-    if (texts.size() + 1 == order.starts.size()) return order.frequency;  // they are all there are
     Numbers count(order.next.size(), 0);
     for (std::int64_t text : texts)
         for (std::size_t i = order.starts[text]; i < order.starts[text + 1]; ++i)
