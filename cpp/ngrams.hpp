@@ -42,45 +42,47 @@ struct Windows {
     Buffer<Example> examples;  // where each window was first seen
 };
 
-// Packs the `count` symbols that follow `skip` symbols after each position.
-struct Packing {
-    const Symbols& symbols;
-    std::size_t skip;
-    int count, bits;
+// Symbols are numbered in steps: as many as fit into 64 bits at once, then as many as fit beside
+// the number of those before them.
+struct Steps {
+    int bits;  // of a symbol
 
-    // Calls use(position, symbols up to the end of the text, key) for each position of a text.
-    template <class Use>
-    void each(std::size_t text, Use&& use) const {
-        const std::size_t start = symbols.starts[text], end = symbols.starts[text + 1];
-        const int top = (count - 1) * bits;
-        std::uint64_t key = 0;
-        for (std::size_t i = end; i-- > start;) {
-            const std::uint64_t entering = i + skip < end ? symbols.values[i + skip] : 0;
-            key = (key >> bits) | (entering << top);
-            use(i, end - i, key);
+    explicit Steps(const Symbols& symbols)
+        : bits(std::max(1, int(std::bit_width(symbols.alphabet - 1)))) {}
+
+    // Calls step(done, more): `more` symbols are to be numbered after `done`, up to `order`.
+    template <class Step>
+    void each(int order, Step&& step) const {
+        for (int done = 0; done < order;) {
+            const int more = std::min(order - done, (done == 0 ? 64 : 32) / bits);
+            step(done, more);
+            done += more;
         }
     }
 };
 
-// As many symbols as fit into 64 bits are interned at once, then as many as fit beside a number.
 inline Windows windows_of(const Symbols& symbols, int order, const Workers& workers) {
-    const int bits = std::max(1, int(std::bit_width(symbols.alphabet - 1)));
+    const Steps steps(symbols);
     Windows windows;
     windows.at.resize(symbols.values.size());
-    for (int done = 0; done < order;) {
-        const int more = std::min(order - done, (done == 0 ? 64 : 32) / bits);
-        const Packing packing{symbols, std::size_t(done), more, bits};
+    steps.each(order, [&](std::size_t done, int more) {
+        const int top = (more - 1) * steps.bits;
         Intern intern(symbols.values.size() / 16);
         windows.examples.clear();
-        const auto look_up = [&](std::size_t i, std::size_t length, std::uint64_t key) {
-            const std::uint64_t before = done == 0 ? 0 : std::uint64_t(windows.at[i]) << 32;
-            windows.at[i] = intern(before | key);
-            if (windows.at[i] == windows.examples.size()) windows.examples.push_back({i, length});
-        };
-        for (std::size_t t = 0; t < symbols.texts(); ++t) packing.each(t, look_up);
-        done += more;
+        for (std::size_t t = 0; t < symbols.texts(); ++t) {
+            const std::size_t start = symbols.starts[t], end = symbols.starts[t + 1];
+            std::uint64_t key = 0;  // of the symbols that follow `done` symbols after position i
+            for (std::size_t i = end; i-- > start;) {
+                const std::uint64_t entering = i + done < end ? symbols.values[i + done] : 0;
+                key = (key >> steps.bits) | (entering << top);
+                const std::uint64_t before = done == 0 ? 0 : std::uint64_t(windows.at[i]) << 32;
+                windows.at[i] = intern(before | key);
+                if (windows.at[i] == windows.examples.size())
+                    windows.examples.push_back({i, end - i});
+            }
+        }
         workers.poll();
-    }
+    });
     return windows;
 }
 
@@ -92,21 +94,22 @@ struct Prefixes {
     std::uint32_t ngrams = 0;  // distinct
 };
 
-inline std::vector<Prefixes> prefixes_of(const Windows& windows, const Symbols& symbols,
-                                         std::size_t order) {
-    const std::size_t count = windows.examples.size();
-    std::vector<Prefixes> result;
-    for (std::size_t n = 1; n <= order; ++n) {
-        Intern intern(n == 1 ? symbols.alphabet : result.back().ngrams);
-        Numbers ngram(count, none);
-        for (std::size_t w = 0; w < count; ++w) {
+inline Prefixes prefixes_of(const Windows& windows, const Symbols& symbols, std::size_t n) {
+    const Steps steps(symbols);
+    Prefixes result{Numbers(windows.examples.size(), none)};
+    steps.each(int(n), [&](std::size_t done, int more) {
+        Intern intern(windows.examples.size() / 2);
+        for (std::size_t w = 0; w < windows.examples.size(); ++w) {
             const auto [position, length] = windows.examples[w];
             if (length < n) continue;
-            const std::uint64_t shorter = n == 1 ? 0 : result.back().ngram[w];
-            ngram[w] = intern(shorter << 32 | symbols.values[position + n - 1]);
+            std::uint64_t key = done == 0 ? 0 : result.ngram[w];
+            if (done > 0) key <<= 32 - more * steps.bits;  // the symbols take the rest of 32 bits
+            for (int i = 0; i < more; ++i)
+                key = key << steps.bits | symbols.values[position + done + i];
+            result.ngram[w] = intern(key);
         }
-        result.push_back({std::move(ngram), intern.size()});
-    }
+        result.ngrams = intern.size();
+    });
     return result;
 }
 
@@ -154,11 +157,11 @@ inline void index_ngrams(const Symbols& symbols, int order, const Workers& worke
     if (symbols.values.size() >= detail::none || symbols.texts() >= detail::none)
         throw std::length_error("too much text for one index: over four billion symbols");
     const detail::Windows windows = detail::windows_of(symbols, order, workers);
-    const auto prefixes = detail::prefixes_of(windows, symbols, order);
     const std::size_t first = orders.size();
     orders.resize(first + order);
     workers.each(order, [&](std::size_t i, int) {
-        orders[first + i] = detail::order_of(symbols, windows, prefixes[i], i + 1);
+        const auto prefixes = detail::prefixes_of(windows, symbols, i + 1);
+        orders[first + i] = detail::order_of(symbols, windows, prefixes, i + 1);
     });
 }
 

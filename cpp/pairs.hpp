@@ -159,9 +159,6 @@ public:
                     order_words_.data(), int(index_.orders.size()), factor, smoothed};
     }
 
-    // How many words a pair ANDs.
-    std::size_t words() const { return order_words_.back(); }
-
     // (H, R)
     std::vector<double> scores() const {
         const std::size_t width = problem_.refs.blocks * lanes;

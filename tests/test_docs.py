@@ -2,19 +2,58 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
+import io
+import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 import minrisk
-from conftest import ROOT
+from conftest import ROOT, blocks
 from minrisk.testing import check_metric, check_strategy
 
 
-def blocks(document: str, language: str) -> list[str]:
-    text = (ROOT / document).read_text(encoding="utf-8")
-    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+def test_the_python_of_the_readme_prints_what_it_says():
+    [code], [expected] = blocks("README.md", "python"), blocks("README.md", "text")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    assert printed.getvalue() == expected
+
+
+@pytest.fixture
+def files(tmp_path) -> Path:
+    """The files that the commands of the README name."""
+    samples = ["the cat sat", "the cat sat down", "a cat sat", "dogs"]
+    lines = [json.dumps({"id": i, "samples": samples}) for i in range(3)]
+    (tmp_path / "samples.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "hyps.txt").write_text("\n".join(samples * 2), encoding="utf-8")
+    (tmp_path / "src.txt").write_text("die Katze saß\nHunde\n", encoding="utf-8")
+    (tmp_path / "run.yaml").write_text("strategy: aggregate\ngroups: 2\n", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", "".join(blocks("README.md", "sh")).splitlines())
+def test_the_commands_of_the_readme_run_as_written(command, files):
+    scripts = Path(sys.executable).parent
+    environment = os.environ | {"PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(command, shell=True, cwd=files, env=environment, capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stderr
+    outputs = [files / name for name in ("best.jsonl", "best.txt") if (files / name).exists()]
+    assert done.stdout or outputs[0].read_text(encoding="utf-8").count("\n") in (2, 3)
+
+
+def test_the_readme_names_every_strategy_and_metric():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for registry in (minrisk.registry.STRATEGIES, minrisk.registry.METRICS):
+        for name in registry.builtin:
+            assert f"| `{name}`" in text
 
 
 def test_the_metric_and_the_strategy_of_the_contributing_guide_keep_the_contract(monkeypatch):
