@@ -13,7 +13,7 @@ from conftest import ROOT
 
 SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {"arrays", "errors", "options", "segment", "groups", "version", "threads"}
-PROTOCOLS = PLAIN | {"metric", "strategy", "pool", "registry", "signature"}
+PROTOCOLS = PLAIN | {"metric", "rows", "strategy", "pool", "registry", "signature"}
 
 # package -> modules of minrisk that it may import; "*" is everything
 MAY_IMPORT = {
@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "segment": PLAIN,
     "groups": PLAIN,
     "metric": PLAIN,
+    "rows": PLAIN,
     "strategy": PLAIN | {"metric"},
     "pool": PLAIN | {"metric"},
     "registry": PLAIN,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import minrisk
 from generated import cases, text_lists
-from minrisk.metrics.chrf import TextRows
+from minrisk.rows import WeightedRows
 
 CHRF = minrisk.ChrF()
 
@@ -168,7 +168,7 @@ def test_the_default_keep_adapts_to_few_hypotheses():
 class CountingChrF(minrisk.ChrF):
     """Counts the texts it extracts features of."""
 
-    def features(self, texts) -> TextRows:
+    def features(self, texts) -> WeightedRows:
         extracted.append(len(texts))
         return super().features(texts)
 

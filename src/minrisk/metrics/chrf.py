@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints
+from minrisk.arrays import Floats
 from minrisk.errors import InputError, unknown
 from minrisk.groups import Groups
 from minrisk.options import option
+from minrisk.rows import WeightedRows
 from minrisk.threads import threads
 
 
@@ -44,51 +45,6 @@ def _backend() -> ModuleType:
 _core = _backend()
 
 
-@dataclass(frozen=True, eq=False)
-class TextRows:
-    """Rows of weighted texts. A plain row is one text with weight 1, an aggregate is several.
-
-    N-gram counts are linear in the texts, so a weighted set of texts is an exact stand-in for
-    their average counts; aggregates of aggregates are just products of weights.
-    """
-
-    texts: Any  # the core's index of the distinct texts
-    offsets: Ints  # (rows + 1,) where each row starts in the next two
-    members: Ints
-    weights: Floats
-
-    @classmethod
-    def plain(cls, texts: Any, rows: Ints) -> TextRows:
-        return cls(texts, np.arange(rows.size + 1), rows, np.ones(rows.size))
-
-    def __len__(self) -> int:
-        return self.offsets.size - 1
-
-    @property
-    def is_plain(self) -> bool:
-        return self.members.size == len(self) and bool(np.all(self.weights == 1))
-
-    def __getitem__(self, rows: Ints, /) -> Self:
-        members, offsets = self._expand(np.arange(len(self))[rows])
-        return type(self)(self.texts, offsets, self.members[members], self.weights[members])
-
-    def average(self, groups: Groups) -> Self:
-        """A row per group: its members' texts with their shares."""
-        by_group = np.argsort(groups.labels, kind="stable")
-        members, starts = self._expand(by_group)
-        share = np.repeat(groups.share[by_group], np.diff(starts))
-        sizes = np.bincount(groups.labels, minlength=len(groups))
-        offsets = starts[np.concatenate([[0], np.cumsum(sizes)])]
-        return type(self)(self.texts, offsets, self.members[members],
-                          self.weights[members] * share)
-
-    def _expand(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Where the members of these rows are, and where each row starts among them."""
-        starts, sizes = self.offsets[rows], np.diff(self.offsets)[rows]
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        return np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1]), offsets
-
-
 @dataclass(frozen=True)
 class ChrF:
     """character (and word) n-gram F-score, 0 to 100"""
@@ -110,40 +66,40 @@ class ChrF:
         if not self.beta > 0:
             raise InputError(f"chrF with beta {self.beta}; a positive number is wanted")
 
-    def features(self, texts: Sequence[str]) -> TextRows:
+    def features(self, texts: Sequence[str]) -> WeightedRows:
         prepared = [t.lower() for t in texts] if self.lowercase else list(texts)
         index = _core.Texts(prepared, self.order, self.word_order, self.whitespace)
-        return TextRows.plain(index, np.arange(len(prepared)))
+        return WeightedRows.plain(index, np.arange(len(prepared)))
 
-    def aggregate(self, refs: TextRows, groups: Groups) -> TextRows:
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)
 
-    def scores(self, hyps: TextRows, refs: TextRows, source: object = None) -> Floats:
+    def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
         """(H, R) chrF of every pair."""
         hyps, refs = _together(hyps, refs)
         result: Floats = _core.scores(*self._arguments(hyps, refs))
         return result
 
-    def utility(self, hyps: TextRows, refs: TextRows, mass: Floats,
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: object = None) -> Floats:
         """(H,) `scores @ mass`, without the matrix."""
         hyps, refs = _together(hyps, refs)
         result: Floats = _core.utility(*self._arguments(hyps, refs), mass)
         return result
 
-    def _arguments(self, hyps: TextRows, refs: TextRows) -> tuple[Any, ...]:
+    def _arguments(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Any, ...]:
         if not hyps.is_plain:
             raise InputError("chrF scores texts against references; "
                              "an aggregate cannot be the hypothesis")
-        return (refs.texts, hyps.members, refs.offsets, refs.members, refs.weights,
+        return (refs.base, hyps.members, refs.offsets, refs.members, refs.weights,
                 self.beta, self.eps_smoothing, threads())
 
 
-def _together(hyps: TextRows, refs: TextRows) -> tuple[TextRows, TextRows]:
+def _together(hyps: WeightedRows, refs: WeightedRows) -> tuple[WeightedRows, WeightedRows]:
     """Both in one index: rows that were extracted apart must agree on what an n-gram is."""
-    if hyps.texts is refs.texts:
+    if hyps.base is refs.base:
         return hyps, refs
-    joint = _core.Texts.join(hyps.texts, refs.texts)
-    shifted = refs.members + len(hyps.texts)
-    return (TextRows(joint, hyps.offsets, hyps.members, hyps.weights),
-            TextRows(joint, refs.offsets, shifted, refs.weights))
+    joint = _core.Texts.join(hyps.base, refs.base)
+    shifted = refs.members + len(hyps.base)
+    return (WeightedRows(joint, hyps.offsets, hyps.members, hyps.weights),
+            WeightedRows(joint, refs.offsets, shifted, refs.weights))
