@@ -132,7 +132,8 @@ void score_averages(const Index& index, const Texts& hyps, const Averages& avera
 
 }  // namespace detail
 
-// Calls use(hypothesis, row, score) for every pair; calls for different rows may be concurrent.
+// Calls use(hypothesis, row, score) for every pair; calls for rows of different tiles of `lanes`
+// may be concurrent.
 template <class Use>
 void score_all_averages(const Index& index, const Texts& hyps, const Averages& averages,
                         double factor, bool smoothed, const Workers& workers, Use&& use) {

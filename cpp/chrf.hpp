@@ -65,9 +65,15 @@ public:
     const Corpus& corpus() const { return corpus_; }
     const ChrfOptions& options() const { return options_; }
 
+    // Built without the lock, for polling may run a signal handler that asks for it too.
     const ChrfIndex& index(const Workers& workers) {
+        {
+            std::lock_guard guard(lock_);
+            if (index_) return *index_;
+        }
+        auto built = std::make_unique<const ChrfIndex>(build(workers));
         std::lock_guard guard(lock_);
-        if (!index_) index_ = std::make_unique<const ChrfIndex>(build(workers));
+        if (!index_) index_ = std::move(built);
         return *index_;
     }
 
@@ -131,9 +137,14 @@ struct ChrfProblem {
     std::vector<double> scores(const Kernels& kernels, const Workers& workers) const {
         const ChrfIndex& chrf = texts.index(workers);
         const Distinct ours(hyps.data(), hyps.size(), chrf);
-        if (!refs_are_texts())
-            return expanded(average_scores(chrf, ours.rows, workers), refs.count, ours.place,
-                            identity(refs.count));
+        if (!refs_are_texts()) {
+            std::vector<double> matrix(ours.rows.size() * refs.count);
+            each_average_score(chrf, ours.rows, workers,
+                               [&](std::size_t h, std::size_t g, double score) {
+                                   matrix[h * refs.count + g] = score;
+                               });
+            return expanded(std::move(matrix), refs.count, ours.place, identity(refs.count));
+        }
         const Distinct theirs(refs.members, refs.count, chrf);
         const Pairs pairs(chrf.index, ours.rows, theirs.rows, factor, smoothed, kernels, workers);
         return expanded(pairs.scores(), theirs.rows.size(), ours.place, theirs.place);
@@ -162,26 +173,27 @@ private:
         return true;
     }
 
-    std::vector<double> average_scores(const ChrfIndex& chrf, const Texts& rows,
-                                       const Workers& workers) const {
+    template <class Use>
+    void each_average_score(const ChrfIndex& chrf, const Texts& rows, const Workers& workers,
+                            Use&& use) const {
         Texts members(refs.members, refs.members + refs.offsets[refs.count]);
         for (std::int64_t& member : members) member = chrf.rows[member];
-        std::vector<double> result(rows.size() * refs.count);
         score_all_averages(chrf.index, rows,
                            {refs.offsets, members.data(), refs.weights, refs.count}, factor,
-                           smoothed, workers, [&](std::size_t h, std::size_t g, double score) {
-                               result[h * refs.count + g] = score;
-                           });
-        return result;
+                           smoothed, workers, use);
     }
 
+    // Each tile of averages has sums of its own, added up in one order whoever made them.
     std::vector<double> average_utility(const ChrfIndex& chrf, const Texts& rows,
                                         const double* mass, const Workers& workers) const {
-        const std::vector<double> matrix = average_scores(chrf, rows, workers);
+        std::vector<Buffer<double>> parts((refs.count + lanes - 1) / lanes,
+                                          Buffer<double>(rows.size()));
+        each_average_score(chrf, rows, workers, [&](std::size_t h, std::size_t g, double score) {
+            parts[g / lanes][h] += score * mass[g];
+        });
         std::vector<double> result(rows.size());
-        for (std::size_t h = 0; h < rows.size(); ++h)
-            for (std::size_t g = 0; g < refs.count; ++g)
-                result[h] += matrix[h * refs.count + g] * mass[g];
+        for (const auto& part : parts)
+            for (std::size_t h = 0; h < rows.size(); ++h) result[h] += part[h];
         return result;
     }
 

@@ -25,8 +25,6 @@ struct Problem {
     int orders;
     double factor;  // beta squared
     bool smoothed;  // F per order, then the mean; otherwise one F of mean precision and recall
-
-    std::uint32_t words() const { return order_words[orders]; }
 };
 
 // `rows` neighbouring hypotheses, from a multiple of `rows` on.

@@ -61,7 +61,7 @@ struct FThenMean {
 template <class F>
 inline void score_block(const Problem& problem, const Rows& group, std::int64_t block,
                         Scores* out) {
-    const std::int64_t words = problem.words(), orders = problem.orders;
+    const std::int64_t orders = problem.orders, words = problem.order_words[orders];
     const std::int64_t hyp_block = group.first / lanes, hyp_lane = group.first % lanes;
     const std::uint64_t* hyp = problem.hyps.bits + hyp_block * words * lanes + hyp_lane;
     const std::uint64_t* ref = problem.refs.bits + block * words * lanes;

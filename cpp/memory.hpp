@@ -2,6 +2,9 @@
 //
 // Segment after segment needs the same few megabytes. Given back to the system each time, their
 // pages have to be mapped and cleared anew, which took longer than the n-grams themselves.
+//
+// Nobody waits for the pool: if it is busy, memory comes from the system. A process that was forked
+// while another thread had the lock finds it locked for ever.
 #pragma once
 
 #include <array>
@@ -24,9 +27,9 @@ public:
     }
 
     void* take(std::size_t bytes) {
-        std::lock_guard guard(lock_);
+        const std::unique_lock guard(lock_, std::try_to_lock);
         auto& blocks = free_[std::bit_width(bytes - 1)];
-        if (blocks.empty()) return ::operator new(std::bit_ceil(bytes));
+        if (!guard || blocks.empty()) return ::operator new(std::bit_ceil(bytes));
         void* block = blocks.back();
         blocks.pop_back();
         kept_ -= std::bit_ceil(bytes);
@@ -34,9 +37,9 @@ public:
     }
 
     void give(void* block, std::size_t bytes) noexcept {
-        std::lock_guard guard(lock_);
+        const std::unique_lock guard(lock_, std::try_to_lock);
         auto& blocks = free_[std::bit_width(bytes - 1)];
-        if (kept_ + std::bit_ceil(bytes) > most || blocks.size() == blocks.capacity())
+        if (!guard || kept_ + std::bit_ceil(bytes) > most || blocks.size() == blocks.capacity())
             return ::operator delete(block);
         blocks.push_back(block);
         kept_ += std::bit_ceil(bytes);

@@ -154,8 +154,8 @@ inline Order order_of(const Symbols& symbols, const Windows& windows, const Pref
 // The orders 1 to `order`, appended to `orders`.
 inline void index_ngrams(const Symbols& symbols, int order, const Workers& workers,
                          std::vector<Order>& orders) {
-    if (symbols.values.size() >= detail::none || symbols.texts() >= detail::none)
-        throw std::length_error("too much text for one index: over four billion symbols");
+    if (symbols.values.size() >= 1u << 31 || symbols.texts() >= 1u << 31)
+        throw std::length_error("too much text for one index: over two billion symbols");
     const detail::Windows windows = detail::windows_of(symbols, order, workers);
     const std::size_t first = orders.size();
     orders.resize(first + order);

@@ -4,6 +4,7 @@
 // bit in every row; for the few that are in many texts, AND and POPCOUNT are cheaper.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <vector>

@@ -2,11 +2,13 @@
 // threads never changes a result.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -37,12 +39,16 @@ struct Workers {
                 if (!error) error = std::current_exception();
             }
         };
-        {
-            std::vector<std::jthread> helpers;
-            const std::size_t wanted = std::min<std::size_t>(threads, count);
+        const std::size_t wanted = std::min<std::size_t>(threads, count);
+        std::vector<std::thread> helpers;
+        helpers.reserve(wanted);
+        try {
             for (std::size_t w = 1; w < wanted; ++w) helpers.emplace_back(work, int(w), false);
-            work(0, true);
+        } catch (const std::system_error&) {
+            // no more threads to be had here: those that are there do the work
         }
+        work(0, true);
+        for (std::thread& helper : helpers) helper.join();
         if (error) std::rethrow_exception(error);
     }
 };

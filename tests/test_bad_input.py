@@ -142,7 +142,7 @@ INPUTS = [
           run_yaml=b"a: [1\n"),
     files("a configuration that is a list", "run.yaml: found list, wanted a mapping",
           args="--config @run.yaml", run_yaml=b"- a\n"),
-    files("an unknown key", "run.yaml: unknown key 'metrc'; did you mean 'metric'?",
+    files("an unknown key", "did you mean '--metric'?",
           args="--config @run.yaml", run_yaml=b"metrc: chrf\n"),
     files("a list for one value", "run.yaml: found a list for 'nbest'", args="--config @run.yaml",
           run_yaml=b"nbest: [1, 2]\n"),
@@ -167,9 +167,9 @@ OPTIONS = [
             args="--strategy aggregate --groups x"),
     options("a flag with a word", "found --contiguous=maybe, wanted true or false",
             args="--strategy aggregate --contiguous=maybe"),
-    options("a needed option that is missing", "strategy 'n-by-s' needs the option 'subset'",
+    options("a needed option that is missing", "strategy 'n-by-s' needs the option subset",
             args="--strategy n-by-s"),
-    options("a metric that cannot be", "at least one must be positive", args="--metric.order 0"),
+    options("a metric that cannot be", "wanted numbers from 0 to 1000", args="--metric.order 0"),
     options("no groups", "0 groups of 3 references", args="--strategy aggregate --groups 0"),
     options("a negative seed", "'--seed'", args="--seed -1"),
     options("no threads", "0 threads", args="--threads 0"),
@@ -275,3 +275,12 @@ def test_a_file_that_may_not_be_read_is_told(tmp_path):
     path = write(tmp_path / "in.jsonl", GOOD)
     path.chmod(stat.S_IWUSR)
     check(run("decode", path), ("cannot read", "ermission denied"))
+
+
+def test_a_full_disk_with_a_compressed_output_is_told_once(tmp_path):
+    samples = write(tmp_path / "x.jsonl", *[{"samples": [str(i) * 500]} for i in range(2000)])
+    target = tmp_path / "full.gz"
+    target.symlink_to("/dev/full")
+    result = run("decode", samples, "-o", target)
+    assert result.code == 2
+    assert "No space left" in result.err

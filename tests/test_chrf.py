@@ -13,6 +13,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 import minrisk
 from generated import cases, text_lists, texts
+from minrisk import _native
 from minrisk.groups import Groups
 from minrisk.metrics import _chrf_plain, chrf
 
@@ -97,7 +98,7 @@ def test_real_samples_equal_fastchrf(fastchrf_samples):
 @pytest.fixture
 def plain(monkeypatch):
     def switch() -> None:
-        monkeypatch.setattr(chrf, "_core", _chrf_plain)
+        monkeypatch.setattr(chrf, "_core", lambda: _chrf_plain)
     return switch
 
 
@@ -112,7 +113,7 @@ def test_the_plain_twin_has_the_same_numbers(metric, case):
 
     native = everything()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chrf, "_core", _chrf_plain)
+        patch.setattr(chrf, "_core", lambda: _chrf_plain)
         for ours, theirs in zip(native, everything(), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
 
@@ -145,6 +146,76 @@ def test_strings_of_100_000_characters():
                                sacrebleu_scores(metric, one_letter, one_letter), rtol=1e-9)
 
 
+def test_white_space_is_what_python_splits_at():
+    every = [chr(c) for c in range(0x110000)]
+    metric = minrisk.ChrF(order=1)
+    # a text of one character matches itself, unless that character is white space
+    features = metric.features(every)
+    own = metric.utility(features, metric.features(["".join(every)]), np.ones(1)) > 0
+    spaces = [c for c, found in zip(every, own, strict=True) if not found]
+    assert spaces == [c for c in every if c.isspace()]
+
+
+def test_one_mark_is_split_off_either_edge_of_a_word():
+    words = [f"{chr(c)}word" for c in range(33, 127)] + [f"word{chr(c)}" for c in range(33, 127)]
+    metric = minrisk.ChrF(order=0, word_order=1)
+    np.testing.assert_allclose(scores(metric, words, ["word"]),
+                               sacrebleu_scores(metric, words, ["word"]), rtol=1e-9)
+
+
+def test_matches_that_fill_whole_words_of_bits(every_core):
+    """200 n-grams of an order in common: 64 of them are a word with all bits set."""
+    text = "".join(chr(0x4E00 + i) for i in range(200))
+    metric = minrisk.ChrF()
+    expected = sacrebleu_scores(metric, [text], [text + "!"])
+    for core in every_core:
+        _native.set_simd(core)
+        np.testing.assert_allclose(scores(metric, [text], [text + "!"]), expected, rtol=1e-9)
+
+
+def test_more_rare_matches_than_sixteen_bits_count():
+    """Two long texts share what no other of a hundred has: each of it a list of two."""
+    rng = np.random.default_rng(0)
+    long = "".join(map(chr, rng.integers(0x4E00, 0x9FA5, 70_000)))
+    texts = [long, long + "!", *(str(i) for i in range(98))]
+    metric = minrisk.ChrF(order=2)
+    assert scores(metric, texts, texts)[0, 1] == pytest.approx(
+        sacrebleu_scores(metric, texts[:1], texts[1:2])[0, 0], rel=1e-9)
+
+
+@pytest.fixture
+def every_core():
+    before = _native.simd()
+    yield _native.available_simd()
+    _native.set_simd(before)
+
+
+def test_features_of_other_options_are_refused():
+    features = minrisk.ChrF().features(["The Cat", "the cat"])
+    with pytest.raises(minrisk.InputError, match="extract them with the same metric"):
+        minrisk.ChrF(lowercase=True).scores(features, features)
+
+
+def test_an_average_needs_a_label_for_every_reference():
+    metric = minrisk.ChrF()
+    with pytest.raises(minrisk.InputError, match="2 labels for 3 references"):
+        metric.aggregate(metric.features(CHECK_REFS), Groups(np.zeros(2, np.intp), np.ones(2)))
+
+
+def test_a_group_without_members_shares_nothing(plain):
+    groups = Groups(np.array([0, 0, 2]), np.ones(3))
+
+    def found() -> np.ndarray:
+        metric = minrisk.ChrF()
+        features = metric.features(CHECK_REFS)
+        return metric.scores(features, metric.aggregate(features, groups))
+
+    native = found()
+    assert np.all(native[:, 1] == 0)
+    plain()
+    np.testing.assert_allclose(found(), native)
+
+
 def test_lone_surrogates_are_characters_like_others():
     metric = minrisk.ChrF()
     assert scores(metric, ["\ud800a"], ["\ud800a"])[0, 0] == 100
@@ -159,7 +230,8 @@ def test_an_aggregate_cannot_be_a_hypothesis():
 
 
 @pytest.mark.parametrize("options", [{"order": -1}, {"order": 0}, {"beta": 0}, {"word_order": -2},
-                                     {"beta": float("nan")}])
+                                     {"beta": float("nan")}, {"beta": float("inf")},
+                                     {"order": 10**9}])
 def test_senseless_options_are_refused(options):
     with pytest.raises(minrisk.InputError, match="chrF"):
         minrisk.ChrF(**options)

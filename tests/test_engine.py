@@ -11,7 +11,7 @@ import pytest
 
 from commands import run as minrisk
 from commands import write
-from minrisk import ChrF, InputError, Ranking, Segment, Standard
+from minrisk import ChrF, InputError, MissingExtra, Ranking, Segment, Standard
 from minrisk.engine import run
 from minrisk.engine.local import BATCH
 from minrisk.io.record import Record
@@ -112,3 +112,9 @@ def test_memory_does_not_grow_with_the_number_of_segments(tmp_path):
     few, many = peak(20), peak(300)
     assert (tmp_path / "out.jsonl").read_text().count("\n") == 300
     assert many < few + 300_000  # holding the records alone would take 1.5 megabytes
+
+
+def test_any_error_that_a_user_can_mend_is_attributed():
+    items = [Record(i, f"in:{i}", Segment(["bad" if i == 1 else "x"]), {}) for i in range(3)]
+    results = [result for _, result in run(Lengths(error=MissingExtra), items, 3, "skip")]
+    assert [isinstance(r, Ranking) for r in results] == [True, False, True]

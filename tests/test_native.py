@@ -75,23 +75,25 @@ def test_the_number_of_threads_changes_nothing(restore):
 
 @pytest.mark.parametrize("name", _native.available_simd())
 def test_the_environment_forces_an_instruction_set(name):
-    code = "import minrisk, minrisk._native as n; print(n.simd(), minrisk.decode(['ab', 'b']).best)"
+    code = "import minrisk, minrisk._native as n; print(minrisk.decode(['ab', 'b']).best, n.simd())"
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"MINRISK_CORE": name},
                           capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [name, "0"]
+    assert done.stdout.split() == ["0", name]
 
 
 def test_the_environment_forces_the_plain_twin():
-    code = "from minrisk.metrics import chrf; print(chrf._core.__name__)"
+    code = "from minrisk.metrics import chrf; print(chrf._core().__name__)"
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"MINRISK_CORE": "plain"},
                           capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "minrisk.metrics._chrf_plain"
 
 
 def test_a_core_that_is_not_there_is_named():
-    done = subprocess.run([sys.executable, "-c", "import minrisk"],
-                          env=os.environ | {"MINRISK_CORE": "avx3"}, capture_output=True, text=True)
-    assert "unknown MINRISK_CORE 'avx3'" in done.stderr
+    done = subprocess.run([sys.executable, "-m", "minrisk", "decode", "-"],
+                          input='{"samples": ["a"]}', env=os.environ | {"MINRISK_CORE": "avx3"},
+                          capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "error: unknown MINRISK_CORE 'avx3'" in done.stderr
     with pytest.raises(ValueError, match="avx3"):
         _native.set_simd("avx3")
 
@@ -110,7 +112,7 @@ def test_without_the_native_core_there_is_one_warning_and_the_same_choice():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     choices, warning = done.stdout.splitlines()
     assert choices == "0 0"
-    assert warning.startswith("1 minrisk's native core is not installed")
+    assert warning.startswith("1 minrisk's native core cannot be loaded")
 
 
 def test_ctrl_c_stops_a_long_computation():
@@ -149,3 +151,68 @@ def test_rows_outside_the_index_are_refused():
             _native.scores(texts, one[0], one[1], np.array([bad]), one[3], 2.0, False, 1)
     with pytest.raises(ValueError, match="offsets"):
         _native.scores(texts, one[0], np.array([0, 2]), one[2], one[3], 2.0, False, 1)
+    with pytest.raises(ValueError, match="mass"):
+        _native.utility(texts, *one, 2.0, False, 1, np.ones(2))
+    with pytest.raises(ValueError, match="different options"):
+        _native.Texts.join(texts, _native.Texts(["a"], 5, 0, False))
+
+
+@pytest.mark.parametrize(("given", "expected"), [
+    ("3", "3"), ("0", "InputError"), ("x", "InputError"), ("9" * 12, "InputError")])
+def test_the_environment_says_how_many_threads(given, expected):
+    code = textwrap.dedent("""
+        from minrisk.errors import InputError
+        from minrisk.threads import threads
+        try:
+            print(threads())
+        except InputError:
+            print("InputError")
+    """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          env=os.environ | {"MINRISK_THREADS": given})
+    assert done.stdout.strip() == expected
+
+
+def test_a_signal_handler_may_use_the_features_that_are_being_indexed():
+    code = textwrap.dedent("""
+        import signal, numpy as np, minrisk
+        rng = np.random.default_rng(0)
+        texts = ["".join(rng.choice(list("abcdefghij"), 3000)) for _ in range(500)]
+        metric = minrisk.ChrF()
+        features = metric.features(texts)
+        small = np.ones(1)
+        def handler(*_):
+            metric.utility(features[np.array([0])], features[np.array([1])], small)
+            print("handled", flush=True)
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        metric.utility(features, features, np.full(500, 1 / 500))
+    """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "handled\n", done.stderr
+
+
+def test_a_process_forked_in_the_middle_of_decoding_decodes():
+    code = textwrap.dedent("""
+        import os, sys, threading, minrisk
+        texts = [f"{i} some text {i % 7} and more of it {i * i}" for i in range(400)]
+        expected = minrisk.decode(texts).best
+        stop = threading.Event()
+        def work():
+            while not stop.is_set():
+                minrisk.decode(texts)
+        thread = threading.Thread(target=work)
+        thread.start()
+        codes = []
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                os._exit(minrisk.decode(texts).best != expected)
+            codes.append(os.waitpid(child, 0)[1])
+        stop.set()
+        thread.join()
+        print(codes.count(0))
+    """)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True,
+                          text=True, timeout=60)
+    assert done.stdout == "20\n", done.stderr

@@ -21,6 +21,7 @@ def plugin(tmp_path):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[minrisk.metrics]\nlength = theirs:Length\nbroken = nowhere:Nothing\n"
+        "absent = theirs:Nothing\nplain = json:dumps\n"
         "[minrisk.strategies]\nnewest = theirs:Newest\n")
 
     def run(*arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -52,4 +53,13 @@ def test_a_broken_plug_in_is_said_to_be_broken(plugin):
     done = plugin("decode", "--metric", "broken", "-", text="{}")
     assert done.returncode == 2
     assert "cannot be loaded from 'nowhere:Nothing'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("absent", "cannot be loaded from 'theirs:Nothing'"), ("plain", "wanted a dataclass")])
+def test_a_name_that_leads_to_no_metric_is_told(plugin, name, message):
+    done = plugin("decode", "--metric", name, "-", text="{}")
+    assert done.returncode == 2
+    assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import minrisk
 from generated import cases, text_lists
 from minrisk.rows import WeightedRows
+from minrisk.testing import check_strategy
 
 CHRF = minrisk.ChrF()
 
@@ -106,6 +107,98 @@ def test_leaving_self_out_honours_weights_and_subsets():
     np.testing.assert_allclose(subset.utility[2], minrisk.decode(hyps[2:], hyps[:2]).utility[0])
 
 
+@pytest.mark.parametrize("logprobs", [[0.0, -30.0, -31.0, -33.0], [0.0, -40.0, -41.0, -40.0]])
+def test_leaving_self_out_keeps_its_digits_where_one_weight_dominates(logprobs):
+    hyps = ["the cat sat on the mat", "a cat sat on the mat", "the dog stood on a mat", "cats"]
+    weights = minrisk.weights_from_logprobs(logprobs)
+    ranking = minrisk.decode(hyps, weights=weights, leave_self_out=True)
+    rest = np.exp(np.array(logprobs[1:]) - max(logprobs[1:]))
+    expected = minrisk.decode(hyps[:1], hyps[1:], weights=rest).utility[0]
+    np.testing.assert_allclose(ranking.utility[0], expected, rtol=1e-9)
+
+
+class Closeness:
+    """Minus the difference in length: a metric whose best score is 0, and no dataclass."""
+
+    name = "closeness"
+
+    def features(self, texts):
+        return np.array([float(len(t)) for t in texts])
+
+    def scores(self, hyps, refs, source=None):
+        return -np.abs(hyps[:, None] - refs[None])
+
+    def aggregate(self, refs, groups):
+        return np.bincount(groups.labels, groups.share * refs)
+
+    __hash__ = None  # nor can it be a key
+
+
+def test_who_has_nothing_left_to_be_judged_by_comes_last():
+    ranking = minrisk.decode(["aaaa", "a", "aa"], weights=[0, 0, 1], metric=Closeness(),
+                             leave_self_out=True)
+    assert ranking.order[-1] != 0
+    assert ranking.utility[2] == min(ranking.utility)
+
+
+def test_many_hypotheses_leave_themselves_out():
+    hyps = ["x" * (i % 23 + 1) for i in range(150)]
+    ranking = minrisk.decode(hyps, metric=Closeness(), leave_self_out=True)
+    for i in (0, 63, 64, 149):
+        others = hyps[:i] + hyps[i + 1:]
+        expected = minrisk.decode([hyps[i]], others, metric=Closeness()).utility[0]
+        assert ranking.utility[i] == pytest.approx(expected)
+
+
+def test_a_batch_changes_nothing_for_any_metric():
+    rng = np.random.default_rng(0)
+    segments = [minrisk.Segment(["x" * k for k in rng.integers(1, 40, 12)], index=i,
+                                weights=rng.random(12)) for i in range(30)]
+    for strategy in (minrisk.Standard(Closeness()), minrisk.Aggregate(Closeness(), 3),
+                     minrisk.AggregateToFine(Closeness(), keep=4)):
+        check_strategy(strategy, segments)
+
+
+def test_a_cascade_of_three_stages_extracts_features_once():
+    extracted.clear()
+    metric = CountingChrF()
+    middle = minrisk.Cascade(minrisk.Aggregate(metric, 2), minrisk.Standard(metric), 3)
+    three = minrisk.Cascade(minrisk.Aggregate(metric), middle, 4)
+    ranking = three.rank([minrisk.Segment(["a b", "a c", "c", "d", "a"])])[0]
+    assert extracted == [5]
+    assert sorted(ranking.order) == [0, 1, 2, 3, 4]
+
+
+def test_the_stages_of_a_cascade_get_its_options():
+    hyps = [f"text {i % 7} {i}" for i in range(40)]
+    runs = [minrisk.decode(hyps, strategy="aggregate-to-fine", groups=5, keep=8, seed=s).order
+            for s in (0, 1)]
+    assert not np.array_equal(*runs)
+    coarse = minrisk.ChrF(order=1)
+    alone = minrisk.Standard(coarse, leave_self_out=True).rank([minrisk.Segment(hyps)])[0]
+    both = minrisk.decode(hyps, strategy="coarse-to-fine", coarse=coarse, keep=8,
+                          leave_self_out=True)
+    assert set(both.order[:8]) == set(alone.order[:8])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_subset_prefers_references_that_have_weight(seed):
+    ranking = minrisk.decode(["a", "b", "c"], weights=[0, 0, 1], strategy="n-by-s", subset=1,
+                             seed=seed)
+    assert ranking.best == 2
+
+
+def test_what_a_strategy_has_already_is_not_given_again():
+    with pytest.raises(minrisk.InputError, match="metric, keep: already part of the strategy"):
+        minrisk.decode(["a"], strategy=minrisk.Standard(CHRF), metric="chrf", keep=1)
+
+
+def test_exact_ties_go_to_the_first_whatever_rounding_says():
+    for hyps in (["ab", "bc", "ca"], ["abc", "bca", "cab"], ["abcd", "bcda", "cdab", "dabc"]):
+        assert minrisk.decode(hyps).best == 0
+        assert minrisk.decode(hyps[::-1]).best == 0
+
+
 def test_leaving_self_out_changes_nothing_with_separate_references():
     hyps, refs = ["a b", "c d"], ["a b", "e"]
     same(minrisk.decode(hyps, refs, leave_self_out=True), minrisk.decode(hyps, refs))
@@ -150,7 +243,7 @@ def test_random_streams_belong_to_segments_not_to_batches():
         ({"strategy": "aggregate-to-fine", "keep": 4}, "keep 4 of 3 hypotheses"),
         ({"strategy": "aggregate-to-fine", "keep": 0}, "keep 0 of 3 hypotheses"),
         ({"strategy": "n-by-s", "subset": 4}, "subset of 4 of 3 references"),
-        ({"strategy": "n-by-s"}, "needs the option 'subset'"),
+        ({"strategy": "n-by-s"}, "needs the option subset"),
         ({"strategy": "agregate"}, "did you mean 'aggregate'"),
         ({"metric": "chrv"}, "did you mean 'chrf'"),
         ({"strategy": "aggregate", "group": 3}, "did you mean 'groups'"),

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy.typing as npt
 
+from minrisk.errors import InputError
 from minrisk.metric import AnyMetric
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.segment import Ranking, Segment
 from minrisk.strategy import Strategy
 
+METRIC, STRATEGY = "chrf", "standard"  # unless told otherwise
 
-def make_strategy(strategy: str, metric: str | AnyMetric = "chrf", **options: Any) -> Strategy:
+
+def make_strategy(strategy: str, metric: str | AnyMetric = METRIC, **options: Any) -> Strategy:
     """A strategy by name; options are the fields of its dataclass (`minrisk strategies`)."""
     if isinstance(metric, str):
         metric = METRICS.make(metric)
@@ -29,11 +32,18 @@ def decode(
     source: str | None = None,
     weights: npt.ArrayLike | None = None,
     *,
-    metric: str | AnyMetric = "chrf",
-    strategy: str | Strategy = "standard",
+    metric: str | AnyMetric | None = None,
+    strategy: str | Strategy = STRATEGY,
     **options: Any,
 ) -> Ranking:
-    """Rank hypotheses by expected utility over the references (themselves unless given)."""
+    """Rank hypotheses by expected utility over the references (themselves unless given).
+
+    The metric is chrF unless given; a strategy that is no name has its metric and options already.
+    """
     if isinstance(strategy, str):
-        strategy = make_strategy(strategy, metric, **options)
+        strategy = make_strategy(strategy, METRIC if metric is None else metric, **options)
+    elif metric is not None or options:
+        given = ", ".join([*(["metric"] if metric is not None else []), *options])
+        raise InputError(f"{given}: already part of the strategy {strategy.name!r}; "
+                         "give the strategy by name, or these to its constructor")
     return strategy.rank([Segment(hypotheses, references, source, weights)])[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Generic, overload
 
 import numpy as np
@@ -19,7 +20,7 @@ from minrisk.groups import Groups
 from minrisk.metric import Aggregates, AnyMetric, F, Metric, utility
 from minrisk.segment import Segment
 
-_BLOCK = 64  # rows scored at a time where only the diagonal is wanted
+_BLOCK = 1 << 22  # scores held at a time where rows are needed one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,20 +48,27 @@ class Pool(Generic[F]):
             return self._utility_of_aggregates(groups.only_kept(), self.ref_rows[groups.kept])
         mass = np.zeros(len(self.ref_rows))
         mass[groups.kept] = groups.mass[groups.labels[groups.kept]]
-        return self._utility_without_self(mass) if leave_self_out else self._utility(mass)
+        if leave_self_out and self.segment.own is not None:
+            return self._utility_without_self(mass, self.segment.own)
+        return self._utility(mass)  # separate references: there is no self among them
 
     def scores(self) -> Floats:
         """(H, R) the whole matrix, for those who ask for it."""
-        distinct, hyp_of = np.unique(self.hyp_rows, return_inverse=True)
-        others, ref_of = np.unique(self.ref_rows, return_inverse=True)
+        distinct, place = self._distinct
+        others, ref_place = np.unique(self.ref_rows, return_inverse=True)
         matrix = self.metric.scores(self.texts[distinct], self.texts[others], self.source)
-        return matrix[np.ix_(hyp_of, ref_of)]
+        return matrix[np.ix_(place, ref_place)]
+
+    @cached_property
+    def _distinct(self) -> tuple[Ints, Ints]:
+        """The rows of the hypotheses without repetition, and the place of each among them."""
+        return np.unique(self.hyp_rows, return_inverse=True)
 
     def _utility(self, mass: Floats) -> Floats:
         """(H,) from the mass of each reference: duplicates are scored once, weighted k times."""
         per_row = sums(self.ref_rows, mass, len(self.texts))
         used = np.flatnonzero(per_row)
-        distinct, place = np.unique(self.hyp_rows, return_inverse=True)
+        distinct, place = self._distinct
         hyps = self.texts[distinct]
         refs = hyps if np.array_equal(distinct, used) else self.texts[used]
         return utility(self.metric, hyps, refs, per_row[used], self.source)[place]
@@ -70,26 +78,34 @@ class Pool(Generic[F]):
             raise InputError(f"metric {self.metric.name!r} cannot average references; "
                              "use the standard strategy, or it as the fine stage of a cascade")
         refs = self.metric.aggregate(self.texts[rows], groups)
-        distinct, place = np.unique(self.hyp_rows, return_inverse=True)
+        distinct, place = self._distinct
         return utility(self.metric, self.texts[distinct], refs, groups.mass, self.source)[place]
 
-    def _utility_without_self(self, mass: Floats) -> Floats:
-        """Each hypothesis over the references but the one that is itself (by position)."""
-        if self.segment.own is None:
-            return self._utility(mass)  # separate references: there is no self among them
-        own = mass[self.segment.own]  # (H,)
-        rest = self._utility(mass) - own * self._self_scores()
-        # a hypothesis that was its own only reference has nothing left to be judged by
-        return np.divide(rest, 1 - own, out=np.zeros_like(rest), where=own < 1)
+    def _utility_without_self(self, mass: Floats, own: Ints) -> Floats:
+        """Each hypothesis over the references but the one that is itself (by position).
 
-    def _self_scores(self) -> Floats:
-        """(H,) the score of each hypothesis against itself."""
-        distinct, place = np.unique(self.hyp_rows, return_inverse=True)
-        blocks = np.split(distinct, range(_BLOCK, distinct.size, _BLOCK))
-        return np.concatenate([
-            np.diagonal(self.metric.scores(self.texts[b], self.texts[b], self.source))
-            for b in blocks
-        ])[place]
+        Added up without it rather than subtracted: a self with nearly all of the mass would take
+        the digits of the others with it.
+        """
+        size = max(1, _BLOCK // mass.size)
+        rows = np.arange(len(self.hyp_rows))
+        found = np.concatenate([
+            self.keep(block)._block_without_self(mass, own[block])
+            for block in np.split(rows, range(size, rows.size, size))
+        ])
+        # who was his own only reference has nothing left to be judged by, and comes last
+        judged = found[~np.isnan(found)]
+        lowest = judged.min() if judged.size else 0.0
+        result: Floats = np.where(np.isnan(found), lowest, found)
+        return result
+
+    def _block_without_self(self, mass: Floats, own: Ints) -> Floats:
+        others = np.tile(mass, (own.size, 1))  # (h, R)
+        others[np.arange(own.size), own] = 0
+        total = others.sum(axis=1)
+        summed = (self.scores() * others).sum(axis=1)
+        result: Floats = np.divide(summed, total, out=np.full_like(total, np.nan), where=total > 0)
+        return result
 
 
 class Batch(Sequence[Segment]):
@@ -100,7 +116,7 @@ class Batch(Sequence[Segment]):
         self._segments = list(segments)
         self._parent = parent
         self._rows = rows
-        self._pools: dict[AnyMetric, list[Pool[Any]]] = {}
+        self._pools: list[tuple[AnyMetric, list[Pool[Any]]]] = []  # metrics may not be hashable
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -120,14 +136,21 @@ class Batch(Sequence[Segment]):
         return Batch(kept, parent=self, rows=rows)
 
     def pools(self, metric: Metric[F]) -> list[Pool[F]]:
-        if metric not in self._pools:
-            if self._parent is not None and metric in self._parent._pools:
-                parents = self._parent._pools[metric]
-                found = [p.keep(r) for p, r in zip(parents, self._rows, strict=True)]
-            else:
-                found = list(_extract(metric, self._segments))
-            self._pools[metric] = found
-        return self._pools[metric]
+        found = self._known(metric)
+        if found is None:
+            found = list(_extract(metric, self._segments))
+            self._pools.append((metric, found))
+        return found
+
+    def _known(self, metric: Metric[F]) -> list[Pool[F]] | None:
+        """The pools of this batch, or of the one it was kept from."""
+        for known, pools in self._pools:
+            if known == metric:
+                return pools
+        theirs = self._parent._known(metric) if self._parent is not None else None
+        if theirs is None:
+            return None
+        return [pool.keep(rows) for pool, rows in zip(theirs, self._rows, strict=True)]
 
 
 def bind(metric: Metric[F], segments: Sequence[Segment]) -> Iterable[Pool[F]]:
@@ -146,20 +169,23 @@ def _extract(metric: Metric[F], segments: Sequence[Segment]) -> Iterator[Pool[F]
 def _extract_together(metric: Metric[F], segments: Sequence[Segment]) -> Iterator[Pool[F]]:
     """One call of `features` for every distinct text of these segments."""
     rows: dict[str, int] = {}
-
-    def rows_of(texts: Iterable[str]) -> Ints:
-        return np.array([rows.setdefault(t, len(rows)) for t in texts], dtype=np.intp)
-
     placed = []
     for segment in segments:
-        hyps = rows_of(segment.hypotheses)
+        own: dict[str, int] = {}  # numbered as they come, so that no other segment matters
+        hyps = _rows(own, segment.hypotheses)
         same = segment.references is segment.hypotheses
-        refs = hyps if same else rows_of(segment.references)
-        placed.append((segment, hyps, refs, rows_of(_source(metric, segment))))
+        refs = hyps if same else _rows(own, segment.references)
+        source = _rows(rows, _source(metric, segment))
+        placed.append((segment, hyps, refs, _rows(rows, own), source))
     features = metric.features(list(rows))
-    for segment, hyps, refs, source in placed:
-        yield Pool(segment, metric, features, hyps, refs,
+    for segment, hyps, refs, texts, source in placed:
+        yield Pool(segment, metric, features[texts], hyps, refs,
                    features[source] if source.size else None)
+
+
+def _rows(known: dict[str, int], texts: Iterable[str]) -> Ints:
+    """The row of each text; new ones are numbered on."""
+    return np.array([known.setdefault(t, len(known)) for t in texts], dtype=np.intp)
 
 
 def _source(metric: AnyMetric, segment: Segment) -> tuple[str, ...]:

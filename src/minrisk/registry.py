@@ -38,9 +38,11 @@ class Registry:
             found: type = getattr(import_module(module), attribute)
         except MinriskError:
             raise
-        except (ImportError, AttributeError) as error:
+        except Exception as error:  # somebody else's code: it may fail in any way
             raise InputError(f"{self.kind} {name!r} cannot be loaded from {target!r}: {error}; "
                              "reinstall the package that brings it") from error
+        if not dataclasses.is_dataclass(found):
+            raise InputError(f"{self.kind} {name!r} is {found!r}, wanted a dataclass")
         return found
 
     def make(self, name: str, /, **options: Any) -> Any:
@@ -52,7 +54,8 @@ class Registry:
                 raise unknown(f"option of {self.kind} {name!r}:", option, known)
         for option, f in known.items():
             if option not in options and not _has_default(f):
-                raise InputError(f"{self.kind} {name!r} needs the option {option!r}")
+                flag = option.replace("_", "-")
+                raise InputError(f"{self.kind} {name!r} needs the option {option} (--{flag})")
         return cls(**options)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
 from minrisk.arrays import Floats, Ints
+from minrisk.errors import InputError
 from minrisk.groups import Groups
 
 
@@ -19,14 +20,15 @@ class WeightedRows:
     average of their features; aggregates of aggregates are just products of weights.
     """
 
+    owner: object  # the metric that made them, which alone can read them
     base: Any  # the features of the distinct texts, as the metric has them
     offsets: Ints  # (rows + 1,) where each row starts in the next two
     members: Ints
     weights: Floats
 
     @classmethod
-    def plain(cls, base: Any, rows: Ints) -> WeightedRows:
-        return cls(base, np.arange(rows.size + 1), rows, np.ones(rows.size))
+    def plain(cls, owner: object, base: Any, rows: Ints) -> WeightedRows:
+        return cls(owner, base, np.arange(rows.size + 1), rows, np.ones(rows.size))
 
     def __len__(self) -> int:
         return self.offsets.size - 1
@@ -37,17 +39,27 @@ class WeightedRows:
 
     def __getitem__(self, rows: Ints, /) -> Self:
         members, offsets = self._expand(np.arange(len(self))[rows])
-        return type(self)(self.base, offsets, self.members[members], self.weights[members])
+        return replace(self, offsets=offsets, members=self.members[members],
+                       weights=self.weights[members])
+
+    def check(self, user: object) -> None:
+        """Features made with other options would give wrong scores without a word."""
+        if self.owner != user:
+            raise InputError(f"features of {self.owner} cannot be scored by {user}; "
+                             "extract them with the same metric")
 
     def average(self, groups: Groups) -> Self:
         """A row per group: its members' texts with their shares."""
+        if groups.labels.size != len(self):
+            raise InputError(f"{groups.labels.size} labels for {len(self)} references; "
+                             "one each is wanted")
         by_group = np.argsort(groups.labels, kind="stable")
         members, starts = self._expand(by_group)
         share = np.repeat(groups.share[by_group], np.diff(starts))
         sizes = np.bincount(groups.labels, minlength=len(groups))
         offsets = starts[np.concatenate([[0], np.cumsum(sizes)])]
-        return type(self)(self.base, offsets, self.members[members],
-                          self.weights[members] * share)
+        return replace(self, offsets=offsets, members=self.members[members],
+                       weights=self.weights[members] * share)
 
     def _expand(self, rows: Ints) -> tuple[Ints, Ints]:
         """Where the members of these rows are, and where each row starts among them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
+
+TIE = 1e-9  # utilities that are this close, as a share of the largest, are equal
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -32,6 +34,8 @@ class Segment:
         weights: npt.ArrayLike | None = None,
         index: int = 0,
     ) -> None:
+        if source is not None and not isinstance(source, str):
+            raise InputError(f"source must be a string; found {type(source).__name__}")
         hyps = _texts(hypotheses, "hypotheses")
         refs = hyps if references is None else _texts(references, "references")
         fields = {
@@ -66,8 +70,14 @@ class Ranking:
 
     @classmethod
     def of(cls, utility: Floats) -> Ranking:
-        # stable, so that equal utilities keep sample order and runs repeat exactly
-        return cls(np.argsort(-utility, kind="stable"), utility)
+        """Best first; ties keep sample order, and rounding does not break them."""
+        order = np.argsort(-utility, kind="stable")
+        sorted_utility = utility[order]
+        scale = np.abs(utility[np.isfinite(utility)]).max(initial=0)
+        # negated, so that what is not known (NaN) is apart as well
+        apart = ~(sorted_utility[:-1] - sorted_utility[1:] <= TIE * scale)
+        place = np.concatenate([[0], np.cumsum(apart)])
+        return cls(order[np.lexsort((order, place))], utility)
 
     @property
     def best(self) -> int:
@@ -86,8 +96,10 @@ def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
     if weights is None:
         return np.full(count, 1.0 / count)
     given = _numbers(weights, count, "weights")
-    if not np.all(np.isfinite(given)) or np.any(given < 0):
-        raise InputError("weights must be finite and not negative")
+    wrong = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
+    if wrong.size:
+        raise InputError(f"weights must be finite and not negative; found {given[wrong[0]]} "
+                         f"as number {wrong[0] + 1}")
     largest = given.max()
     if largest == 0:
         raise InputError("weights are all zero; at least one must be positive")
@@ -99,24 +111,33 @@ def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
 def weights_from_logprobs(logprobs: npt.ArrayLike, count: int | None = None) -> Floats:
     """Normalised probabilities of the given samples: what model-based MBR weighs them by."""
     given = _numbers(logprobs, count, "logprobs")
-    if np.any(np.isnan(given)) or np.any(given == np.inf) or not np.any(np.isfinite(given)):
-        raise InputError("logprobs must be numbers below infinity, and one at least finite")
+    wrong = np.flatnonzero(~(given < np.inf))
+    if wrong.size or not np.any(np.isfinite(given)):
+        found = f"{given[wrong[0]]} as number {wrong[0] + 1}" if wrong.size else "none that is"
+        raise InputError("logprobs must be numbers below infinity, and one at least finite; "
+                         f"found {found}")
     return normalised(np.exp(given - given.max()), given.size)
 
 
 def _numbers(values: npt.ArrayLike, count: int | None, name: str) -> Floats:
     try:
-        array = np.asarray(values, dtype=np.float64)
+        given = np.asarray(values)
+        array = given.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} must be a list of numbers") from None
+        raise InputError(f"{name} must be a list of numbers that a double can hold") from None
+    if given.dtype.kind not in "biufO":
+        raise InputError(f"{name} must be a list of numbers; found {given.dtype.name}")
     if array.ndim != 1 or (count is not None and array.size != count):
-        raise InputError(f"{name}: {array.size} values for {count} references; one each is wanted")
+        shape = " x ".join(map(str, array.shape)) or "no list of"
+        raise InputError(f"{name}: {shape} values for {count} references; one each is wanted")
     return array
 
 
 def _texts(texts: Sequence[Any], name: str) -> tuple[str, ...]:
     if isinstance(texts, str):
         raise InputError(f"{name} must be a list of strings, not one string")
+    if not isinstance(texts, Iterable) or isinstance(texts, Set | Mapping):
+        raise InputError(f"{name} must be a list of strings; found {type(texts).__name__}")
     result = tuple(texts)
     if not result:
         raise InputError(f"zero {name}; at least one is needed")

@@ -2,6 +2,7 @@
 // Ends with "N passed, M failed".
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -148,6 +149,16 @@ void check_interruption() {
         stopped = true;
     }
     check(stopped, "an exception from the poll reaches the caller");
+    stopped = false;
+    try {
+        Workers{3}.each(1000, [](std::size_t, int worker) {
+            if (worker != 0) throw Stop{};
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        });
+    } catch (const Stop&) {
+        stopped = true;
+    }
+    check(stopped, "an exception from a helper reaches the caller");
 }
 
 }  // namespace
@@ -159,6 +170,9 @@ int main() {
     check_texts({U"", U"", U" "}, 6, random);
     check_texts({U"a", U"a a", U"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}, 6,
                 random);
+    std::u32string distinct;
+    for (char32_t c = 0x4e00; c < 0x4e00 + 200; ++c) distinct.push_back(c);
+    check_texts({distinct, distinct + U"!", distinct + U"?"}, 6, random);
     for (std::size_t alphabet : {2, 5, 30, 3000, 15000})
         for (std::size_t count : {1, 7, 8, 9, 33})
             check_texts(random_texts(random, count, alphabet, 60), alphabet == 5 ? 9 : 6, random);

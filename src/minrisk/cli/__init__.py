@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -16,10 +20,28 @@ from minrisk.cli.strategies import strategies
 from minrisk.errors import MinriskError
 from minrisk.version import __version__
 
-MISUSE, INTERRUPTED = 2, 130
+MISUSE, INTERRUPTED, TERMINATED, CLOSED_PIPE = 2, 130, 143, 141  # as shells count them
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which then ends a run as Ctrl-C does: with whole outputs."""
+
+
+class Commands(click.Group):
+    """Ends quietly where a reader has seen enough (`| head`), with the code of such an end."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            raise click.exceptions.Exit(CLOSED_PIPE) from None
+
+
+@click.group(cls=Commands, invoke_without_command=True,
+             context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="minrisk")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
@@ -38,30 +60,46 @@ for command in (decode, demo, metrics, strategies, completion):
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code; no traceback for what the user can mend.
-
-    A closed pipe (`| head`) ends the program quietly, which click sees to.
-    """
+    """Run a command line and return its exit code; no traceback for what the user can mend."""
+    _prepare()
     try:
         given = None if args is None else list(args)
-        return cli.main(given, prog_name="minrisk", standalone_mode=False) or 0
+        code = cli.main(given, prog_name="minrisk", standalone_mode=False) or 0
     except click.ClickException as error:
-        return _fail(error.format_message())
-    except MinriskError as error:
-        return _fail(str(error))
-    except click.Abort:
-        return INTERRUPTED
+        code = _fail(error.format_message())
+    except (MinriskError, OSError) as error:
+        code = _fail(str(error))
+    except click.Abort as end:
+        code = TERMINATED if isinstance(end.__cause__, Terminated) else INTERRUPTED
+    _forget_output()
+    return int(code)
+
+
+def _prepare() -> None:
+    """Streams that are closed swallow what is written to them; warnings are one line."""
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - for the whole run
+    warnings.showwarning = _tell
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _terminate)
+
+
+def _terminate(*_: object) -> None:
+    raise Terminated
+
+
+def _tell(message: Warning | str, *_: object, **__: object) -> None:
+    click.echo(f"minrisk: warning: {message}", err=True)
 
 
 def _fail(message: str) -> int:
     click.echo(f"minrisk: error: {' '.join(message.split())}", err=True)
-    _forget_output()
     return MISUSE
 
 
 def _forget_output() -> None:
     """Python writes what is left of standard output when it ends; that must not fail once more."""
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -12,7 +12,7 @@ import numpy as np
 from minrisk.metrics.chrf import ChrF
 from minrisk.segment import Ranking, Segment
 from minrisk.strategies.aggregate import Aggregate
-from minrisk.strategies.cascade import AggregateToFine
+from minrisk.strategies.cascade import AggregateToFine, CoarseToFine
 from minrisk.strategies.n_by_s import NByS
 from minrisk.strategies.standard import Standard
 from minrisk.strategy import Strategy, segment_rng
@@ -91,13 +91,14 @@ class Comparison:
 
 
 def _strategies(count: int, seed: int) -> dict[str, Strategy]:
-    subset, groups, keep = min(64, count), min(16, count), min(20, count)
+    subset, groups, keep = min(64, count), min(256, count), min(20, count)
     return {
         EXACT: Standard(_CHRF),
         f"n-by-s, {subset} references": NByS(_CHRF, subset, seed=seed),
         AGGREGATE: Aggregate(_CHRF),
         f"aggregate, {groups} groups": Aggregate(_CHRF, groups, seed=seed),
         f"aggregate-to-fine, keep {keep}": AggregateToFine(_CHRF, keep),
+        f"coarse-to-fine, keep {keep}": CoarseToFine(_CHRF, ChrF(order=2), keep),
     }
 
 

@@ -6,9 +6,11 @@ import click
 from click.shell_completion import get_completion_class
 
 _HOW = {
-    "bash": "minrisk completion bash > ~/.local/share/bash-completion/completions/minrisk",
+    "bash": "mkdir -p ~/.local/share/bash-completion/completions && "
+            "minrisk completion bash > ~/.local/share/bash-completion/completions/minrisk",
     "zsh": 'minrisk completion zsh > "${fpath[1]}/_minrisk"',
-    "fish": "minrisk completion fish > ~/.config/fish/completions/minrisk.fish",
+    "fish": "mkdir -p ~/.config/fish/completions && "
+            "minrisk completion fish > ~/.config/fish/completions/minrisk.fish",
 }
 
 

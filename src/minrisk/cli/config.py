@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from minrisk.errors import InputError, unknown
+from minrisk.errors import InputError
 from minrisk.io.files import Input
 
 
@@ -14,12 +14,13 @@ def config_arguments(path: str) -> list[str]:
     return list(_arguments(_load(path), "", path))
 
 
-def check_keys(path: str, arguments: Iterable[str], options: Iterable[str]) -> None:
-    known = {option[2:] for option in options if option.startswith("--")} - {"config", "help"}
+def check_keys(path: str, arguments: Iterable[str], known: Iterable[str],
+               hint: Callable[[str, Iterable[str]], str]) -> None:
+    options = {option for option in known if option.startswith("--")} - {"--config", "--help"}
     for argument in arguments:
-        key = argument.partition("=")[0][2:]
-        if key not in known:
-            raise InputError(f"{path}: {unknown('key', key, known)}")
+        option = argument.partition("=")[0]
+        if option not in options:
+            raise InputError(f"{path}: key {option[2:]!r}: {hint(option, options)}see --help")
 
 
 def _load(path: str) -> dict[Any, Any]:
@@ -29,9 +30,11 @@ def _load(path: str) -> dict[Any, Any]:
     text = "\n".join(source.text(line) for line in source)
     try:
         found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise InputError(f"{path}: found invalid YAML, wanted `option: value` lines: "
                          + " ".join(str(error).split())) from None
+    if found is None:  # an empty file
+        return {}
     if not isinstance(found, dict):
         raise InputError(f"{path}: found {type(found).__name__}, wanted a mapping: "
                          "`option: value` lines")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -11,8 +13,9 @@ from typing import Any
 import click
 
 from minrisk.arrays import Floats
-from minrisk.cli.method import METRIC, STRATEGY, Grouped, MethodCommand, make_strategy
+from minrisk.cli.method import Grouped, MethodCommand, strategy_of
 from minrisk.cli.progress import Progress
+from minrisk.decoding import METRIC, STRATEGY
 from minrisk.engine import run
 from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import Input, Output, same_file
@@ -69,27 +72,30 @@ _run = partial(_option, "Run")
          help="For strategies that draw at random.")
 @_text("-n", "--num-candidates", "--num-samples", type=_POSITIVE, metavar="N",
        help="Lines of INPUT per segment; INPUT is plain text if this is given.")
-@_text("-s", "--source", metavar="FILE", help="One line per segment.")
-@_text("-r", "--references", metavar="FILE", help="References, if not the hypotheses themselves.")
+@_text("-s", "--source", metavar="FILE", type=click.Path(), help="One line per segment.")
+@_text("-r", "--references", metavar="FILE", type=click.Path(),
+       help="References, if not the hypotheses themselves.")
 @_text("--num-references", type=_POSITIVE, metavar="N",
        help="Lines of references per segment; N of the hypotheses unless given.")
-@_text("--reference-lprobs", metavar="FILE",
+@_text("--reference-lprobs", metavar="FILE", type=click.Path(),
        help="A log-probability per line and reference; weighs them, unless --weights uniform.")
-@_output("-o", "--output", default="-", metavar="FILE",
+@_output("-o", "--output", default="-", metavar="FILE", type=click.Path(),
          help="Standard output unless given; compressed if it ends in .gz, .xz or .zst.")
 @_output("--format", "form", type=click.Choice(["json", "text"]), default="json",
          show_default=True, help="JSON lines, or one line of text per segment.")
 @_output("--nbest", type=_POSITIVE, metavar="K", help="Add the K best of each segment.")
 @_output("--utilities/--no-utilities", help="Add the utilities of all hypotheses.")
-@_output("--matrix", metavar="FILE",
+@_output("--matrix", metavar="FILE", type=click.Path(),
          help="Write all scores to an .npz: an array (hypotheses, references) per segment.")
 @_run("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
       help="Skip records the error of a segment in the output and goes on.")
 @_run("--batch-size", type=_POSITIVE, metavar="B", help="Segments per batch; chosen by the metric.")
 @_run("--threads", type=int, metavar="T", help="Of the native core; one per core unless given.")
-@_run("--config", metavar="FILE", help="YAML with any of these options; the command line wins.")
+@_run("--config", metavar="FILE", type=click.Path(),
+      help="YAML with any of these options; the command line wins.")
 @_run("-q/ ", "--quiet/--no-quiet", help="Nothing on standard error but errors.")
-@_run("-t", "--input", "more", multiple=True, hidden=True)  # comet-mbr's name, and a file's key
+@_run("-t", "typed", multiple=True, hidden=True)  # comet-mbr's name for INPUT
+@_run("--input", "configured", multiple=True, hidden=True)  # the key of a configuration file
 @click.pass_context
 def decode(ctx: click.Context, /, **params: Any) -> None:
     """Pick the best hypothesis of every segment.
@@ -100,17 +106,21 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
     xz or zst.
     """
     set_threads(params["threads"])
-    strategy = make_strategy(params)
-    inputs = _inputs(params["inputs"] or params["more"])
-    progress = Progress(params["quiet"], partial(_fraction, inputs))
+    if params["quiet"]:
+        warnings.simplefilter("ignore")
+    strategy = strategy_of(params)
+    inputs = _inputs([*params["inputs"], *params["typed"]] or params["configured"])
+    progress = Progress(params["quiet"], partial(_fraction, inputs), _bar_fits(params["output"]))
     records = _records(inputs, params, progress)
     _check_output(params, inputs)
     progress.note(signature(strategy, weights=params["weights"]))
     try:
         _decode(strategy, records, params, progress)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         where = "standard output" if params["output"] == "-" else params["output"]
         click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}", err=True)
+        if type(stop) is not KeyboardInterrupt:  # SIGTERM
+            raise
         ctx.exit(130)
     except MinriskError:
         progress.finish()
@@ -121,17 +131,18 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
 def _decode(strategy: Strategy, records: Iterable[Record], params: dict[str, Any],
             progress: Progress) -> None:
     with ExitStack() as stack:
-        output = stack.enter_context(Output(params["output"]))
-        writer = Writer(output, params["form"], params["nbest"], params["utilities"])
+        # the matrix first: if its path is bad, an old output is still there
         path = params["matrix"]
         matrix = stack.enter_context(MatrixWriter(path)) if path else None
+        output = stack.enter_context(Output(params["output"]))
+        writer = Writer(output, params["form"], params["nbest"], params["utilities"])
         for record, result in run(strategy, records, params["batch_size"], params["on_error"]):
             if isinstance(result, MinriskError):
                 writer.fail(record, result)
             else:
-                writer.write(record, result)
                 if matrix:
                     matrix.write(*_scores(strategy, record))
+                writer.write(record, result)
             progress.advance(failed=isinstance(result, MinriskError))
 
 
@@ -144,7 +155,7 @@ def _scores(strategy: Strategy, record: Record) -> tuple[int, Floats]:
 
 
 def _inputs(paths: Sequence[str]) -> list[Input]:
-    if not paths and sys.stdin.isatty():
+    if not paths and sys.stdin is not None and sys.stdin.isatty():
         raise InputError("no INPUT was given, and standard input is a terminal; "
                          "name a file, or pipe JSON lines")
     return [Input(path) for path in paths or ["-"]]
@@ -185,6 +196,10 @@ def _check_output(params: dict[str, Any], inputs: list[Input]) -> None:
     if params["form"] == "text" and (params["nbest"] or params["utilities"]):
         raise InputError("--nbest and --utilities need --format json; "
                          "text has one line per segment")
+    if params["matrix"] == "-":
+        raise InputError("--matrix needs a file; standard output takes no .npz")
+    if params["matrix"] and _same_place(params["matrix"], params["output"]):
+        raise InputError(f"--output and --matrix are both {params['matrix']}; name two files")
     others = [params[name] for name in ("source", "references", "reference_lprobs", "config")]
     read = [*(source.path for source in inputs), *filter(None, others)]
     if read.count("-") > 1:
@@ -193,6 +208,15 @@ def _check_output(params: dict[str, Any], inputs: list[Input]) -> None:
         for path in read:
             if same_file(written, path):
                 raise InputError(f"the output is the input {path}; write to another file")
+
+
+def _same_place(one: str, other: str) -> bool:
+    return other != "-" and os.path.realpath(one) == os.path.realpath(other)
+
+
+def _bar_fits(output: str) -> bool:
+    """A live bar would run into results that go to the same terminal."""
+    return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
 
 
 def _fraction(inputs: list[Input]) -> float | None:

@@ -17,6 +17,9 @@ import click
 from minrisk.cli.comparison import AGGREGATE, EXACT, PROBABLE, SAMPLE, Choice, Comparison, Row
 from minrisk.cli.progress import Progress
 from minrisk.io.files import Input
+from minrisk.metrics.chrf import ChrF
+from minrisk.signature import signature
+from minrisk.strategies.standard import Standard
 from minrisk.threads import set_threads
 
 _SHOWN = {SAMPLE: "random sample", PROBABLE: "most probable", EXACT: "exact MBR",
@@ -102,7 +105,8 @@ def _table(rows: dict[str, Row], count: int) -> None:
         click.echo(click.style("  ".join([name, *values]), bold=number == 0))
     click.echo(f"\nMeans over {count} segments. utility: chrF against all samples, exactly. "
                "top-1, top-20: how\noften the string that exact MBR picks is the first, or among "
-               "the first 20.\nvs human: chrF against a human translation.")
+               "the first 20.\nvs human: chrF against a human translation. coarse-to-fine looks at "
+               "character pairs first.\n" + signature(Standard(ChrF())))
 
 
 def _cells(name: str, row: Row) -> tuple[str, ...]:

@@ -14,12 +14,12 @@ import click
 
 from minrisk.cli.config import check_keys, config_arguments
 from minrisk.cli.listing import SHARED, Entry, Field, entries, fields_of
+from minrisk.decoding import METRIC, STRATEGY
 from minrisk.errors import InputError, MinriskError, unknown
 from minrisk.metric import Metric
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.strategy import Strategy
 
-STRATEGY, METRIC = "standard", "chrf"  # unless told otherwise
 _OWN = "minrisk.cli.method"  # where a context keeps the options of its strategy and metric
 
 
@@ -66,7 +66,7 @@ class MethodCommand(click.Command):
         ctx.meta[_OWN] = list(_own_options(args))
         options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
         if path:
-            check_keys(path, configured, (name for o in options for name in o.opts))
+            check_keys(path, configured, (name for o in options for name in o.opts), _hint)
         return _spell_flags(args, {name for o in options if o.is_flag for name in o.opts})
 
     def _unknown(self, ctx: click.Context, name: str, args: Sequence[str]) -> InputError:
@@ -87,7 +87,7 @@ def _hint(name: str, known: Iterable[str]) -> str:
     return str(unknown("option", name, known)).partition("known: ")[0]
 
 
-def make_strategy(params: dict[str, Any]) -> Strategy:
+def strategy_of(params: dict[str, Any]) -> Strategy:
     """The strategy that the parsed options describe."""
     given = {key: value for key, value in params.items() if value is not None}
     fields = {f.name: f for f in fields_of(STRATEGIES.get(given["strategy"]))}
@@ -120,7 +120,13 @@ def _own_options(args: Sequence[str]) -> Iterator[click.Option]:
 def _option(owner: str, field: Field, flag: str) -> click.Option:
     """An option that leaves the dataclass its default; the name says whose field it fills."""
     shown = f"{flag}/--no-{flag[2:]}" if field.type is bool else flag
-    return click.Option([f"{owner}__{field.name}", shown], type=_type(field), default=None)
+    names = _metric_names if field.type is Metric else None
+    return click.Option([f"{owner}__{field.name}", shown], type=_type(field), default=None,
+                        shell_complete=names)
+
+
+def _metric_names(ctx: click.Context, param: click.Parameter, start: str) -> list[str]:
+    return [name for name in METRICS.names() if name.startswith(start)]
 
 
 def _type(field: Field) -> Any:
@@ -140,14 +146,12 @@ def _last(args: Sequence[str], option: str, default: str = "") -> str:
 
 
 def _spell_flags(args: Iterable[str], flags: set[str]) -> list[str]:
-    """`--flag true` and `--flag=false` as `--flag` and `--no-flag`."""
+    """`--flag=true` and `--flag=false`, as files have them, as `--flag` and `--no-flag`."""
     spelled: list[str] = []
     for arg in args:
         name, equals, value = arg.partition("=")
         if equals and _dashed(name) in flags:
             spelled.append(_flag(_dashed(name), value))
-        elif arg in ("true", "false") and spelled and _dashed(spelled[-1]) in flags:
-            spelled[-1] = _flag(_dashed(spelled[-1]), arg)
         else:
             spelled.append(arg)
     return spelled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -16,16 +17,18 @@ _WIDTH = 24
 class Progress:
     """Counts segments, and tells about them unless quiet."""
 
-    def __init__(self, quiet: bool, fraction: Callable[[], float | None]) -> None:
+    def __init__(self, quiet: bool, fraction: Callable[[], float | None],
+                 live: bool = True) -> None:
         self.done = 0
         self.failed = 0
         self._quiet = quiet
         self._fraction = fraction  # of the input that was read, if its size is known
+        self._live = live
         self._start = self._told = time.monotonic()
 
     @property
     def is_terminal(self) -> bool:
-        return sys.stderr.isatty()
+        return self._live and sys.stderr.isatty()
 
     def advance(self, failed: bool = False) -> None:
         self.done += 1
@@ -42,18 +45,20 @@ class Progress:
 
     def finish(self) -> None:
         seconds = self._seconds()
-        self.note(f"{self.done} segments, {self.failed} failed, {seconds:.1f} s, "
+        failed = f", {self.failed} failed" if self.failed else ""
+        self.note(f"{_count(self.done)}{failed}, {seconds:.1f} s, "
                   f"{self.done / seconds:.1f} segments/s")
 
     def _tell(self) -> None:
         fraction = self._fraction()
-        parts = [f"{self.done} segments", f"{self.done / self._seconds():.1f} segments/s"]
+        parts = [_count(self.done), f"{self.done / self._seconds():.1f} segments/s"]
         if fraction:
             left = self._seconds() * (1 - fraction) / fraction
             parts.append(f"{_clock(left)} left")
         line = ", ".join(parts)
         if self.is_terminal:
-            click.echo(f"\r\x1b[K{_bar(fraction)}{line}", nl=False, err=True)
+            width = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be cleared
+            click.echo("\r\x1b[K" + f"{_bar(fraction)}{line}"[:width], nl=False, err=True)
         else:
             click.echo(f"minrisk: {line}", err=True)
 
@@ -63,6 +68,10 @@ class Progress:
 
     def _seconds(self) -> float:
         return max(time.monotonic() - self._start, 1e-9)
+
+
+def _count(segments: int) -> str:
+    return f"{segments} segment" if segments == 1 else f"{segments} segments"
 
 
 def _bar(fraction: float | None) -> str:

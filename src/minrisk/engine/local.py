@@ -39,9 +39,8 @@ def run(strategy: Strategy, items: Iterable[T], batch_size: int | None = None,
 
 
 def _batch_size(strategy: Strategy) -> int:
-    metrics = [value for value in vars(strategy).values() if hasattr(value, "features")]
-    alone = all(getattr(m, "features_per_segment", False) for m in metrics)
-    return 1 if metrics and alone else BATCH
+    metric = getattr(strategy, "metric", None)
+    return 1 if getattr(metric, "features_per_segment", False) else BATCH
 
 
 def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

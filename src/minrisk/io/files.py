@@ -48,6 +48,8 @@ class Input:
 
     def _open(self) -> AbstractContextManager[BufferedReader]:
         if self.path == "-":
+            if sys.stdin is None:
+                raise InputError("standard input is closed; name a file, or pipe something in")
             return nullcontext(cast(BufferedReader, sys.stdin.buffer))
         return open(self.path, "rb")
 
@@ -74,6 +76,8 @@ class Output:
         codec = codec_for(path)
         self._encoder = codec.encoder() if codec else None
         self._own = path != "-"
+        if not self._own and sys.stdout is None:
+            raise InputError("standard output is closed; name a file with -o")
         with told("write", self.name):
             self._stream = _create(path) if self._own else sys.stdout.buffer
 
@@ -101,7 +105,7 @@ class Output:
             with told("write", self.name):
                 self._stream.write(data)
                 self._stream.flush()
-        except BaseException:
+        except (MinriskError, OSError):
             self._encoder = None  # do not try again when the file is closed
             raise
 
@@ -120,7 +124,7 @@ def same_file(output: str, path: str) -> bool:
     try:
         ours = os.fstat(sys.stdout.fileno()) if output == "-" else os.stat(output)
         theirs = os.fstat(sys.stdin.fileno()) if path == "-" else os.stat(path)
-    except (OSError, ValueError):  # does not exist yet, or has no descriptor
+    except (OSError, ValueError, AttributeError):  # does not exist yet, or is no open file
         return False
     return stat.S_ISREG(ours.st_mode) and os.path.samestat(ours, theirs)
 

@@ -118,7 +118,8 @@ def _hypotheses(fields: dict[str, Any]) -> list[Any]:
     if samples is not None:
         return samples
     if hypotheses is None:
-        raise InputError(f"found the fields {', '.join(fields) or '(none)'}, "
+        named = ", ".join(key for key, value in fields.items() if value is not None)
+        raise InputError(f"found the fields {named or '(none)'}, "
                          "wanted samples or hypotheses: a list of strings")
     return hypotheses
 

@@ -55,7 +55,11 @@ class Writer:
         return details
 
     def _line(self, fields: dict[str, Any]) -> None:
-        self._output.write(json.dumps(fields, ensure_ascii=False) + "\n")
+        try:
+            line = json.dumps(fields, ensure_ascii=False, allow_nan=False)
+        except ValueError:  # a field that passes through may hold what JSON has no number for
+            line = json.dumps(_numbers_only(fields), ensure_ascii=False)
+        self._output.write(line + "\n")
 
 
 class MatrixWriter:
@@ -87,6 +91,14 @@ def _choice(segment: Segment, ranking: Ranking, index: int) -> dict[str, Any]:
 def _finite(utility: float) -> float | None:
     """JSON knows no NaN, which says that the last stage did not look at a hypothesis."""
     return utility if math.isfinite(utility) else None
+
+
+def _numbers_only(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _numbers_only(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_numbers_only(item) for item in value]
+    return _finite(value) if isinstance(value, float) else value
 
 
 def _one_line(text: str) -> str:

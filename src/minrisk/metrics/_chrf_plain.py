@@ -24,11 +24,13 @@ class Texts:
     """The n-gram counts of each text."""
 
     def __init__(self, texts: Sequence[str], order: int, word_order: int, whitespace: bool):
+        self.orders = order + word_order
         self.counts = [_counts(text, order, word_order, whitespace) for text in texts]
 
     @classmethod
     def join(cls, first: Texts, second: Texts) -> Texts:
         joint = cls.__new__(cls)
+        joint.orders = first.orders
         joint.counts = first.counts + second.counts
         return joint
 
@@ -40,7 +42,7 @@ def scores(texts: Texts, hyps: Ints, offsets: Ints, members: Ints, weights: Floa
            beta: float, eps_smoothing: bool, threads: int) -> Floats:
     """(H, R) where reference row g averages members[offsets[g]:offsets[g + 1]]."""
     refs = [
-        _average([texts.counts[m] for m in members[a:b]], weights[a:b])
+        _average([texts.counts[m] for m in members[a:b]], weights[a:b], texts.orders)
         for a, b in pairwise(offsets)
     ]
     f_score = _smoothed if eps_smoothing else _effective
@@ -77,10 +79,10 @@ def _split_punctuation(word: str) -> list[str]:
     return [word]
 
 
-def _average(rows: list[Counts], weights: Floats) -> Counts:
+def _average(rows: list[Counts], weights: Floats, orders: int) -> Counts:
     if len(rows) == 1 and weights[0] == 1:
         return rows[0]
-    totals: list[dict[NGram, float]] = [{} for _ in rows[0]]
+    totals: list[dict[NGram, float]] = [{} for _ in range(orders)]
     for counts, weight in zip(rows, weights.tolist(), strict=True):
         for total, order in zip(totals, counts, strict=True):
             for ngram, count in order.items():

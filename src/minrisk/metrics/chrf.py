@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar
@@ -20,7 +21,8 @@ from minrisk.rows import WeightedRows
 from minrisk.threads import threads
 
 
-def _backend() -> ModuleType:
+@cache
+def _core() -> ModuleType:
     """The native core, or its plain twin with the same numbers where it could not be built.
 
     MINRISK_CORE chooses one by name: avx512, avx2, portable or plain.
@@ -30,10 +32,14 @@ def _backend() -> ModuleType:
         return import_module("minrisk.metrics._chrf_plain")
     try:
         native = import_module("minrisk._native")
-    except ImportError:
-        warnings.warn("minrisk's native core is not installed; chrF uses plain Python, which is "
-                      "correct but slow: reinstall with a C++20 compiler", RuntimeWarning,
-                      stacklevel=3)
+    except ImportError as error:
+        if wanted:
+            raise InputError(f"MINRISK_CORE is {wanted!r}, but the native core cannot be loaded: "
+                             f"{error}") from None
+        warnings.warn(f"minrisk's native core cannot be loaded ({error}); chrF uses plain Python, "
+                      "which is correct but slow: with a C++20 compiler at hand, "
+                      "pip install --force-reinstall --no-cache-dir minrisk", RuntimeWarning,
+                      stacklevel=2)
         return import_module("minrisk.metrics._chrf_plain")
     if wanted:
         if wanted not in native.available_simd():
@@ -42,7 +48,7 @@ def _backend() -> ModuleType:
     return native
 
 
-_core = _backend()
+_MOST = 1000  # orders and beta beyond this are mistakes
 
 
 @dataclass(frozen=True)
@@ -60,37 +66,42 @@ class ChrF:
     eps_smoothing: bool = option(False, help="F per order, then the mean, as chrF++.py and NLTK")
 
     def __post_init__(self) -> None:
-        if self.order < 0 or self.word_order < 0 or self.order + self.word_order == 0:
+        orders = (self.order, self.word_order)
+        if not all(0 <= order <= _MOST for order in orders) or not any(orders):
             raise InputError(f"chrF of order {self.order} and word order {self.word_order}; "
-                             "at least one must be positive, and none negative")
-        if not self.beta > 0:
-            raise InputError(f"chrF with beta {self.beta}; a positive number is wanted")
+                             f"wanted numbers from 0 to {_MOST}, and not 0 for both")
+        if not 0 < self.beta <= _MOST:
+            raise InputError(f"chrF with beta {self.beta}; a positive number up to {_MOST} "
+                             "is wanted")
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
+        if isinstance(texts, str):
+            raise InputError("features are of a list of strings, not of one string")
         prepared = [t.lower() for t in texts] if self.lowercase else list(texts)
-        index = _core.Texts(prepared, self.order, self.word_order, self.whitespace)
-        return WeightedRows.plain(index, np.arange(len(prepared)))
+        index = _core().Texts(prepared, self.order, self.word_order, self.whitespace)
+        return WeightedRows.plain(self, index, np.arange(len(prepared)))
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
         """(H, R) chrF of every pair."""
-        hyps, refs = _together(hyps, refs)
-        result: Floats = _core.scores(*self._arguments(hyps, refs))
+        result: Floats = _core().scores(*self._arguments(hyps, refs))
         return result
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: object = None) -> Floats:
         """(H,) `scores @ mass`, without the matrix."""
-        hyps, refs = _together(hyps, refs)
-        result: Floats = _core.utility(*self._arguments(hyps, refs), mass)
+        result: Floats = _core().utility(*self._arguments(hyps, refs), mass)
         return result
 
     def _arguments(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Any, ...]:
+        hyps.check(self)
+        refs.check(self)
         if not hyps.is_plain:
             raise InputError("chrF scores texts against references; "
                              "an aggregate cannot be the hypothesis")
+        hyps, refs = _together(hyps, refs)
         return (refs.base, hyps.members, refs.offsets, refs.members, refs.weights,
                 self.beta, self.eps_smoothing, threads())
 
@@ -99,7 +110,6 @@ def _together(hyps: WeightedRows, refs: WeightedRows) -> tuple[WeightedRows, Wei
     """Both in one index: rows that were extracted apart must agree on what an n-gram is."""
     if hyps.base is refs.base:
         return hyps, refs
-    joint = _core.Texts.join(hyps.base, refs.base)
-    shifted = refs.members + len(hyps.base)
-    return (WeightedRows(joint, hyps.offsets, hyps.members, hyps.weights),
-            WeightedRows(joint, refs.offsets, shifted, refs.weights))
+    joint = _core().Texts.join(hyps.base, refs.base)
+    return (replace(hyps, base=joint),
+            replace(refs, base=joint, members=refs.members + len(hyps.base)))

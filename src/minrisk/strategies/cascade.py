@@ -30,7 +30,8 @@ class Cascade:
     keep: int | None = None  # 20, or all if there are fewer
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        batch = Batch(segments)  # both stages find the same features if they share a metric
+        # both stages find the same features if they share a metric
+        batch = segments if isinstance(segments, Batch) else Batch(segments)
         first = self.coarse.rank(batch)
         kept = [self._kept(ranking) for ranking in first]
         second = self.fine.rank(batch.keep(kept))

@@ -41,6 +41,8 @@ class NByS:
         if not 1 <= self.subset <= count:
             raise InputError(f"a subset of {self.subset} of {count} references; "
                              f"choose from 1 to {count}")
-        if self.first:
-            return np.arange(self.subset)
-        return segment_rng(self.seed, segment).choice(count, self.subset, replace=False)
+        rng = segment_rng(self.seed, segment)
+        order = np.arange(count) if self.first else rng.permutation(count)
+        # references without weight come last: a subset of nothing else could not judge
+        by_use = np.argsort(segment.weights[order] == 0, kind="stable")
+        return order[by_use][: self.subset]
