@@ -28,11 +28,12 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check .[all]
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check .[zst]
 	touch $@
 
-$(VENV)/.test: $(VENV)/.installed requirements/test.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/test.txt
+$(VENV)/.test: $(VENV)/.installed requirements/test.txt requirements/constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    -r requirements/test.txt -c requirements/constraints.txt
 	touch $@
 
 $(VENV)/.lint: $(VENV)/.installed requirements/lint.txt

@@ -436,15 +436,15 @@ def test_sigterm_leaves_a_whole_compressed_file(tmp_path):
         assert len(list(lines)) == 50
 
 
-def test_a_reader_that_stops_early_ends_the_program_quietly(tmp_path):
-    process = spawn("decode", "-")
-    process.stdin.write(b'{"samples": ["a", "b"]}\n' * 20000)
-    process.stdout.readline()
-    process.stdout.close()
-    process.stdin.close()
-    err = process.stderr.read()
-    assert process.wait(timeout=30) == 141
-    assert b"Traceback" not in err
+def test_a_reader_that_stops_early_ends_the_program_quietly():
+    # the segments fit into a pipe, the answers do not
+    with spawn("decode", "-") as process:
+        process.stdin.write(b'{"samples": ["a", "b"]}\n' * 2000)
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdin.close()
+        assert b"Traceback" not in process.stderr.read()
+    assert process.returncode == 141
 
 
 def test_output_and_matrix_must_be_two_files(tmp_path):

@@ -93,7 +93,7 @@ def test_a_core_that_is_not_there_is_named():
                           input='{"samples": ["a"]}', env=os.environ | {"MINRISK_CORE": "avx3"},
                           capture_output=True, text=True)
     assert done.returncode == 2
-    assert "error: unknown MINRISK_CORE 'avx3'" in done.stderr
+    assert "unknown MINRISK_CORE 'avx3'" in done.stderr
     with pytest.raises(ValueError, match="avx3"):
         _native.set_simd("avx3")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from minrisk.cli.comet import comet
 from minrisk.cli.completion import completion
 from minrisk.cli.decode import decode
 from minrisk.cli.demo import demo
@@ -55,7 +56,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (decode, demo, metrics, strategies, completion):
+for command in (decode, demo, metrics, strategies, comet, completion):
     cli.add_command(command)
 
 

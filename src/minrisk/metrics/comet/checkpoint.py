@@ -1,0 +1,181 @@
+"""Published COMET checkpoints, read without executing anything that is in them.
+
+A model is a hub name, a folder with `hparams.yaml` and `checkpoints/model.ckpt` as on the hub, a
+`.ckpt` file of such a folder, or a folder that `minrisk comet convert` wrote.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import yaml
+from torch import Tensor
+
+from minrisk.errors import InputError, MinriskError
+
+REGRESSION, REFERENCELESS = "regression_metric", "referenceless_regression_metric"
+_CHECKPOINT = Path("checkpoints") / "model.ckpt"
+_CONVERTED, _WEIGHTS = "minrisk.json", "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What a checkpoint says of itself; the defaults are those of the official code."""
+
+    class_identifier: str
+    encoder_model: str = "XLM-RoBERTa"
+    pretrained_model: str = "xlm-roberta-large"
+    pool: Literal["avg", "cls", "max"] = "avg"
+    layer: str | int = "mix"
+    layer_transformation: str = "softmax"
+    layer_norm: bool = True
+    hidden_sizes: tuple[int, ...] = (3072, 1024)
+    activations: str = "Tanh"
+    final_activation: str | None = None
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any], where: Path) -> Architecture:
+        known = {f.name for f in fields(cls)}
+        given = {key: value for key, value in parameters.items() if key in known}
+        if "class_identifier" not in given:
+            raise InputError(f"{where}: found no class_identifier, wanted COMET hyperparameters")
+        _check_class(given["class_identifier"], where)
+        given["hidden_sizes"] = tuple(given.get("hidden_sizes", (3072, 1024)))
+        # what the official code makes of this name since version 2.2.4
+        if given.get("layer_transformation") == "sparsemax_patch":
+            given["layer_transformation"] = "softmax"
+        return cls(**given)
+
+
+def _check_class(found: object, where: Path) -> None:
+    if found in (REGRESSION, REFERENCELESS):
+        return
+    raise InputError(
+        f"{where}: a COMET model of class {found!r} reads source, hypothesis and reference "
+        "together and has no sentence embeddings to compare; wanted a "
+        f"{REGRESSION!r} such as Unbabel/wmt22-comet-da")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    architecture: Architecture
+    weights: Mapping[str, Tensor]
+    folder: Path  # where the encoder's own files may be too
+
+
+def load(model: str) -> Checkpoint:
+    folder, path = _locate(model)
+    if path.name == _WEIGHTS:
+        return _load_converted(folder)
+    content = _read(path)
+    parameters = dict(content.get("hyper_parameters") or {}) | _hparams(folder, path)
+    return Checkpoint(Architecture.of(parameters, path), content["state_dict"], folder)
+
+
+def save(checkpoint: Checkpoint, folder: Path) -> None:
+    """Without a pickle: weights as safetensors, hyperparameters as JSON."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: tensor.contiguous().clone() for name, tensor in checkpoint.weights.items()}
+    save_file(weights, folder / _WEIGHTS)
+    text = json.dumps(vars(checkpoint.architecture), indent=1)
+    (folder / _CONVERTED).write_text(text + "\n", encoding="utf-8")
+
+
+def _locate(model: str) -> tuple[Path, Path]:
+    """The folder of a model and the file with its weights."""
+    path = Path(model)
+    if path.is_file():
+        folder = path.parent.parent if path.parent.name == _CHECKPOINT.parent.name else path.parent
+        return folder, path
+    if path.is_dir():
+        return path, _weights_in(path)
+    if model.count("/") != 1 or path.is_absolute():
+        raise InputError(f"{model}: no such file or folder, and no name of a model on the hub "
+                         "(owner/name)")
+    folder = _from_hub(model)
+    return folder, _weights_in(folder)
+
+
+def _weights_in(folder: Path) -> Path:
+    for candidate in (folder / _WEIGHTS, folder / _CHECKPOINT):
+        if candidate.is_file():
+            return candidate
+    raise InputError(f"{folder}: found neither {_CHECKPOINT} nor {_WEIGHTS}; wanted a COMET model "
+                     "as on the hub, or as `minrisk comet convert` writes it")
+
+
+def _from_hub(model: str) -> Path:
+    """The model's folder in the local cache, downloaded only if it is not there."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(model, local_files_only=True))
+    except Exception:  # not in the cache: the hub may still have it
+        pass
+    try:
+        return Path(snapshot_download(model))
+    except Exception as error:  # absent, gated, offline: the hub's own words say which
+        reason = " ".join(str(error).split())
+        raise InputError(f"{model}: not in the local cache, and not to be had from the hub: "
+                         f"{reason[:300]}; for a gated model accept its terms there and run "
+                         "`hf auth login`, or give the folder of a copy") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with torch.serialization.safe_globals(_harmless()):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except MinriskError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: cannot be read as a checkpoint: {reason[:300]}; "
+                         "copy it again, it may be truncated") from None
+    if not isinstance(content, dict) or "state_dict" not in content:
+        raise InputError(f"{path}: found no state_dict, wanted a Lightning checkpoint")
+    return content
+
+
+class _Attributes(dict[str, Any]):
+    """Stands for Lightning's dictionary of hyperparameters, of which only the items matter."""
+
+
+def _harmless() -> list[Any]:
+    names = ("lightning_fabric.utilities.data.AttributeDict",
+             "lightning.fabric.utilities.data.AttributeDict",
+             "pytorch_lightning.utilities.parsing.AttributeDict")
+    return [(_Attributes, name) for name in names]
+
+
+def _hparams(folder: Path, path: Path) -> dict[str, Any]:
+    """hparams.yaml is needed only for what the checkpoint does not say itself."""
+    file = folder / "hparams.yaml"
+    if not file.is_file():
+        return {}
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise InputError(f"{file}: found invalid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{file}: found {type(found).__name__}, wanted a mapping")
+    return found
+
+
+def _load_converted(folder: Path) -> Checkpoint:
+    from safetensors.torch import load_file
+
+    path = folder / _CONVERTED
+    try:
+        parameters = json.loads(path.read_text(encoding="utf-8"))
+        weights = load_file(folder / _WEIGHTS)
+    except Exception as error:
+        raise InputError(f"{folder}: cannot be read as a converted model: {error}; "
+                         "run `minrisk comet convert` again") from None
+    return Checkpoint(Architecture.of(parameters, path), weights, folder)

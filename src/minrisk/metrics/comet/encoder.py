@@ -1,0 +1,195 @@
+"""Texts to sentence embeddings: distinct texts, sorted by length, packed to a number of tokens."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from minrisk.errors import InputError
+from minrisk.metrics.comet.checkpoint import Architecture, Checkpoint
+from minrisk.metrics.comet.pooling import Accumulator, Pool, accumulator, layer_weights
+
+# the class that each kind of encoder has in transformers, and its settings
+_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "XLM-RoBERTa": ("XLMRobertaModel", {"add_pooling_layer": False}),
+    "XLM-RoBERTa-XL": ("XLMRobertaXLModel", {"add_pooling_layer": False}),
+    "MiniLM": ("BertModel", {}),
+    "BERT": ("BertModel", {"add_pooling_layer": False}),
+    "RemBERT": ("RemBertModel", {}),
+}
+_TOKENIZERS = {"MiniLM": "xlm-roberta-base"}  # the others use their own model's
+_PREFIX = "encoder.model."
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A transformer, a tokenizer, and how its layers become one embedding."""
+
+    model: nn.Module
+    tokenizer: Any
+    longest: int  # tokens; what is longer is cut off
+    pool: Pool
+    layer_norm: bool
+    mix: Mapping[int, float]  # weight of each hidden state that counts
+    taps: Mapping[int, nn.Module]  # the module whose output it is
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, files: str | None) -> Encoder:
+        architecture = checkpoint.architecture
+        if architecture.encoder_model not in _MODELS:
+            raise InputError(f"{checkpoint.folder}: encoder {architecture.encoder_model!r} is not "
+                             f"known; known: {', '.join(_MODELS)}")
+        config, tokenizer = own_files(checkpoint, files)
+        model = _build(architecture, config)
+        _fill(model, checkpoint)
+        mix = _mix(checkpoint, config.num_hidden_layers + 1)
+        taps = {layer: _tap(model, layer) for layer in mix}
+        _drop_layers_above(model, max(mix))
+        longest = config.max_position_embeddings - 4  # as the official code has it
+        return cls(model.eval(), tokenizer, longest, architecture.pool,
+                   architecture.layer_norm and architecture.layer == "mix", mix, taps)
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        if not texts:
+            return []
+        ids: list[list[int]] = self.tokenizer(list(texts), truncation=False)["input_ids"]
+        return ids
+
+    def cut(self, ids: list[int]) -> list[int]:
+        """At most as many tokens as the model takes, with the last one still at the end."""
+        return ids if len(ids) <= self.longest else [*ids[: self.longest - 1], ids[-1]]
+
+    def encode(self, ids: Sequence[list[int]], budget: int,
+               progress: Callable[[int], None] = lambda done: None) -> Tensor:
+        """(N, D) in the order given; batches have about `budget` tokens, padding included."""
+        device = next(self.model.parameters()).device
+        result: Tensor | None = None
+        for rows in batches([len(i) for i in ids], budget):
+            tokens, mask = _padded([ids[r] for r in rows], self.tokenizer.pad_token_id)
+            pooled = self._embed(tokens.to(device), mask.to(device))
+            if result is None:
+                result = pooled.new_empty(len(ids), pooled.shape[1])
+            result[torch.tensor(rows, device=device)] = pooled
+            progress(len(rows))
+        return torch.empty(0, 0) if result is None else result
+
+    def _embed(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        content = tokens != self.tokenizer.pad_token_id
+        pooled = accumulator(self.pool, mask, content, self.layer_norm)
+        with contextlib.ExitStack() as stack:
+            for layer, module in self.taps.items():
+                hook = module.register_forward_hook(_adds(pooled, self.mix[layer]))
+                stack.callback(hook.remove)
+            self.model(input_ids=tokens, attention_mask=mask)
+        return pooled.result()
+
+
+def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Rows of similar length together, longest first, so that too large a batch fails at once."""
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    start = 0
+    while start < len(order):
+        size = max(1, budget // max(1, lengths[order[start]]))
+        yield order[start : start + size]
+        start += size
+
+
+def _adds(pooled: Accumulator, weight: float) -> Callable[[nn.Module, Any, Any], None]:
+    def hook(module: nn.Module, given: Any, output: Any) -> None:
+        pooled.add(output[0] if isinstance(output, tuple) else output, weight)
+
+    return hook
+
+
+def _padded(ids: Sequence[list[int]], pad: int) -> tuple[Tensor, Tensor]:
+    width = max(map(len, ids))
+    tokens = torch.full((len(ids), width), pad)
+    mask = torch.zeros(len(ids), width, dtype=torch.long)
+    for row, own in enumerate(ids):
+        tokens[row, : len(own)] = torch.tensor(own)
+        mask[row, : len(own)] = 1
+    return tokens, mask
+
+
+def own_files(checkpoint: Checkpoint, files: str | None) -> tuple[Any, Any]:
+    """The encoder's configuration and tokenizer: nearest place first, the hub last."""
+    # the plain class takes tokenizer.json as it is; others may rebuild it with another normaliser
+    from transformers import AutoConfig, PreTrainedTokenizerFast
+
+    name = checkpoint.architecture.pretrained_model
+    tokenizer = _TOKENIZERS.get(checkpoint.architecture.encoder_model, name)
+    beside = checkpoint.folder / "encoder"
+    if files is not None or beside.is_dir():
+        name = tokenizer = files or str(beside)
+    return (_pretrained(AutoConfig, name, "configuration", beside),
+            _pretrained(PreTrainedTokenizerFast, tokenizer, "tokenizer", beside))
+
+
+def _pretrained(kind: Any, name: str, what: str, beside: Path) -> Any:
+    try:
+        return kind.from_pretrained(name, local_files_only=True)
+    except Exception as error:  # transformers raises many; each means that it is not there
+        reason = error
+    if Path(name).exists():
+        raise InputError(f"{name}: the encoder's {what} cannot be read: {reason}")
+    try:
+        return kind.from_pretrained(name)
+    except Exception as error:
+        raise InputError(
+            f"the {what} of the encoder {name!r} is not in {beside}, not in the local cache, and "
+            f"not to be had from the hub: {' '.join(str(error).split())[:200]}; "
+            "give a folder that has it as the option `encoder`") from None
+
+
+def _build(architecture: Architecture, config: Any) -> Any:
+    import transformers
+
+    name, settings = _MODELS[architecture.encoder_model]
+    return getattr(transformers, name)(config, **settings)
+
+
+def _fill(model: Any, checkpoint: Checkpoint) -> None:
+    weights = {name.removeprefix(_PREFIX): tensor for name, tensor in checkpoint.weights.items()
+               if name.startswith(_PREFIX)}
+    missing, _ = model.load_state_dict(weights, strict=False)
+    absent = [name for name in missing if not name.endswith(("position_ids", "token_type_ids"))]
+    if absent:
+        raise InputError(f"{checkpoint.folder}: the checkpoint lacks {len(absent)} weights of its "
+                         f"encoder, {absent[0]} for one; is `encoder` the right one?")
+
+
+def _mix(checkpoint: Checkpoint, count: int) -> dict[int, float]:
+    """How much each hidden state counts; those that do not count are left out."""
+    layer = checkpoint.architecture.layer
+    if layer != "mix":
+        if not isinstance(layer, int) or not 0 <= layer < count:
+            raise InputError(f"{checkpoint.folder}: layer {layer!r} of {count}; "
+                             "wanted 'mix' or a number below that")
+        return {layer: 1.0}
+    start = "layerwise_attention."
+    scalars = torch.cat([checkpoint.weights[f"{start}scalar_parameters.{i}"] for i in range(count)])
+    gamma = float(checkpoint.weights[f"{start}gamma"])
+    weights = layer_weights(scalars.float(), checkpoint.architecture.layer_transformation)
+    return {i: gamma * weight for i, weight in enumerate(weights) if weight > 0}
+
+
+def _tap(model: Any, layer: int) -> nn.Module:
+    """The module whose output is a hidden state; 0 is the embeddings."""
+    layers: nn.ModuleList = model.encoder.layer
+    if layer == 0:  # RemBERT widens its embeddings first
+        widened: nn.Module = getattr(model.encoder, "embedding_hidden_mapping_in", model.embeddings)
+        return widened
+    if layer == len(layers):  # XLM-R XL normalises the last one
+        last: nn.Module = getattr(model.encoder, "LayerNorm", layers[-1])
+        return last
+    return layers[layer - 1]
+
+
+def _drop_layers_above(model: Any, last: int) -> None:
+    model.encoder.layer = model.encoder.layer[:last]

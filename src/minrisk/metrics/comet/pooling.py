@@ -1,0 +1,106 @@
+"""From hidden states to one embedding per sentence, layer by layer as the encoder runs.
+
+COMET mixes layers with learned weights and then pools over tokens. Mean and first-token pooling
+are linear, so each layer is pooled as soon as it is there: no layer has to be kept.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+Pool = Literal["avg", "cls", "max"]
+
+
+class Accumulator(Protocol):
+    def add(self, hidden: Tensor, weight: float) -> None: ...
+
+    def result(self) -> Tensor: ...
+
+
+class Linear:
+    """Mean over tokens, or the first token, of each layer as it comes."""
+
+    def __init__(self, mask: Tensor, content: Tensor, first_only: bool, layer_norm: bool) -> None:
+        self._mask = mask.float()[:, :, None]  # (B, T, 1)
+        self._content = content.float()[:, :, None]
+        self._first_only = first_only
+        self._layer_norm = layer_norm
+        self._sum: Tensor | float = 0.0
+
+    def add(self, hidden: Tensor, weight: float) -> None:
+        pooled = self._pool(hidden)
+        if self._layer_norm:
+            mean, deviation = statistics(hidden, self._mask)
+            pooled = (pooled - mean[:, 0] * self._pooled_share()) / deviation[:, 0]
+        self._sum = self._sum + weight * pooled
+
+    def _pool(self, hidden: Tensor) -> Tensor:
+        if self._first_only:
+            return hidden[:, 0].float()
+        return (hidden * self._content).sum(1) / self._mask.sum(1)
+
+    def _pooled_share(self) -> Tensor | float:
+        """How much of a constant is left after pooling: all but what padding tokens take."""
+        return 1.0 if self._first_only else self._content.sum(1) / self._mask.sum(1)
+
+    def result(self) -> Tensor:
+        assert isinstance(self._sum, Tensor)
+        return self._sum
+
+
+class Largest:
+    """The largest value over tokens, which needs the mixture of layers first."""
+
+    def __init__(self, mask: Tensor, content: Tensor, layer_norm: bool) -> None:
+        self._mask = mask.float()[:, :, None]
+        self._padding = ~content[:, :, None]
+        self._layer_norm = layer_norm
+        self._mixture: Tensor | float = 0.0
+
+    def add(self, hidden: Tensor, weight: float) -> None:
+        layer = hidden.float()
+        if self._layer_norm:
+            mean, deviation = statistics(hidden, self._mask)
+            layer = (layer - mean) / deviation
+        self._mixture = self._mixture + weight * layer
+
+    def result(self) -> Tensor:
+        assert isinstance(self._mixture, Tensor)
+        return self._mixture.masked_fill(self._padding, -torch.inf).amax(1)
+
+
+def statistics(hidden: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, 1, 1) mean and deviation over the tokens and dimensions of each sentence."""
+    count = mask.sum((1, 2), keepdim=True) * hidden.shape[2]
+    mean = (hidden * mask).sum((1, 2), keepdim=True) / count
+    variance = (((hidden - mean) * mask) ** 2).sum((1, 2), keepdim=True) / count
+    return mean, (variance + 1e-12).sqrt()
+
+
+def accumulator(pool: Pool, mask: Tensor, content: Tensor, layer_norm: bool) -> Accumulator:
+    """`mask` is of the tokens of a text, `content` of those that are no padding token.
+
+    They differ for a text that spells the padding token out. The official code then leaves it out
+    of sums but not out of counts, and so do we.
+    """
+    if pool == "max":
+        return Largest(mask, content, layer_norm)
+    return Linear(mask, content, pool == "cls", layer_norm)
+
+
+def sparsemax(scores: Tensor) -> Tensor:
+    """The nearest probability distribution: many weights are exactly 0 (Martins & Astudillo)."""
+    ordered = scores.sort(descending=True).values
+    ranks = torch.arange(1, len(scores) + 1, dtype=scores.dtype)
+    sums = ordered.cumsum(0)
+    size = int((1 + ranks * ordered > sums).sum())
+    return (scores - (sums[size - 1] - 1) / size).clamp(min=0)
+
+
+def layer_weights(scalars: Tensor, transformation: str) -> list[float]:
+    weights = sparsemax(scalars) if transformation == "sparsemax" else scalars.softmax(0)
+    found: list[float] = weights.tolist()
+    return found

@@ -1,0 +1,288 @@
+"""COMET has the official scores, for every variant of checkpoint, and its algebra is exact."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
+torch = pytest.importorskip("torch", reason="needs the extra minrisk[comet]")
+pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
+
+import minrisk
+from commands import run, write
+from minrisk.errors import MissingExtra
+from minrisk.groups import Groups
+from minrisk.metrics.comet import Comet, checkpoint
+from minrisk.metrics.comet.encoder import batches
+from minrisk.metrics.comet.estimator import mean_distance
+from minrisk.metrics.comet.pooling import sparsemax
+from minrisk.testing import check_metric, check_strategy
+
+DATA = Path(__file__).parent / "comet"
+CHECKPOINTS = DATA / "checkpoints"
+GOLDEN = json.loads((DATA / "golden.json").read_text(encoding="utf-8"))
+TEXTS = GOLDEN["texts"] + GOLDEN["edges"]
+VARIANTS = [name for name in GOLDEN["variants"] if name != "referenceless"]
+ONE = "xlmr_mix_sparsemax"
+
+
+@pytest.fixture(autouse=True)
+def hub(tmp_path, monkeypatch):
+    """A folder in which the encoders' names lead to their files, as names on the hub would."""
+    for name, kind in GOLDEN["hub"].items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).symlink_to(DATA / kind)
+    monkeypatch.chdir(tmp_path)
+
+
+def comet(variant: str = ONE, **options) -> Comet:
+    chosen = {"model": str(CHECKPOINTS / variant), "dtype": "fp32", "device": "cpu"}
+    return Comet(**chosen | options)
+
+
+def quietly(metric: Comet, texts: list[str]):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # texts that are cut off are wanted here
+        return metric.features(texts)
+
+
+def grid(metric: Comet, source: int = 0):
+    """Hypotheses, references and a source of the golden grid."""
+    places = GOLDEN["grid"]
+    return (quietly(metric, [TEXTS[i] for i in places["hypotheses"]]),
+            quietly(metric, [TEXTS[i] for i in places["references"]]),
+            quietly(metric, [TEXTS[places["sources"][source]]]))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_scores_equal_the_official_ones(variant):
+    metric = comet(variant)
+    for source, theirs in enumerate(GOLDEN["variants"][variant]["scores"]):
+        np.testing.assert_allclose(metric.scores(*grid(metric, source)), theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_awkward_texts_score_as_officially(variant):
+    metric, places = comet(variant), GOLDEN["grid"]
+    ours = metric.scores(quietly(metric, GOLDEN["edges"]),
+                         quietly(metric, [TEXTS[places["references"][0]]]),
+                         quietly(metric, [TEXTS[places["sources"][0]]]))
+    theirs = np.array(GOLDEN["variants"][variant]["edge_scores"])
+    np.testing.assert_allclose(ours[:, 0], theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("variant", GOLDEN["variants"])
+def test_embeddings_equal_the_official_ones(variant):
+    metric = comet(variant)
+    vectors = metric.vectors(quietly(metric, [TEXTS[i] for i in GOLDEN["embedded"]]))
+    np.testing.assert_allclose(vectors, GOLDEN["variants"][variant]["embeddings"], atol=1e-5)
+
+
+@pytest.mark.parametrize("aggregation", ["expected", "mean"])
+def test_comet_keeps_the_contract(aggregation):
+    metric = comet(aggregation=aggregation)
+    check_metric(metric, rtol=2e-4)
+    if aggregation == "expected":
+        check_metric(comet("xlmr_mix_softmax_layernorm"), rtol=2e-4)
+
+
+@pytest.mark.parametrize("variant", [ONE, "three_hidden"])
+def test_expected_features_are_the_mean_of_the_first_layer(variant):
+    """Against a loop over the references, with unequal weights."""
+    metric = comet(variant)
+    hyps, refs, source = grid(metric)
+    weights = np.array([1.0, 2.0, 0.0, 4.0, 1.0])
+    whole = metric.aggregate(refs, Groups(np.zeros(5, np.intp), weights))
+    estimator = metric._scorer._estimator
+    mt, ref, src = hyps.base, refs.base, source.base
+    first = [sum(w * (estimator.hyp_part(h[None], src) + estimator.ref_part(r[None])
+                      + estimator.pair_part(h[None], r[None])[0])
+                 for w, r in zip(weights / weights.sum(), ref, strict=True)) for h in mt]
+    expected = torch.stack([estimator.finish(z)[0] for z in first])
+    np.testing.assert_allclose(metric.scores(hyps, whole, source)[:, 0],
+                               expected.detach().numpy(), atol=1e-5)
+
+
+def test_the_papers_average_is_of_embeddings():
+    metric = comet(aggregation="mean")
+    hyps, refs, source = grid(metric)
+    groups = Groups(np.array([0, 0, 1, 1, 1]), np.array([1.0, 3.0, 1.0, 1.0, 2.0]))
+    averages = metric.aggregate(refs, groups)
+    vectors = metric.vectors(refs)
+    means = [np.average(vectors[groups.labels == g], axis=0,
+                        weights=groups.weights[groups.labels == g]) for g in (0, 1)]
+    np.testing.assert_allclose(metric.vectors(averages), means, atol=1e-6)
+    estimator = metric._scorer._estimator
+    ref = torch.tensor(np.array(means), dtype=torch.float32)
+    first = (estimator.hyp_part(hyps.base, source.base)[:, None] + estimator.ref_part(ref)[None]
+             + estimator.pair_part(hyps.base, ref))
+    np.testing.assert_allclose(metric.scores(hyps, averages, source),
+                               estimator.finish(first).detach().numpy(), atol=1e-5)
+
+
+def test_the_mean_distance_is_that_of_a_loop():
+    rng = torch.Generator().manual_seed(0)
+    mt, refs = torch.randn(7, 5, generator=rng), torch.randn(9, 5, generator=rng)
+    refs[3] = refs[4] = mt[2]  # ties with a reference
+    weights = torch.rand(9, generator=rng)
+    expected = ((mt[:, None] - refs[None]).abs() * weights[None, :, None]).sum(1)
+    torch.testing.assert_close(mean_distance(mt, refs, weights), expected)
+
+
+def test_little_memory_changes_nothing():
+    roomy, tight = comet(), comet(memory=1e-6, tokens=1)
+    texts = list(dict.fromkeys(TEXTS))
+    segment = minrisk.Segment(texts, source=TEXTS[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for strategy in (minrisk.Standard, minrisk.Aggregate, minrisk.AggregateToFine):
+            ours, theirs = (strategy(m).rank([segment])[0] for m in (roomy, tight))
+            np.testing.assert_allclose(ours.utility, theirs.utility, atol=1e-5)
+
+
+def test_strategies_rank_with_comet():
+    segments = [minrisk.Segment(TEXTS[i : i + 4], source=TEXTS[0], index=i) for i in range(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check_strategy(minrisk.AggregateToFine(comet(), keep=2), segments[:1])
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_half_precision_is_near(dtype):
+    exact, half = comet(), comet(dtype=dtype)
+    apart = np.abs(exact.scores(*grid(exact)) - half.scores(*grid(half)))
+    assert 0 < apart.max() < 0.05
+
+
+def test_texts_that_are_cut_off_are_counted():
+    metric = comet("truncating")
+    with pytest.warns(UserWarning, match="1 of 2 texts have more than 30 tokens"):
+        metric.features(["short", "a long story " * 40])
+
+
+def test_batches_hold_what_they_may_and_all_of_it():
+    lengths = [3, 50, 7, 7, 120, 1, 3]
+    found = list(batches(lengths, 21))
+    assert sorted(row for rows in found for row in rows) == list(range(7))
+    for rows in found:
+        assert len(rows) == 1 or len(rows) * max(lengths[r] for r in rows) <= 21
+
+
+def test_layers_without_weight_are_not_run():
+    metric = comet()
+    weights = GOLDEN["variants"][ONE]["layer_weights"]
+    last = max(i for i, w in enumerate(weights) if w > 0)
+    assert last < len(weights) - 1
+    assert len(metric._scorer._encoder.model.encoder.layer) == last
+
+
+def test_sparsemax_is_a_distribution_with_zeros():
+    found = sparsemax(torch.tensor([2.0, 1.5, -1.0]))
+    torch.testing.assert_close(found, torch.tensor([0.75, 0.25, 0.0]))
+
+
+def test_a_converted_model_scores_the_same(tmp_path):
+    out = tmp_path / "converted"
+    assert run("comet", "convert", CHECKPOINTS / ONE, out).code == 0
+    for name in GOLDEN["hub"]:  # which it needs no more
+        (tmp_path / name).unlink()
+    assert not list(out.rglob("*.ckpt"))
+    metric = comet(model=str(out))
+    theirs = GOLDEN["variants"][ONE]["scores"][0]
+    np.testing.assert_allclose(metric.scores(*grid(metric)), theirs, atol=1e-5)
+
+
+def test_a_checkpoint_file_alone_is_enough(tmp_path):
+    file = tmp_path / "model.ckpt"
+    file.write_bytes((CHECKPOINTS / ONE / "checkpoints" / "model.ckpt").read_bytes())
+    metric = comet(model=str(file))
+    theirs = GOLDEN["variants"][ONE]["scores"][0]
+    np.testing.assert_allclose(metric.scores(*grid(metric)), theirs, atol=1e-5)
+
+
+def test_decode_with_comet_from_the_command_line(tmp_path):
+    samples = write(tmp_path / "x.jsonl", {"source": TEXTS[0], "samples": TEXTS[:4]},
+                    {"source": TEXTS[1], "samples": TEXTS[2:4]})
+    result = run("decode", samples, "--metric", "comet", "--metric.model", CHECKPOINTS / ONE,
+                 "--metric.device", "cpu", "--strategy", "aggregate-to-fine", "--keep", "2")
+    assert result.code == 0, result.err
+    assert [set(r) for r in result.records] == [{"id", "text", "index", "utility"}] * 2
+
+
+class Malicious:
+    def __reduce__(self):
+        return os.system, ("touch executed",)
+
+
+def broken(kind: str, folder: Path) -> None:
+    file = folder / "checkpoints" / "model.ckpt"
+    content = (CHECKPOINTS / ONE / "checkpoints" / "model.ckpt").read_bytes()
+    if kind == "truncated":
+        file.write_bytes(content[: len(content) // 2])
+    elif kind == "malicious":
+        torch.save({"state_dict": {}, "callbacks": Malicious()}, file)
+    elif kind == "pickle":
+        file.write_bytes(pickle.dumps(Malicious()))
+    elif kind == "empty":
+        file.write_bytes(b"")
+    elif kind == "no weights":
+        torch.save({"hyper_parameters": {}}, file)
+
+
+@pytest.mark.parametrize("kind", ["truncated", "malicious", "pickle", "empty", "no weights"])
+def test_a_broken_checkpoint_is_told_and_never_executed(kind, tmp_path):
+    folder = tmp_path / "model"
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "hparams.yaml").write_bytes((CHECKPOINTS / ONE / "hparams.yaml").read_bytes())
+    broken(kind, folder)
+    with pytest.raises(minrisk.InputError, match=r"model\.ckpt"):
+        comet(model=str(folder)).features(["a"])
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize(("model", "message"), [
+    ("nowhere", "no such file or folder"), ("owner/absent", "not in the local cache"),
+    ("/nowhere/at/all", "no such file or folder"), (".", "found neither"),
+    (str(CHECKPOINTS / "unified"), "reads source, hypothesis and reference together")])
+def test_a_model_that_cannot_be_used_is_told(model, message):
+    with pytest.raises(minrisk.InputError, match=message):
+        comet(model=model).features(["a"])
+
+
+def test_a_model_without_references_is_told():
+    metric = comet("referenceless")
+    with pytest.raises(minrisk.InputError, match="cannot compare it with references"):
+        metric.scores(*grid(metric))
+
+
+def test_missing_files_of_the_encoder_are_named(tmp_path):
+    (tmp_path / "tiny" / "xlm-roberta").unlink()
+    with pytest.raises(minrisk.InputError, match="configuration of the encoder 'tiny/xlm-roberta'"):
+        comet().features(["a"])
+
+
+def test_the_source_is_needed():
+    with pytest.raises(minrisk.InputError, match="needs the source"):
+        minrisk.decode(["a"], metric=comet())
+
+
+def test_without_torch_the_install_line_is_given(monkeypatch):
+    monkeypatch.setitem(sys.modules, "minrisk.metrics.comet.scorer", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[comet\]'"):
+        comet().features(["a"])
+
+
+def test_architecture_reads_what_the_official_code_reads():
+    spec = checkpoint.Architecture.of(
+        {"class_identifier": checkpoint.REGRESSION, "layer_transformation": "sparsemax_patch",
+         "hidden_sizes": [4], "optimizer": "AdamW"}, Path("x"))
+    assert spec.layer_transformation == "softmax"
+    assert spec.hidden_sizes == (4,)
