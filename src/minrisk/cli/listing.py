@@ -99,8 +99,10 @@ def show(registry: Registry, prefix: str) -> None:
         click.echo(f"{click.style(entry.name, bold=True)}: {entry.summary}")
         if entry.problem:
             click.echo(f"    {entry.problem}")
-        for field in (f for f in entry.fields if f.name not in SHARED):
-            click.echo(f"    {field.shown(prefix):<28} {field.help}".rstrip())
+        shown = [(f.shown(prefix), f.help) for f in entry.fields if f.name not in SHARED]
+        width = max((len(flag) for flag, _ in shown), default=0)
+        for flag, help_line in shown:
+            click.echo(f"    {flag:<{width}}  {help_line}".rstrip())
         if entry.aggregates:
             click.echo("    references can be averaged, so every strategy works")
 
