@@ -425,15 +425,16 @@ def test_closed_streams_are_no_traceback(tmp_path, closing, code, message):
 
 def test_sigterm_leaves_a_whole_compressed_file(tmp_path):
     process = spawn("decode", "-o", tmp_path / "out.jsonl.gz", "-")
+    assert process.stderr.readline().startswith(b"minrisk: strategy:")  # it is under way
     process.stdin.write(b'{"samples": ["a", "b"]}\n' * 50)
     process.stdin.flush()
-    time.sleep(1.5)
+    time.sleep(1)
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 143
     assert b"interrupted" in err
     with gzip.open(tmp_path / "out.jsonl.gz", "rt") as lines:
-        assert len(list(lines)) == 50
+        assert 1 <= len(list(lines)) <= 50
 
 
 def test_a_reader_that_stops_early_ends_the_program_quietly():
