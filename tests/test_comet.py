@@ -208,6 +208,15 @@ def test_a_checkpoint_file_alone_is_enough(tmp_path):
     np.testing.assert_allclose(metric.scores(*grid(metric)), theirs, atol=1e-5)
 
 
+def test_the_checkpoint_knows_better_than_the_file_beside_it(tmp_path):
+    folder = tmp_path / "model"
+    (folder / "checkpoints").mkdir(parents=True)
+    file = CHECKPOINTS / ONE / "checkpoints" / "model.ckpt"
+    (folder / "checkpoints" / "model.ckpt").write_bytes(file.read_bytes())
+    (folder / "hparams.yaml").write_text("class_identifier: regression_metric\npool: max\n")
+    assert checkpoint.load(str(folder)).architecture.pool == "avg"
+
+
 def test_decode_with_comet_from_the_command_line(tmp_path):
     samples = write(tmp_path / "x.jsonl", {"source": TEXTS[0], "samples": TEXTS[:4]},
                     {"source": TEXTS[1], "samples": TEXTS[2:4]})

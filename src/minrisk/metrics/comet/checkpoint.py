@@ -16,9 +16,10 @@ import torch
 import yaml
 from torch import Tensor
 
-from minrisk.errors import InputError, MinriskError
+from minrisk.errors import InputError
 
 REGRESSION, REFERENCELESS = "regression_metric", "referenceless_regression_metric"
+_PATCH = "sparsemax_patch"
 _CHECKPOINT = Path("checkpoints") / "model.ckpt"
 _CONVERTED, _WEIGHTS = "minrisk.json", "model.safetensors"
 
@@ -42,12 +43,12 @@ class Architecture:
     def of(cls, parameters: Mapping[str, Any], where: Path) -> Architecture:
         known = {f.name for f in fields(cls)}
         given = {key: value for key, value in parameters.items() if key in known}
-        if "class_identifier" not in given:
+        if given.get("class_identifier") is None:
             raise InputError(f"{where}: found no class_identifier, wanted COMET hyperparameters")
         _check_class(given["class_identifier"], where)
         given["hidden_sizes"] = tuple(given.get("hidden_sizes", (3072, 1024)))
         # what the official code makes of this name since version 2.2.4
-        if given.get("layer_transformation") == "sparsemax_patch":
+        if given.get("layer_transformation") == _PATCH:
             given["layer_transformation"] = "softmax"
         return cls(**given)
 
@@ -73,8 +74,13 @@ def load(model: str) -> Checkpoint:
     if path.name == _WEIGHTS:
         return _load_converted(folder)
     content = _read(path)
-    parameters = dict(content.get("hyper_parameters") or {}) | _hparams(folder, path)
-    return Checkpoint(Architecture.of(parameters, path), content["state_dict"], folder)
+    inside, beside = dict(content.get("hyper_parameters") or {}), _hparams(folder)
+    # as the official code has it: the checkpoint knows best, but for its class and a patched name
+    inside["class_identifier"] = beside.get("class_identifier", inside.get("class_identifier"))
+    if beside.get("layer_transformation") == _PATCH:
+        inside["layer_transformation"] = _PATCH
+    architecture = Architecture.of(beside | inside, path)
+    return Checkpoint(architecture, content["state_dict"], folder)
 
 
 def save(checkpoint: Checkpoint, folder: Path) -> None:
@@ -132,8 +138,6 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         with torch.serialization.safe_globals(_harmless()):
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except MinriskError:
-        raise
     except Exception as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: cannot be read as a checkpoint: {reason[:300]}; "
@@ -154,8 +158,7 @@ def _harmless() -> list[Any]:
     return [(_Attributes, name) for name in names]
 
 
-def _hparams(folder: Path, path: Path) -> dict[str, Any]:
-    """hparams.yaml is needed only for what the checkpoint does not say itself."""
+def _hparams(folder: Path) -> dict[str, Any]:
     file = folder / "hparams.yaml"
     if not file.is_file():
         return {}
