@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 
 SOURCE = ROOT / "src" / "minrisk"
-PLAIN = {"arrays", "errors", "options", "segment", "groups", "version", "threads"}
+PLAIN = {"arrays", "errors", "options", "segment", "groups", "version", "threads", "progress"}
 PROTOCOLS = PLAIN | {"metric", "rows", "strategy", "pool", "registry", "signature"}
 
 # package -> modules of minrisk that it may import; "*" is everything
@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "options": set(),
     "version": set(),
     "threads": {"errors"},
+    "progress": set(),
     "segment": PLAIN,
     "groups": PLAIN,
     "metric": PLAIN,
@@ -34,6 +35,7 @@ MAY_IMPORT = {
     "testing": PROTOCOLS,
     "metrics": PROTOCOLS | {"metrics", "_native"},
     "strategies": PROTOCOLS | {"strategies"},
+    "sampling": PLAIN | {"sampling"},
     "io": PLAIN | {"io"},
     "engine": PROTOCOLS | {"engine", "io"},
     "cli": {"*"},

@@ -53,6 +53,20 @@ class HasUtility(Protocol[F_in]):
     ) -> Floats: ...
 
 
+@runtime_checkable
+class HasVectors(Protocol[F_in]):
+    """Texts are points in a space where neighbours mean nearly the same: for clustering."""
+
+    def vectors(self, features: F_in) -> Floats: ...  # (N, D)
+
+
+@runtime_checkable
+class Quality(Protocol[F_in]):
+    """Judges a hypothesis by its source alone, without references."""
+
+    def quality(self, hyps: F_in, source: F_in) -> Floats: ...  # (H,)
+
+
 def utility(metric: Metric[F], hyps: F, refs: F, mass: Floats, source: F | None = None) -> Floats:
     """(H,) expected score of each hypothesis over references of the given mass."""
     if isinstance(metric, HasUtility):
