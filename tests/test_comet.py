@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pickle
+import shutil
+import subprocess
 import sys
 import warnings
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +24,13 @@ import minrisk
 from commands import run, write
 from minrisk.errors import MissingExtra
 from minrisk.groups import Groups
-from minrisk.metrics.comet import Comet, checkpoint
+from minrisk.metric import Quality
+from minrisk.metrics.comet import Comet, CometQE, checkpoint
 from minrisk.metrics.comet.encoder import batches
-from minrisk.metrics.comet.estimator import mean_distance
+from minrisk.metrics.comet.estimator import mean_distance, tiles
+from minrisk.metrics.comet.patience import Patience
 from minrisk.metrics.comet.pooling import sparsemax
+from minrisk.progress import listening
 from minrisk.testing import check_metric, check_strategy
 
 DATA = Path(__file__).parent / "comet"
@@ -148,6 +155,57 @@ def test_little_memory_changes_nothing():
             np.testing.assert_allclose(ours.utility, theirs.utility, atol=1e-5)
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("aggregation", ["expected", "mean"])
+def test_aggregates_score_as_loops_over_the_official_estimate(variant, aggregation):
+    """Weighted groups against the official network, for both averages."""
+    golden = GOLDEN["variants"][variant]["groups"]
+    metric = comet(variant, aggregation=aggregation)
+    hyps, refs, source = grid(metric)
+    groups = Groups(np.array(golden["labels"]), np.array(golden["weights"]))
+    found = metric.scores(hyps, metric.aggregate(refs, groups), source)
+    np.testing.assert_allclose(found, golden[aggregation], atol=1e-5)
+
+
+@pytest.mark.parametrize("strategy", [
+    minrisk.Standard(comet()), minrisk.NByS(comet(), subset=2, seed=3),
+    minrisk.AggregateToFine(comet(), keep=3)], ids=lambda s: s.name)
+def test_strategies_agree_with_sums_of_official_scores(strategy):
+    places, golden = GOLDEN["grid"], GOLDEN["variants"][ONE]
+    weights = np.array([2.0, 1.0, 1.0, 3.0, 1.0])
+    segment = minrisk.Segment([TEXTS[i] for i in places["hypotheses"]],
+                              [TEXTS[i] for i in places["references"]], TEXTS[0], weights)
+    scores = np.array(golden["scores"][0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ranking = strategy.rank([segment])[0]
+    utility = scores @ segment.weights
+    if strategy.name == "n-by-s":
+        candidates = [scores[:, list(pair)] @ (weights[list(pair)] / weights[list(pair)].sum())
+                      for pair in itertools.combinations(range(5), 2)]
+        assert any(np.allclose(ranking.utility, c, atol=1e-5) for c in candidates)
+    elif strategy.name == "standard":
+        np.testing.assert_allclose(ranking.utility, utility, atol=1e-5)
+    elif strategy.name == "aggregate-to-fine":
+        kept = np.flatnonzero(~np.isnan(ranking.utility))
+        assert kept.size == 3
+        np.testing.assert_allclose(ranking.utility[kept], utility[kept], atol=1e-5)
+
+
+def test_partial_aggregation_is_the_weighted_sum_of_group_scores():
+    golden = GOLDEN["variants"][ONE]["groups"]
+    labels, weights = np.array(golden["labels"]), np.array(golden["weights"])
+    metric, places = comet(), GOLDEN["grid"]
+    segment = minrisk.Segment([TEXTS[i] for i in places["hypotheses"]],
+                              [TEXTS[i] for i in places["references"]], TEXTS[0], weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (pool,) = minrisk.bind(metric, [segment])
+    groups = Groups(labels, segment.weights)
+    np.testing.assert_allclose(pool.utility(groups), np.array(golden["expected"]) @ groups.mass,
+                               atol=1e-5)
+
+
 def test_strategies_rank_with_comet():
     segments = [minrisk.Segment(TEXTS[i : i + 4], source=TEXTS[0], index=i) for i in range(3)]
     with warnings.catch_warnings():
@@ -160,6 +218,161 @@ def test_half_precision_is_near(dtype):
     exact, half = comet(), comet(dtype=dtype)
     apart = np.abs(exact.scores(*grid(exact)) - half.scores(*grid(half)))
     assert 0 < apart.max() < 0.05
+
+
+def test_tf32_leaves_the_callers_precision_alone():
+    before = torch.get_float32_matmul_precision()
+    metric = comet(dtype="tf32")
+    np.testing.assert_allclose(metric.scores(*grid(metric)), GOLDEN["variants"][ONE]["scores"][0],
+                               atol=5e-3)
+    assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize("memory", [1e-9, 1e-5])
+def test_little_memory_gives_the_same_utilities(memory):
+    """One pair at a time, and a few: tiles that divide nothing evenly."""
+    small, metric = comet(memory=memory), comet()
+    for pick in ([0, 1, 2, 3, 4, 5], [0, 2, 3]):
+        mass = np.arange(1.0, 1 + len(pick))
+        found = []
+        for own in (small, metric):
+            texts, _, source = grid(own)
+            found.append(own.utility(texts, texts[np.array(pick)], mass, source))
+        np.testing.assert_allclose(*found, atol=1e-6)
+
+
+def test_tiles_cover_every_cell_once():
+    for pairs in (1, 3, 7, 12, 100):
+        seen = np.zeros((5, 4), int)
+        for rows, columns in tiles(5, 4, pairs):
+            seen[rows, columns] += 1
+            assert seen[rows, columns].size <= pairs
+        assert np.all(seen == 1)
+
+
+def test_a_model_without_references_judges_as_officially():
+    metric = quality_metric()
+    places, golden = GOLDEN["grid"], GOLDEN["variants"]["referenceless"]
+    for place, theirs in zip(places["sources"], golden["scores"], strict=True):
+        hyps = quietly(metric, [TEXTS[i] for i in places["hypotheses"]])
+        found = metric.quality(hyps, quietly(metric, [TEXTS[place]]))
+        np.testing.assert_allclose(found, theirs, atol=1e-5)
+    assert isinstance(metric, Quality)
+    check_metric(metric, rtol=2e-4)
+
+
+def test_every_strategy_ranks_by_quality_alone():
+    hyps, source = [TEXTS[i] for i in GOLDEN["grid"]["hypotheses"]], TEXTS[0]
+    golden = np.array(GOLDEN["variants"]["referenceless"]["scores"][0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ranking = minrisk.decode(hyps, source=source, metric=quality_metric())
+    np.testing.assert_allclose(ranking.utility, golden, atol=1e-5)
+
+
+def quality_metric() -> CometQE:
+    return CometQE(model=str(CHECKPOINTS / "referenceless"), dtype="fp32", device="cpu")
+
+
+def test_a_model_with_references_cannot_judge_without():
+    metric = CometQE(model=str(CHECKPOINTS / ONE), dtype="fp32", device="cpu")
+    hyps = quietly(metric, TEXTS[:2])
+    with pytest.raises(minrisk.InputError, match="use it as --metric comet"):
+        metric.quality(hyps, hyps[np.array([0])])
+
+
+def test_cached_embeddings_are_used_again_and_belong_to_their_model(tmp_path):
+    kept = {"cache": str(tmp_path / "cache")}
+    first = comet(**kept).features(TEXTS[:3]).base
+    again = comet(**kept)
+    monkey = again._embedder._encoder.tokenizer
+    object.__setattr__(again._embedder._encoder, "tokenizer", _Refuses(monkey))
+    torch.testing.assert_close(again.features(TEXTS[2::-1]).base.flip(0), first)
+    other = comet("xlmr_mix_softmax_layernorm", **kept).features(TEXTS[:3]).base
+    assert not torch.allclose(other, first)
+    mixed = comet(**kept).features([*TEXTS[:2], "new", TEXTS[2]]).base
+    torch.testing.assert_close(mixed[[0, 1, 3]], first)
+
+
+class _Refuses:
+    """A tokenizer for those who need none; only its vocabulary may be asked for."""
+
+    def __init__(self, inner):
+        self.get_vocab = inner.get_vocab
+
+    def __call__(self, *args, **kwargs):
+        raise AssertionError("was encoded again")
+
+
+def test_two_processes_share_a_cache(tmp_path):
+    """At the same time, with texts in common; both have every embedding afterwards."""
+    code = ("import sys, minrisk.metrics.comet as c\n"
+            f"m = c.Comet(model={str(CHECKPOINTS / ONE)!r}, device='cpu', cache='cache')\n"
+            "for turn in range(20):\n"
+            "    m.features([f'text {i}' for i in range(turn, turn + 30)])\n")
+    with ExitStack() as stack:
+        workers = [stack.enter_context(subprocess.Popen([sys.executable, "-W", "error", "-c", code],
+                                                        stderr=subprocess.PIPE))
+                   for _ in range(2)]
+        for worker in workers:
+            _, errors = worker.communicate()
+            assert worker.returncode == 0, errors
+    cached, alone = comet(cache="cache"), comet()
+    texts = [f"text {i}" for i in range(49)]
+    assert len(cached._embedder._store.get(texts)) == 49
+    torch.testing.assert_close(cached.features(texts).base, alone.features(texts).base)
+
+
+def test_a_cache_that_is_none_is_told(tmp_path):
+    (tmp_path / "embeddings.sqlite").write_text("not a database, but long enough to look like one")
+    with pytest.raises(minrisk.InputError, match=r"embeddings\.sqlite: cannot be used as a cache"):
+        comet(cache=str(tmp_path)).features(["a"])
+
+
+def test_a_long_wait_on_a_cpu_is_announced(monkeypatch):
+    clock = iter([0.0, 3.1])
+    monkeypatch.setattr("minrisk.metrics.comet.patience.time.monotonic", lambda: next(clock))
+    patience = Patience(1000, on_cpu=True)
+    with pytest.warns(UserWarning, match="1,000 pairs of a segment take about 5 min"):
+        patience.advance(10)
+    patience.advance(10)  # once is enough
+
+
+def test_progress_tells_encoding_and_scoring_apart():
+    told = []
+    metric = comet(tokens=16)
+    with listening(lambda *event: told.append(event)):
+        texts, _, source = grid(metric)
+        metric.utility(texts, texts, np.full(6, 1 / 6), source)
+    kinds = {what for what, _, _ in told}
+    assert kinds == {"texts encoded", "pairs scored"}
+    assert ("texts encoded", 6, 6) in told
+    assert told[-1] == ("pairs scored", 36, 36)
+
+
+def test_a_model_in_the_hub_cache_needs_no_network(tmp_path):
+    """As the hub's own library lays it out, encoder and all, with the network refused."""
+    cache = tmp_path / "hf" / "hub"
+    in_cache(cache, "owner/model", CHECKPOINTS / ONE)
+    in_cache(cache, "tiny/xlm-roberta", DATA / "encoders" / "xlm-roberta")
+    code = ("import socket, minrisk\n"
+            "def refuse(*a, **k): raise AssertionError('asked the network')\n"
+            "socket.socket.connect = refuse\n"
+            "m = minrisk.metrics.comet.Comet(model='owner/model', device='cpu')\n"
+            "print(len(m.features(['a', 'b'])))")
+    away = tmp_path / "away"
+    away.mkdir()
+    environment = {**os.environ, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "0"}
+    done = subprocess.run([sys.executable, "-c", f"import minrisk.metrics.comet\n{code}"],
+                          cwd=away, env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == "2", done.stderr
+
+
+def in_cache(cache: Path, name: str, files: Path) -> None:
+    folder = cache / f"models--{name.replace('/', '--')}"
+    shutil.copytree(files, folder / "snapshots" / ("0" * 40))
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("0" * 40)
 
 
 def test_texts_that_are_cut_off_are_counted():
@@ -181,7 +394,7 @@ def test_layers_without_weight_are_not_run():
     weights = GOLDEN["variants"][ONE]["layer_weights"]
     last = max(i for i, w in enumerate(weights) if w > 0)
     assert last < len(weights) - 1
-    assert len(metric._scorer._encoder.model.encoder.layer) == last
+    assert len(metric._embedder._encoder.model.encoder.layer) == last
 
 
 def test_sparsemax_is_a_distribution_with_zeros():
@@ -284,9 +497,15 @@ def test_the_source_is_needed():
 
 
 def test_without_torch_the_install_line_is_given(monkeypatch):
-    monkeypatch.setitem(sys.modules, "minrisk.metrics.comet.scorer", None)
+    monkeypatch.setitem(sys.modules, "minrisk.metrics.comet.embedder", None)
     with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[comet\]'"):
         comet().features(["a"])
+
+
+def test_an_unknown_pooling_is_told():
+    with pytest.raises(minrisk.InputError, match="found the pooling 'default', wanted one of avg"):
+        checkpoint.Architecture.of(
+            {"class_identifier": checkpoint.REGRESSION, "pool": "default"}, Path("x"))
 
 
 def test_architecture_reads_what_the_official_code_reads():

@@ -63,6 +63,7 @@ TEXTS = [
 SOURCES = [0, 1]
 HYPOTHESES = [2, 3, 4, 5, 6, 7]
 REFERENCES = [2, 4, 8, 9, 10]
+LABELS, WEIGHTS = [0, 1, 0, 1, 1], [1.0, 3.0, 2.0, 0.5, 1.0]  # of the references
 EMBEDDED = [0, 4, 5]
 # Scored as hypotheses of the first source and reference only: spaces, and special tokens spelt
 # out (which the tokenizer takes for the real ones, padding included).
@@ -477,6 +478,40 @@ def largest(one: torch.Tensor, other: torch.Tensor) -> float:
     return rounded((one - other).abs().max(), 3)
 
 
+@torch.no_grad()
+def group_scores(model: CometModel) -> dict[str, Any]:
+    """The first source's hypotheses against weighted groups of references, by two averages.
+
+    `mean` is the official `estimate` of the mean embedding; `expected` runs the official network
+    on the mean, over the references, of what its first layer makes of each.
+    """
+    hypotheses = embed_each(model, [TEXTS[h] for h in HYPOTHESES])
+    references = embed_each(model, [TEXTS[r] for r in REFERENCES])
+    source = embed_each(model, [TEXTS[SOURCES[0]]])
+    first, rest = model.estimator.ff[0], model.estimator.ff[1:]
+    found: dict[str, Any] = {"labels": LABELS, "weights": WEIGHTS, "mean": [], "expected": []}
+    for hypothesis in hypotheses[:, None]:
+        rows: dict[str, list[torch.Tensor]] = {"mean": [], "expected": []}
+        for group in range(max(LABELS) + 1):
+            members = [i for i, label in enumerate(LABELS) if label == group]
+            share = torch.tensor([WEIGHTS[i] for i in members])
+            share = share / share.sum()
+            mean = (share[:, None] * references[members]).sum(0, keepdim=True)
+            rows["mean"].append(model.estimate(source, hypothesis, mean)["score"][0])
+            outputs = [first(features(hypothesis, references[i][None], source)) for i in members]
+            expected = sum(w * output for w, output in zip(share, outputs, strict=True))
+            rows["expected"].append(rest(expected)[0, 0])
+        for name, row in rows.items():
+            found[name].append(rounded(torch.stack(row)))
+    return found
+
+
+def features(mt: torch.Tensor, ref: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
+    """What `RegressionMetric.estimate` gives its network."""
+    products = [mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()]
+    return torch.cat([mt, ref, *products], dim=1)
+
+
 def golden(model: CometModel) -> dict[str, Any]:
     """A loaded model's scores and embeddings, and how much they vary with the batches."""
     model.eval()
@@ -494,6 +529,8 @@ def golden(model: CometModel) -> dict[str, Any]:
         scalars = torch.cat(list(model.layerwise_attention.scalar_parameters)).detach()
         weights = model.layerwise_attention.transform_fn(scalars, dim=0)
         result["layer_weights"] = rounded(weights, 7)
+    if model.requires_references():
+        result["groups"] = group_scores(model)
     return {
         **result,
         "max_tokens": model.encoder.max_positions - 2,

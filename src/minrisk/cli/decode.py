@@ -25,6 +25,7 @@ from minrisk.io.record import Record
 from minrisk.io.writer import MatrixWriter, Writer
 from minrisk.metric import AnyMetric
 from minrisk.pool import bind
+from minrisk.progress import listening
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.segment import Segment
 from minrisk.signature import signature
@@ -115,7 +116,8 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
     _check_output(params, inputs)
     progress.note(signature(strategy, weights=params["weights"]))
     try:
-        _decode(strategy, records, params, progress)
+        with listening(progress.stage):
+            _decode(strategy, records, params, progress)
     except KeyboardInterrupt as stop:
         where = "standard output" if params["output"] == "-" else params["output"]
         click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}", err=True)

@@ -24,6 +24,7 @@ class Progress:
         self._quiet = quiet
         self._fraction = fraction  # of the input that was read, if its size is known
         self._live = live
+        self._stage = ""
         self._start = self._told = time.monotonic()
 
     @property
@@ -33,6 +34,15 @@ class Progress:
     def advance(self, failed: bool = False) -> None:
         self.done += 1
         self.failed += failed
+        self._stage = ""
+        self._tell_in_time()
+
+    def stage(self, what: str, done: int, total: int) -> None:
+        """What a metric or a sampler is at, inside a batch of segments."""
+        self._stage = f"{what}: {done:,} of {total:,}"
+        self._tell_in_time()
+
+    def _tell_in_time(self) -> None:
         now = time.monotonic()
         if not self._quiet and now - self._told >= (_LIVE if self.is_terminal else _PLAIN):
             self._told = now
@@ -55,6 +65,8 @@ class Progress:
         if fraction:
             left = self._seconds() * (1 - fraction) / fraction
             parts.append(f"{_clock(left)} left")
+        if self._stage:
+            parts.append(self._stage)
         line = ", ".join(parts)
         if self.is_terminal:
             width = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be cleared

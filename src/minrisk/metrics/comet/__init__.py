@@ -8,39 +8,80 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from minrisk.arrays import Floats
+from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError, MissingExtra
 from minrisk.groups import Groups
 from minrisk.options import option
 from minrisk.rows import WeightedRows
 
 if TYPE_CHECKING:
-    from minrisk.metrics.comet.scorer import Scorer
+    from minrisk.metrics.comet.embedder import Embedder
+    from minrisk.metrics.comet.scorer import Judge, Scorer
 
 
 @dataclass(frozen=True)
-class Comet:
-    """a trained metric on sentence embeddings; needs the source, and minrisk[comet]"""
+class EmbeddingModel:
+    """What all COMET models on sentence embeddings have in common."""
 
-    name: ClassVar[str] = "comet"
     needs_source: ClassVar[bool] = True
 
     model: str = option("Unbabel/wmt22-comet-da", help="a hub name, a folder or a .ckpt file")
     encoder: str | None = option(None, help="where the encoder's configuration and tokenizer are")
-    dtype: Literal["auto", "fp32", "bf16", "fp16"] = option(
+    dtype: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = option(
         "auto", help="of the numbers; bf16 on CUDA, fp32 elsewhere")
     device: str = option("auto", help="cuda, mps or cpu; the best there is")
-    aggregation: Literal["expected", "mean"] = option(
-        "expected", help="average the first layer's features, or (the paper's) the embeddings")
-    tokens: int = option(16384, help="tokens that are encoded at once, padding included")
-    memory: float | None = option(None, help="gigabytes that scoring may take; half of the free")
+    tokens: int | None = option(None, help="tokens that are encoded at once; by the device")
+    cache: str | None = option(None, help="folder that keeps embeddings for other runs")
+    fast: bool = option(True, help="packed texts and fused kernels, where they can run")
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        return WeightedRows.plain(self, self._scorer.embed(texts), np.arange(len(texts)))
+        return self._rows(self._embedder.embed(texts))
+
+    def tokenize(self, texts: Sequence[str]) -> list[Ints]:
+        """Token ids of each text, cut to the encoder's longest."""
+        return self._embedder.tokenize(texts)
+
+    def encode(self, ids: Sequence[Ints]) -> WeightedRows:
+        """Features from token ids."""
+        return self._rows(self._embedder.encode(ids))
+
+    def vectors(self, features: WeightedRows) -> Floats:
+        """(N, D) sentence embeddings, for clustering."""
+        from minrisk.metrics.comet.scorer import vectors
+
+        return vectors(features)
+
+    def _rows(self, embeddings: Any) -> WeightedRows:
+        return WeightedRows.plain(self, embeddings, np.arange(len(embeddings)))
+
+    @cached_property
+    def _embedder(self) -> Embedder:
+        try:
+            from minrisk.metrics.comet.embedder import Embedder
+        except ImportError as error:
+            raise MissingExtra(f"COMET needs {error.name}: pip install 'minrisk[comet]'") from None
+        return Embedder(self)
+
+    def _checked(self, source: WeightedRows | None, *others: WeightedRows) -> WeightedRows:
+        if source is None:
+            raise InputError("COMET needs the source")
+        for features in (source, *others):
+            features.check(self)
+        return source
+
+
+@dataclass(frozen=True)
+class Comet(EmbeddingModel):
+    """a trained metric on sentence embeddings; needs the source, and minrisk[comet]"""
+
+    name: ClassVar[str] = "comet"
+    aggregation: Literal["expected", "mean"] = option(
+        "expected", help="average the first layer's features, or (the paper's) the embeddings")
+    memory: float | None = option(None, help="gigabytes that scoring may take; half of the free")
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)
@@ -48,30 +89,49 @@ class Comet:
     def scores(self, hyps: WeightedRows, refs: WeightedRows,
                source: WeightedRows | None = None) -> Floats:
         """(H, R) COMET of every pair."""
-        return self._scorer.scores(hyps, refs, self._checked(hyps, refs, source))
+        return self._scorer.scores(hyps, refs, self._checked(source, hyps, refs))
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: WeightedRows | None = None) -> Floats:
         """(H,) `scores @ mass`, added up on the device."""
-        return self._scorer.utility(hyps, refs, mass, self._checked(hyps, refs, source))
-
-    def vectors(self, features: WeightedRows) -> Floats:
-        """(N, D) sentence embeddings, for clustering."""
-        return self._scorer.vectors(features)
+        return self._scorer.utility(hyps, refs, mass, self._checked(source, hyps, refs))
 
     @cached_property
     def _scorer(self) -> Scorer:
-        try:
-            from minrisk.metrics.comet.scorer import Scorer
-        except ImportError as error:
-            raise MissingExtra(f"the 'comet' metric needs {error.name}: "
-                               "pip install 'minrisk[comet]'") from None
-        return Scorer(self)
+        embedder = self._embedder
+        from minrisk.metrics.comet.scorer import Scorer
 
-    def _checked(self, hyps: WeightedRows, refs: WeightedRows,
-                 source: WeightedRows | None) -> WeightedRows:
-        if source is None:
-            raise InputError("COMET needs the source")
-        for features in (hyps, refs, source):
-            features.check(self)
-        return source
+        return Scorer(embedder, self.fast, self.aggregation == "expected", self.memory)
+
+
+@dataclass(frozen=True)
+class CometQE(EmbeddingModel):
+    """a COMET model that judges by the source alone; every strategy then ranks by quality"""
+
+    name: ClassVar[str] = "comet-qe"
+    model: str = option("Unbabel/wmt20-comet-qe-da", help="a hub name, a folder or a .ckpt file")
+
+    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+        """(H,) what the model makes of each hypothesis."""
+        return self._judge.quality(hyps, self._checked(source, hyps))
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows,
+               source: WeightedRows | None = None) -> Floats:
+        """(H, R) the quality of each hypothesis, whatever the reference."""
+        quality = self.quality(hyps, self._checked(source, hyps, refs))
+        return np.tile(quality[:, None], len(refs))
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: WeightedRows | None = None) -> Floats:
+        quality: Floats = self.quality(hyps, self._checked(source, hyps, refs)) * mass.sum()
+        return quality
+
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
+        return refs.average(groups)
+
+    @cached_property
+    def _judge(self) -> Judge:
+        embedder = self._embedder
+        from minrisk.metrics.comet.scorer import Judge
+
+        return Judge(embedder)

@@ -10,13 +10,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import torch
 import yaml
 from torch import Tensor
 
 from minrisk.errors import InputError
+from minrisk.metrics.comet.pooling import Pool
 
 REGRESSION, REFERENCELESS = "regression_metric", "referenceless_regression_metric"
 _PATCH = "sparsemax_patch"
@@ -31,7 +32,7 @@ class Architecture:
     class_identifier: str
     encoder_model: str = "XLM-RoBERTa"
     pretrained_model: str = "xlm-roberta-large"
-    pool: Literal["avg", "cls", "max"] = "avg"
+    pool: Pool = "avg"
     layer: str | int = "mix"
     layer_transformation: str = "softmax"
     layer_norm: bool = True
@@ -46,6 +47,9 @@ class Architecture:
         if given.get("class_identifier") is None:
             raise InputError(f"{where}: found no class_identifier, wanted COMET hyperparameters")
         _check_class(given["class_identifier"], where)
+        if given.get("pool", "avg") not in get_args(Pool):
+            raise InputError(f"{where}: found the pooling {given['pool']!r}, wanted one of "
+                             f"{', '.join(get_args(Pool))}")
         given["hidden_sizes"] = tuple(given.get("hidden_sizes", (3072, 1024)))
         # what the official code makes of this name since version 2.2.4
         if given.get("layer_transformation") == _PATCH:

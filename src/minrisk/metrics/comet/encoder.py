@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from minrisk.arrays import Ints
 from minrisk.errors import InputError
 from minrisk.metrics.comet.checkpoint import Architecture, Checkpoint
+from minrisk.metrics.comet.packed import Packed
 from minrisk.metrics.comet.pooling import Accumulator, Pool, accumulator, layer_weights
+from minrisk.progress import tell
 
 # the class that each kind of encoder has in transformers, and its settings
 _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -25,6 +29,7 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 _TOKENIZERS = {"MiniLM": "xlm-roberta-base"}  # the others use their own model's
 _PREFIX = "encoder.model."
+_COUNTERS = ("position_ids", "token_type_ids")  # 0, 1, 2, ... and zeros: not weights
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Encoder:
     layer_norm: bool
     mix: Mapping[int, float]  # weight of each hidden state that counts
     taps: Mapping[int, nn.Module]  # the module whose output it is
+    packed: Packed | None = None  # runs the model without padding, if it can
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, files: str | None) -> Encoder:
@@ -55,32 +61,34 @@ class Encoder:
         return cls(model.eval(), tokenizer, longest, architecture.pool,
                    architecture.layer_norm and architecture.layer == "mix", mix, taps)
 
-    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+    def tokenize(self, texts: Sequence[str]) -> list[Ints]:
         if not texts:
             return []
-        ids: list[list[int]] = self.tokenizer(list(texts), truncation=False)["input_ids"]
-        return ids
+        ids = self.tokenizer(list(texts), truncation=False)["input_ids"]
+        return [np.array(own, dtype=np.intp) for own in ids]
 
-    def cut(self, ids: list[int]) -> list[int]:
+    def cut(self, ids: Ints) -> Ints:
         """At most as many tokens as the model takes, with the last one still at the end."""
-        return ids if len(ids) <= self.longest else [*ids[: self.longest - 1], ids[-1]]
+        return ids if ids.size <= self.longest else np.append(ids[: self.longest - 1], ids[-1])
 
-    def encode(self, ids: Sequence[list[int]], budget: int,
-               progress: Callable[[int], None] = lambda done: None) -> Tensor:
+    def encode(self, ids: Sequence[Ints], budget: int) -> Tensor:
         """(N, D) in the order given; batches have about `budget` tokens, padding included."""
-        device = next(self.model.parameters()).device
-        result: Tensor | None = None
-        for rows in batches([len(i) for i in ids], budget):
-            tokens, mask = _padded([ids[r] for r in rows], self.tokenizer.pad_token_id)
-            pooled = self._embed(tokens.to(device), mask.to(device))
-            if result is None:
-                result = pooled.new_empty(len(ids), pooled.shape[1])
-            result[torch.tensor(rows, device=device)] = pooled
-            progress(len(rows))
-        return torch.empty(0, 0) if result is None else result
+        parts, order = [], []
+        for rows in batches([own.size for own in ids], budget):
+            parts.append(self._embed([ids[r] for r in rows]))
+            order += rows
+            tell("texts encoded", len(order), len(ids))
+        return torch.cat(parts)[torch.tensor(order).argsort()] if parts else torch.empty(0, 0)
 
-    def _embed(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        content = tokens != self.tokenizer.pad_token_id
+    def _embed(self, ids: Sequence[Ints]) -> Tensor:
+        """(B, D)"""
+        pad = self.tokenizer.pad_token_id
+        # a text may spell the padding token out, whose position and share only the model knows
+        if self.packed is not None and not np.any(np.concatenate(ids) == pad):
+            return self.packed.embed(ids)
+        device = next(self.model.parameters()).device
+        tokens, mask = (part.to(device) for part in _padded(ids, pad))
+        content = tokens != pad
         pooled = accumulator(self.pool, mask, content, self.layer_norm)
         with contextlib.ExitStack() as stack:
             for layer, module in self.taps.items():
@@ -107,14 +115,12 @@ def _adds(pooled: Accumulator, weight: float) -> Callable[[nn.Module, Any, Any],
     return hook
 
 
-def _padded(ids: Sequence[list[int]], pad: int) -> tuple[Tensor, Tensor]:
-    width = max(map(len, ids))
-    tokens = torch.full((len(ids), width), pad)
-    mask = torch.zeros(len(ids), width, dtype=torch.long)
-    for row, own in enumerate(ids):
-        tokens[row, : len(own)] = torch.tensor(own)
-        mask[row, : len(own)] = 1
-    return tokens, mask
+def _padded(ids: Sequence[Ints], pad: int) -> tuple[Tensor, Tensor]:
+    lengths = np.array([own.size for own in ids])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    tokens = np.full(mask.shape, pad)
+    tokens[mask] = np.concatenate(ids)
+    return torch.from_numpy(tokens), torch.from_numpy(mask.astype(np.int64))
 
 
 def own_files(checkpoint: Checkpoint, files: str | None) -> tuple[Any, Any]:
@@ -151,17 +157,22 @@ def _build(architecture: Architecture, config: Any) -> Any:
     import transformers
 
     name, settings = _MODELS[architecture.encoder_model]
-    return getattr(transformers, name)(config, **settings)
+    with torch.device("meta"):  # random weights would only cost time
+        return getattr(transformers, name)(config, **settings)
 
 
 def _fill(model: Any, checkpoint: Checkpoint) -> None:
     weights = {name.removeprefix(_PREFIX): tensor for name, tensor in checkpoint.weights.items()
                if name.startswith(_PREFIX)}
-    missing, _ = model.load_state_dict(weights, strict=False)
-    absent = [name for name in missing if not name.endswith(("position_ids", "token_type_ids"))]
+    missing, _ = model.load_state_dict(weights, strict=False, assign=True)
+    absent = [name for name in missing if not name.endswith(_COUNTERS)]
     if absent:
         raise InputError(f"{checkpoint.folder}: the checkpoint lacks {len(absent)} weights of its "
                          f"encoder, {absent[0]} for one; is `encoder` the right one?")
+    embeddings = model.embeddings
+    for name, buffer in [(n, b) for n, b in embeddings.named_buffers() if b.is_meta]:
+        counting = torch.arange(buffer.shape[1]) if name == _COUNTERS[0] else torch.zeros(1)
+        embeddings.register_buffer(name, counting.long().expand(buffer.shape), persistent=False)
 
 
 def _mix(checkpoint: Checkpoint, count: int) -> dict[int, float]:

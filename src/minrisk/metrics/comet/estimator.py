@@ -9,12 +9,30 @@ references are the hypotheses one product serves both pairs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from minrisk.metrics.comet import fused
+from minrisk.metrics.comet.patience import Patience
+
 BLOCKS = 6  # mt, ref, mt*ref, |mt-ref|, mt*src, |mt-src|
+
+
+@dataclass(frozen=True)
+class Side:
+    """Texts on one side of the pairs, with what the first layer makes of each by itself."""
+
+    vectors: Tensor  # (N, D)
+    as_hyp: Tensor  # (N, H1), empty if they are references only
+    as_ref: Tensor  # (N, H1), empty if they are hypotheses only
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def __getitem__(self, rows: slice) -> Side:
+        return Side(self.vectors[rows], self.as_hyp[rows], self.as_ref[rows])
 
 
 @dataclass(frozen=True)
@@ -25,17 +43,31 @@ class Estimator:
     per_ref: Tensor  # (D, H1)
     per_pair: Tensor  # (2D, H1) mt*ref, |mt-ref|
     bias: Tensor  # (H1,)
-    rest: nn.Module  # from the first activation to the score
-    widths: tuple[int, ...]  # of the layers, for estimates of memory
+    activation: nn.Module
+    middle: Sequence[nn.Linear]
+    last: nn.Linear
+    final: nn.Module
+    fast: bool = True  # fused kernels, if they can run
 
     @classmethod
-    def of(cls, network: nn.Sequential) -> Estimator:
-        first = network[0]
-        assert isinstance(first, nn.Linear)
+    def of(cls, network: nn.Sequential, fast: bool = True) -> Estimator:
+        layers = [module for module in network if isinstance(module, nn.Linear)]
+        first, *middle, last = layers
         mt, ref, prod_ref, diff_ref, prod_src, diff_src = first.weight.detach().T.chunk(BLOCKS)
-        widths = tuple(m.out_features for m in network if isinstance(m, nn.Linear))
-        return cls(torch.cat([mt, prod_src, diff_src]), ref.contiguous(),
-                   torch.cat([prod_ref, diff_ref]), first.bias.detach(), network[1:], widths)
+        final = nn.Identity() if network[-1] is last else network[-1]
+        made = cls(torch.cat([mt, prod_src, diff_src]), ref.contiguous(),
+                   torch.cat([prod_ref, diff_ref]), first.bias.detach(), network[1], middle, last,
+                   final, fast)
+        return made if not fused.not_supported_reasons(made) else replace(made, fast=False)
+
+    def hypotheses(self, mt: Tensor, src: Tensor) -> Side:
+        return Side(mt, self.hyp_part(mt, src), mt.new_empty(len(mt), 0))
+
+    def references(self, ref: Tensor) -> Side:
+        return Side(ref, ref.new_empty(len(ref), 0), self.ref_part(ref))
+
+    def both(self, texts: Tensor, src: Tensor) -> Side:
+        return Side(texts, self.hyp_part(texts, src), self.ref_part(texts))
 
     def hyp_part(self, mt: Tensor, src: Tensor) -> Tensor:
         """(H, H1) what the first layer makes of each hypothesis and the source."""
@@ -46,42 +78,53 @@ class Estimator:
         return ref @ self.per_ref
 
     def pair_part(self, mt: Tensor, ref: Tensor) -> Tensor:
-        """(h, R, H1) what it makes of each pair of hypothesis and reference."""
+        """(h, r, H1) what it makes of each pair of hypothesis and reference."""
         left, right = mt[:, None], ref[None]
         return torch.cat([left * right, (left - right).abs()], dim=2) @ self.per_pair
 
     def finish(self, first: Tensor) -> Tensor:
         """Scores from the first layer's outputs, whatever their leading shape."""
-        scores: Tensor = self.rest(first)
+        hidden = first
+        for layer in self.middle:
+            hidden = layer(self.activation(hidden))
+        scores: Tensor = self.final(self.last(self.activation(hidden)))
         return scores.squeeze(-1)
 
+    def pair_scores(self, rows: Side, columns: Side, both: bool = False) -> Tensor:
+        """(1, h, r) rows judged by columns; with `both` also (2, h, r) columns by rows."""
+        ways = [(rows.as_hyp, columns.as_ref), (rows.as_ref, columns.as_hyp)][: 1 + both]
+        if self.fast:
+            return fused.pair_scores(self, rows.vectors, columns.vectors, ways)
+        shared = self.pair_part(rows.vectors, columns.vectors)
+        return torch.stack([self.finish(shared + r[:, None] + c[None]) for r, c in ways])
+
     def pair_bytes(self) -> int:
-        """Of memory for one pair in flight."""
-        numbers = self.per_pair.shape[0] + 2 * sum(self.widths)
+        """Of memory for one pair in flight, both ways."""
+        widths = [self.per_ref.shape[1], *(layer.out_features for layer in self.middle)]
+        numbers = 2 * self.per_pair.shape[0] + 5 * sum(widths)
         return numbers * self.per_pair.element_size()
 
-    def each_row_block(self, mt: Tensor, ref: Tensor, src: Tensor,
-                       pairs: int) -> Iterator[tuple[slice, Tensor]]:
-        """Scores (h, R) of as many hypotheses at a time as keep within so many pairs."""
-        hyp_part, ref_part = self.hyp_part(mt, src), self.ref_part(ref)
-        for rows in _slices(len(mt), max(1, pairs // max(1, len(ref)))):
-            shared = self.pair_part(mt[rows], ref)
-            yield rows, self.finish(shared + hyp_part[rows, None] + ref_part[None])
+    def utility(self, hyps: Side, refs: Side, mass: Tensor, pairs: int,
+                patience: Patience) -> Tensor:
+        """(H,) every hypothesis against every reference, so many pairs at a time."""
+        total = mass.new_zeros(len(hyps))
+        for rows, columns in tiles(len(hyps), len(refs), pairs):
+            scores = self.pair_scores(hyps[rows], refs[columns])
+            total[rows] += scores[0].to(mass.dtype) @ mass[columns]
+            patience.advance(scores[0].numel())
+        return total
 
-    def symmetric_utility(self, texts: Tensor, mass: Tensor, src: Tensor, pairs: int) -> Tensor:
-        """(N,) every text against every text, visiting each pair once."""
-        hyp_part, ref_part = self.hyp_part(texts, src), self.ref_part(texts)
+    def symmetric_utility(self, texts: Side, mass: Tensor, pairs: int,
+                          patience: Patience) -> Tensor:
+        """(N,) every text against every text, forming the features of each pair once."""
         total = mass.new_zeros(len(texts))
-        side = max(1, int(pairs**0.5))
-        blocks = list(_slices(len(texts), side))
-        for i, rows in enumerate(blocks):
-            for columns in blocks[i:]:
-                shared = self.pair_part(texts[rows], texts[columns])  # (h, r, H1)
-                scores = self.finish(shared + hyp_part[rows, None] + ref_part[None, columns])
-                total[rows] += scores.to(mass.dtype) @ mass[columns]
-                if columns != rows:
-                    turned = self.finish(shared + ref_part[rows, None] + hyp_part[None, columns])
-                    total[columns] += mass[rows] @ turned.to(mass.dtype)
+        for rows, columns in tiles(len(texts), len(texts), pairs, upper=True):
+            forth, back = self.pair_scores(texts[rows], texts[columns], both=True).to(mass.dtype)
+            total[rows] += forth @ mass[columns]
+            new = slice(max(columns.start, rows.stop), columns.stop)  # not yet seen from there
+            back = back[:, new.start - columns.start :]
+            total[new] += mass[rows] @ back
+            patience.advance(forth.numel() + back.numel())
         return total
 
     def expected_first(self, mt: Tensor, src: Tensor, refs: Tensor, weights: Tensor) -> Tensor:
@@ -98,11 +141,12 @@ def mean_distance(mt: Tensor, refs: Tensor, weights: Tensor) -> Tensor:
     With the references' values sorted, those below mt and those above it are two intervals, whose
     weights and weighted values are differences of prefix sums.
     """
-    values, order = refs.double().T.contiguous().sort(dim=1)  # (D, R)
-    mass = weights.double()[order]
+    exact = torch.float32 if mt.device.type == "mps" else torch.float64
+    values, order = refs.to(exact).T.contiguous().sort(dim=1)  # (D, R)
+    mass = weights.to(exact)[order]
     below = torch.nn.functional.pad(mass.cumsum(1), (1, 0))  # (D, R + 1)
     moment = torch.nn.functional.pad((mass * values).cumsum(1), (1, 0))
-    points = mt.double().T.contiguous()  # (D, H)
+    points = mt.to(exact).T.contiguous()  # (D, H)
     place = torch.searchsorted(values, points)
     left, left_moment = below.gather(1, place), moment.gather(1, place)
     right, right_moment = below[:, -1:] - left, moment[:, -1:] - left_moment
@@ -129,5 +173,14 @@ def _activation(name: str) -> nn.Module:
     return made()
 
 
-def _slices(count: int, size: int) -> Iterator[slice]:
-    return (slice(i, min(i + size, count)) for i in range(0, count, size))
+def tiles(rows: int, columns: int, pairs: int,
+          upper: bool = False) -> Iterator[tuple[slice, slice]]:
+    """Blocks of a matrix with so many cells at most; `upper` leaves out what is below them."""
+    width = max(1, min(columns, pairs))
+    for strip in slices(0, rows, max(1, pairs // width)):
+        for tile in slices(strip.start if upper else 0, columns, width):
+            yield strip, tile
+
+
+def slices(start: int, stop: int, size: int) -> Iterator[slice]:
+    return (slice(i, min(i + size, stop)) for i in range(start, stop, size))

@@ -1,11 +1,6 @@
-"""The working parts of COMET: encoder and estimator on a device."""
+"""COMET of pairs: the estimator on embeddings, by tiles that fit into memory."""
 
 from __future__ import annotations
-
-import warnings
-from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,51 +8,41 @@ from torch import Tensor
 
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
-from minrisk.metrics.comet import checkpoint
-from minrisk.metrics.comet.encoder import Encoder
-from minrisk.metrics.comet.estimator import BLOCKS, Estimator, feed_forward
+from minrisk.metrics.comet.checkpoint import REFERENCELESS, REGRESSION
+from minrisk.metrics.comet.embedder import Embedder
+from minrisk.metrics.comet.estimator import Estimator, tiles
+from minrisk.metrics.comet.patience import Patience
 from minrisk.rows import WeightedRows
 
-if TYPE_CHECKING:
-    from minrisk.metrics.comet import Comet
-
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _SHARE = 0.5  # of the free memory of a device that scoring may take
 _UNKNOWN = 1e9  # bytes for scoring where the free memory cannot be asked for
+_ENOUGH = 1 << 16  # pairs at a time; more of them are not faster, and take memory
 
 
 class Scorer:
-    """Loads what a `Comet` names, once, and computes with it."""
+    """Scores of pairs, and their sums."""
 
-    def __init__(self, options: Comet) -> None:
-        self._options = options
-        self._checkpoint = checkpoint.load(options.model)
-        self._device = _device(options.device)
-        self._dtype = _dtype(options.dtype, self._device)
-
-    @torch.inference_mode()
-    def embed(self, texts: Sequence[str]) -> Tensor:
-        """(N, D)"""
-        encoder = self._encoder
-        ids = encoder.tokenize(texts)
-        long = sum(len(own) > encoder.longest for own in ids)
-        if long:
-            warnings.warn(f"{long} of {len(ids)} texts have more than {encoder.longest} tokens; "
-                          "COMET does not see the rest", stacklevel=3)
-        found = encoder.encode([encoder.cut(own) for own in ids], self._options.tokens)
-        return found.to(self._dtype)
+    def __init__(self, embedder: Embedder, fast: bool, expected: bool,
+                 memory: float | None) -> None:
+        self._embedder = embedder
+        self._estimator = Estimator.of(embedder.network(REGRESSION), fast)
+        self._expected = expected
+        self._memory = memory
 
     @torch.inference_mode()
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats:
         mt, src = _texts(hyps), _texts(source)
-        if self._expects(refs):
-            columns = [self._expected(mt, refs, row, src) for row in range(len(refs))]
-            return _array(torch.stack(columns, dim=1))
-        result = np.empty((len(hyps), len(refs)))
-        blocks = self._estimator.each_row_block(mt, _means(refs), src, self._pairs())
-        for rows, block in blocks:
-            result[rows] = _array(block)
-        return result
+        estimator = self._estimator
+        with self._embedder.precision():
+            if self._expects(refs):
+                found = [self._against(mt, refs, row, src) for row in range(len(refs))]
+                return _array(torch.stack(found, dim=1))
+            left, right = estimator.hypotheses(mt, src), estimator.references(means(refs))
+            result = np.empty((len(left), len(right)))
+            for rows, columns in tiles(len(left), len(right), self._pairs()):
+                result[rows, columns] = _array(
+                    estimator.pair_scores(left[rows], right[columns])[0])
+            return result
 
     @torch.inference_mode()
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
@@ -65,40 +50,20 @@ class Scorer:
         if self._expects(refs):
             return self.scores(hyps, refs, source) @ mass
         mt, src = _texts(hyps), _texts(source)
-        weights = torch.as_tensor(mass, dtype=torch.float32, device=mt.device)
-        if _same(hyps, refs):
-            return _array(self._estimator.symmetric_utility(mt, weights, src, self._pairs()))
-        blocks = self._estimator.each_row_block(mt, _means(refs), src, self._pairs())
-        return _array(torch.cat([block.float() @ weights for _, block in blocks]))
-
-    def vectors(self, features: WeightedRows) -> Floats:
-        return _array(_means(features))
-
-    @cached_property
-    def _encoder(self) -> Encoder:
-        made = Encoder.of(self._checkpoint, self._options.encoder)
-        made.model.to(self._device, self._dtype)
-        return made
-
-    @cached_property
-    def _estimator(self) -> Estimator:
-        spec = self._checkpoint.architecture
-        if spec.class_identifier != checkpoint.REGRESSION:
-            raise InputError(f"{self._options.model}: judges a hypothesis by its source alone, and "
-                             "cannot compare it with references")
-        prefix = "estimator.ff."
-        weights = {name.removeprefix(prefix): tensor
-                   for name, tensor in self._checkpoint.weights.items() if name.startswith(prefix)}
-        units = weights["0.weight"].shape[1]
-        assert units % BLOCKS == 0
-        network = feed_forward(units, spec.hidden_sizes, spec.activations, spec.final_activation)
-        network.load_state_dict(weights)
-        return Estimator.of(network.to(self._device, self._dtype).eval())
+        weights = torch.as_tensor(mass, dtype=_precise(mt.device), device=mt.device)
+        patience = Patience(len(hyps) * len(refs), mt.device.type == "cpu")
+        estimator = self._estimator
+        with self._embedder.precision():
+            if _same(hyps, refs):
+                texts = estimator.both(mt, src)
+                return _array(estimator.symmetric_utility(texts, weights, self._pairs(), patience))
+            left, right = estimator.hypotheses(mt, src), estimator.references(means(refs))
+            return _array(estimator.utility(left, right, weights, self._pairs(), patience))
 
     def _expects(self, refs: WeightedRows) -> bool:
-        return self._options.aggregation == "expected" and not refs.is_plain
+        return self._expected and not refs.is_plain
 
-    def _expected(self, mt: Tensor, refs: WeightedRows, row: int, src: Tensor) -> Tensor:
+    def _against(self, mt: Tensor, refs: WeightedRows, row: int, src: Tensor) -> Tensor:
         """(H,) against one aggregate, with the first layer's mean over its texts exact."""
         part = slice(refs.offsets[row], refs.offsets[row + 1])
         texts = _rows(refs.base, refs.members[part])
@@ -108,26 +73,38 @@ class Scorer:
 
     def _pairs(self) -> int:
         """How many pairs fit into the memory that there is for them."""
-        free = _UNKNOWN
-        if self._options.memory is not None:
-            free = self._options.memory * 1e9
-        elif self._device.type == "cuda":
-            free = torch.cuda.mem_get_info(self._device)[0] * _SHARE
-        return max(1, int(free / self._estimator.pair_bytes()))
+        device, free = self._embedder.device, _UNKNOWN
+        if self._memory is not None:
+            free = self._memory * 1e9
+        elif device.type == "cuda":
+            free = torch.cuda.mem_get_info(device)[0] * _SHARE
+        return max(1, min(_ENOUGH, int(free / self._estimator.pair_bytes())))
 
 
-def _device(name: str) -> torch.device:
-    if name != "auto":
-        return torch.device(name)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+class Judge:
+    """Quality of hypotheses, by their source alone."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._network = embedder.network(REFERENCELESS)
+
+    @torch.inference_mode()
+    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+        mt = _texts(hyps)
+        src = _texts(source).expand_as(mt)
+        features = torch.cat([mt, src, mt * src, (mt - src).abs()], dim=1)
+        with self._embedder.precision():
+            return _array(self._network(features)[:, 0])
 
 
-def _dtype(name: str, device: torch.device) -> torch.dtype:
-    if name != "auto":
-        return _DTYPES[name]
-    return torch.bfloat16 if device.type == "cuda" else torch.float32
+def vectors(features: WeightedRows) -> Floats:
+    """(N, D) of texts and of averages."""
+    return _array(means(features))
+
+
+def _precise(device: torch.device) -> torch.dtype:
+    """For sums over many pairs; Apple's GPUs have no doubles."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def _texts(features: WeightedRows) -> Tensor:
@@ -137,7 +114,7 @@ def _texts(features: WeightedRows) -> Tensor:
     return _rows(features.base, features.members)
 
 
-def _means(features: WeightedRows) -> Tensor:
+def means(features: WeightedRows) -> Tensor:
     """(N, D) the embedding of each row: of its text, or the mean of its texts."""
     if features.is_plain:
         return _rows(features.base, features.members)
@@ -159,5 +136,5 @@ def _same(hyps: WeightedRows, refs: WeightedRows) -> bool:
 
 
 def _array(tensor: Tensor) -> Floats:
-    found: Floats = tensor.double().cpu().numpy()
+    found: Floats = tensor.float().cpu().numpy().astype(np.float64)
     return found

@@ -1,0 +1,47 @@
+"""The pair block in few passes over memory: matrix products, and one fused kernel between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from minrisk.metrics.comet.estimator import Estimator
+
+
+def not_supported_reasons(estimator: Estimator) -> list[str]:
+    """Why the plain path must do it; nothing means that this one can."""
+    reasons = []
+    if estimator.bias.device.type != "cuda":
+        reasons.append(f"the device is {estimator.bias.device.type}, not cuda")
+    if not isinstance(estimator.activation, nn.Tanh):
+        reasons.append(f"the activation is {type(estimator.activation).__name__}, not Tanh")
+    try:
+        import triton  # noqa: F401 - comes with torch where it can run
+    except ImportError:
+        reasons.append("triton is not installed")
+    return reasons
+
+
+def pair_scores(estimator: Estimator, rows: Tensor, columns: Tensor,
+                ways: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """(ways, h, r) as the plain path has them; each way is the rows' part and the columns'."""
+    from minrisk.metrics.comet import kernels
+
+    shared = kernels.pair_features(rows, columns) @ estimator.per_pair
+    hidden = kernels.first_activation(shared, *ways)
+    if not estimator.middle:
+        return _final(estimator, estimator.last(hidden).squeeze(-1))
+    for layer in estimator.middle[:-1]:
+        hidden = estimator.activation(layer(hidden))
+    hidden = estimator.middle[-1](hidden)
+    last = estimator.last
+    scores = kernels.last_layer(hidden.flatten(0, 2), last.weight[0], last.bias)
+    return _final(estimator, scores.view(hidden.shape[:3]))
+
+
+def _final(estimator: Estimator, scores: Tensor) -> Tensor:
+    found: Tensor = estimator.final(scores)
+    return found

@@ -1,0 +1,194 @@
+"""Triton kernels for what lies between matrix products: each reads its input once.
+
+They run on CUDA, and for tests on the CPU under Triton's interpreter. Sums are in float32, whatever
+the numbers in memory are.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+def pair_features(left: Tensor, right: Tensor) -> Tensor:
+    """(h, r, 2D) left * right and |left - right| of every pair."""
+    (rows, width), columns = left.shape, len(right)
+    out = left.new_empty(rows, columns, 2 * width)
+    _pair_features[(columns, rows)](left, right, out, columns, width,
+                                    block=triton.next_power_of_2(width))
+    return out
+
+
+@triton.jit
+def _pair_features(left, right, out, columns, width, block: tl.constexpr):
+    column, row = tl.program_id(0), tl.program_id(1)
+    at = tl.arange(0, block)
+    inside = at < width
+    a = tl.load(left + row * width + at, inside).to(tl.float32)
+    b = tl.load(right + column * width + at, inside).to(tl.float32)
+    start = out + (row.to(tl.int64) * columns + column) * 2 * width
+    tl.store(start + at, a * b, inside)
+    tl.store(start + width + at, tl.abs(a - b), inside)
+
+
+def first_activation(shared: Tensor, *sides: tuple[Tensor, Tensor]) -> Tensor:
+    """(sides, h, r, W) tanh of the pairs' common part plus each side's own: (h, W) and (r, W)."""
+    rows, columns, width = shared.shape
+    out = shared.new_empty(len(sides), rows, columns, width)
+    block = min(1024, triton.next_power_of_2(width))
+    grid = (columns, rows, triton.cdiv(width, block))
+    first, last = sides[0], sides[-1]
+    _first_activation[grid](shared, *first, *last, out, rows, columns, width,
+                            both=len(sides) == 2, block=block)
+    return out
+
+
+@triton.jit
+def _first_activation(shared, row_part, column_part, row_turned, column_turned, out, rows, columns,
+                      width, both: tl.constexpr, block: tl.constexpr):
+    column, row = tl.program_id(0), tl.program_id(1)
+    at = tl.program_id(2) * block + tl.arange(0, block)
+    inside = at < width
+    pair = (row.to(tl.int64) * columns + column) * width + at
+    common = tl.load(shared + pair, inside).to(tl.float32)
+    a = tl.load(row_part + row * width + at, inside).to(tl.float32)
+    b = tl.load(column_part + column * width + at, inside).to(tl.float32)
+    tl.store(out + pair, _tanh(common + a + b), inside)
+    if both:
+        a = tl.load(row_turned + row * width + at, inside).to(tl.float32)
+        b = tl.load(column_turned + column * width + at, inside).to(tl.float32)
+        turned = out + rows.to(tl.int64) * columns * width
+        tl.store(turned + pair, _tanh(common + a + b), inside)
+
+
+def last_layer(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """(N,) float32: tanh of hidden (N, W), times weight (W,), plus bias (1,)."""
+    count, width = hidden.shape
+    out = torch.empty(count, dtype=torch.float32, device=hidden.device)
+    if count:
+        _last_layer[(count,)](hidden, weight, bias, out, width,
+                              block=triton.next_power_of_2(width))
+    return out
+
+
+@triton.jit
+def _last_layer(hidden, weight, bias, out, width, block: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, block)
+    inside = at < width
+    values = tl.load(hidden + row * width + at, inside, other=0).to(tl.float32)
+    weights = tl.load(weight + at, inside, other=0).to(tl.float32)
+    total = tl.sum(_tanh(values) * weights, axis=0)
+    tl.store(out + row, total + tl.load(bias).to(tl.float32))
+
+
+@triton.jit
+def _tanh(x):
+    # exact to float32's last digits; past the range of exp it is 1 or -1, as it should be
+    return 1 - 2 / (tl.exp(2 * x) + 1)
+
+
+def add_norm(change: Tensor, stream: Tensor, norm: torch.nn.LayerNorm) -> Tensor:
+    """(T, D) layer norm of the sum of two, in one pass."""
+    count, width = stream.shape
+    out = torch.empty_like(stream)
+    _add_norm[(count,)](change, stream, norm.weight, norm.bias, out, width, norm.eps,
+                        block=triton.next_power_of_2(width))
+    return out
+
+
+@triton.jit
+def _add_norm(change, stream, weight, bias, out, width, eps, block: tl.constexpr):
+    start = tl.program_id(0).to(tl.int64) * width
+    at = tl.arange(0, block)
+    inside = at < width
+    x = tl.load(change + start + at, inside, other=0).to(tl.float32)
+    x += tl.load(stream + start + at, inside, other=0).to(tl.float32)
+    centred = tl.where(inside, x - tl.sum(x, axis=0) / width, 0)
+    variance = tl.sum(centred * centred, axis=0) / width
+    scale = tl.load(weight + at, inside).to(tl.float32)
+    shift = tl.load(bias + at, inside).to(tl.float32)
+    tl.store(out + start + at, centred / tl.sqrt(variance + eps) * scale + shift, inside)
+
+
+def gelu(hidden: Tensor) -> Tensor:
+    """In place."""
+    block = 4096
+    _gelu[(triton.cdiv(hidden.numel(), block),)](hidden, hidden.numel(), block=block)
+    return hidden
+
+
+@triton.jit
+def _gelu(hidden, count, block: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    x = tl.load(hidden + at, at < count).to(tl.float32)
+    tl.store(hidden + at, 0.5 * x * (1 + tl.erf(x * 0.7071067811865476)), at < count)
+
+
+def token_sums(hidden: Tensor, starts: Tensor) -> Tensor:
+    """(B, D) float32: the sum over the tokens of each text, which start and end at `starts`."""
+    count, width = len(starts) - 1, hidden.shape[1]
+    out = torch.empty(count, width, dtype=torch.float32, device=hidden.device)
+    block = min(256, triton.next_power_of_2(width))
+    _token_sums[(count, triton.cdiv(width, block))](hidden, starts, out, width, block=block)
+    return out
+
+
+@triton.jit
+def _token_sums(hidden, starts, out, width, block: tl.constexpr):
+    text = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * block + tl.arange(0, block)
+    inside = at < width
+    token, end = tl.load(starts + text), tl.load(starts + text + 1)
+    total = tl.zeros([block], dtype=tl.float32)
+    while token < end:
+        total += tl.load(hidden + token.to(tl.int64) * width + at, inside, other=0).to(tl.float32)
+        token += 1
+    tl.store(out + text * width + at, total, inside)
+
+
+def attention(joint: Tensor, starts: Tensor, longest: int, heads: int) -> Tensor:
+    """(T, D) each token over the tokens of its text; joint (T, 3D) is query, key and value."""
+    count, width = len(joint), joint.shape[1] // (3 * heads)
+    out = joint.new_empty(count, heads * width)
+    block = 64
+    grid = (len(starts) - 1, heads, triton.cdiv(longest, block))
+    _attention[grid](joint, starts, out, heads, width, width**-0.5, block=block,
+                     padded=max(16, triton.next_power_of_2(width)))
+    return out
+
+
+@triton.jit
+def _attention(joint, starts, out, heads, width, scale, block: tl.constexpr, padded: tl.constexpr):
+    text, head, first = tl.program_id(0), tl.program_id(1), tl.program_id(2) * block
+    start = tl.load(starts + text)
+    length = tl.load(starts + text + 1) - start
+    if first < length:
+        row, at = tl.arange(0, block), tl.arange(0, padded)
+        inside = (at < width)[None]
+        stride = 3 * heads * width
+        base = joint + start.to(tl.int64) * stride + head * width + at[None]
+        asked = (first + row)[:, None]
+        query = tl.load(base + asked * stride, (asked < length) & inside, other=0)
+        highest = tl.full([block], float("-inf"), tl.float32)
+        norm = tl.zeros([block], tl.float32)
+        mixed = tl.zeros([block, padded], tl.float32)
+        other = 0
+        while other < length:  # softmax by parts, rescaled to the highest so far
+            seen = (other + row)[:, None]
+            place, valid = base + seen * stride, (seen < length) & inside
+            key = tl.load(place + heads * width, valid, other=0)
+            value = tl.load(place + 2 * heads * width, valid, other=0)
+            score = tl.dot(query, tl.trans(key)) * scale
+            score = tl.where((other + row)[None] < length, score, float("-inf"))
+            higher = tl.maximum(highest, tl.max(score, axis=1))
+            share = tl.exp(score - higher[:, None])
+            shrink = tl.exp(highest - higher)
+            norm = norm * shrink + tl.sum(share, axis=1)
+            mixed = mixed * shrink[:, None] + tl.dot(share.to(value.dtype), value)
+            highest = higher
+            other += block
+        result = out + (start + asked).to(tl.int64) * heads * width + head * width + at[None]
+        tl.store(result, mixed / norm[:, None], (asked < length) & inside)

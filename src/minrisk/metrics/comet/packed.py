@@ -1,0 +1,141 @@
+"""The encoder without padding: the tokens of all texts in one row, attention within each text.
+
+For encoders whose layers are BERT's, on CUDA and in half precision. It uses the weights of the
+transformers model, and gives what running that model gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from minrisk.arrays import Ints
+
+if TYPE_CHECKING:
+    from minrisk.metrics.comet.encoder import Encoder
+
+_POSITIONS_AFTER_PADDING = {"xlm-roberta": True, "bert": False}  # kinds with BERT's layers
+_HALF = (torch.bfloat16, torch.float16)
+
+
+def not_supported_reasons(encoder: Encoder) -> list[str]:
+    """Why the plain path must do it; nothing means that this one can."""
+    model: Any = encoder.model
+    config, weight = model.config, next(model.parameters())
+    reasons = []
+    if weight.device.type != "cuda":
+        reasons.append(f"the device is {weight.device.type}, not cuda")
+    if weight.dtype not in _HALF:
+        reasons.append(f"the numbers are {weight.dtype}, not of half precision")
+    if config.model_type not in _POSITIONS_AFTER_PADDING:
+        reasons.append(f"the layers are those of {config.model_type}, not BERT's")
+    if getattr(config, "position_embedding_type", "absolute") != "absolute":
+        reasons.append("positions are relative")
+    if config.hidden_act != "gelu":
+        reasons.append(f"the activation is {config.hidden_act}, not gelu")
+    if encoder.pool == "max":
+        reasons.append("the pooling is max")
+    try:
+        import triton  # noqa: F401 - comes with torch where it can run
+    except ImportError:
+        reasons.append("triton is not installed")
+    return reasons
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A batch of texts, one after the other."""
+
+    tokens: Tensor  # (T,)
+    positions: Tensor  # (T,) of each token in its text
+    starts: Tensor  # (B + 1,) of each text, and the end
+    longest: int
+
+    @classmethod
+    def of(cls, ids: Sequence[Ints], device: torch.device) -> Texts:
+        lengths = np.array([own.size for own in ids])
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        positions = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+        return cls(_sent(np.concatenate(ids), device), _sent(positions, device),
+                   _sent(starts, device), int(lengths.max()))
+
+
+def _sent(numbers: Ints, device: torch.device) -> Tensor:
+    """On the device, without waiting for what it is still doing."""
+    tensor = torch.from_numpy(numbers.astype(np.int32))
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+
+
+class Packed:
+    """Runs the layers of an encoder on packed texts."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        model: Any = encoder.model
+        self._layers = [Layer(layer) for layer in model.encoder.layer]
+
+    def embed(self, ids: Sequence[Ints]) -> Tensor:
+        """(B, D)"""
+        encoder = self._encoder
+        texts = Texts.of(ids, next(encoder.model.parameters()).device)
+        hidden = self._embeddings(texts)
+        pooled: Tensor | float = 0.0
+        for place, layer in enumerate([None, *self._layers]):
+            hidden = hidden if layer is None else layer(hidden, texts)
+            if place in encoder.mix:
+                pooled = pooled + encoder.mix[place] * self._pool(hidden, texts)
+        assert isinstance(pooled, Tensor)
+        return pooled
+
+    def _embeddings(self, texts: Texts) -> Tensor:
+        """(T, D)"""
+        model: Any = self._encoder.model
+        offset = 0
+        if _POSITIONS_AFTER_PADDING[model.config.model_type]:
+            offset = model.config.pad_token_id + 1
+        found: Tensor = model.embeddings(input_ids=texts.tokens[None],
+                                         position_ids=texts.positions[None] + offset)
+        return found[0]
+
+    def _pool(self, hidden: Tensor, texts: Texts) -> Tensor:
+        """(B, D) float32: one layer, pooled as `pooling.Linear` does it."""
+        from minrisk.metrics.comet.kernels import token_sums
+
+        counts = texts.starts.diff()[:, None]
+        sums = token_sums(hidden, texts.starts)
+        pooled = hidden[texts.starts[:-1]].float() if self._encoder.pool == "cls" else sums / counts
+        if not self._encoder.layer_norm:
+            return pooled
+        size = counts * hidden.shape[1]
+        mean = sums.sum(1, keepdim=True) / size
+        squares = token_sums(hidden.float().square().sum(1, keepdim=True), texts.starts)
+        return (pooled - mean) / (squares / size - mean**2 + 1e-12).sqrt()
+
+
+class Layer:
+    """One layer of BERT, with its three projections as one product."""
+
+    def __init__(self, layer: Any) -> None:
+        attention = layer.attention.self
+        parts = (attention.query, attention.key, attention.value)
+        self._weight = torch.cat([part.weight for part in parts]).detach()
+        self._bias = torch.cat([part.bias for part in parts]).detach()
+        self._heads: int = attention.num_attention_heads
+        self._attended: Any = layer.attention.output
+        self._widen: nn.Linear = layer.intermediate.dense
+        self._narrow: Any = layer.output
+
+    def __call__(self, hidden: Tensor, texts: Texts) -> Tensor:
+        from minrisk.metrics.comet.kernels import add_norm, attention, gelu
+
+        joint = functional.linear(hidden, self._weight, self._bias)
+        attended = attention(joint, texts.starts, texts.longest, self._heads)
+        hidden = add_norm(self._attended.dense(attended), hidden, self._attended.LayerNorm)
+        wide = gelu(self._widen(hidden))
+        return add_norm(self._narrow.dense(wide), hidden, self._narrow.LayerNorm)

@@ -1,0 +1,35 @@
+"""The fused and packed paths of COMET say what the plain path says.
+
+On the CPU the kernels run under Triton's interpreter, which must be on before Triton is imported:
+hence a process of its own. On a CUDA device they run as they are.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra minrisk[comet]")
+pytest.importorskip("triton", reason="needs triton, which comes with torch for CUDA")
+
+CHECKS = Path(__file__).parent / "comet" / "kernels.py"
+
+
+def check(device: str, monkeypatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "0" if device == "cuda" else "1")
+    done = subprocess.run([sys.executable, "-W", "error", str(CHECKS), device],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_kernels_agree_with_the_plain_path(monkeypatch):
+    check("cpu", monkeypatch)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_kernels_agree_with_the_plain_path_on_the_gpu(monkeypatch):
+    check("cuda", monkeypatch)
