@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "registry": PLAIN,
     "signature": PLAIN,
     "decoding": PROTOCOLS,
+    "scoring": PROTOCOLS | {"decoding"},
     "testing": PROTOCOLS,
     "metrics": PROTOCOLS | {"metrics", "_native"},
     "strategies": PROTOCOLS | {"strategies"},

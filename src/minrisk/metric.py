@@ -67,6 +67,17 @@ class Quality(Protocol[F_in]):
     def quality(self, hyps: F_in, source: F_in) -> Floats: ...  # (H,)
 
 
+@runtime_checkable
+class HasStatistics(Protocol):
+    """The score of a corpus is no mean of its sentences': it comes of statistics that add up."""
+
+    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
+        """(N, S) a row for each hypothesis against all of its references."""
+
+    def corpus(self, statistics: Floats) -> float:
+        """The score of the corpus (or sentence, or resample) whose rows add up to these (S,)."""
+
+
 def utility(metric: Metric[F], hyps: F, refs: F, mass: Floats, source: F | None = None) -> Floats:
     """(H,) expected score of each hypothesis over references of the given mass."""
     if isinstance(metric, HasUtility):
