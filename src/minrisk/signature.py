@@ -12,6 +12,16 @@ def signature(strategy: Any, **more: Any) -> str:
     """As sacreBLEU's scores carry one, e.g. `strategy:standard|metric:chrf|metric.order:6|...`."""
     pairs = [("strategy", strategy.name), *_fields(strategy, ""), *more.items(),
              ("version", __version__)]
+    return _join(pairs)
+
+
+def metric_signature(metric: Any, **more: Any) -> str:
+    """The same for scores of a metric alone, e.g. `nrefs:1|order:6|word_order:0|...`."""
+    pairs = [*more.items(), *_fields(metric, ""), ("version", __version__)]
+    return _join(pairs)
+
+
+def _join(pairs: list[tuple[str, Any]]) -> str:
     return "|".join(f"{key}:{_show(value)}" for key, value in pairs)
 
 
