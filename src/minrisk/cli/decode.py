@@ -68,6 +68,8 @@ _run = partial(_option, "Run")
 @_method("--weights", type=click.Choice(["auto", "uniform", "logprobs"]), default="auto",
          show_default=True, help="How references count: by the field `weights` where there is one "
          "(auto), all alike, or by the softmax of the field `logprobs`.")
+@_method("--oracle", metavar="FIELD", help="Judge by the human references in this field of INPUT "
+         "(a text or a list) instead of by samples: the most that choosing could reach.")
 @_method("--seed", type=click.IntRange(min=0), metavar="S",
          help="For strategies that draw at random.")
 @_text("-n", "--num-candidates", "--num-samples", type=_POSITIVE, metavar="N",
@@ -113,7 +115,7 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
     progress = Progress(params["quiet"], partial(_fraction, inputs), _bar_fits(params["output"]))
     records = _records(inputs, params, progress)
     _check_output(params, inputs)
-    progress.note(signature(strategy, weights=params["weights"]))
+    progress.note(_signature(strategy, params))
     try:
         _decode(strategy, records, params, progress)
     except KeyboardInterrupt as stop:
@@ -146,6 +148,11 @@ def _decode(strategy: Strategy, records: Iterable[Record], params: dict[str, Any
             progress.advance(failed=isinstance(result, MinriskError))
 
 
+def _signature(strategy: Strategy, params: dict[str, Any]) -> str:
+    oracle = {"oracle": params["oracle"]} if params["oracle"] else {}
+    return signature(strategy, weights=params["weights"], **oracle)
+
+
 def _scores(strategy: Strategy, record: Record) -> tuple[int, Floats]:
     """The segment's place in the input, and the scores (H, R) of all its pairs."""
     assert isinstance(record.segment, Segment)
@@ -168,7 +175,13 @@ def _records(inputs: list[Input], params: dict[str, Any], progress: Progress) ->
             if params[name] is not None:
                 raise InputError(f"--{name.replace('_', '-')} goes with plain text, which needs "
                                  "--num-candidates; JSON lines carry their own fields")
-        return JsonLines(inputs, params["weights"], progress.note)
+        if params["oracle"] and params["weights"] == "logprobs":
+            raise InputError("--weights logprobs weighs samples; with --oracle there are none to "
+                             "weigh: leave one of them out")
+        return JsonLines(inputs, params["weights"], progress.note, params["oracle"])
+    if params["oracle"]:
+        raise InputError("--oracle names a field of JSON lines; for plain text, give the human "
+                         "references as --references FILE with --num-references 1")
     return _text_records(inputs, size, params)
 
 
