@@ -36,6 +36,7 @@ MAY_IMPORT = {
     "testing": PROTOCOLS,
     "metrics": PROTOCOLS | {"metrics", "_native"},
     "strategies": PROTOCOLS | {"strategies"},
+    "validation": PROTOCOLS | {"validation", "io"},
     "sampling": PLAIN | {"sampling"},
     "io": PLAIN | {"io"},
     "engine": PROTOCOLS | {"engine", "io"},

@@ -19,6 +19,7 @@ from minrisk.cli.demo import demo
 from minrisk.cli.metrics import metrics
 from minrisk.cli.score import score
 from minrisk.cli.strategies import strategies
+from minrisk.cli.validate import validate
 from minrisk.errors import MinriskError
 from minrisk.version import __version__
 
@@ -57,7 +58,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (decode, demo, score, metrics, strategies, comet, completion):
+for command in (decode, demo, score, validate, metrics, strategies, comet, completion):
     cli.add_command(command)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from minrisk.arrays import Floats
+from minrisk.cli.inputs import fraction_read, open_inputs
 from minrisk.cli.method import Grouped, MethodCommand, strategy_of
 from minrisk.cli.progress import Progress
 from minrisk.decoding import METRIC, STRATEGY
@@ -41,18 +42,14 @@ Examples:
   sampler | minrisk decode --metric chrf --metric.word-order 2 | head -3"""
 
 
-def _option(section: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
-    return click.option(*names, cls=Grouped, section=section, **settings)
-
-
 def _names(registry: Any) -> Callable[..., list[str]]:
     return lambda ctx, param, start: [n for n in registry.names() if n.startswith(start)]
 
 
-_method = partial(_option, "Method")
-_text = partial(_option, _TEXT)
-_output = partial(_option, "Output")
-_run = partial(_option, "Run")
+_method = partial(click.option, cls=Grouped, section="Method")
+_text = partial(click.option, cls=Grouped, section=_TEXT)
+_output = partial(click.option, cls=Grouped, section="Output")
+_run = partial(click.option, cls=Grouped, section="Run")
 
 
 @click.command(
@@ -111,8 +108,9 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
     if params["quiet"]:
         warnings.simplefilter("ignore")
     strategy = strategy_of(params)
-    inputs = _inputs([*params["inputs"], *params["typed"]] or params["configured"])
-    progress = Progress(params["quiet"], partial(_fraction, inputs), _bar_fits(params["output"]))
+    inputs = open_inputs([*params["inputs"], *params["typed"]] or params["configured"])
+    read = partial(fraction_read, inputs)
+    progress = Progress(params["quiet"], read, _bar_fits(params["output"]))
     records = _records(inputs, params, progress)
     _check_output(params, inputs)
     progress.note(_signature(strategy, params))
@@ -159,13 +157,6 @@ def _scores(strategy: Strategy, record: Record) -> tuple[int, Floats]:
     metric: AnyMetric = strategy.metric  # type: ignore[attr-defined]
     (pool,) = bind(metric, [record.segment])
     return record.segment.index, pool.scores()
-
-
-def _inputs(paths: Sequence[str]) -> list[Input]:
-    if not paths and sys.stdin is not None and sys.stdin.isatty():
-        raise InputError("no INPUT was given, and standard input is a terminal; "
-                         "name a file, or pipe JSON lines")
-    return [Input(path) for path in paths or ["-"]]
 
 
 def _records(inputs: list[Input], params: dict[str, Any], progress: Progress) -> Iterable[Record]:
@@ -230,11 +221,3 @@ def _same_place(one: str, other: str) -> bool:
 def _bar_fits(output: str) -> bool:
     """A live bar would run into results that go to the same terminal."""
     return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
-
-
-def _fraction(inputs: list[Input]) -> float | None:
-    """How much of the input was read, in bytes, if that can be known."""
-    sizes = [source.size for source in inputs]
-    if None in sizes or not sum(filter(None, sizes)):
-        return None
-    return sum(source.consumed for source in inputs) / sum(filter(None, sizes))

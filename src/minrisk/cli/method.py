@@ -104,6 +104,26 @@ class MetricCommand(MethodCommand):
         return _describe_metrics(_all(args, "--metric") or [METRIC], own)
 
 
+class StudyCommand(MethodCommand):
+    """A command that tries all strategies, and takes the further metrics that some of them need."""
+
+    registries = (METRICS,)
+
+    def own_options(self, args: Sequence[str]) -> Iterator[click.Option]:
+        yield from _metric_options("metric", _last(args, "--metric", METRIC))
+        for field in _further_metrics():
+            yield _option("strategy", field, field.flag)
+            yield from _metric_options(field.name, _last(args, field.flag))
+
+    def describe(self, args: Sequence[str], own: Sequence[str]) -> str:
+        return _describe_metrics([_last(args, "--metric", METRIC)], own)
+
+
+def _further_metrics() -> list[Field]:
+    fields = (field for entry in entries(STRATEGIES) for field in entry.fields)
+    return list({f.name: f for f in fields if f.type is Metric and f.name != "metric"}.values())
+
+
 def _describe_metrics(names: Iterable[str], own: Sequence[str]) -> str:
     theirs = " ".join(o for o in own if o.startswith("--metric.")) or "no options"
     return f"metric {', '.join(map(repr, names))} takes {theirs}"
@@ -130,6 +150,13 @@ def strategy_of(params: dict[str, Any]) -> Strategy:
         options["seed"] = given["seed"]
     made: Strategy = STRATEGIES.make(given["strategy"], **options)
     return made
+
+
+def study_metrics(params: dict[str, Any]) -> dict[str, AnyMetric]:
+    """The metric, and the further ones by the names of their fields."""
+    given = {key: value for key, value in params.items() if value is not None}
+    names = {"metric": given["metric"]} | _values(given, "strategy")
+    return {owner: METRICS.make(name, **_values(given, owner)) for owner, name in names.items()}
 
 
 def metrics_of(params: dict[str, Any]) -> list[AnyMetric]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -25,37 +26,37 @@ Examples:
   minrisk score mbr.txt -r ref-a.txt -r ref-b.txt --metric.word-order 2 -b -w 4
   minrisk decode samples.jsonl --format text | minrisk score - -r ref.txt"""
 
+_input = partial(click.option, cls=Grouped, section="Input")
+_method = partial(click.option, cls=Grouped, section="Method")
+_output = partial(click.option, cls=Grouped, section="Output")
+
 
 @click.command(cls=MetricCommand, epilog=_EXAMPLES,
                context_settings={"token_normalize_func": lambda name: name.replace("_", "-"),
                                  "max_content_width": 100})
 @click.argument("systems", metavar="SYSTEM...", nargs=-1, required=True, type=click.Path())
-@click.option("-r", "--references", metavar="FILE", multiple=True, required=True,
-              type=click.Path(), cls=Grouped, section="Input",
-              help="A line per segment; several times for several references.")
-@click.option("-s", "--source", metavar="FILE", type=click.Path(), cls=Grouped, section="Input",
-              help="A line per segment, for metrics that read it.")
-@click.option("--metric", metavar="NAME", multiple=True, default=[METRIC], show_default=True,
-              cls=Grouped, section="Method", help="What judges; several times for several. "
-              "--metric.FIELD fills a field of every metric that has it.")
-@click.option("--confidence", "--paired-bs", "bootstrap", is_flag=True, cls=Grouped,
-              section="Method", help="Resample the lines: a 95% interval for each system, and the "
-              "p-value of each against the first.")
-@click.option("--resamples", "--confidence-n", "--paired-bs-n", type=click.IntRange(min=1),
-              default=1000, show_default=True, metavar="N", cls=Grouped, section="Method",
-              help="How often.")
-@click.option("--seed", type=click.IntRange(min=0), default=SEED, show_default=True, metavar="S",
-              cls=Grouped, section="Method", help="Of the resampling.")
-@click.option("-f", "--format", "form", type=click.Choice(["json", "text", "latex"]),
-              default="json", show_default=True, cls=Grouped, section="Output",
-              help="LaTeX is a table of all systems.")
-@click.option("-b", "--score-only", is_flag=True, cls=Grouped, section="Output",
-              help="Just the number.")
-@click.option("-w", "--width", type=click.IntRange(0, 15), default=1, show_default=True,
-              metavar="W", cls=Grouped, section="Output", help="Digits after the point.")
-@click.option("--sentence-level", "--sl", "sentences", is_flag=True, cls=Grouped,
-              section="Output", help="A line of text per segment instead of a score for all.")
-@click.option("--threads", type=int, metavar="T", cls=Grouped, section="Run",
+@_input("-r", "--references", metavar="FILE", multiple=True, required=True, type=click.Path(),
+        help="A line per segment; several times for several references.")
+@_input("-s", "--source", metavar="FILE", type=click.Path(),
+        help="A line per segment, for metrics that read it.")
+@_method("--metric", metavar="NAME", multiple=True, default=[METRIC], show_default=True,
+         help="What judges; several times for several. --metric.FIELD fills a field of every "
+         "metric that has it.")
+@_method("--confidence", "--paired-bs", "bootstrap", is_flag=True,
+         help="Resample the lines: a 95% interval for each system, and the p-value of each "
+         "against the first.")
+@_method("--resamples", "--confidence-n", "--paired-bs-n", type=click.IntRange(min=1),
+         default=1000, show_default=True, metavar="N", help="How often.")
+@_method("--seed", type=click.IntRange(min=0), default=SEED, show_default=True, metavar="S",
+         help="Of the resampling.")
+@_output("-f", "--format", "form", type=click.Choice(["json", "text", "latex"]), default="json",
+         show_default=True, help="LaTeX is a table of all systems.")
+@_output("-b", "--score-only", is_flag=True, help="Just the number.")
+@_output("-w", "--width", type=click.IntRange(0, 15), default=1, show_default=True, metavar="W",
+         help="Digits after the point.")
+@_output("--sentence-level", "--sl", "sentences", is_flag=True,
+         help="A line of text per segment instead of a score for all.")
+@click.option("--threads", type=int, metavar="T",
               help="Of the native core; one per core unless given.")
 def score(**params: Any) -> None:
     """Score the outputs of systems, a line per segment, against references.
