@@ -269,6 +269,14 @@ def test_results_of_other_samples_are_not_gone_on_with(samples, tmp_path):
     assert "other.jsonl:1: segment 't' was 's0' in the run to resume" in result.err
 
 
+def test_a_file_that_is_no_earlier_run_stays_as_it_is(samples, tmp_path):
+    content = samples.read_bytes().rstrip(b"\n")  # as if its last line were torn
+    samples.write_bytes(content)
+    assert run("validate", samples, "-o", samples, "--resume").code == 2
+    assert run("validate", samples, "-o", samples).code == 2
+    assert samples.read_bytes() == content
+
+
 def test_figures_are_drawn(samples, tmp_path):
     pytest.importorskip("matplotlib")
     png, svg = tmp_path / "a.png", tmp_path / "a.svg"

@@ -15,20 +15,23 @@ class Journal:
 
     def __init__(self, path: str, resume: bool = False) -> None:
         self._path = path
-        whole = _whole_lines(path)
-        if whole and not resume:
+        *whole, torn = _content(path).split(b"\n")
+        if (whole or torn) and not resume:
             raise InputError(f"{path} exists; --resume goes on with it, "
                              "or remove it, or name another file")
         self.entries = [_parse(line, path) for line in whole]
+        self._size = sum(len(line) + 1 for line in whole)
         with told("write", path):
             self._stream = open(path, "ab")  # noqa: SIM115 - closed by the with statement
-            self._stream.truncate(sum(len(line) + 1 for line in whole))
 
     def append(self, entry: dict[str, Any]) -> None:
         """With the operating system when this returns: no signal can tear or lose it."""
+        line = json.dumps(entry).encode() + b"\n"
         with told("write", self._path):
-            self._stream.write(json.dumps(entry).encode() + b"\n")
+            self._stream.truncate(self._size)  # a line that was torn by a kill
+            self._stream.write(line)
             self._stream.flush()
+        self._size += len(line)
 
     def __enter__(self) -> Self:
         return self
@@ -37,12 +40,11 @@ class Journal:
         self._stream.close()
 
 
-def _whole_lines(path: str) -> list[bytes]:
-    """Without one that is torn, for its process was killed while it wrote."""
+def _content(path: str) -> bytes:
     if not os.path.exists(path):
-        return []
+        return b""
     with told("read", path), open(path, "rb") as stream:
-        return stream.read().split(b"\n")[:-1]
+        return stream.read()
 
 
 def _parse(line: bytes, path: str) -> Any:
