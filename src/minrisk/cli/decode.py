@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -22,8 +22,8 @@ from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import Input, Output, same_file
 from minrisk.io.jsonl import JsonLines
 from minrisk.io.lines import Column, read_lines
-from minrisk.io.record import Record
-from minrisk.io.writer import MatrixWriter, Writer
+from minrisk.io.record import Record, with_source
+from minrisk.io.writer import MatrixWriter, SegmentWriter, Writer
 from minrisk.metric import AnyMetric
 from minrisk.pool import bind
 from minrisk.registry import METRICS, STRATEGIES
@@ -31,6 +31,8 @@ from minrisk.segment import Segment
 from minrisk.signature import signature
 from minrisk.strategy import Strategy
 from minrisk.threads import set_threads
+
+W = TypeVar("W", bound=SegmentWriter)
 
 _POSITIVE = click.IntRange(min=1)
 _TEXT = "Plain text (N lines per segment; JSON lines otherwise)"
@@ -104,6 +106,16 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
     are read one after the other; `-`, or none, is standard input. Files may be compressed with gz,
     xz or zst.
     """
+    if params["form"] == "text" and (params["nbest"] or params["utilities"]):
+        raise InputError("--nbest and --utilities need --format json; "
+                         "text has one line per segment")
+    decode_into(ctx, params, partial(Writer, form=params["form"], nbest=params["nbest"],
+                                     utilities=params["utilities"]))
+
+
+def decode_into(ctx: click.Context, params: dict[str, Any], make_writer: Callable[[Output], W],
+                needs_source: bool = False) -> W:
+    """Decode as the options say; a writer of the output gets the rankings, and is returned."""
     set_threads(params["threads"])
     if params["quiet"]:
         warnings.simplefilter("ignore")
@@ -112,10 +124,12 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
     read = partial(fraction_read, inputs)
     progress = Progress(params["quiet"], read, _bar_fits(params["output"]))
     records = _records(inputs, params, progress)
+    if needs_source:
+        records = map(with_source, records)
     _check_output(params, inputs)
     progress.note(_signature(strategy, params))
     try:
-        _decode(strategy, records, params, progress)
+        writer = _decode(strategy, records, params, progress, make_writer)
     except KeyboardInterrupt as stop:
         where = "standard output" if params["output"] == "-" else params["output"]
         click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}", err=True)
@@ -126,16 +140,16 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
         progress.finish()
         raise
     progress.finish()
+    return writer
 
 
 def _decode(strategy: Strategy, records: Iterable[Record], params: dict[str, Any],
-            progress: Progress) -> None:
+            progress: Progress, make_writer: Callable[[Output], W]) -> W:
     with ExitStack() as stack:
         # the matrix first: if its path is bad, an old output is still there
         path = params["matrix"]
         matrix = stack.enter_context(MatrixWriter(path)) if path else None
-        output = stack.enter_context(Output(params["output"]))
-        writer = Writer(output, params["form"], params["nbest"], params["utilities"])
+        writer = make_writer(stack.enter_context(Output(params["output"])))
         for record, result in run(strategy, records, params["batch_size"], params["on_error"]):
             if isinstance(result, MinriskError):
                 writer.fail(record, result)
@@ -144,6 +158,7 @@ def _decode(strategy: Strategy, records: Iterable[Record], params: dict[str, Any
                     matrix.write(*_scores(strategy, record))
                 writer.write(record, result)
             progress.advance(failed=isinstance(result, MinriskError))
+        return writer
 
 
 def _signature(strategy: Strategy, params: dict[str, Any]) -> str:
@@ -197,9 +212,6 @@ def _column(path: str | None, size: int, option: str) -> Column | None:
 
 
 def _check_output(params: dict[str, Any], inputs: list[Input]) -> None:
-    if params["form"] == "text" and (params["nbest"] or params["utilities"]):
-        raise InputError("--nbest and --utilities need --format json; "
-                         "text has one line per segment")
     if params["matrix"] == "-":
         raise InputError("--matrix needs a file; standard output takes no .npz")
     if params["matrix"] and _same_place(params["matrix"], params["output"]):
