@@ -44,7 +44,7 @@ def _by_time(summary: Summary) -> str:
         return f"standard, which is exact and the fastest anyway: {_ms(exact)} a segment."
     if summary.recommended is exact:
         return (f"standard, which is exact and takes {_ms(exact)} a segment; the fastest,\n"
-                f"          {fastest.trial.label} with {_ms(fastest)}, is not worth its errors.")
+                f"          {fastest.trial.label} with {_ms(fastest)}, is not twice as fast.")
     return (f"{fastest.trial.label}, {_ms(fastest)} a segment instead of {_ms(exact)}; "
             f"it loses {fastest.lost:.3g}.")
 
