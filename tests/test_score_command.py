@@ -77,6 +77,10 @@ def test_several_systems_are_a_list_with_all_digits(files):
 def test_sentences_are_sacrebleus(files):
     theirs = sacrebleu(files, "ref.txt", "-i", "beam.txt", "-m", "chrf", "-sl", "-b", "-w", "6")
     assert score(files, "beam.txt", "-r", "ref.txt", "--sl", "-b", "-w", "6") == theirs
+    with_spaces = sacrebleu(files, "ref.txt", "-i", "beam.txt", "-m", "chrf", "-sl", "-b",
+                            "--chrf-whitespace")
+    assert score(files, "beam.txt", "-r", "ref.txt", "--sl", "-b",
+                 "--metric.whitespace") == with_spaces
     first = score(files, "beam.txt", "-r", "ref.txt", "--sl").split("\n")[0]
     assert first == (f"chrf|{metric_signature(minrisk.ChrF(), nrefs=1)} = "
                      f"{float(theirs.split()[0]):.1f}")

@@ -27,14 +27,14 @@ HYPS = ["the cat sat", "the cat sat down", "a cat sat", "dogs", "the cat sat", "
 
 @dataclass(frozen=True)
 class Reversed:
-    """the worst first, as a fault to be found"""
+    """the worst first, and no idea of utilities: a fault to be found"""
 
     name: ClassVar[str] = "reversed"
     metric: object
 
     def rank(self, segments):
         exact = minrisk.Standard(self.metric).rank(segments)
-        return [Ranking(r.order[::-1], r.utility) for r in exact]
+        return [Ranking(r.order[::-1], np.zeros_like(r.utility)) for r in exact]
 
 
 @dataclass(frozen=True)

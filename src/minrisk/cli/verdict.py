@@ -21,7 +21,7 @@ def show(summary: Summary, study: Study) -> None:
     click.echo(f"\nMeans over {summary.segments} segments of {summary.references:,.0f} references. "
                f"top-1, top-{study.top}: how often the string that\nexact MBR picks is the first, "
                f"or among the first {study.top}. lost: exact utility, against that string.\n"
-               f"ms: per segment, features included.\n{study.signature}\n")
+               f"ms: median per segment, features included.\n{study.signature}\n")
     for line in _verdict(summary):
         click.echo(line)
 

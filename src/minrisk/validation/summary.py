@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from minrisk.validation.budgets import Trial
@@ -16,7 +16,7 @@ _WORTH = 2.0  # how much faster an approximation must be to be worth its errors
 
 @dataclass(frozen=True)
 class Row:
-    """A trial's means over all segments."""
+    """A trial's means over all segments, and its median time."""
 
     trial: Trial
     first: float
@@ -80,7 +80,7 @@ def summarise(trials: Iterable[Trial], judgements: Sequence[Judgement],
 
 def _row(trial: Trial, judgements: Sequence[Judgement]) -> Row:
     found = [judgement.outcomes[trial.label] for judgement in judgements]
-    features = fmean(judgement.features for judgement in judgements)
+    features = median(judgement.features for judgement in judgements)
     return Row(trial, fmean(o.first for o in found), fmean(o.among for o in found),
                fmean(o.lost for o in found), fmean(o.pairs for o in found),
-               features + fmean(o.seconds for o in found))
+               features + median(o.seconds for o in found))
