@@ -72,10 +72,11 @@ def test_budgets_are_halves_of_n_down_to_one():
 def test_budgets_are_of_what_they_say(monkeypatch):
     monkeypatch.setattr(budgets, "BUDGETS", (
         Budget("a", "groups", "references", (0.5,)), Budget("b", "keep", "hypotheses", (0.5,)),
-        Budget("c", "calls", "pairs", (0.5,)), Budget("d", "alpha", None, (0.9, 0.99))))
+        Budget("c", "calls", "pairs", (0.5, 0.25)), Budget("d", "alpha", None, (0.9, 0.99))))
     segment = Segment(HYPS, ["x", "y"])
     found = [trial.options(segment) for trial in trials(["a", "b", "c", "d", "e"], segment)]
-    assert found == [{"groups": 1}, {"keep": 4}, {"calls": 8}, {"alpha": 0.9}, {"alpha": 0.99}, {}]
+    assert found == [{"groups": 1}, {"keep": 4}, {"calls": 0.5}, {"alpha": 0.9}, {"alpha": 0.99},
+                     {}]
     assert [trial.label for trial in trials(["c", "d", "e"], segment)] == [
         "c calls n²/2", "d alpha 0.9", "d alpha 0.99", "e"]
 
@@ -329,3 +330,28 @@ def test_a_metric_that_needs_a_source_says_so():
 
     with pytest.raises(InputError, match="needs the source"):
         Study(Sourced(), Segment(HYPS), ["n-by-s"])
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """refuses to make more than one group, as clustering does where there are no vectors"""
+
+    name: ClassVar[str] = "clusters"
+    metric: object
+    groups: int = 1
+
+    def rank(self, segments):
+        if self.groups > 1:
+            raise InputError("no vectors")
+        return minrisk.Standard(self.metric).rank(segments)
+
+
+def test_a_strategy_that_cannot_do_some_budgets_is_left_out_with_all(monkeypatch):
+    monkeypatch.setitem(STRATEGIES.builtin, "clusters", "test_validation:Clusters")
+    monkeypatch.setattr(budgets, "BUDGETS", (
+        Budget("clusters", "groups", "references", (1 / 8, 1 / 16)),))
+    notes = []
+    segment = Segment([f"{i} cats" for i in range(32)])
+    study = Study(ChrF(), segment, ["clusters"], note=notes.append)
+    assert study.trials == [EXACT]
+    assert notes == ["without clusters: no vectors"]

@@ -12,11 +12,15 @@ Whole = Literal["references", "hypotheses", "pairs"]
 
 @dataclass(frozen=True)
 class Budget:
-    """An option of a strategy, and the values to try: shares of the whole, or as they are."""
+    """An option of a strategy, and the values to try.
+
+    They are shares of the whole, at which the strategy is standard MBR; or values as they are, if
+    there is no such limit. Options that are budgets of pairs take the share itself.
+    """
 
     strategy: str
     option: str
-    of: Whole | None  # the limit at which the strategy is standard MBR
+    of: Whole | None
     values: tuple[float, ...]
 
 
@@ -56,7 +60,7 @@ class Trial:
     def options(self, segment: Segment) -> dict[str, float]:
         if self.option is None or self.value is None:
             return {}
-        if self.of is None:
+        if self.of is None or self.of == "pairs":
             return {self.option: self.value}
         return {self.option: max(1, round(self.value * _size(segment, self.of)))}
 
@@ -76,6 +80,5 @@ def _trials(strategy: str, segment: Segment) -> list[Trial]:
 
 
 def _size(segment: Segment, of: Whole) -> int:
-    hypotheses, references = len(segment.hypotheses), len(segment.references)
-    return {"references": references, "hypotheses": hypotheses,
-            "pairs": hypotheses * references}[of]
+    """How many shares there can be; of pairs, each hypothesis gets one at least."""
+    return len(segment.hypotheses if of == "hypotheses" else segment.references)

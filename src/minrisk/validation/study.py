@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from minrisk.validation.budgets import Trial, trials
 from minrisk.validation.pairs import pairs
 
 EXACT = Trial("standard")
+_SMALL = 16  # texts
 
 
 @dataclass(frozen=True)
@@ -112,15 +114,21 @@ class Study:
 
     def _possible(self, candidates: Iterable[Trial], segment: Segment,
                   note: Callable[[str], None]) -> Iterator[Trial]:
-        """Those that this metric can do, told by a small problem, which also warms up."""
-        small = Segment(segment.hypotheses[:2], segment.references[:2], segment.source)
-        self._timed(EXACT, Batch([small]))  # whatever is wrong here is wrong with all of them
-        refused: set[str] = set()
-        for trial in candidates:
+        """Trials of the strategies that this metric can do, told by a small problem."""
+        batch = Batch([_small(segment)])
+        self._timed(EXACT, batch)  # whatever is wrong here is wrong with all of them
+        for strategy, found in groupby(candidates, key=lambda trial: trial.strategy):
+            own = list(found)
             try:
-                self._timed(trial, Batch([small]))
-                yield trial
+                for trial in own:
+                    self._timed(trial, batch)
+                yield from own
             except MinriskError as error:
-                if trial.strategy not in refused:
-                    note(f"without {trial.strategy}: {error}")
-                refused.add(trial.strategy)
+                note(f"without {strategy}: {error}")
+
+
+def _small(segment: Segment) -> Segment:
+    """With few texts, but enough of them that no stage of a strategy is left out."""
+    hyps, refs = (list(dict.fromkeys(texts))[:_SMALL]
+                  for texts in (segment.hypotheses, segment.references))
+    return Segment(hyps, refs, segment.source)
