@@ -8,7 +8,10 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
+from typing import ClassVar
 
+import numpy as np
 import pytest
 from test_scoring import Common
 
@@ -127,6 +130,28 @@ def test_several_metrics_share_the_options_they_have(files, monkeypatch):
              for name in ("beam", "ref", "src")]
     expected = minrisk.score({"x": lines[0]}, lines[1], lines[2], metric=Common())["x"].value
     assert found[1]["score"] == round(expected, 1)
+
+
+@dataclass(frozen=True)
+class Different(Common):
+    """an error, negated"""
+
+    name: ClassVar[str] = "different"
+    needs_source: ClassVar[bool] = False
+    is_error: ClassVar[bool] = True
+
+    def scores(self, hyps, refs, source=None):
+        return -np.abs(hyps[:, None] - refs[None]).sum(axis=2)
+
+
+def test_errors_are_shown_with_their_own_sign(files, monkeypatch):
+    monkeypatch.setitem(METRICS.builtin, "different", "test_score_command:Different")
+    args = ["sample.txt", "-r", "ref.txt", "--metric", "different"]
+    found = json.loads(score(files, *args, "--confidence", "-w", "3"))
+    assert found["score"] > 0
+    assert found["confidence_mean"] == pytest.approx(found["score"], abs=0.1)
+    sentences = [float(line) for line in score(files, *args, "--sl", "-b").split()]
+    assert min(sentences) == 0 < max(sentences)
 
 
 @pytest.mark.parametrize(("args", "message"), [

@@ -24,9 +24,10 @@ F_in = TypeVar("F_in", bound=Features, contravariant=True)
 class Metric(Protocol[F]):
     """A score for every pair of hypothesis and reference; higher is always better.
 
-    A metric may also set `needs_source = True` (its scores get the source's features), and
+    A metric may also set `needs_source = True` (its scores get the source's features),
     `features_per_segment = True` (its features are cheaper to use when they are extracted for
-    one segment at a time rather than for a whole batch, as with n-gram indices).
+    one segment at a time rather than for a whole batch, as with n-gram indices), and
+    `is_error = True` (it negates an error, which reports show with its own sign).
     """
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from minrisk.decoding import METRIC
 from minrisk.errors import InputError
 from minrisk.io.files import Input
 from minrisk.metric import AnyMetric
-from minrisk.scoring import SEED
+from minrisk.scoring import SEED, Score
 from minrisk.scoring import score as score_systems
 from minrisk.signature import metric_signature
 from minrisk.threads import set_threads
@@ -73,13 +74,12 @@ def score(**params: Any) -> None:
     references = _references(params["references"])
     sources = _lines(params["source"]) if params["source"] else None
     resamples = params["resamples"] if params["bootstrap"] else 0
-    columns = [
-        Column(metric.name,
-               _signature(metric, len(params["references"]), resamples, params["seed"]),
-               score_systems(systems, references, sources, metric=metric, resamples=resamples,
-                             seed=params["seed"]))
-        for metric in metrics
-    ]
+    columns = []
+    for metric in metrics:
+        scores = score_systems(systems, references, sources, metric=metric, resamples=resamples,
+                               seed=params["seed"])
+        signature = _signature(metric, len(params["references"]), resamples, params["seed"])
+        columns.append(Column(metric.name, signature, _shown(metric, scores)))
     if params["sentences"]:
         show_sentences(columns[0], params["width"], params["score_only"])
     else:
@@ -113,6 +113,17 @@ def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:
             raise InputError(f"{path} has {len(lines)} lines, {paths[0]} has {len(streams[0])}; "
                              "check that the references belong together")
     return list(zip(*streams, strict=True))
+
+
+def _shown(metric: AnyMetric, scores: dict[str, Score]) -> dict[str, Score]:
+    """Errors with their own sign."""
+    if not getattr(metric, "is_error", False):
+        return scores
+    return {
+        name: replace(score, value=-score.value, sentences=-score.sentences,
+                      mean=None if score.mean is None else -score.mean)
+        for name, score in scores.items()
+    }
 
 
 def _signature(metric: AnyMetric, references: int, resamples: int, seed: int) -> str:

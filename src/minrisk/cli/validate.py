@@ -122,7 +122,7 @@ def _study(params: dict[str, Any], first: Record, progress: Progress) -> Study:
     for name in params["strategies"]:
         STRATEGIES.get(name)
     return Study(metrics.pop("metric"), _segment(first), strategies, params["top"], progress.note,
-                 seed=params["seed"], **metrics)
+                 seed=params["seed"], weights=params["weights"], **metrics)
 
 
 def _segment(record: Record) -> Segment:

@@ -62,7 +62,7 @@ class Study:
                  **options: Any) -> None:
         self.metric = metric
         self.top = top
-        self._options = options  # a seed, metrics for other stages: for the strategies with fields
+        self._options = options  # in the signature, and for the strategies with such fields
         others = [name for name in strategies if name != EXACT.strategy]
         self.trials = [EXACT, *self._possible(trials(others, segment), segment, note)]
 
