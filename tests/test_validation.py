@@ -228,15 +228,34 @@ def test_a_run_goes_on_where_it_stopped(samples, tmp_path):
     assert judged(parts) == judged(whole)
 
 
-def test_a_killed_run_loses_no_segment_that_it_finished(tmp_path):
-    samples = write(tmp_path / "x.jsonl", *({"id": i, "samples": [f"{w} {i}" for w in HYPS * 20]}
-                                            for i in range(60)))
+def many(tmp_path):
+    """So many segments that a run can be stopped before its end."""
+    return write(tmp_path / "x.jsonl", *({"id": i, "samples": [f"{w} {i}" for w in HYPS * 20]}
+                                         for i in range(60)))
+
+
+def wait_for(output, lines):
+    deadline = time.monotonic() + 60
+    while not output.exists() or output.read_bytes().count(b"\n") < lines:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_an_interrupted_run_says_how_to_go_on(tmp_path):
     output = tmp_path / "out.jsonl"
+    with spawn("validate", many(tmp_path), "-o", output) as process:
+        wait_for(output, 4)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"--resume goes on with {output}" in error.decode()
+    assert b"Traceback" not in error
+
+
+def test_a_killed_run_loses_no_segment_that_it_finished(tmp_path):
+    samples, output = many(tmp_path), tmp_path / "out.jsonl"
     with spawn("validate", samples, "-o", output) as process:
-        deadline = time.monotonic() + 60
-        while not output.exists() or output.read_bytes().count(b"\n") < 4:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_for(output, 4)
         process.send_signal(signal.SIGKILL)
         process.communicate()
     before = output.read_bytes()

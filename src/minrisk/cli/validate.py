@@ -94,7 +94,13 @@ def validate(**params: Any) -> None:
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(params["output"], params["resume"])) \
             if params["output"] else None
-        judgements = _judge(study, chain([first], records), journal, progress)
+        try:
+            judgements = _judge(study, chain([first], records), journal, progress)
+        except KeyboardInterrupt:
+            click.echo(f"\nminrisk: interrupted after {progress.done} segments"
+                       + (f"; --resume goes on with {params['output']}" if journal else ""),
+                       err=True)
+            raise
     progress.finish()
     summary = summarise(study.trials, judgements, params["tolerance"])
     for path in params["plots"]:
