@@ -92,14 +92,13 @@ def validate(**params: Any) -> None:
     study = _study(params, first, progress)
     progress.note(study.signature)
     with ExitStack() as stack:
-        journal = stack.enter_context(Journal(params["output"], params["resume"])) \
-            if params["output"] else None
+        path = params["output"]
+        journal = stack.enter_context(Journal(path, params["resume"])) if path else None
         try:
             judgements = _judge(study, chain([first], records), journal, progress)
         except KeyboardInterrupt:
-            click.echo(f"\nminrisk: interrupted after {progress.done} segments"
-                       + (f"; --resume goes on with {params['output']}" if journal else ""),
-                       err=True)
+            hint = f"; --resume goes on with {path}" if path else ""
+            click.echo(f"\nminrisk: interrupted after {progress.done} segments{hint}", err=True)
             raise
     progress.finish()
     summary = summarise(study.trials, judgements, params["tolerance"])
@@ -140,23 +139,27 @@ def _segment(record: Record) -> Segment:
 def _judge(study: Study, records: Iterable[Record], journal: Journal | None,
            progress: Progress) -> list[Judgement]:
     """One judgement a segment; those of an earlier run are not made again."""
-    known = iter(_known(study, journal, progress)) if journal else iter(())
+    known = iter(_known(study, journal, progress) if journal else ())
     judgements = []
     for record in records:
         entry = next(known, None)
-        if entry is None:
-            with placed(record.where):
-                judgement = study.judge(_segment(record))
-            if journal:
-                journal.append({"id": record.id} | judgement.as_json())
-            progress.advance()
-        else:
-            if entry["id"] != record.id:
-                raise InputError(f"{record.where}: segment {record.id!r} was {entry['id']!r} in "
-                                 "the run to resume; give it the same input, or another --output")
-            judgement = Judgement.from_json(entry)
-        judgements.append(judgement)
+        if entry is not None:
+            judgements.append(_again(entry, record))
+            continue
+        segment = _segment(record)
+        with placed(record.where):
+            judgements.append(study.judge(segment))
+        if journal:
+            journal.append({"id": record.id} | judgements[-1].as_json())
+        progress.advance()
     return judgements
+
+
+def _again(entry: dict[str, Any], record: Record) -> Judgement:
+    if entry["id"] != record.id:
+        raise InputError(f"{record.where}: segment {record.id!r} was {entry['id']!r} in the run to "
+                         "resume; give it the same input, or another --output")
+    return Judgement.from_json(entry)
 
 
 def _known(study: Study, journal: Journal, progress: Progress) -> list[dict[str, Any]]:
