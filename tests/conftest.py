@@ -26,6 +26,14 @@ def blocks(document: str, language: str) -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def bundled() -> list[dict[str, object]]:
+    """The 30 real segments of the demo, with 1024 samples each."""
+    path = ROOT / "src" / "minrisk" / "data" / "demo.jsonl.xz"
+    with lzma.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope="session")
 def fastchrf_samples() -> list[str]:
     """1024 distinct real samples of one source."""
     path = SHARED / "fastchrf-samples.txt"

@@ -183,6 +183,10 @@ OPTIONS = [
             args="-n 1 --weights logprobs"),
     options("logprobs that are not there", "in.jsonl:1: found no logprobs",
             args="--weights logprobs"),
+    options("an oracle with weights of samples", "--weights logprobs weighs samples",
+            args="--oracle reference --weights logprobs"),
+    options("an oracle of plain text", "--oracle names a field of JSON lines",
+            "--num-references 1", args="-n 1 --oracle reference"),
     options("standard input twice", "standard input was given more than once",
             args="-n 1 -s - -r -"),
 ]

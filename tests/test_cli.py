@@ -483,3 +483,39 @@ def test_numbers_out_of_range_are_told(tmp_path, option):
     result = run("decode", write(tmp_path / "x.jsonl", {"samples": ["a"]}), *option)
     assert result.code == 2
     assert "error:" in result.err
+
+
+def test_an_oracle_judges_by_the_human_references(tmp_path):
+    human = {"samples": ["a dog", "a dog", "the cat"], "reference": "the cats",
+             "weights": [1], "references": ["a dog"]}
+    path = write(tmp_path / "x.jsonl", human, human | {"reference": ["the cats", "a dog"]})
+    assert [r["text"] for r in run("decode", path).records] == ["a dog", "a dog"]
+    result = run("decode", path, "--oracle", "reference", "--utilities")
+    one, two = result.records
+    assert one["text"] == "the cat"
+    assert one["utilities"] == minrisk.decode(human["samples"], ["the cats"]).utility.tolist()
+    assert two["utilities"] == minrisk.decode(human["samples"], ["the cats", "a dog"]
+                                              ).utility.tolist()
+    assert one["reference"] == "the cats"
+    assert "|oracle:reference|" in result.err
+
+
+def test_the_oracle_of_plain_text_is_a_file_of_references(texts, tmp_path):
+    refs = tmp_path / "refs.txt"
+    refs.write_text("a cat sat on the mat\nno\none\n")
+    result = run("decode", texts[0], "-n", 2, "-r", refs, "--num-references", 1,
+                 "--format", "text")
+    assert result.out == "a cat sat on the mat\nno\none\n"
+
+
+@pytest.mark.parametrize(("human", "message"), [
+    ({}, "x.jsonl:1: found no human, wanted the human references under this name"),
+    ({"human": 3}, "x.jsonl:1: found human 3, wanted a list"),
+    ({"human": []}, "x.jsonl:1: zero references"),
+    ({"human": ["b", 3]}, "x.jsonl:1: references must be strings"),
+])
+def test_an_oracle_without_human_references_is_told(tmp_path, human, message):
+    result = run("decode", write(tmp_path / "x.jsonl", {"samples": ["a"]} | human),
+                 "--oracle", "human")
+    assert result.code == 2
+    assert message in result.err

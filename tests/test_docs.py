@@ -30,10 +30,13 @@ def test_the_python_of_the_readme_prints_what_it_says():
 def files(tmp_path) -> Path:
     """The files that the commands of the README name."""
     samples = ["the cat sat", "the cat sat down", "a cat sat", "dogs"]
-    lines = [json.dumps({"id": i, "samples": samples}) for i in range(3)]
+    lines = [json.dumps({"id": i, "source": f"Satz {i}", "reference": "the cat sat", "samples":
+                         samples[i:] + samples[:i]}) for i in range(3)]
     (tmp_path / "samples.jsonl").write_text("\n".join(lines), encoding="utf-8")
     (tmp_path / "hyps.txt").write_text("\n".join(samples * 2), encoding="utf-8")
     (tmp_path / "src.txt").write_text("die Katze saß\nHunde\n", encoding="utf-8")
+    for name in ("ref", "beam", "mbr"):
+        (tmp_path / f"{name}.txt").write_text("\n".join(samples), encoding="utf-8")
     (tmp_path / "run.yaml").write_text("strategy: aggregate\ngroups: 2\n", encoding="utf-8")
     return tmp_path
 

@@ -211,6 +211,16 @@ def test_a_record_becomes_a_segment(tmp_path):
     assert segment.source == "s"
 
 
+def test_an_oracle_takes_the_references_of_its_field_with_even_weights(tmp_path):
+    line = ('{"source": "s", "samples": ["a", "b"], "references": ["c"], "weights": [1],'
+            ' "human": ["d", "e"]}')
+    (record,) = jsonl(tmp_path / "in", line, oracle="human")
+    assert record.segment.references == ("d", "e")
+    assert record.segment.weights.tolist() == [0.5, 0.5]
+    assert record.segment.source == "s"
+    assert record.extra == {"human": ["d", "e"]}
+
+
 def test_indices_run_through_all_files_and_blank_lines_do_not_count(tmp_path):
     first, second = tmp_path / "1", tmp_path / "2"
     first.write_text('{"samples": ["a"]}\n\n  \n{"hypotheses": ["b"]}\n')

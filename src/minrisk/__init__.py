@@ -5,6 +5,7 @@ from minrisk.errors import InputError, MinriskError, MissingExtra
 from minrisk.groups import Groups
 from minrisk.metrics.chrf import ChrF
 from minrisk.pool import Batch, Pool, bind
+from minrisk.scoring import Score, score
 from minrisk.segment import Ranking, Segment, weights_from_logprobs
 from minrisk.signature import signature
 from minrisk.strategies.aggregate import Aggregate
@@ -28,12 +29,14 @@ __all__ = [
     "NByS",
     "Pool",
     "Ranking",
+    "Score",
     "Segment",
     "Standard",
     "__version__",
     "bind",
     "decode",
     "make_strategy",
+    "score",
     "set_threads",
     "signature",
     "weights_from_logprobs",

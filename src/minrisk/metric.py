@@ -24,9 +24,10 @@ F_in = TypeVar("F_in", bound=Features, contravariant=True)
 class Metric(Protocol[F]):
     """A score for every pair of hypothesis and reference; higher is always better.
 
-    A metric may also set `needs_source = True` (its scores get the source's features), and
+    A metric may also set `needs_source = True` (its scores get the source's features),
     `features_per_segment = True` (its features are cheaper to use when they are extracted for
-    one segment at a time rather than for a whole batch, as with n-gram indices).
+    one segment at a time rather than for a whole batch, as with n-gram indices), and
+    `is_error = True` (it negates an error, which reports show with its own sign).
     """
 
     @property
@@ -65,6 +66,17 @@ class Quality(Protocol[F_in]):
     """Judges a hypothesis by its source alone, without references."""
 
     def quality(self, hyps: F_in, source: F_in) -> Floats: ...  # (H,)
+
+
+@runtime_checkable
+class HasStatistics(Protocol):
+    """The score of a corpus is no mean of its sentences': it comes of statistics that add up."""
+
+    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
+        """(N, S) a row for each hypothesis against all of its references."""
+
+    def corpus(self, statistics: Floats) -> float:
+        """The score of the corpus (or sentence, or resample) whose rows add up to these (S,)."""
 
 
 def utility(metric: Metric[F], hyps: F, refs: F, mass: Floats, source: F | None = None) -> Floats:

@@ -16,8 +16,11 @@ from minrisk.cli.comet import comet
 from minrisk.cli.completion import completion
 from minrisk.cli.decode import decode
 from minrisk.cli.demo import demo
+from minrisk.cli.export import export
 from minrisk.cli.metrics import metrics
+from minrisk.cli.score import score
 from minrisk.cli.strategies import strategies
+from minrisk.cli.validate import validate
 from minrisk.errors import MinriskError
 from minrisk.version import __version__
 
@@ -56,7 +59,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (decode, demo, metrics, strategies, comet, completion):
+for command in (decode, demo, score, validate, export, metrics, strategies, comet, completion):
     cli.add_command(command)
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from minrisk.arrays import Floats
+from minrisk.cli.inputs import fraction_read, open_inputs
 from minrisk.cli.method import Grouped, MethodCommand, strategy_of
 from minrisk.cli.progress import Progress
 from minrisk.decoding import METRIC, STRATEGY
@@ -21,8 +22,8 @@ from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import Input, Output, same_file
 from minrisk.io.jsonl import JsonLines
 from minrisk.io.lines import Column, read_lines
-from minrisk.io.record import Record
-from minrisk.io.writer import MatrixWriter, Writer
+from minrisk.io.record import Record, with_source
+from minrisk.io.writer import MatrixWriter, SegmentWriter, Writer
 from minrisk.metric import AnyMetric
 from minrisk.pool import bind
 from minrisk.progress import listening
@@ -31,6 +32,8 @@ from minrisk.segment import Segment
 from minrisk.signature import signature
 from minrisk.strategy import Strategy
 from minrisk.threads import set_threads
+
+W = TypeVar("W", bound=SegmentWriter)
 
 _POSITIVE = click.IntRange(min=1)
 _TEXT = "Plain text (N lines per segment; JSON lines otherwise)"
@@ -42,18 +45,14 @@ Examples:
   sampler | minrisk decode --metric chrf --metric.word-order 2 | head -3"""
 
 
-def _option(section: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
-    return click.option(*names, cls=Grouped, section=section, **settings)
-
-
 def _names(registry: Any) -> Callable[..., list[str]]:
     return lambda ctx, param, start: [n for n in registry.names() if n.startswith(start)]
 
 
-_method = partial(_option, "Method")
-_text = partial(_option, _TEXT)
-_output = partial(_option, "Output")
-_run = partial(_option, "Run")
+_method = partial(click.option, cls=Grouped, section="Method")
+_text = partial(click.option, cls=Grouped, section=_TEXT)
+_output = partial(click.option, cls=Grouped, section="Output")
+_run = partial(click.option, cls=Grouped, section="Run")
 
 
 @click.command(
@@ -69,6 +68,8 @@ _run = partial(_option, "Run")
 @_method("--weights", type=click.Choice(["auto", "uniform", "logprobs"]), default="auto",
          show_default=True, help="How references count: by the field `weights` where there is one "
          "(auto), all alike, or by the softmax of the field `logprobs`.")
+@_method("--oracle", metavar="FIELD", help="Judge by the human references in this field of INPUT "
+         "(a text or a list) instead of by samples: the most that choosing could reach.")
 @_method("--seed", type=click.IntRange(min=0), metavar="S",
          help="For strategies that draw at random.")
 @_text("-n", "--num-candidates", "--num-samples", type=_POSITIVE, metavar="N",
@@ -106,18 +107,31 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
     are read one after the other; `-`, or none, is standard input. Files may be compressed with gz,
     xz or zst.
     """
+    if params["form"] == "text" and (params["nbest"] or params["utilities"]):
+        raise InputError("--nbest and --utilities need --format json; "
+                         "text has one line per segment")
+    decode_into(ctx, params, partial(Writer, form=params["form"], nbest=params["nbest"],
+                                     utilities=params["utilities"]))
+
+
+def decode_into(ctx: click.Context, params: dict[str, Any], make_writer: Callable[[Output], W],
+                needs_source: bool = False) -> W:
+    """Decode as the options say; a writer of the output gets the rankings, and is returned."""
     set_threads(params["threads"])
     if params["quiet"]:
         warnings.simplefilter("ignore")
     strategy = strategy_of(params)
-    inputs = _inputs([*params["inputs"], *params["typed"]] or params["configured"])
-    progress = Progress(params["quiet"], partial(_fraction, inputs), _bar_fits(params["output"]))
+    inputs = open_inputs([*params["inputs"], *params["typed"]] or params["configured"])
+    read = partial(fraction_read, inputs)
+    progress = Progress(params["quiet"], read, _bar_fits(params["output"]))
     records = _records(inputs, params, progress)
+    if needs_source:
+        records = map(with_source, records)
     _check_output(params, inputs)
-    progress.note(signature(strategy, weights=params["weights"]))
+    progress.note(_signature(strategy, params))
     try:
         with listening(progress.stage):
-            _decode(strategy, records, params, progress)
+            writer = _decode(strategy, records, params, progress, make_writer)
     except KeyboardInterrupt as stop:
         where = "standard output" if params["output"] == "-" else params["output"]
         click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}", err=True)
@@ -128,16 +142,16 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
         progress.finish()
         raise
     progress.finish()
+    return writer
 
 
 def _decode(strategy: Strategy, records: Iterable[Record], params: dict[str, Any],
-            progress: Progress) -> None:
+            progress: Progress, make_writer: Callable[[Output], W]) -> W:
     with ExitStack() as stack:
         # the matrix first: if its path is bad, an old output is still there
         path = params["matrix"]
         matrix = stack.enter_context(MatrixWriter(path)) if path else None
-        output = stack.enter_context(Output(params["output"]))
-        writer = Writer(output, params["form"], params["nbest"], params["utilities"])
+        writer = make_writer(stack.enter_context(Output(params["output"])))
         for record, result in run(strategy, records, params["batch_size"], params["on_error"]):
             if isinstance(result, MinriskError):
                 writer.fail(record, result)
@@ -146,6 +160,12 @@ def _decode(strategy: Strategy, records: Iterable[Record], params: dict[str, Any
                     matrix.write(*_scores(strategy, record))
                 writer.write(record, result)
             progress.advance(failed=isinstance(result, MinriskError))
+        return writer
+
+
+def _signature(strategy: Strategy, params: dict[str, Any]) -> str:
+    oracle = {"oracle": params["oracle"]} if params["oracle"] else {}
+    return signature(strategy, weights=params["weights"], **oracle)
 
 
 def _scores(strategy: Strategy, record: Record) -> tuple[int, Floats]:
@@ -156,13 +176,6 @@ def _scores(strategy: Strategy, record: Record) -> tuple[int, Floats]:
     return record.segment.index, pool.scores()
 
 
-def _inputs(paths: Sequence[str]) -> list[Input]:
-    if not paths and sys.stdin is not None and sys.stdin.isatty():
-        raise InputError("no INPUT was given, and standard input is a terminal; "
-                         "name a file, or pipe JSON lines")
-    return [Input(path) for path in paths or ["-"]]
-
-
 def _records(inputs: list[Input], params: dict[str, Any], progress: Progress) -> Iterable[Record]:
     size = params["num_candidates"]
     if size is None:
@@ -170,7 +183,13 @@ def _records(inputs: list[Input], params: dict[str, Any], progress: Progress) ->
             if params[name] is not None:
                 raise InputError(f"--{name.replace('_', '-')} goes with plain text, which needs "
                                  "--num-candidates; JSON lines carry their own fields")
-        return JsonLines(inputs, params["weights"], progress.note)
+        if params["oracle"] and params["weights"] == "logprobs":
+            raise InputError("--weights logprobs weighs samples; with --oracle there are none to "
+                             "weigh: leave one of them out")
+        return JsonLines(inputs, params["weights"], progress.note, params["oracle"])
+    if params["oracle"]:
+        raise InputError("--oracle names a field of JSON lines; for plain text, give the human "
+                         "references as --references FILE with --num-references 1")
     return _text_records(inputs, size, params)
 
 
@@ -195,9 +214,6 @@ def _column(path: str | None, size: int, option: str) -> Column | None:
 
 
 def _check_output(params: dict[str, Any], inputs: list[Input]) -> None:
-    if params["form"] == "text" and (params["nbest"] or params["utilities"]):
-        raise InputError("--nbest and --utilities need --format json; "
-                         "text has one line per segment")
     if params["matrix"] == "-":
         raise InputError("--matrix needs a file; standard output takes no .npz")
     if params["matrix"] and _same_place(params["matrix"], params["output"]):
@@ -219,11 +235,3 @@ def _same_place(one: str, other: str) -> bool:
 def _bar_fits(output: str) -> bool:
     """A live bar would run into results that go to the same terminal."""
     return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
-
-
-def _fraction(inputs: list[Input]) -> float | None:
-    """How much of the input was read, in bytes, if that can be known."""
-    sizes = [source.size for source in inputs]
-    if None in sizes or not sum(filter(None, sizes)):
-        return None
-    return sum(source.consumed for source in inputs) / sum(filter(None, sizes))

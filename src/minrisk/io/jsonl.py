@@ -27,9 +27,10 @@ class JsonLines:
     """The records of several files, numbered through."""
 
     def __init__(self, inputs: Iterable[Input], weighting: Weighting = "auto",
-                 note: Callable[[str], None] | None = None) -> None:
+                 note: Callable[[str], None] | None = None, oracle: str | None = None) -> None:
         self._inputs = inputs
         self._weighting = weighting
+        self._oracle = oracle  # the field whose texts are the references, with even weights
         self._note = note  # for what a user may not expect; told once
 
     def __iter__(self) -> Iterator[Record]:
@@ -57,6 +58,8 @@ class JsonLines:
 
     def _segment(self, fields: dict[str, Any], index: int) -> Segment:
         hypotheses = _hypotheses(fields)
+        if self._oracle is not None:
+            return Segment(hypotheses, _human(fields, self._oracle), _source(fields), index=index)
         references = _list(fields, "references")
         count = len(hypotheses if references is None else references)
         weights = self._weights(fields, count)
@@ -122,6 +125,13 @@ def _hypotheses(fields: dict[str, Any]) -> list[Any]:
         raise InputError(f"found the fields {named or '(none)'}, "
                          "wanted samples or hypotheses: a list of strings")
     return hypotheses
+
+
+def _human(fields: dict[str, Any], name: str) -> list[Any]:
+    found = fields.get(name)
+    if found is None:
+        raise InputError(f"found no {name}, wanted the human references under this name")
+    return [found] if isinstance(found, str) else _list(fields, name) or []
 
 
 def _list(fields: dict[str, Any], name: str) -> list[Any] | None:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import zipfile
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 
@@ -16,6 +16,14 @@ from minrisk.io.record import Record
 from minrisk.segment import Ranking, Segment
 
 Format = Literal["json", "text"]
+
+
+class SegmentWriter(Protocol):
+    """Gets the ranking of each segment, or the reason why there is none."""
+
+    def write(self, record: Record, ranking: Ranking) -> None: ...
+
+    def fail(self, record: Record, error: Exception) -> None: ...
 
 
 class Writer:

@@ -7,7 +7,7 @@ an aggregate is a weighted sum of counters, a match is the sum of minima.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -16,8 +16,11 @@ from minrisk.arrays import Floats, Ints
 
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
-NGram = tuple[str, ...]
+_EPSILON = 1e-16  # where sacreBLEU's smoothing finds nothing: invisible, but it breaks ties
+
+NGram = str | tuple[str, ...]
 Counts = Sequence[Mapping[NGram, float]]  # one mapping per order
+Statistics = Sequence[Sequence[float]]  # per order: of the hypothesis, of the reference, of both
 
 
 class Texts:
@@ -45,9 +48,8 @@ def scores(texts: Texts, hyps: Ints, offsets: Ints, members: Ints, weights: Floa
         _average([texts.counts[m] for m in members[a:b]], weights[a:b], texts.orders)
         for a, b in pairwise(offsets)
     ]
-    f_score = _smoothed if eps_smoothing else _effective
     return np.array([
-        [f_score(list(_statistics(texts.counts[h], ref)), beta * beta) for ref in refs]
+        [f_score(statistics(texts.counts[h], ref), beta, eps_smoothing) for ref in refs]
         for h in hyps
     ]).reshape(len(hyps), len(refs))
 
@@ -59,15 +61,15 @@ def utility(texts: Texts, hyps: Ints, offsets: Ints, members: Ints, weights: Flo
 
 def _counts(text: str, order: int, word_order: int, whitespace: bool) -> Counts:
     characters = text if whitespace else "".join(text.split())
-    words = [part for word in text.split() for part in _split_punctuation(word)]
+    words = tuple(part for word in text.split() for part in _split_punctuation(word))
     return [
         *(Counter(_ngrams(characters, n)) for n in range(1, order + 1)),
         *(Counter(_ngrams(words, n)) for n in range(1, word_order + 1)),
     ]
 
 
-def _ngrams(symbols: Sequence[str], n: int) -> Iterator[NGram]:
-    return (tuple(symbols[i:i + n]) for i in range(len(symbols) - n + 1))
+def _ngrams(symbols: NGram, n: int) -> list[NGram]:
+    return [symbols[i:i + n] for i in range(len(symbols) - n + 1)]
 
 
 def _split_punctuation(word: str) -> list[str]:
@@ -90,14 +92,22 @@ def _average(rows: list[Counts], weights: Floats, orders: int) -> Counts:
     return totals
 
 
-def _statistics(hyp: Counts, ref: Counts) -> Iterator[tuple[float, float, float]]:
-    """Per order: n-grams of the hypothesis, of the reference, and in both."""
-    for ours, theirs in zip(hyp, ref, strict=True):
-        match = sum(min(count, theirs[x]) for x, count in ours.items() if x in theirs)
-        yield sum(ours.values()), sum(theirs.values()), match
+def statistics(hyp: Counts, ref: Counts) -> Statistics:
+    """How many n-grams; the hypothesis has none of an order where the reference has none."""
+    return [_matches(ours, theirs) for ours, theirs in zip(hyp, ref, strict=True)]
 
 
-def _effective(statistics: list[tuple[float, float, float]], factor: float) -> float:
+def _matches(ours: Mapping[NGram, float],
+             theirs: Mapping[NGram, float]) -> tuple[float, float, float]:
+    match = sum(min(count, theirs[x]) for x, count in ours.items() if x in theirs)
+    return sum(ours.values()) if theirs else 0, sum(theirs.values()), match
+
+
+def f_score(statistics: Statistics, beta: float, eps_smoothing: bool) -> float:
+    return (_smoothed if eps_smoothing else _effective)(statistics, beta * beta)
+
+
+def _effective(statistics: Statistics, factor: float) -> float:
     """One F of precision and recall averaged over the orders that both sides have."""
     both = [(m / h, m / r) for h, r, m in statistics if h > 0 and r > 0]
     if not both:
@@ -107,12 +117,15 @@ def _effective(statistics: list[tuple[float, float, float]], factor: float) -> f
     return 100 * _f(precision, recall, factor)
 
 
-def _smoothed(statistics: list[tuple[float, float, float]], factor: float) -> float:
-    """F averaged over all orders. sacreBLEU adds 1e-16 to an order without n-grams: not visible."""
-    per_order = [_f(m / h, m / r, factor) for h, r, m in statistics if h > 0 and r > 0]
+def _smoothed(statistics: Statistics, factor: float) -> float:
+    """F averaged over all orders."""
+    per_order = [
+        _f(m / h if h > 0 else _EPSILON, m / r if r > 0 else _EPSILON, factor, _EPSILON)
+        for h, r, m in statistics
+    ]
     return 100 * sum(per_order) / len(statistics)
 
 
-def _f(precision: float, recall: float, factor: float) -> float:
+def _f(precision: float, recall: float, factor: float, nothing: float = 0.0) -> float:
     bottom = factor * precision + recall
-    return (1 + factor) * precision * recall / bottom if bottom > 0 else 0.0
+    return (1 + factor) * precision * recall / bottom if bottom > 0 else nothing

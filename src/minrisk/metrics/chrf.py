@@ -16,6 +16,7 @@ import numpy as np
 from minrisk.arrays import Floats
 from minrisk.errors import InputError, unknown
 from minrisk.groups import Groups
+from minrisk.metrics import _chrf_plain
 from minrisk.options import option
 from minrisk.rows import WeightedRows
 from minrisk.threads import threads
@@ -29,7 +30,7 @@ def _core() -> ModuleType:
     """
     wanted = os.environ.get("MINRISK_CORE", "")
     if wanted == "plain":
-        return import_module("minrisk.metrics._chrf_plain")
+        return _chrf_plain
     try:
         native = import_module("minrisk._native")
     except ImportError as error:
@@ -40,7 +41,7 @@ def _core() -> ModuleType:
                       "which is correct but slow: with a C++20 compiler at hand, "
                       "pip install --force-reinstall --no-cache-dir minrisk", RuntimeWarning,
                       stacklevel=2)
-        return import_module("minrisk.metrics._chrf_plain")
+        return _chrf_plain
     if wanted:
         if wanted not in native.available_simd():
             raise unknown("MINRISK_CORE", wanted, [*native.available_simd(), "plain"])
@@ -77,7 +78,7 @@ class ChrF:
     def features(self, texts: Sequence[str]) -> WeightedRows:
         if isinstance(texts, str):
             raise InputError("features are of a list of strings, not of one string")
-        prepared = [t.lower() for t in texts] if self.lowercase else list(texts)
+        prepared = self._prepared(texts)
         index = _core().Texts(prepared, self.order, self.word_order, self.whitespace)
         return WeightedRows.plain(self, index, np.arange(len(prepared)))
 
@@ -94,6 +95,26 @@ class ChrF:
         """(H,) `scores @ mass`, without the matrix."""
         result: Floats = _core().utility(*self._arguments(hyps, refs), mass)
         return result
+
+    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
+        """(N, 3 x orders) n-grams of the hypothesis, of its best reference, and of both."""
+        rows = [self._best_match(hyp, own) for hyp, own in zip(hyps, refs, strict=True)]
+        return np.array(rows, np.float64).reshape(len(rows), -1)
+
+    def corpus(self, statistics: Floats) -> float:
+        return self._f_score(statistics.reshape(-1, 3).tolist())
+
+    def _best_match(self, hyp: str, refs: Sequence[str]) -> _chrf_plain.Statistics:
+        texts = _chrf_plain.Texts(self._prepared([hyp, *refs]), self.order, self.word_order,
+                                  self.whitespace)
+        ours, *theirs = texts.counts
+        return max((_chrf_plain.statistics(ours, ref) for ref in theirs), key=self._f_score)
+
+    def _f_score(self, statistics: _chrf_plain.Statistics) -> float:
+        return _chrf_plain.f_score(statistics, self.beta, self.eps_smoothing)
+
+    def _prepared(self, texts: Sequence[str]) -> list[str]:
+        return [t.lower() for t in texts] if self.lowercase else list(texts)
 
     def _arguments(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Any, ...]:
         hyps.check(self)

@@ -1,0 +1,67 @@
+"""`minrisk export`: samples in, training data out."""
+
+from __future__ import annotations
+
+import typing
+from functools import partial
+from typing import Any
+
+import click
+
+from minrisk.cli.decode import decode, decode_into
+from minrisk.cli.method import Grouped, MethodCommand
+from minrisk.errors import InputError
+from minrisk.io.training import SOURCE, PairChoice, Recipe, TrainingWriter
+
+_EXAMPLES = """\b
+Examples:
+  minrisk export samples.jsonl -o distill.jsonl
+  minrisk export samples.jsonl --format tsv --metric comet > train.tsv
+  minrisk export samples.jsonl --pairs best-worst -o dpo.jsonl
+  minrisk export samples.jsonl --pairs consecutive --stride 8 --conversational \\
+      --prompt "Translate into French: {source}" -o dpo.jsonl"""
+
+_SHARED = [p for p in decode.params if p.name not in ("form", "nbest", "utilities")]
+_output = partial(click.option, cls=Grouped, section="Output")
+
+
+@click.command(cls=MethodCommand, epilog=_EXAMPLES, params=_SHARED,
+               context_settings=decode.context_settings)
+@_output("--pairs", type=click.Choice(typing.get_args(PairChoice)),
+         help="Preference pairs of distinct hypotheses, instead of the best alone.")
+@_output("--stride", type=click.IntRange(min=1), metavar="K",
+         help="Consecutive pairs of every K-th hypothesis; of all unless given.")
+@_output("--prompt", metavar="TEXT", help="What a model is asked, with {source} in it; "
+         "the source itself unless given.")
+@_output("--conversational", is_flag=True, help="As messages with roles, for chat models.")
+@_output("--format", "form", type=click.Choice(["json", "tsv"]), default="json",
+         show_default=True, help="JSON lines, or source and best with a tab between them.")
+@click.pass_context
+def export(ctx: click.Context, /, **params: Any) -> None:
+    """Make training data of what MBR decoding prefers.
+
+    INPUT and the method are those of `minrisk decode`; every segment needs a source. The best
+    hypotheses are {"source", "target"} for distillation (Finkelstein et al. 2023), or {"messages"};
+    pairs are {"prompt", "chosen", "rejected"} for preference learning (Yang et al. 2023), as TRL's
+    DPO trainer reads them.
+    """
+    writer = decode_into(ctx, params, partial(TrainingWriter, recipe=_recipe(params)),
+                         needs_source=True)
+    if writer.empty and not params["quiet"]:
+        click.echo("minrisk: segments without two hypotheses of different utility: "
+                   f"{writer.empty}", err=True)
+
+
+def _recipe(params: dict[str, Any]) -> Recipe:
+    pairs, prompt, tabs = params["pairs"], params["prompt"], params["form"] == "tsv"
+    if tabs and (pairs or params["conversational"]):
+        raise InputError("--format tsv has a source and a target; "
+                         "--pairs and --conversational need --format json")
+    if params["stride"] and pairs != "consecutive":
+        raise InputError("--stride goes with --pairs consecutive")
+    if prompt is not None and SOURCE not in prompt:
+        raise InputError(f"--prompt {prompt!r} has no {SOURCE}; put it where the source belongs")
+    if prompt is not None and not (pairs or params["conversational"]):
+        raise InputError("--prompt goes with --pairs or --conversational; "
+                         "the plain format has the source itself")
+    return Recipe(pairs, params["stride"] or 1, prompt or SOURCE, params["conversational"], tabs)

@@ -1,0 +1,131 @@
+"""`minrisk score`: outputs of systems against references, as sacreBLEU reports them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import click
+
+from minrisk.cli.method import Grouped, MetricCommand, metrics_of
+from minrisk.cli.report import Column, show, show_sentences
+from minrisk.decoding import METRIC
+from minrisk.errors import InputError
+from minrisk.io.files import Input
+from minrisk.metric import AnyMetric
+from minrisk.scoring import SEED, Score
+from minrisk.scoring import score as score_systems
+from minrisk.signature import metric_signature
+from minrisk.threads import set_threads
+
+_EXAMPLES = """\b
+Examples:
+  minrisk score best.txt -r ref.txt
+  minrisk score beam.txt mbr.txt -r ref.txt --paired-bs --format text
+  minrisk score mbr.txt -r ref-a.txt -r ref-b.txt --metric.word-order 2 -b -w 4
+  minrisk decode samples.jsonl --format text | minrisk score - -r ref.txt"""
+
+_input = partial(click.option, cls=Grouped, section="Input")
+_method = partial(click.option, cls=Grouped, section="Method")
+_output = partial(click.option, cls=Grouped, section="Output")
+
+
+@click.command(cls=MetricCommand, epilog=_EXAMPLES,
+               context_settings={"token_normalize_func": lambda name: name.replace("_", "-"),
+                                 "max_content_width": 100})
+@click.argument("systems", metavar="SYSTEM...", nargs=-1, required=True, type=click.Path())
+@_input("-r", "--references", metavar="FILE", multiple=True, required=True, type=click.Path(),
+        help="A line per segment; several times for several references.")
+@_input("-s", "--source", metavar="FILE", type=click.Path(),
+        help="A line per segment, for metrics that read it.")
+@_method("--metric", metavar="NAME", multiple=True, default=[METRIC], show_default=True,
+         help="What judges; several times for several. --metric.FIELD fills a field of every "
+         "metric that has it.")
+@_method("--confidence", "--paired-bs", "bootstrap", is_flag=True,
+         help="Resample the lines: a 95% interval for each system, and the p-value of each "
+         "against the first.")
+@_method("--resamples", "--confidence-n", "--paired-bs-n", type=click.IntRange(min=1),
+         default=1000, show_default=True, metavar="N", help="How often.")
+@_method("--seed", type=click.IntRange(min=0), default=SEED, show_default=True, metavar="S",
+         help="Of the resampling.")
+@_output("-f", "--format", "form", type=click.Choice(["json", "text", "latex"]), default="json",
+         show_default=True, help="LaTeX is a table of all systems.")
+@_output("-b", "--score-only", is_flag=True, help="Just the number.")
+@_output("-w", "--width", type=click.IntRange(0, 15), default=1, show_default=True, metavar="W",
+         help="Digits after the point.")
+@_output("--sentence-level", "--sl", "sentences", is_flag=True,
+         help="A line of text per segment instead of a score for all.")
+@click.option("--threads", type=int, metavar="T",
+              help="Of the native core; one per core unless given.")
+def score(**params: Any) -> None:
+    """Score the outputs of systems, a line per segment, against references.
+
+    The numbers are sacreBLEU's for its metrics: of the corpus from its summed statistics, with
+    the same resamples. Other metrics are means over segments. Where there are several references,
+    a segment is scored against the one that suits it best, unless the metric knows better. Files
+    may be compressed; `-` is standard input.
+    """
+    set_threads(params["threads"])
+    metrics = metrics_of(params)
+    _check(params, metrics)
+    systems = {path: _lines(path) for path in params["systems"]}
+    references = _references(params["references"])
+    sources = _lines(params["source"]) if params["source"] else None
+    resamples = params["resamples"] if params["bootstrap"] else 0
+    columns = []
+    for metric in metrics:
+        scores = score_systems(systems, references, sources, metric=metric, resamples=resamples,
+                               seed=params["seed"])
+        signature = _signature(metric, len(params["references"]), resamples, params["seed"])
+        columns.append(Column(metric.name, signature, _shown(metric, scores)))
+    if params["sentences"]:
+        show_sentences(columns[0], params["width"], params["score_only"])
+    else:
+        show(columns, params["form"], params["width"], params["score_only"])
+
+
+def _check(params: dict[str, Any], metrics: Sequence[AnyMetric]) -> None:
+    files = [*params["systems"], *params["references"], *filter(None, [params["source"]])]
+    if files.count("-") > 1:
+        raise InputError("standard input was given more than once; it can be read only once")
+    for path in params["systems"]:
+        if params["systems"].count(path) > 1:
+            raise InputError(f"{path} was given twice; name each system once")
+    if params["sentences"] and (len(metrics) > 1 or len(params["systems"]) > 1
+                                or params["bootstrap"]):
+        raise InputError("--sentence-level shows one system by one metric, without --confidence")
+    if params["form"] == "latex" and len(params["systems"]) == 1:
+        raise InputError("--format latex is a table of systems; give several, or another format")
+
+
+def _lines(path: str) -> list[str]:
+    source = Input(path)
+    return [source.text(line).rstrip() for line in source]  # as sacreBLEU reads them
+
+
+def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:
+    """For each segment the lines of all files."""
+    streams = [_lines(path) for path in paths]
+    for path, lines in zip(paths, streams, strict=True):
+        if len(lines) != len(streams[0]):
+            raise InputError(f"{path} has {len(lines)} lines, {paths[0]} has {len(streams[0])}; "
+                             "check that the references belong together")
+    return list(zip(*streams, strict=True))
+
+
+def _shown(metric: AnyMetric, scores: dict[str, Score]) -> dict[str, Score]:
+    """Errors with their own sign."""
+    if not getattr(metric, "is_error", False):
+        return scores
+    return {
+        name: replace(score, value=-score.value, sentences=-score.sentences,
+                      mean=None if score.mean is None else -score.mean)
+        for name, score in scores.items()
+    }
+
+
+def _signature(metric: AnyMetric, references: int, resamples: int, seed: int) -> str:
+    bootstrap = {"bs": resamples, "seed": seed} if resamples else {}
+    return metric_signature(metric, nrefs=references, **bootstrap)

@@ -1,0 +1,175 @@
+"""`minrisk validate`: which strategy to trust, on samples and a metric of one's own."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain, islice
+from typing import Any
+
+import click
+
+from minrisk.cli.inputs import fraction_read, open_inputs
+from minrisk.cli.method import Grouped, StudyCommand, study_metrics
+from minrisk.cli.progress import Progress
+from minrisk.cli.verdict import show
+from minrisk.decoding import METRIC
+from minrisk.errors import InputError
+from minrisk.io.files import Input
+from minrisk.io.journal import Journal
+from minrisk.io.jsonl import JsonLines
+from minrisk.io.record import Record, placed
+from minrisk.registry import STRATEGIES
+from minrisk.segment import Segment
+from minrisk.threads import set_threads
+from minrisk.validation.figure import check_figure, draw
+from minrisk.validation.study import Judgement, Study
+from minrisk.validation.summary import summarise
+
+_EXAMPLES = """\b
+Examples:
+  minrisk validate samples.jsonl --plot accuracy.png
+  minrisk validate samples.jsonl --metric comet -o comet.jsonl --resume --tolerance 0.001
+  minrisk validate samples.jsonl --strategy coarse-to-fine --coarse chrf --coarse.order 2"""
+
+
+_method = partial(click.option, cls=Grouped, section="Method")
+_output = partial(click.option, cls=Grouped, section="Output")
+_run = partial(click.option, cls=Grouped, section="Run")
+
+
+@click.command(cls=StudyCommand, epilog=_EXAMPLES,
+               context_settings={"token_normalize_func": lambda name: name.replace("_", "-"),
+                                 "max_content_width": 100})
+@click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=click.Path())
+@_method("--metric", default=METRIC, show_default=True, metavar="NAME",
+         help="What judges a hypothesis; fill its fields with --metric.FIELD.")
+@_method("--strategy", "strategies", multiple=True, metavar="NAME",
+         help="Try only this; several times for several. All unless given.")
+@_method("--top", type=click.IntRange(min=1), default=20, show_default=True, metavar="K",
+         help="Also ask whether the exact choice is among the K best.")
+@_method("--tolerance", type=click.FloatRange(min=0), metavar="U",
+         help="How much utility a strategy may lose to be recommended; 1% of what exact MBR gains "
+         "over a sample at random unless given.")
+@_method("--weights", type=click.Choice(["auto", "uniform", "logprobs"]), default="auto",
+         show_default=True, help="How references count, as in `minrisk decode`.")
+@_method("--seed", type=click.IntRange(min=0), default=0, metavar="S", help="Of random choices.")
+@_method("--limit", type=click.IntRange(min=1), metavar="N", help="Only so many segments.")
+@_output("-o", "--output", metavar="FILE", type=click.Path(),
+         help="Every segment's results, as JSON lines.")
+@_output("--resume", is_flag=True, help="Go on with what is in --output from an earlier run.")
+@_output("--format", "form", type=click.Choice(["text", "json"]), default="text",
+         show_default=True, help="Of the summary, on standard output.")
+@_output("--plot", "plots", multiple=True, metavar="FILE", type=click.Path(),
+         help="Draw accuracy over effective references; .png, .svg or .pdf. "
+         "Needs minrisk[plot].")
+@_run("--threads", type=int, metavar="T", help="Of the native core; one per core unless given.")
+@_run("--config", metavar="FILE", type=click.Path(),
+      help="YAML with any of these options; the command line wins.")
+@_run("-q/ ", "--quiet/--no-quiet", help="Nothing on standard error but errors.")
+@_run("--input", "configured", multiple=True, hidden=True)  # the key of a configuration file
+def validate(**params: Any) -> None:
+    """Try every strategy at every budget, and recommend one.
+
+    On your samples and with your metric: runs standard MBR, then each strategy on the same
+    features, and asks how often it finds the exact choice, how much utility it loses, how many
+    pairs it evaluates and how long it takes. INPUT is JSON lines, as `minrisk decode` reads them.
+    A strategy that needs a further metric is tried if that is given, as in --coarse chrf.
+    """
+    set_threads(params["threads"])
+    if params["quiet"]:
+        warnings.simplefilter("ignore")
+    _check(params)
+    inputs = open_inputs(params["inputs"] or params["configured"])
+    progress = Progress(params["quiet"], partial(fraction_read, inputs))
+    records = islice(JsonLines(inputs, params["weights"], progress.note), params["limit"])
+    first = next(records, None)
+    if first is None:
+        raise InputError(f"{_names(inputs)}: no segments; wanted JSON lines with samples")
+    study = _study(params, first, progress)
+    progress.note(study.signature)
+    with ExitStack() as stack:
+        path = params["output"]
+        journal = stack.enter_context(Journal(path, params["resume"])) if path else None
+        try:
+            judgements = _judge(study, chain([first], records), journal, progress)
+        except KeyboardInterrupt:
+            hint = f"; --resume goes on with {path}" if path else ""
+            click.echo(f"\nminrisk: interrupted after {progress.done} segments{hint}", err=True)
+            raise
+    progress.finish()
+    summary = summarise(study.trials, judgements, params["tolerance"])
+    for path in params["plots"]:
+        draw(summary, study, path)
+    if params["form"] == "json":
+        click.echo(json.dumps({"signature": study.signature} | summary.as_json(), indent=1))
+    else:
+        show(summary, study)
+
+
+def _check(params: dict[str, Any]) -> None:
+    if params["resume"] and not params["output"]:
+        raise InputError("--resume needs --output, the file to go on with")
+    for path in params["plots"]:
+        check_figure(path)
+
+
+def _names(inputs: Iterable[Input]) -> str:
+    return ", ".join(source.name for source in inputs)
+
+
+def _study(params: dict[str, Any], first: Record, progress: Progress) -> Study:
+    metrics = study_metrics(params)
+    strategies = params["strategies"] or STRATEGIES.names()
+    for name in params["strategies"]:
+        STRATEGIES.get(name)
+    return Study(metrics.pop("metric"), _segment(first), strategies, params["top"], progress.note,
+                 seed=params["seed"], weights=params["weights"], **metrics)
+
+
+def _segment(record: Record) -> Segment:
+    if isinstance(record.segment, InputError):
+        raise record.segment
+    return record.segment
+
+
+def _judge(study: Study, records: Iterable[Record], journal: Journal | None,
+           progress: Progress) -> list[Judgement]:
+    """One judgement a segment; those of an earlier run are not made again."""
+    known = iter(_known(study, journal, progress) if journal else ())
+    judgements = []
+    for record in records:
+        entry = next(known, None)
+        if entry is not None:
+            judgements.append(_again(entry, record))
+            continue
+        segment = _segment(record)
+        with placed(record.where):
+            judgements.append(study.judge(segment))
+        if journal:
+            journal.append({"id": record.id} | judgements[-1].as_json())
+        progress.advance()
+    return judgements
+
+
+def _again(entry: dict[str, Any], record: Record) -> Judgement:
+    if entry["id"] != record.id:
+        raise InputError(f"{record.where}: segment {record.id!r} was {entry['id']!r} in the run to "
+                         "resume; give it the same input, or another --output")
+    return Judgement.from_json(entry)
+
+
+def _known(study: Study, journal: Journal, progress: Progress) -> list[dict[str, Any]]:
+    """What an earlier run found, which must have been asked the same."""
+    header = {"signature": study.signature, "trials": [trial.label for trial in study.trials]}
+    if not journal.entries:
+        journal.append(header)
+        return []
+    if journal.entries[0] != header:
+        raise InputError("--output is of a run with other options or another version; name "
+                         "another file to start afresh")
+    progress.note(f"resuming after {len(journal.entries) - 1} segments")
+    return journal.entries[1:]

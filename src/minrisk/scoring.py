@@ -1,0 +1,140 @@
+"""`minrisk.score`: how good whole outputs are, and how sure that is, with sacreBLEU's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from minrisk.arrays import Floats
+from minrisk.decoding import METRIC
+from minrisk.errors import InputError
+from minrisk.metric import AnyMetric, HasStatistics
+from minrisk.pool import bind
+from minrisk.registry import METRICS
+from minrisk.segment import Segment
+
+SEED = 12345  # as sacreBLEU's
+_TAIL = 40  # one resample in so many is left out at each end: 95% remain
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """What a metric thinks of a system; the last three only if it was resampled."""
+
+    value: float
+    sentences: Floats  # (N,)
+    mean: float | None = None  # over the resamples
+    interval: float | None = None  # half the width of what holds 95% of them
+    p_value: float | None = None  # how likely chance makes such a difference from the baseline
+
+
+def score(
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[str | Sequence[str]],
+    sources: Sequence[str] | None = None,
+    *,
+    metric: str | AnyMetric = METRIC,
+    resamples: int = 0,
+    seed: int = SEED,
+) -> dict[str, Score]:
+    """Score the outputs of systems by name; each line has one reference or a list of them.
+
+    With `resamples` (sacreBLEU takes 1000), each score has a confidence interval, and each but the
+    first, which is the baseline, the p-value of the paired bootstrap test against it.
+    """
+    chosen: AnyMetric = METRICS.make(metric) if isinstance(metric, str) else metric
+    lists = [[own] if isinstance(own, str) else list(own) for own in references]
+    _check(systems, lists, sources)
+    statistics = _statistics(chosen, list(systems.values()), lists, sources)  # (K, N, S)
+    samples = _resample(chosen, statistics, resamples, seed)  # (K, B)
+    baseline = None
+    scores: dict[str, Score] = {}
+    for name, rows, sampled in zip(systems, statistics, samples, strict=True):
+        value, sentences = _corpus(chosen, rows.sum(axis=0)), _corpora(chosen, rows)
+        scores[name] = Score(value, sentences, *_interval(sampled),
+                             _p_value(value, sampled, baseline))
+        baseline = baseline or (value, sampled)
+    return scores
+
+
+def _check(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]],
+           sources: Sequence[str] | None) -> None:
+    outputs = systems if sources is None else {**systems, "the source": sources}
+    for name, lines in outputs.items():
+        if len(lines) != len(references):
+            raise InputError(f"{name} has {len(lines)} lines, the references have "
+                             f"{len(references)}; check that they belong together")
+    if not systems or not references:
+        raise InputError(f"{len(systems)} systems with {len(references)} lines; "
+                         "at least one of each is wanted")
+    for number, own in enumerate(references, 1):
+        if not own:
+            raise InputError(f"line {number} has zero references; at least one is needed")
+
+
+def _statistics(metric: AnyMetric, systems: Sequence[Sequence[str]],
+                references: Sequence[Sequence[str]], sources: Sequence[str] | None) -> Floats:
+    """(K, N, S) of K systems with N lines; a score and a one make a mean of scores."""
+    if isinstance(metric, HasStatistics):
+        return np.stack([metric.statistics(lines, references) for lines in systems])
+    scores = _best_scores(metric, systems, references, sources)
+    return np.stack([scores, np.ones_like(scores)], axis=-1)
+
+
+def _best_scores(metric: AnyMetric, systems: Sequence[Sequence[str]],
+                 references: Sequence[Sequence[str]], sources: Sequence[str] | None) -> Floats:
+    """(K, N) each line against the reference that suits it best."""
+    given = [None] * len(references) if sources is None else sources
+    segments = [
+        Segment(outputs, own, source)
+        for *outputs, own, source in zip(*systems, references, given, strict=True)
+    ]
+    return np.stack([pool.scores().max(axis=1) for pool in bind(metric, segments)], axis=1)
+
+
+def _corpus(metric: AnyMetric, statistics: Floats) -> float:
+    if isinstance(metric, HasStatistics):
+        return metric.corpus(statistics)
+    total, count = statistics.tolist()
+    return float(total / count)
+
+
+def _corpora(metric: AnyMetric, rows: Floats) -> Floats:
+    return np.array([_corpus(metric, row) for row in rows])
+
+
+def _resample(metric: AnyMetric, statistics: Floats, resamples: int, seed: int) -> Floats:
+    """(K, B) the scores of corpora of the same size, whose lines are drawn with replacement."""
+    drawn = list(_draws(statistics, resamples, seed))
+    return np.array([
+        _corpora(metric, np.array([sums[k] for sums in drawn])) for k in range(len(statistics))
+    ])
+
+
+def _draws(statistics: Floats, resamples: int, seed: int) -> Iterator[Floats]:
+    """(K, S) per resample: the same lines for every system, in the order sacreBLEU draws them."""
+    rng = np.random.default_rng(seed)
+    lines = statistics.shape[1]
+    for _ in range(resamples):
+        counts = np.bincount(rng.integers(lines, size=lines), minlength=lines)
+        yield counts @ statistics
+
+
+def _interval(sampled: Floats) -> tuple[float | None, float | None]:
+    if not sampled.size:
+        return None, None
+    ordered = np.sort(sampled)
+    cut = ordered.size // _TAIL
+    return float(ordered.mean()), float(ordered[-1 - cut] - ordered[cut]) / 2
+
+
+def _p_value(value: float, sampled: Floats, baseline: tuple[float, Floats] | None) -> float | None:
+    """How often the difference strays from its mean by more than what was observed."""
+    if baseline is None or not sampled.size:
+        return None
+    difference = abs(value - baseline[0])
+    strays = np.abs(sampled - baseline[1])
+    beyond = np.count_nonzero(strays - strays.mean() > difference)
+    return float(beyond + 1) / (sampled.size + 1)

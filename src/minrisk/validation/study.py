@@ -1,0 +1,134 @@
+"""One segment: what standard MBR picks, and what every trial makes of the same features."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from minrisk.errors import MinriskError
+from minrisk.groups import Groups
+from minrisk.metric import AnyMetric
+from minrisk.pool import Batch, bind
+from minrisk.registry import STRATEGIES
+from minrisk.segment import Ranking, Segment
+from minrisk.signature import parts_signature
+from minrisk.validation.budgets import Trial, trials
+from minrisk.validation.pairs import pairs
+
+EXACT = Trial("standard")
+_SMALL = 16  # texts
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial made of a segment."""
+
+    first: bool  # picks the string that standard MBR picks
+    among: bool  # has that string among its first `top` samples
+    lost: float  # exact utility of that string, less that of its own choice
+    pairs: int
+    seconds: float  # without the features, which all trials share
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A segment's outcomes, and what they are to be measured by."""
+
+    gain: float  # what standard MBR wins over a sample at random
+    references: int
+    features: float  # seconds
+    outcomes: dict[str, Outcome]  # by the label of the trial
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Judgement:
+        outcomes = {label: Outcome(**found) for label, found in fields["outcomes"].items()}
+        return cls(fields["gain"], fields["references"], fields["features"], outcomes)
+
+
+class Study:
+    """Strategies that a metric can do, at the budgets that suit the size of a first segment."""
+
+    def __init__(self, metric: AnyMetric, segment: Segment, strategies: Iterable[str],
+                 top: int = 20, note: Callable[[str], None] = lambda message: None,
+                 **options: Any) -> None:
+        self.metric = metric
+        self.top = top
+        self._options = options  # in the signature, and for the strategies with such fields
+        others = [name for name in strategies if name != EXACT.strategy]
+        self.trials = [EXACT, *self._possible(trials(others, segment), segment, note)]
+
+    @property
+    def signature(self) -> str:
+        return parts_signature(metric=self.metric, top=self.top, **self._options)
+
+    def judge(self, segment: Segment) -> Judgement:
+        batch, features = self._prepared(segment)
+        exact, seconds = self._timed(EXACT, batch)
+        found = {EXACT: (exact, seconds)}
+        found |= {trial: self._timed(trial, batch) for trial in self.trials[1:]}
+        gain = exact.utility[exact.best] - exact.utility.mean()
+        return Judgement(float(gain), len(segment.references), features, {
+            trial.label: self._outcome(trial, segment, exact, ranking, seconds)
+            for trial, (ranking, seconds) in found.items()
+        })
+
+    def _prepared(self, segment: Segment) -> tuple[Batch, float]:
+        """The segment with its features, and the seconds they took."""
+        start = time.perf_counter()
+        batch = Batch([segment])
+        (pool,) = bind(self.metric, batch)
+        # one pair: a metric may put off some of its work until it is needed
+        one = np.array([0])
+        pool.keep(one).utility(Groups.subset(np.ones(len(segment.references)), one))
+        return batch, time.perf_counter() - start
+
+    def _timed(self, trial: Trial, batch: Batch) -> tuple[Ranking, float]:
+        strategy = self._strategy(trial, batch[0])
+        # of its own, so that features of further metrics are not found by the next trial
+        own = batch.keep([np.arange(len(batch[0].hypotheses))])
+        start = time.perf_counter()
+        (ranking,) = strategy.rank(own)
+        return ranking, time.perf_counter() - start
+
+    def _strategy(self, trial: Trial, segment: Segment) -> Any:
+        fields = {field.name for field in dataclasses.fields(STRATEGIES.get(trial.strategy))}
+        own = {key: value for key, value in self._options.items() if key in fields}
+        return STRATEGIES.make(trial.strategy, metric=self.metric, **own | trial.options(segment))
+
+    def _outcome(self, trial: Trial, segment: Segment, exact: Ranking, ranking: Ranking,
+                 seconds: float) -> Outcome:
+        target = segment.hypotheses[exact.best]
+        best = [segment.hypotheses[i] for i in ranking.order[: self.top]]
+        lost = exact.utility[exact.best] - exact.utility[ranking.best]
+        return Outcome(best[0] == target, target in best, float(lost),
+                       pairs(trial, segment, ranking), seconds)
+
+    def _possible(self, candidates: Iterable[Trial], segment: Segment,
+                  note: Callable[[str], None]) -> Iterator[Trial]:
+        """Trials of the strategies that this metric can do, told by a small problem."""
+        batch = Batch([_small(segment)])
+        self._timed(EXACT, batch)  # whatever is wrong here is wrong with all of them
+        for strategy, found in groupby(candidates, key=lambda trial: trial.strategy):
+            own = list(found)
+            try:
+                for trial in own:
+                    self._timed(trial, batch)
+                yield from own
+            except MinriskError as error:
+                note(f"without {strategy}: {error}")
+
+
+def _small(segment: Segment) -> Segment:
+    """With few texts, but enough of them that no stage of a strategy is left out."""
+    hyps, refs = (list(dict.fromkeys(texts))[:_SMALL]
+                  for texts in (segment.hypotheses, segment.references))
+    return Segment(hyps, refs, segment.source)

@@ -1,0 +1,373 @@
+"""`minrisk validate`: what it measures is true, its advice follows, and a kill costs little."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import minrisk
+from commands import read, run, spawn, write
+from minrisk import ChrF, InputError, Ranking, Segment
+from minrisk.registry import METRICS, STRATEGIES
+from minrisk.validation import budgets
+from minrisk.validation.budgets import Budget, Trial, trials
+from minrisk.validation.study import EXACT, Judgement, Outcome, Study
+from minrisk.validation.summary import summarise
+
+HYPS = ["the cat sat", "the cat sat down", "a cat sat", "dogs", "the cat sat", "a cat", "cats",
+        "the dog sat down"]
+
+
+@dataclass(frozen=True)
+class Reversed:
+    """the worst first, and no idea of utilities: a fault to be found"""
+
+    name: ClassVar[str] = "reversed"
+    metric: object
+
+    def rank(self, segments):
+        exact = minrisk.Standard(self.metric).rank(segments)
+        return [Ranking(r.order[::-1], np.zeros_like(r.utility)) for r in exact]
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """common letters; references cannot be averaged"""
+
+    name: ClassVar[str] = "overlap"
+
+    def features(self, texts):
+        return np.array([[letter in text for letter in "abcdots"] for text in texts], float)
+
+    def scores(self, hyps, refs, source=None):
+        return hyps @ refs.T
+
+
+@pytest.fixture
+def plugins(monkeypatch):
+    monkeypatch.setitem(STRATEGIES.builtin, "reversed", "test_validation:Reversed")
+    monkeypatch.setitem(METRICS.builtin, "overlap", "test_validation:Overlap")
+
+
+def outcomes(trial_list, segment, metric=None, top=20):
+    study = Study(metric or ChrF(), segment, [], top)
+    study.trials = [EXACT, *trial_list]
+    return study.judge(segment).outcomes
+
+
+def test_budgets_are_halves_of_n_down_to_one():
+    found = [trial.options(Segment(HYPS))["subset"] for trial in trials(["n-by-s"], Segment(HYPS))]
+    assert found == [4, 2, 1]
+    labels = [trial.label for trial in trials(["aggregate"], Segment(HYPS))]
+    assert labels == ["aggregate groups n/2", "aggregate groups n/4", "aggregate groups n/8"]
+
+
+def test_budgets_are_of_what_they_say(monkeypatch):
+    monkeypatch.setattr(budgets, "BUDGETS", (
+        Budget("a", "groups", "references", (0.5,)), Budget("b", "keep", "hypotheses", (0.5,)),
+        Budget("c", "calls", "pairs", (0.5, 0.25)), Budget("d", "alpha", None, (0.9, 0.99))))
+    segment = Segment(HYPS, ["x", "y"])
+    found = [trial.options(segment) for trial in trials(["a", "b", "c", "d", "e"], segment)]
+    assert found == [{"groups": 1}, {"keep": 4}, {"calls": 0.5}, {"alpha": 0.9}, {"alpha": 0.99},
+                     {}]
+    assert [trial.label for trial in trials(["c", "d", "e"], segment)] == [
+        "c calls n²/2", "d alpha 0.9", "d alpha 0.99", "e"]
+
+
+@pytest.mark.parametrize("budget", budgets.BUDGETS, ids=lambda budget: budget.strategy)
+def test_a_budget_of_everything_loses_nothing(budget):
+    """So the table's options exist, and each is a share of the right whole."""
+    if budget.of is None:
+        pytest.skip("has no limit")
+    segment = Segment(HYPS, [*HYPS, "birds"], index=3)
+    study = Study(ChrF(), segment, [], coarse=ChrF(order=1))
+    trial = Trial(budget.strategy, budget.option, 1.0, budget.of)
+    study.trials = [EXACT, trial]
+    outcome = study.judge(segment).outcomes[trial.label]
+    assert outcome.first
+    assert outcome.lost == pytest.approx(0, abs=1e-9)
+
+
+def test_every_outcome_is_measured_against_exact_mbr(plugins):
+    exact = minrisk.decode(HYPS)
+    worst = Trial("reversed")
+    found = outcomes([worst], Segment(HYPS), top=len(HYPS) - 1)[worst.label]
+    assert (found.first, found.among) == (False, False)
+    assert found.lost == pytest.approx(exact.utility.max() - exact.utility.min())
+    assert outcomes([worst], Segment(HYPS), top=len(HYPS))[worst.label].among
+
+
+def test_the_same_string_elsewhere_is_the_same_choice(plugins):
+    hyps = ["a cat", "dogs", "a cat"]
+    found = outcomes([Trial("reversed")], Segment(hyps, ["dogs", "dog"]))
+    assert not found["reversed"].first
+    found = outcomes([Trial("reversed")], Segment(["dogs", "cat", "dogs"], ["x"]))
+    assert found["reversed"].first  # none is better than another, and the last is "dogs" too
+
+
+def test_gain_is_what_exact_mbr_wins_over_a_sample():
+    judgement = Study(ChrF(), Segment(HYPS), []).judge(Segment(HYPS))
+    utility = minrisk.decode(HYPS).utility
+    assert judgement.gain == pytest.approx(utility.max() - utility.mean())
+    assert judgement.references == len(HYPS)
+    assert judgement.outcomes["standard"].pairs == len(HYPS) ** 2
+
+
+def test_judgements_survive_json():
+    judgement = Study(ChrF(), Segment(HYPS), ["n-by-s"]).judge(Segment(HYPS))
+    assert Judgement.from_json(json.loads(json.dumps(judgement.as_json()))) == judgement
+
+
+def test_what_a_metric_cannot_do_is_left_out_and_told():
+    notes = []
+    study = Study(Overlap(), Segment(HYPS), STRATEGIES.names(), note=notes.append)
+    assert {trial.strategy for trial in study.trials} >= {"standard", "n-by-s"}
+    assert "aggregate" not in {trial.strategy for trial in study.trials}
+    assert sum("without aggregate: metric 'overlap' cannot average" in note for note in notes) == 1
+    assert any("without coarse-to-fine: " in note and "--coarse" in note for note in notes)
+
+
+def test_real_samples_give_the_known_accuracy(ntrex):
+    segments = [Segment(r["samples"], index=i) for i, r in enumerate(ntrex)]
+    study = Study(ChrF(), segments[0], [])
+    study.trials = [EXACT, Trial("aggregate")]
+    found = [study.judge(segment).outcomes["aggregate"] for segment in segments]
+    assert (sum(o.first for o in found), sum(o.among for o in found)) == (161, 198)
+
+
+def summary_of(*rows, tolerance=None):
+    """A summary of one segment; a row is strategy, loss, pairs and seconds."""
+    made = {name: Outcome(lost == 0, True, lost, pairs, seconds)
+            for name, lost, pairs, seconds in rows}
+    judgement = Judgement(10.0, 8, 0.5, made)
+    return summarise([Trial(name) for name in made], [judgement, judgement], tolerance)
+
+
+def test_the_recommended_is_the_cheapest_within_the_tolerance():
+    rows = [("standard", 0, 64, 3.5), ("fast", 0.09, 16, 1), ("few", 0.05, 8, 2),
+            ("bad", 0.2, 1, 0.1)]
+    found = summary_of(*rows)
+    assert found.tolerance == pytest.approx(0.1)  # 1% of the gain
+    assert found.recommended.trial.strategy == found.fastest.trial.strategy == "fast"
+    assert found.fewest_pairs.trial.strategy == "few"
+    assert found.fastest.seconds == 1.5  # with the features
+    assert summary_of(*rows, tolerance=0.3).fastest.trial.strategy == "bad"
+    assert summary_of(*rows, tolerance=0).recommended.trial.strategy == "standard"
+
+
+def test_exact_is_recommended_where_others_are_hardly_faster():
+    found = summary_of(("standard", 0, 64, 1.0), ("fast", 0.01, 8, 0.4))
+    assert found.fastest.trial.strategy == "fast"
+    assert found.recommended is found.exact
+
+
+@pytest.fixture
+def samples(tmp_path):
+    return write(tmp_path / "samples.jsonl",
+                 *({"id": f"s{i}", "samples": [*HYPS[i:], *HYPS[:i]]} for i in range(6)))
+
+
+def test_the_summary_is_a_table_with_a_recommendation(samples):
+    result = run("validate", samples, "--top", 3)
+    assert result.code == 0
+    lines = result.out.split("\n")
+    assert lines[0].split() == ["strategy", "budget", "top-1", "top-3", "lost", "pairs", "ms"]
+    assert lines[1].split()[:5] == ["standard", "100.0%", "100.0%", "0", "64"]
+    assert sum(line.startswith("n-by-s ") for line in lines) == 3
+    assert "Means over 6 segments of 8 references" in result.out
+    assert "By time:  " in result.out
+    assert "By pairs: " in result.out
+
+
+def test_the_summary_as_json_has_every_trial(samples):
+    found = json.loads(run("validate", samples, "--format", "json", "--tolerance", 100).out)
+    assert found["segments"] == 6
+    assert found["tolerance"] == 100
+    assert found["trials"][0] | {"seconds": 0} == {
+        "strategy": "standard", "budget": "", "first": 1, "among": 1, "lost": 0, "pairs": 64,
+        "seconds": 0}
+    assert found["signature"].startswith("metric:chrf|metric.order:6|")
+    assert {t["strategy"] for t in found["trials"]} >= {"standard", "n-by-s", "aggregate"}
+
+
+def test_strategies_can_be_chosen_and_given_what_they_need(samples):
+    result = run("validate", samples, "--format", "json", "--strategy", "coarse-to-fine",
+                 "--coarse", "chrf", "--coarse.order", 1, "--metric.order", 2)
+    found = json.loads(result.out)
+    assert {t["strategy"] for t in found["trials"]} == {"standard", "coarse-to-fine"}
+    assert "|metric.order:2|" in "|" + found["signature"]
+    assert "|coarse:chrf|coarse.order:1|" in found["signature"]
+
+
+def judged(path):
+    """The results of a run but for its times."""
+    header, *entries = read(path.read_text())
+    for entry in entries:
+        del entry["features"]
+        for outcome in entry["outcomes"].values():
+            del outcome["seconds"]
+    return [header, *entries]
+
+
+def test_a_run_goes_on_where_it_stopped(samples, tmp_path):
+    whole, parts = tmp_path / "whole.jsonl", tmp_path / "parts.jsonl"
+    run("validate", samples, "-o", whole)
+    assert run("validate", samples, "-o", parts, "--limit", 2, "--resume").code == 0
+    with parts.open("a") as torn:
+        torn.write('{"id": "s2", "gain": 1')  # as a kill leaves it
+    result = run("validate", samples, "-o", parts, "--resume")
+    assert "resuming after 2 segments" in result.err
+    assert "Means over 6 segments" in result.out
+    assert judged(parts) == judged(whole)
+
+
+def many(tmp_path):
+    """So many segments that a run can be stopped before its end."""
+    return write(tmp_path / "x.jsonl", *({"id": i, "samples": [f"{w} {i}" for w in HYPS * 20]}
+                                         for i in range(60)))
+
+
+def wait_for(output, lines):
+    deadline = time.monotonic() + 60
+    while not output.exists() or output.read_bytes().count(b"\n") < lines:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_an_interrupted_run_says_how_to_go_on(tmp_path):
+    output = tmp_path / "out.jsonl"
+    with spawn("validate", many(tmp_path), "-o", output) as process:
+        wait_for(output, 4)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"--resume goes on with {output}" in error.decode()
+    assert b"Traceback" not in error
+
+
+def test_a_killed_run_loses_no_segment_that_it_finished(tmp_path):
+    samples, output = many(tmp_path), tmp_path / "out.jsonl"
+    with spawn("validate", samples, "-o", output) as process:
+        wait_for(output, 4)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    before = output.read_bytes()
+    assert 4 <= before.count(b"\n") < 61
+    assert run("validate", samples, "-o", output, "--resume").code == 0
+    assert output.read_bytes().startswith(before[: before.rindex(b"\n") + 1])
+    assert [entry["id"] for entry in judged(output)[1:]] == list(range(60))
+
+
+@pytest.mark.parametrize("args", [["--top", "5"], ["--metric.order", "2"], ["--seed", "1"],
+                                  ["--strategy", "n-by-s"], ["--weights", "uniform"]])
+def test_another_run_is_not_gone_on_with(samples, tmp_path, args):
+    output = tmp_path / "out.jsonl"
+    assert run("validate", samples, "-o", output).code == 0
+    before = output.read_bytes()
+    result = run("validate", samples, "-o", output, "--resume", *args)
+    assert result.code == 2
+    assert "is of a run with other options" in result.err
+    assert output.read_bytes() == before
+
+
+def test_results_of_other_samples_are_not_gone_on_with(samples, tmp_path):
+    output = tmp_path / "out.jsonl"
+    run("validate", samples, "-o", output)
+    other = write(tmp_path / "other.jsonl", {"id": "t", "samples": HYPS})
+    result = run("validate", other, "-o", output, "--resume")
+    assert result.code == 2
+    assert "other.jsonl:1: segment 't' was 's0' in the run to resume" in result.err
+
+
+def test_a_file_that_is_no_earlier_run_stays_as_it_is(samples, tmp_path):
+    content = samples.read_bytes().rstrip(b"\n")  # as if its last line were torn
+    samples.write_bytes(content)
+    assert run("validate", samples, "-o", samples, "--resume").code == 2
+    assert run("validate", samples, "-o", samples).code == 2
+    assert samples.read_bytes() == content
+
+
+def test_figures_are_drawn(samples, tmp_path):
+    pytest.importorskip("matplotlib")
+    png, svg = tmp_path / "a.png", tmp_path / "a.svg"
+    assert run("validate", samples, "--plot", png, "--plot", svg).code == 0
+    assert png.read_bytes().startswith(b"\x89PNG")
+    text = svg.read_text()
+    assert "<svg" in text
+    for shown in ("Top-1 accuracy", "Top-20 accuracy", "n-by-s", "aggregate-to-fine"):
+        assert f"<!-- {shown} -->" in text
+
+
+def test_a_missing_matplotlib_is_told_before_the_work(samples, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = run("validate", samples, "--plot", tmp_path / "a.png", "-o", tmp_path / "o")
+    assert result.code == 2
+    assert "pip install 'minrisk[plot]'" in result.err
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize(("args", "message"), [
+    ("@none.jsonl", "cannot read"),
+    ("@empty.jsonl", "empty.jsonl: no segments"),
+    ("@bad.jsonl", "error: @bad.jsonl:2: found invalid JSON"),
+    ("@x.jsonl --resume", "--resume needs --output"),
+    ("@x.jsonl -o @x.jsonl", "x.jsonl exists; --resume goes on with it"),
+    ("@x.jsonl -o @text --resume", "text holds no results of an earlier run"),
+    ("@x.jsonl -o @none/out", "cannot write"),
+    ("@x.jsonl --plot @a.gif", "wanted a name that ends in .png, .svg, .pdf"),
+    ("@x.jsonl --strategy none", "unknown strategy 'none'"),
+    ("@x.jsonl --metric none", "unknown metric 'none'"),
+    ("@x.jsonl --metric.oder 2", "did you mean '--metric.order'?"),
+    ("@x.jsonl --coarse none", "unknown metric 'none'"),
+    ("@x.jsonl --tolerance -1", "--tolerance"),
+])
+def test_what_makes_no_sense_is_told(tmp_path, args, message):
+    write(tmp_path / "x.jsonl", {"samples": HYPS})
+    write(tmp_path / "bad.jsonl", {"samples": HYPS}, "{")
+    write(tmp_path / "empty.jsonl")
+    write(tmp_path / "text", "some text")
+    result = run("validate", *args.replace("@", f"{tmp_path}/").split())
+    assert result.code == 2
+    assert message.replace("@", f"{tmp_path}/") in result.err.strip().split("\n")[-1]
+    assert "Traceback" not in result.err
+
+
+def test_a_metric_that_needs_a_source_says_so():
+    @dataclass(frozen=True)
+    class Sourced(Overlap):
+        needs_source: ClassVar[bool] = True
+
+    with pytest.raises(InputError, match="needs the source"):
+        Study(Sourced(), Segment(HYPS), ["n-by-s"])
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """refuses to make more than one group, as clustering does where there are no vectors"""
+
+    name: ClassVar[str] = "clusters"
+    metric: object
+    groups: int = 1
+
+    def rank(self, segments):
+        if self.groups > 1:
+            raise InputError("no vectors")
+        return minrisk.Standard(self.metric).rank(segments)
+
+
+def test_a_strategy_that_cannot_do_some_budgets_is_left_out_with_all(monkeypatch):
+    monkeypatch.setitem(STRATEGIES.builtin, "clusters", "test_validation:Clusters")
+    monkeypatch.setattr(budgets, "BUDGETS", (
+        Budget("clusters", "groups", "references", (1 / 8, 1 / 16)),))
+    notes = []
+    segment = Segment([f"{i} cats" for i in range(32)])
+    study = Study(ChrF(), segment, ["clusters"], note=notes.append)
+    assert study.trials == [EXACT]
+    assert notes == ["without clusters: no vectors"]
