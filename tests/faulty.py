@@ -21,6 +21,7 @@ class Faulty(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = 64
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -88,7 +89,8 @@ def _choice(handler: Handler, number: int) -> dict[str, Any]:
     asked = body.get("prompt") or body["messages"][-1]["content"]
     rng = random.Random(f"{asked!r} {body.get('seed', time.time_ns()) + number}")
     text = f"{asked[-3:]} {rng.choice(WORDS)} {rng.choice(WORDS)}"
-    tokens = [-rng.random() for _ in text.split()] if handler.server.logprobs else None
+    model = random.Random(text)  # gives a text the same probability each time
+    tokens = [-model.random() for _ in text.split()] if handler.server.logprobs else None
     if "messages" in body:
         content = tokens and {"content": [{"logprob": t} for t in tokens]}
         return {"message": {"content": text}, "logprobs": content, "finish_reason": "stop"}

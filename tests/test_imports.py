@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "strategies": PROTOCOLS | {"strategies"},
     "sampling": PLAIN | {"sampling"},
     "io": PLAIN | {"io"},
-    "engine": PROTOCOLS | {"engine", "io"},
+    "engine": PROTOCOLS | {"engine", "io", "sampling"},
     "cli": {"*"},
     "__init__": {"*"},
     "__main__": {"cli"},

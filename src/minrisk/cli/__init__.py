@@ -17,7 +17,10 @@ from minrisk.cli.completion import completion
 from minrisk.cli.decode import decode
 from minrisk.cli.demo import demo
 from minrisk.cli.metrics import metrics
+from minrisk.cli.sample import sample
+from minrisk.cli.samplers import samplers
 from minrisk.cli.strategies import strategies
+from minrisk.cli.translate import translate
 from minrisk.errors import MinriskError
 from minrisk.version import __version__
 
@@ -56,7 +59,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (decode, demo, metrics, strategies, comet, completion):
+for command in (sample, decode, translate, demo, metrics, strategies, samplers, comet, completion):
     cli.add_command(command)
 
 

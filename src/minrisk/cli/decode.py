@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -13,12 +12,22 @@ from typing import Any
 import click
 
 from minrisk.arrays import Floats
-from minrisk.cli.method import Grouped, MethodCommand, strategy_of
+from minrisk.cli.method import MethodCommand, strategy_of
 from minrisk.cli.progress import Progress
+from minrisk.cli.shared import (
+    SETTINGS,
+    bar_fits,
+    check_files,
+    fraction,
+    inputs_of,
+    names_of,
+    option,
+    summing_up,
+)
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.engine import run
 from minrisk.errors import InputError, MinriskError
-from minrisk.io.files import Input, Output, same_file
+from minrisk.io.files import Input, Output
 from minrisk.io.jsonl import JsonLines
 from minrisk.io.lines import Column, read_lines
 from minrisk.io.record import Record
@@ -41,29 +50,17 @@ Examples:
   sampler | minrisk decode --metric chrf --metric.word-order 2 | head -3"""
 
 
-def _option(section: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
-    return click.option(*names, cls=Grouped, section=section, **settings)
+_method = partial(option, "Method")
+_text = partial(option, _TEXT)
+_output = partial(option, "Output")
+_run = partial(option, "Run")
 
 
-def _names(registry: Any) -> Callable[..., list[str]]:
-    return lambda ctx, param, start: [n for n in registry.names() if n.startswith(start)]
-
-
-_method = partial(_option, "Method")
-_text = partial(_option, _TEXT)
-_output = partial(_option, "Output")
-_run = partial(_option, "Run")
-
-
-@click.command(
-    cls=MethodCommand, epilog=_EXAMPLES,
-    context_settings={"token_normalize_func": lambda name: name.replace("_", "-"),
-                      "max_content_width": 100},
-)
+@click.command(cls=MethodCommand, epilog=_EXAMPLES, context_settings=SETTINGS)
 @click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=click.Path())
-@_method("--metric", default=METRIC, show_default=True, shell_complete=_names(METRICS),
+@_method("--metric", default=METRIC, show_default=True, shell_complete=names_of(METRICS),
          help="What judges a hypothesis; fill its fields with --metric.FIELD.")
-@_method("--strategy", default=STRATEGY, show_default=True, shell_complete=_names(STRATEGIES),
+@_method("--strategy", default=STRATEGY, show_default=True, shell_complete=names_of(STRATEGIES),
          help="How utilities are computed; fill its fields with --FIELD.")
 @_method("--weights", type=click.Choice(["auto", "uniform", "logprobs"]), default="auto",
          show_default=True, help="How references count: by the field `weights` where there is one "
@@ -109,23 +106,13 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
     if params["quiet"]:
         warnings.simplefilter("ignore")
     strategy = strategy_of(params)
-    inputs = _inputs([*params["inputs"], *params["typed"]] or params["configured"])
-    progress = Progress(params["quiet"], partial(_fraction, inputs), _bar_fits(params["output"]))
+    inputs = inputs_of([*params["inputs"], *params["typed"]] or params["configured"])
+    progress = Progress(params["quiet"], partial(fraction, inputs), bar_fits(params["output"]))
     records = _records(inputs, params, progress)
     _check_output(params, inputs)
     progress.note(signature(strategy, weights=params["weights"]))
-    try:
+    with summing_up(ctx, progress, params["output"]):
         _decode(strategy, records, params, progress)
-    except KeyboardInterrupt as stop:
-        where = "standard output" if params["output"] == "-" else params["output"]
-        click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}", err=True)
-        if type(stop) is not KeyboardInterrupt:  # SIGTERM
-            raise
-        ctx.exit(130)
-    except MinriskError:
-        progress.finish()
-        raise
-    progress.finish()
 
 
 def _decode(strategy: Strategy, records: Iterable[Record], params: dict[str, Any],
@@ -152,13 +139,6 @@ def _scores(strategy: Strategy, record: Record) -> tuple[int, Floats]:
     metric: AnyMetric = strategy.metric  # type: ignore[attr-defined]
     (pool,) = bind(metric, [record.segment])
     return record.segment.index, pool.scores()
-
-
-def _inputs(paths: Sequence[str]) -> list[Input]:
-    if not paths and sys.stdin is not None and sys.stdin.isatty():
-        raise InputError("no INPUT was given, and standard input is a terminal; "
-                         "name a file, or pipe JSON lines")
-    return [Input(path) for path in paths or ["-"]]
 
 
 def _records(inputs: list[Input], params: dict[str, Any], progress: Progress) -> Iterable[Record]:
@@ -201,27 +181,9 @@ def _check_output(params: dict[str, Any], inputs: list[Input]) -> None:
     if params["matrix"] and _same_place(params["matrix"], params["output"]):
         raise InputError(f"--output and --matrix are both {params['matrix']}; name two files")
     others = [params[name] for name in ("source", "references", "reference_lprobs", "config")]
-    read = [*(source.path for source in inputs), *filter(None, others)]
-    if read.count("-") > 1:
-        raise InputError("standard input was given more than once; it can be read only once")
-    for written in filter(None, (params["output"], params["matrix"])):
-        for path in read:
-            if same_file(written, path):
-                raise InputError(f"the output is the input {path}; write to another file")
+    check_files([*(source.path for source in inputs), *others],
+                [params["output"], params["matrix"]])
 
 
 def _same_place(one: str, other: str) -> bool:
     return other != "-" and os.path.realpath(one) == os.path.realpath(other)
-
-
-def _bar_fits(output: str) -> bool:
-    """A live bar would run into results that go to the same terminal."""
-    return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
-
-
-def _fraction(inputs: list[Input]) -> float | None:
-    """How much of the input was read, in bytes, if that can be known."""
-    sizes = [source.size for source in inputs]
-    if None in sizes or not sum(filter(None, sizes)):
-        return None
-    return sum(source.consumed for source in inputs) / sum(filter(None, sizes))

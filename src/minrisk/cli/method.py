@@ -1,14 +1,16 @@
-"""Options that come from dataclasses: a command learns those of its strategy and metric.
+"""Options that come from dataclasses: a command learns those of its strategy, metric and sampler.
 
 `--groups 16` fills the field `groups` of the strategy, `--metric.order 4` the field `order` of the
 metric, and `--coarse chrf --coarse.order 3` does the same for a strategy's second metric.
+`--epsilon 0.02` fills the field `epsilon` of the sampler.
 """
 
 from __future__ import annotations
 
 import typing
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import click
 
@@ -16,10 +18,15 @@ from minrisk.cli.config import check_keys, config_arguments
 from minrisk.cli.listing import SHARED, Entry, Field, entries, fields_of
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.errors import InputError, MinriskError, unknown
-from minrisk.metric import Metric
-from minrisk.registry import METRICS, STRATEGIES
+from minrisk.metric import AnyMetric, Metric
+from minrisk.registry import METRICS, SAMPLERS, STRATEGIES, Registry
+from minrisk.sampling.sample import Sampler
 from minrisk.strategy import Strategy
 
+SAMPLER, ENDPOINT = "hf", "openai"  # unless told otherwise; the second for an --endpoint
+_LISTED = {"strategy": ("Strategies (--strategy NAME) and their options", "--"),
+           "metric": ("Metrics (--metric NAME) and their options", "--metric."),
+           "sampler": ("Samplers (--sampler NAME) and their options", "--")}
 _OWN = "minrisk.cli.method"  # where a context keeps the options of its strategy and metric
 
 
@@ -33,6 +40,8 @@ class Grouped(click.Option):
 
 class MethodCommand(click.Command):
     """A command whose options grow with the chosen strategy and metric."""
+
+    registries: ClassVar[tuple[Registry, ...]] = (STRATEGIES, METRICS)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -56,34 +65,94 @@ class MethodCommand(click.Command):
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
-        _list_methods(formatter)
+        _list_methods(formatter, self.registries)
 
     def _prepare(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The arguments with the configuration file's before them, and flags spelled plainly."""
         path = _last(args, "--config")
         configured = config_arguments(path) if path else []
         args = [*configured, *args]
-        ctx.meta[_OWN] = list(_own_options(args))
+        ctx.meta[_OWN] = list(self.own_options(args))
         options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
         if path:
-            check_keys(path, configured, (name for o in options for name in o.opts), _hint)
+            check_keys(path, configured, (name for o in options for name in o.opts),
+                       partial(_hint, registries=self.registries))
         return _spell_flags(args, {name for o in options if o.is_flag for name in o.opts})
+
+    def own_options(self, args: Sequence[str]) -> Iterator[click.Option]:
+        for field in fields_of(STRATEGIES.get(_last(args, "--strategy", STRATEGY))):
+            if field.name not in SHARED:
+                yield _option("strategy", field, field.flag)
+            if field.type is Metric:
+                yield from _metric_options(field.name, _last(args, field.flag, _default(field)))
 
     def _unknown(self, ctx: click.Context, name: str, args: Sequence[str]) -> InputError:
         known = [name for p in self.get_params(ctx) for name in p.opts if name.startswith("--")]
         own = [p.opts[-1] for p in ctx.meta.get(_OWN, [])]
+        hint = _hint(_dashed(name), known, self.registries)
+        return InputError(f"{hint}{self.describe(args, own)}; see --help")
+
+    def describe(self, args: Sequence[str], own: Sequence[str]) -> str:
+        """Who takes which of the options that are not the command's."""
         ours = " ".join(o for o in own if "." not in o) or "no options of its own"
-        theirs = " ".join(o for o in own if o.startswith("--metric.")) or "no options"
-        return InputError(
-            f"{_hint(_dashed(name), known)}strategy {_last(args, '--strategy', STRATEGY)!r} takes "
-            f"{ours}; metric {_last(args, '--metric', METRIC)!r} takes {theirs}; see --help")
+        return (f"strategy {_last(args, '--strategy', STRATEGY)!r} takes {ours}; "
+                + _describe_metrics([_last(args, "--metric", METRIC)], own))
 
 
-def _hint(name: str, known: Iterable[str]) -> str:
-    """Which strategies would have known the option, or else the nearest name."""
-    owners = [e.name for e in entries(STRATEGIES) if name in (f.flag for f in e.fields)]
+class MetricCommand(MethodCommand):
+    """A command whose options grow with its metrics, and which chooses no strategy."""
+
+    registries = (METRICS,)
+
+    def own_options(self, args: Sequence[str]) -> Iterator[click.Option]:
+        return _metric_options("metric", *(_all(args, "--metric") or [METRIC]))
+
+    def describe(self, args: Sequence[str], own: Sequence[str]) -> str:
+        return _describe_metrics(_all(args, "--metric") or [METRIC], own)
+
+
+class SamplerCommand(MethodCommand):
+    """A command whose options grow with its sampler, and which chooses no strategy."""
+
+    registries = (SAMPLERS,)
+
+    def own_options(self, args: Sequence[str]) -> Iterator[click.Option]:
+        return _sampler_options(args)
+
+    def describe(self, args: Sequence[str], own: Sequence[str]) -> str:
+        return _describe_sampler(args, own)
+
+
+class SamplerMethodCommand(MethodCommand):
+    """A command whose options grow with its sampler, strategy and metric."""
+
+    registries = (SAMPLERS, STRATEGIES, METRICS)
+
+    def own_options(self, args: Sequence[str]) -> Iterator[click.Option]:
+        yield from _sampler_options(args)
+        yield from super().own_options(args)
+
+    def describe(self, args: Sequence[str], own: Sequence[str]) -> str:
+        theirs = [option.opts[-1] for option in _sampler_options(args)]
+        others = [option for option in own if option not in theirs]
+        return f"{_describe_sampler(args, theirs)}; {super().describe(args, others)}"
+
+
+def _describe_metrics(names: Iterable[str], own: Sequence[str]) -> str:
+    theirs = " ".join(o for o in own if o.startswith("--metric.")) or "no options"
+    return f"metric {', '.join(map(repr, names))} takes {theirs}"
+
+
+def _describe_sampler(args: Sequence[str], own: Sequence[str]) -> str:
+    return f"sampler {_sampler_name(args)!r} takes {' '.join(own) or 'no options'}"
+
+
+def _hint(name: str, known: Iterable[str], registries: Iterable[Registry]) -> str:
+    """Who would have known the option, or else the nearest name."""
+    owners = [f"{registry.kind} {e.name}" for registry in registries if registry is not METRICS
+              for e in entries(registry) if name in (f.flag for f in e.fields)]
     if owners:
-        return f"unknown option {name!r}; it belongs to strategy {', '.join(owners)}; "
+        return f"unknown option {name!r}; it belongs to {', '.join(owners)}; "
     return str(unknown("option", name, known)).partition("known: ")[0]
 
 
@@ -102,19 +171,48 @@ def strategy_of(params: dict[str, Any]) -> Strategy:
     return made
 
 
+def sampler_of(params: dict[str, Any]) -> Sampler:
+    """The sampler that the parsed options describe."""
+    values = _values({key: v for key, v in params.items() if v is not None}, "sampler")
+    name = params["sampler"] or (ENDPOINT if "endpoint" in values else SAMPLER)
+    made: Sampler = SAMPLERS.make(name, **values)
+    return made
+
+
+def metrics_of(params: dict[str, Any]) -> list[AnyMetric]:
+    """The metrics that the parsed options describe; a field is for every metric that has it."""
+    values = _values({key: v for key, v in params.items() if v is not None}, "metric")
+    return [
+        METRICS.make(name, **{f.name: values[f.name] for f in fields_of(METRICS.get(name))
+                              if f.name in values})
+        for name in params["metric"]
+    ]
+
+
 def _values(given: dict[str, Any], owner: str) -> dict[str, Any]:
     start = f"{owner}__"
     return {key.removeprefix(start): value for key, value in given.items() if key.startswith(start)}
 
 
-def _own_options(args: Sequence[str]) -> Iterator[click.Option]:
-    for field in fields_of(STRATEGIES.get(_last(args, "--strategy", STRATEGY))):
-        if field.name not in SHARED:
-            yield _option("strategy", field, field.flag)
-        if field.type is Metric:
-            chosen = _last(args, field.flag, METRIC if field.name == "metric" else "")
-            for inner in fields_of(METRICS.get(chosen)) if chosen else ():
-                yield _option(field.name, inner, f"{field.flag}.{inner.flag[2:]}")
+def _sampler_options(args: Sequence[str]) -> Iterator[click.Option]:
+    for field in fields_of(SAMPLERS.get(_sampler_name(args))):
+        yield _option("sampler", field, field.flag)
+
+
+def _sampler_name(args: Sequence[str]) -> str:
+    """An address says well enough which sampler is meant."""
+    return _last(args, "--sampler", ENDPOINT if _last(args, "--endpoint") else SAMPLER)
+
+
+def _metric_options(owner: str, *names: str) -> Iterator[click.Option]:
+    """`--OWNER.FIELD` for the fields of these metrics."""
+    fields = {f.name: f for name in names if name for f in fields_of(METRICS.get(name))}
+    for field in fields.values():
+        yield _option(owner, field, f"--{owner.replace('_', '-')}.{field.flag[2:]}")
+
+
+def _default(field: Field) -> str:
+    return METRIC if field.name == "metric" else ""
 
 
 def _option(owner: str, field: Field, flag: str) -> click.Option:
@@ -136,12 +234,16 @@ def _type(field: Field) -> Any:
 
 
 def _last(args: Sequence[str], option: str, default: str = "") -> str:
-    """The value of an option before the options that depend on it are known."""
-    found = default
+    return [default, *_all(args, option)][-1]
+
+
+def _all(args: Sequence[str], option: str) -> list[str]:
+    """The values of an option before the options that depend on it are known."""
+    found = []
     for arg, following in zip(args, [*args, ""][1:], strict=True):
         name, equals, value = arg.partition("=")
-        if _dashed(name) == option:
-            found = value if equals else following or found
+        if _dashed(name) == option and (equals or following):
+            found.append(value if equals else following)
     return found
 
 
@@ -167,11 +269,9 @@ def _dashed(name: str) -> str:
     return name.replace("_", "-") if name.startswith("--") else name
 
 
-def _list_methods(formatter: click.HelpFormatter) -> None:
-    for title, registry, prefix in (
-        ("Strategies (--strategy NAME) and their options", STRATEGIES, "--"),
-        ("Metrics (--metric NAME) and their options", METRICS, "--metric."),
-    ):
+def _list_methods(formatter: click.HelpFormatter, registries: Iterable[Registry]) -> None:
+    for registry in registries:
+        title, prefix = _LISTED[registry.kind]
         with formatter.section(title):
             formatter.write_dl([row for e in entries(registry) for row in _describe(e, prefix)])
 

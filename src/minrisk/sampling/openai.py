@@ -30,6 +30,7 @@ class Endpoint:
 
     name: ClassVar[str] = "openai"
     takes_messages: ClassVar[bool] = True
+    is_causal: ClassVar[bool] = True  # it has to be told what to do with a source
 
     endpoint: str = option(help="its address, such as http://localhost:8000/v1")
     model: str = option(help="the name that the server knows the model by")
