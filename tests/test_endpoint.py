@@ -214,11 +214,12 @@ def test_chats_need_the_chat_interface_and_no_template(server, options):
 
 def test_the_options_reach_the_server(server):
     sampler(server, prompt="In French: {source} {braces}", temperature=0.5, top_p=0.9,
-            max_tokens=7, logprobs=False).sample(["a cat"], 1)
+            max_tokens=7, logprobs=False, extra='{"min_p": 0.1}').sample(["a cat"], 1)
     body = server.bodies[0]
     assert body.pop("seed") >= 0
     assert body == {"messages": [{"role": "user", "content": "In French: a cat {braces}"}],
-                    "model": "m", "temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "n": 1}
+                    "model": "m", "temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "n": 1,
+                    "min_p": 0.1}
 
 
 def test_a_server_without_log_probabilities_gives_none(server):
@@ -253,6 +254,8 @@ def test_progress_is_told(server):
     ({"endpoint": "https://host/v1?key=secret"}, "a user or a query"),
     ({"prompt": "no place"}, r"has no \{source\}"),
     ({"system": "s", "api": "completions"}, "system is for chats"),
+    ({"extra": "min_p=1"}, "wanted a JSON object"), ({"extra": "[1]"}, "wanted a JSON object"),
+    ({"extra": '{"n": 3}'}, "extra has n"),
     ({"temperature": -1.0}, "temperature -1.0"), ({"top_p": 0.0}, "top_p 0.0"),
     ({"top_p": 1.5}, "top_p 1.5"), ({"max_tokens": 0}, "max_tokens 0"),
     ({"concurrency": 0}, "concurrency 0"), ({"timeout": 0.0}, "timeout 0"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -22,6 +23,8 @@ from minrisk.sampling.retry import patiently
 from minrisk.sampling.sample import PartialError, Prompt, Sample
 
 _KEY = "OPENAI_API_KEY"
+_OURS = {"messages", "prompt", "model", "temperature", "top_p", "max_tokens", "logprobs", "n",
+         "seed", "stream"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Endpoint:
     temperature: float = option(1.0, help="below 1 sharpens the distribution")
     top_p: float | None = option(None, help="only the likeliest tokens of this much probability")
     max_tokens: int = option(512, help="longest sample")
+    extra: str | None = option(None, help='further fields of a request, such as {"min_p": 0.1}')
     logprobs: bool = option(True, help="ask for log-probabilities")
     send_seed: bool = option(True, help="ask for repeatable samples")
     per_request: int = option(16, help="samples asked for at once; fewer where that is refused")
@@ -60,6 +64,9 @@ class Endpoint:
             raise InputError(f"timeout {self.timeout}; wanted more than 0 seconds")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise InputError(f"top_p {self.top_p}; wanted more than 0 and at most 1")
+        for name in self._extra:
+            if name in _OURS:
+                raise InputError(f"extra has {name}; give it as an option of the sampler")
         if self.system is not None and self.api == "completions":
             raise InputError("system is for chats; put it into prompt, or use api chat")
 
@@ -120,7 +127,18 @@ class Endpoint:
             body["top_p"] = self.top_p
         if self.logprobs:
             body["logprobs"] = True if self.api == "chat" else 1
-        return body
+        return body | self._extra
+
+    @cached_property
+    def _extra(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.extra or "{}")
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise InputError(f"extra {self.extra!r:.60}; wanted a JSON object, "
+                             'such as {"min_p": 0.1}')
+        return found
 
     def _asked(self, prompt: Prompt) -> dict[str, Any]:
         if isinstance(prompt, str):
