@@ -69,10 +69,11 @@ class Progress:
 
     def _speeds(self) -> list[str]:
         counts = {"segments": self.done, **self._counts}
-        return [f"{count / self._seconds():,.1f} {name}/s" for name, count in counts.items()]
+        return [f"{count / self._seconds():.1f} {name}/s" for name, count in counts.items()]
 
     def _tell(self) -> None:
-        fraction = self._fraction()
+        # what is being worked on was read, but is not done
+        fraction = None if self._inside else self._fraction()
         parts = [_count(self.done), *self._speeds(), *filter(None, [self._inside])]
         if fraction:
             left = self._seconds() * (1 - fraction) / fraction
