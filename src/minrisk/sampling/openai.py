@@ -29,7 +29,11 @@ _OURS = {"messages", "prompt", "model", "temperature", "top_p", "max_tokens", "l
 
 @dataclass(frozen=True)
 class Endpoint:
-    """a server with OpenAI's chat or completions protocol, local or remote"""
+    """a server with OpenAI's chat or completions protocol, local or remote
+
+    What no option says is as the server has it: llama.cpp, for one, cuts the distribution unless
+    `extra` is {"top_k": 0, "min_p": 0} and `top_p` is 1. Log-probabilities are the server's too.
+    """
 
     name: ClassVar[str] = "openai"
     takes_messages: ClassVar[bool] = True

@@ -30,8 +30,9 @@ class Sampler(Protocol):
     input: with the seed they fix each prompt's random stream, so that the samples are the same in
     any batch.
 
-    A sampler may also set `takes_messages = True` (a prompt may be a chat, a list of messages),
-    have a method `batch_size(n)` (how many prompts it likes to get at a time), and raise
+    A sampler may also set `takes_messages = True` (a prompt may be a chat, a list of messages) and
+    `is_causal = True` (its model has to be told what to do, and `prompt` may do so for all), have a
+    method `batch_size(n)` (how many prompts it likes to get at a time), and raise
     `PartialError` where only some of the prompts failed.
     """
 
