@@ -12,18 +12,10 @@ from typing import Any
 import click
 
 from minrisk.arrays import Floats
+from minrisk.cli.inputs import fraction_read, open_inputs
 from minrisk.cli.method import MethodCommand, strategy_of
 from minrisk.cli.progress import Progress
-from minrisk.cli.shared import (
-    SETTINGS,
-    bar_fits,
-    check_files,
-    fraction,
-    inputs_of,
-    names_of,
-    option,
-    summing_up,
-)
+from minrisk.cli.shared import SETTINGS, bar_fits, check_files, names_of, option, summing_up
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.engine import run
 from minrisk.errors import InputError, MinriskError
@@ -98,16 +90,17 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
     """Pick the best hypothesis of every segment.
 
     INPUT is JSON lines: {"samples": ["...", ...]}, and where there are some "id", "source",
-    "references", "weights" or "logprobs"; other fields pass through to the output. Several files
-    are read one after the other; `-`, or none, is standard input. Files may be compressed with gz,
-    xz or zst.
+    "counts" (of equal samples), "references", "weights" or "logprobs"; other fields pass through to
+    the output. Several files are read one after the other; `-`, or none, is standard input. Files
+    may be compressed with gz, xz or zst.
     """
     set_threads(params["threads"])
     if params["quiet"]:
         warnings.simplefilter("ignore")
     strategy = strategy_of(params)
-    inputs = inputs_of([*params["inputs"], *params["typed"]] or params["configured"])
-    progress = Progress(params["quiet"], partial(fraction, inputs), bar_fits(params["output"]))
+    inputs = open_inputs([*params["inputs"], *params["typed"]] or params["configured"])
+    read = partial(fraction_read, inputs)
+    progress = Progress(params["quiet"], read, bar_fits(params["output"]))
     records = _records(inputs, params, progress)
     _check_output(params, inputs)
     progress.note(signature(strategy, weights=params["weights"]))

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
+from minrisk.cli.inputs import open_inputs
 from minrisk.cli.method import ENDPOINT, SAMPLER
 from minrisk.cli.progress import Progress
-from minrisk.cli.shared import check_files, inputs_of, names_of, option
+from minrisk.cli.shared import check_files, names_of, option
 from minrisk.engine import draw
 from minrisk.engine.sampling import Drawn
 from minrisk.errors import InputError
@@ -63,7 +64,7 @@ run_options = _together(
 
 
 def inputs_for(params: dict[str, Any]) -> list[Input]:
-    inputs = inputs_of(params["inputs"] or params["configured"])
+    inputs = open_inputs(params["inputs"] or params["configured"])
     check_files([*(source.path for source in inputs), params["config"]], [params["output"]])
     return inputs
 

@@ -18,7 +18,7 @@ from minrisk.cli.config import check_keys, config_arguments
 from minrisk.cli.listing import SHARED, Entry, Field, entries, fields_of
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.errors import InputError, MinriskError, unknown
-from minrisk.metric import AnyMetric, Metric
+from minrisk.metric import Metric
 from minrisk.registry import METRICS, SAMPLERS, STRATEGIES, Registry
 from minrisk.sampling.sample import Sampler
 from minrisk.strategy import Strategy
@@ -99,18 +99,6 @@ class MethodCommand(click.Command):
                 + _describe_metrics([_last(args, "--metric", METRIC)], own))
 
 
-class MetricCommand(MethodCommand):
-    """A command whose options grow with its metrics, and which chooses no strategy."""
-
-    registries = (METRICS,)
-
-    def own_options(self, args: Sequence[str]) -> Iterator[click.Option]:
-        return _metric_options("metric", *(_all(args, "--metric") or [METRIC]))
-
-    def describe(self, args: Sequence[str], own: Sequence[str]) -> str:
-        return _describe_metrics(_all(args, "--metric") or [METRIC], own)
-
-
 class SamplerCommand(MethodCommand):
     """A command whose options grow with its sampler, and which chooses no strategy."""
 
@@ -177,16 +165,6 @@ def sampler_of(params: dict[str, Any]) -> Sampler:
     name = params["sampler"] or (ENDPOINT if "endpoint" in values else SAMPLER)
     made: Sampler = SAMPLERS.make(name, **values)
     return made
-
-
-def metrics_of(params: dict[str, Any]) -> list[AnyMetric]:
-    """The metrics that the parsed options describe; a field is for every metric that has it."""
-    values = _values({key: v for key, v in params.items() if v is not None}, "metric")
-    return [
-        METRICS.make(name, **{f.name: values[f.name] for f in fields_of(METRICS.get(name))
-                              if f.name in values})
-        for name in params["metric"]
-    ]
 
 
 def _values(given: dict[str, Any], owner: str) -> dict[str, Any]:

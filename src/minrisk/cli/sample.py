@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from minrisk.cli.drawing import drawn, inputs_for, prompts_for, run_options, sampling_options
+from minrisk.cli.inputs import fraction_read
 from minrisk.cli.method import SamplerCommand, sampler_of
 from minrisk.cli.progress import Progress
-from minrisk.cli.shared import SETTINGS, bar_fits, fraction, option, summing_up
+from minrisk.cli.shared import SETTINGS, bar_fits, option, summing_up
 from minrisk.engine.sampling import Drawn
 from minrisk.io.files import Output
 from minrisk.io.prompts import Asked
@@ -52,7 +53,8 @@ def sample(ctx: click.Context, /, **params: Any) -> None:
         warnings.simplefilter("ignore")
     sampler = sampler_of(params)
     inputs = inputs_for(params)
-    progress = Progress(params["quiet"], partial(fraction, inputs), bar_fits(params["output"]))
+    read = partial(fraction_read, inputs)
+    progress = Progress(params["quiet"], read, bar_fits(params["output"]))
     run = {"n": params["num_samples"], "seed": params["seed"], "repeat": params["repeat"]}
     asked = prompts_for(params, inputs, settings(sampler, "sampler") | run, progress)
     progress.note(signature(sampler, "sampler", **run))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ import click
 from minrisk.cli.method import Grouped
 from minrisk.cli.progress import Progress
 from minrisk.errors import InputError, MinriskError
-from minrisk.io.files import Input, same_file
+from minrisk.io.files import same_file
 from minrisk.registry import Registry
 
 SETTINGS = {"token_normalize_func": lambda name: name.replace("_", "-"), "max_content_width": 100}
@@ -24,13 +24,6 @@ def option(section: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
 
 def names_of(registry: Registry) -> Callable[..., list[str]]:
     return lambda ctx, param, start: [n for n in registry.names() if n.startswith(start)]
-
-
-def inputs_of(paths: Sequence[str]) -> list[Input]:
-    if not paths and sys.stdin is not None and sys.stdin.isatty():
-        raise InputError("no INPUT was given, and standard input is a terminal; "
-                         "name a file, or pipe something in")
-    return [Input(path) for path in paths or ["-"]]
 
 
 def check_files(read: Iterable[str | None], written: Iterable[str | None]) -> None:
@@ -64,11 +57,3 @@ def summing_up(ctx: click.Context, progress: Progress, output: str) -> Iterator[
 def bar_fits(output: str) -> bool:
     """A live bar would run into results that go to the same terminal."""
     return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
-
-
-def fraction(inputs: list[Input]) -> float | None:
-    """How much of the input was read, in bytes, if that can be known."""
-    sizes = [source.size for source in inputs]
-    if None in sizes or not sum(filter(None, sizes)):
-        return None
-    return sum(source.consumed for source in inputs) / sum(filter(None, sizes))

@@ -11,9 +11,10 @@ from typing import Any
 import click
 
 from minrisk.cli.drawing import drawn, inputs_for, prompts_for, run_options, sampling_options
+from minrisk.cli.inputs import fraction_read
 from minrisk.cli.method import SamplerMethodCommand, sampler_of, strategy_of
 from minrisk.cli.progress import Progress
-from minrisk.cli.shared import SETTINGS, bar_fits, fraction, names_of, option, summing_up
+from minrisk.cli.shared import SETTINGS, bar_fits, names_of, option, summing_up
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.engine import run
 from minrisk.engine.sampling import Drawn
@@ -72,7 +73,8 @@ def translate(ctx: click.Context, /, **params: Any) -> None:
     sampler, strategy = sampler_of(params), strategy_of(params)
     inputs = inputs_for(params)
     _check(params)
-    progress = Progress(params["quiet"], partial(fraction, inputs), bar_fits(params["output"]))
+    read = partial(fraction_read, inputs)
+    progress = Progress(params["quiet"], read, bar_fits(params["output"]))
     drawing = {"n": params["num_samples"], "seed": params["seed"]}
     choosing = {name: params[name] for name in ("weights", "nbest", "utilities")}
     made = settings(sampler, "sampler") | settings(strategy) | drawing | choosing

@@ -46,11 +46,12 @@ class Journal:
             self.begin()
             return list(asked)
         self._check()
-        done = self._tidy()
+        done = Counter(_key(fields) for _, fields in _finished(Input(self._path)))
         left = [a for a in asked if not _taken(done, _key({"id": a.id, **a.fields}))]
         if other := next(iter(+done), None):
             raise InputError(f"{self._path} has a segment that is not in the input: {other:.100}; "
                              "go on with the same input, or write to another file")
+        self._tidy()
         return left
 
     @property
@@ -70,19 +71,15 @@ class Journal:
             raise InputError(f"cannot go on with {self._path}: {'; '.join(differing)}; "
                              "use the same options, or write to another file")
 
-    def _tidy(self) -> Counter[str]:
+    def _tidy(self) -> None:
         """Drop what is torn or failed; all at once, so that nothing is lost if that breaks too."""
         folder, name = os.path.split(self._path)
         fresh = os.path.join(folder, f"tidy-{name}")
-        done: Counter[str] = Counter()
         with Output(fresh) as output:
-            for line, fields in _whole(Input(self._path)):
-                if "error" not in fields:
-                    output.write(f"{line}\n")
-                    done[_key(fields)] += 1
+            for line, _ in _finished(Input(self._path)):
+                output.write(f"{line}\n")
         with told("write", self._path):
             os.replace(fresh, self._path)
-        return done
 
 
 def _key(fields: Mapping[str, Any]) -> str:
@@ -96,12 +93,12 @@ def _taken(done: Counter[str], key: str) -> bool:
     return done[key] >= 0
 
 
-def _whole(source: Input) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The lines that are records, up to where a compressed file breaks off."""
+def _finished(source: Input) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The lines that are whole and no failures, up to where a compressed file breaks off."""
     with suppress(InputError):
         for line in source:
             with suppress(ValueError):  # torn
                 text = line.decode("utf-8")
                 fields = json.loads(text)
-                if isinstance(fields, dict):
+                if isinstance(fields, dict) and "error" not in fields:
                     yield text, fields
