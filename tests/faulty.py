@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+SLOW = 5.0  # seconds
 WORDS = ["red", "green", "blue", "grey"]
 
 
@@ -122,7 +123,7 @@ def cut(handler: Handler) -> None:
 
 
 def slow(handler: Handler) -> None:
-    time.sleep(1)
+    time.sleep(SLOW)
     answer(handler)
 
 
