@@ -52,9 +52,10 @@ def test_the_commands_of_the_readme_run_as_written(command, files):
     assert done.stdout or outputs[0].read_text(encoding="utf-8").count("\n") in (2, 3)
 
 
-def test_the_readme_names_every_strategy_and_metric():
+def test_the_readme_names_every_strategy_metric_and_sampler():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for registry in (minrisk.registry.STRATEGIES, minrisk.registry.METRICS):
+    names = minrisk.registry
+    for registry in (names.STRATEGIES, names.METRICS, names.SAMPLERS):
         for name in registry.builtin:
             assert f"| `{name}`" in text
 

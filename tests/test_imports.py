@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "validation": PROTOCOLS | {"validation", "io"},
     "sampling": PLAIN | {"sampling"},
     "io": PLAIN | {"io"},
-    "engine": PROTOCOLS | {"engine", "io"},
+    "engine": PROTOCOLS | {"engine", "io", "sampling"},
     "cli": {"*"},
     "__init__": {"*"},
     "__main__": {"cli"},

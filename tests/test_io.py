@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import zstandard
 
+from commands import write
 from minrisk import InputError, MissingExtra, Ranking, Segment
 from minrisk.io import compression
 from minrisk.io.files import Input, Output, same_file
@@ -249,6 +250,20 @@ def test_logprobs_weigh_only_on_request(tmp_path):
     assert ratio == pytest.approx(np.exp(1.5))
     assert len(notes) == 1
     assert "--weights logprobs" in notes[0]
+
+
+@pytest.mark.parametrize(("more", "weighting", "expected"), [
+    ({}, "auto", [0.75, 0.25]),
+    ({}, "uniform", [0.75, 0.25]),
+    ({"weights": [1, 3]}, "auto", [0.5, 0.5]),
+    ({"logprobs": [0, -np.log(3)]}, "logprobs", [0.9, 0.1]),
+    ({"references": ["c", "d"]}, "auto", [0.5, 0.5]),
+])
+def test_a_sample_with_a_count_is_as_many_samples(tmp_path, more, weighting, expected):
+    path = write(tmp_path / "in.jsonl", {"samples": ["a", "b"], "counts": [3, 1], **more})
+    [record] = JsonLines([Input(str(path))], weighting)
+    assert record.segment.weights == pytest.approx(expected)
+    assert record.extra == {}
 
 
 def test_uniform_weighting_ignores_whatever_weights_there_are(tmp_path):

@@ -22,7 +22,8 @@ def plugin(tmp_path):
     (info / "entry_points.txt").write_text(
         "[minrisk.metrics]\nlength = theirs:Length\nbroken = nowhere:Nothing\n"
         "absent = theirs:Nothing\nplain = json:dumps\n"
-        "[minrisk.strategies]\nnewest = theirs:Newest\n")
+        "[minrisk.strategies]\nnewest = theirs:Newest\n"
+        "[minrisk.samplers]\nshuffle = theirs:Shuffle\nbroken = nowhere:Nothing\n")
 
     def run(*arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
@@ -41,11 +42,24 @@ def test_a_plug_in_decodes_with_its_own_options(plugin):
     assert "strategy:newest|metric:length|metric.scale:2.0|last:3" in done.stderr
 
 
+def test_a_sampler_of_somebody_else_samples_and_translates(plugin):
+    drawn = plugin("sample", "--sampler", "shuffle", "--joint", "-", "-n", "9", text="a b c")
+    assert drawn.returncode == 0, drawn.stderr
+    record = json.loads(drawn.stdout)
+    assert sum(record["counts"]) == 9
+    assert all(sorted(sample) == sorted("a-b-c") for sample in record["samples"])
+    best = plugin("translate", "--sampler", "shuffle", "--joint", "-", "-n", "9", text="a b c")
+    assert best.stdout.strip() in record["samples"]
+    assert "sampler:shuffle|joint:-|n:9|seed:0" in best.stderr
+
+
 def test_plug_ins_are_listed_beside_the_built_in_names(plugin):
     metrics = plugin("metrics").stdout
     assert "chrf:" in metrics
     assert "--metric.scale float (1.0)" in metrics
     assert "newest:" in plugin("strategies").stdout
+    assert "--joint text" in plugin("samplers").stdout
+    assert "broken: not available" in plugin("samplers").stdout
 
 
 def test_a_broken_plug_in_is_said_to_be_broken(plugin):

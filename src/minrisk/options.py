@@ -6,6 +6,10 @@ import dataclasses
 from typing import Any
 
 
-def option(default: Any = dataclasses.MISSING, *, help: str) -> Any:
-    """A dataclass field with a line of help; it must be given if it has no default."""
-    return dataclasses.field(default=default, metadata={"help": help})
+def option(default: Any = dataclasses.MISSING, *, help: str, matters: bool = True) -> Any:
+    """A dataclass field with a line of help; it must be given if it has no default.
+
+    One that does not matter cannot change a result, such as a number of threads: signatures leave
+    it out.
+    """
+    return dataclasses.field(default=default, metadata={"help": help, "matters": matters})

@@ -1,6 +1,7 @@
-"""Names for metrics and strategies: "module:object", imported only when somebody asks for one.
+"""Names for metrics, strategies and samplers: "module:object", imported when asked for.
 
-A package adds its own through the entry-point groups `minrisk.metrics` and `minrisk.strategies`.
+A package adds its own through the entry-point groups `minrisk.metrics`, `minrisk.strategies` and
+`minrisk.samplers`.
 """
 
 from __future__ import annotations
@@ -76,4 +77,10 @@ STRATEGIES = Registry("strategy", "minrisk.strategies", {
     "aggregate": "minrisk.strategies.aggregate:Aggregate",
     "aggregate-to-fine": "minrisk.strategies.cascade:AggregateToFine",
     "coarse-to-fine": "minrisk.strategies.cascade:CoarseToFine",
+})
+
+SAMPLERS = Registry("sampler", "minrisk.samplers", {
+    "hf": "minrisk.sampling.hf:Transformers",
+    "openai": "minrisk.sampling.openai:Endpoint",
+    "ct2": "minrisk.sampling.ct2:CTranslate2",
 })

@@ -8,23 +8,28 @@ from typing import Any
 from minrisk.version import __version__
 
 
-def signature(strategy: Any, **more: Any) -> str:
+def signature(config: Any, kind: str = "strategy", **more: Any) -> str:
     """As sacreBLEU's scores carry one, e.g. `strategy:standard|metric:chrf|metric.order:6|...`."""
-    return _join([("strategy", strategy.name), *_fields(strategy, ""), *more.items()])
+    return _join(settings(config, kind) | more)
 
 
 def metric_signature(metric: Any, **more: Any) -> str:
     """The same for scores of a metric alone, e.g. `nrefs:1|order:6|word_order:0|...`."""
-    return _join([*more.items(), *_fields(metric, "")])
+    return _join(more | dict(_fields(metric, "")))
 
 
 def parts_signature(**parts: Any) -> str:
     """The same for what is made of several, e.g. `metric:chrf|metric.order:6|...|seed:0`."""
-    return _join([pair for name, value in parts.items() for pair in _pairs(name, value)])
+    return _join({key: v for name, part in parts.items() for key, v in _pairs(name, part)})
+
+
+def settings(config: Any, kind: str = "strategy") -> dict[str, Any]:
+    """Every field that can change a result, by name."""
+    return {kind: config.name, **dict(_fields(config, ""))}
 
 
 def _fields(config: Any, prefix: str) -> list[tuple[str, Any]]:
-    return [pair for f in dataclasses.fields(config)
+    return [pair for f in dataclasses.fields(config) if f.metadata.get("matters", True)
             for pair in _pairs(prefix + f.name, getattr(config, f.name))]
 
 
@@ -35,8 +40,8 @@ def _pairs(name: str, value: Any) -> list[tuple[str, Any]]:
     return [(name, getattr(value, "name", type(value).__name__)), *_fields(value, f"{name}.")]
 
 
-def _join(pairs: list[tuple[str, Any]]) -> str:
-    return "|".join(f"{key}:{_show(value)}" for key, value in [*pairs, ("version", __version__)])
+def _join(parts: dict[str, Any]) -> str:
+    return "|".join(f"{key}:{_show(v)}" for key, v in (parts | {"version": __version__}).items())
 
 
 def _show(value: Any) -> str:

@@ -18,8 +18,11 @@ from minrisk.cli.decode import decode
 from minrisk.cli.demo import demo
 from minrisk.cli.export import export
 from minrisk.cli.metrics import metrics
+from minrisk.cli.sample import sample
+from minrisk.cli.samplers import samplers
 from minrisk.cli.score import score
 from minrisk.cli.strategies import strategies
+from minrisk.cli.translate import translate
 from minrisk.cli.validate import validate
 from minrisk.errors import MinriskError
 from minrisk.version import __version__
@@ -59,7 +62,8 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (decode, demo, score, validate, export, metrics, strategies, comet, completion):
+for command in (sample, decode, translate, demo, score, validate, export, metrics, strategies,
+                samplers, comet, completion):
     cli.add_command(command)
 
 

@@ -47,10 +47,10 @@ def _arguments(mapping: dict[Any, Any], owner: str, path: str) -> Iterator[str]:
 
 
 def _name(key: str, owner: str) -> str:
-    """`metric: {name: chrf, order: 4}` is --metric and --metric.order; a strategy adds no dot."""
+    """`metric: {name: chrf, order: 4}` is --metric and --metric.order; others add no dot."""
     if owner and key == "name":
         return owner
-    return key if owner in ("", "strategy") else f"{owner}.{key}"
+    return key if owner in ("", "strategy", "sampler") else f"{owner}.{key}"
 
 
 def _flags(name: str, value: Any, path: str) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -14,19 +13,19 @@ import click
 
 from minrisk.arrays import Floats
 from minrisk.cli.inputs import fraction_read, open_inputs
-from minrisk.cli.method import Grouped, MethodCommand, strategy_of
+from minrisk.cli.method import MethodCommand, strategy_of
 from minrisk.cli.progress import Progress
+from minrisk.cli.shared import SETTINGS, bar_fits, check_files, names_of, option, summing_up
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.engine import run
 from minrisk.errors import InputError, MinriskError
-from minrisk.io.files import Input, Output, same_file
+from minrisk.io.files import Input, Output
 from minrisk.io.jsonl import JsonLines
 from minrisk.io.lines import Column, read_lines
 from minrisk.io.record import Record, with_source
 from minrisk.io.writer import MatrixWriter, SegmentWriter, Writer
 from minrisk.metric import AnyMetric
 from minrisk.pool import bind
-from minrisk.progress import listening
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.segment import Segment
 from minrisk.signature import signature
@@ -45,25 +44,17 @@ Examples:
   sampler | minrisk decode --metric chrf --metric.word-order 2 | head -3"""
 
 
-def _names(registry: Any) -> Callable[..., list[str]]:
-    return lambda ctx, param, start: [n for n in registry.names() if n.startswith(start)]
+_method = partial(option, "Method")
+_text = partial(option, _TEXT)
+_output = partial(option, "Output")
+_run = partial(option, "Run")
 
 
-_method = partial(click.option, cls=Grouped, section="Method")
-_text = partial(click.option, cls=Grouped, section=_TEXT)
-_output = partial(click.option, cls=Grouped, section="Output")
-_run = partial(click.option, cls=Grouped, section="Run")
-
-
-@click.command(
-    cls=MethodCommand, epilog=_EXAMPLES,
-    context_settings={"token_normalize_func": lambda name: name.replace("_", "-"),
-                      "max_content_width": 100},
-)
+@click.command(cls=MethodCommand, epilog=_EXAMPLES, context_settings=SETTINGS)
 @click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=click.Path())
-@_method("--metric", default=METRIC, show_default=True, shell_complete=_names(METRICS),
+@_method("--metric", default=METRIC, show_default=True, shell_complete=names_of(METRICS),
          help="What judges a hypothesis; fill its fields with --metric.FIELD.")
-@_method("--strategy", default=STRATEGY, show_default=True, shell_complete=_names(STRATEGIES),
+@_method("--strategy", default=STRATEGY, show_default=True, shell_complete=names_of(STRATEGIES),
          help="How utilities are computed; fill its fields with --FIELD.")
 @_method("--weights", type=click.Choice(["auto", "uniform", "logprobs"]), default="auto",
          show_default=True, help="How references count: by the field `weights` where there is one "
@@ -103,9 +94,9 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
     """Pick the best hypothesis of every segment.
 
     INPUT is JSON lines: {"samples": ["...", ...]}, and where there are some "id", "source",
-    "references", "weights" or "logprobs"; other fields pass through to the output. Several files
-    are read one after the other; `-`, or none, is standard input. Files may be compressed with gz,
-    xz or zst.
+    "counts" (of equal samples), "references", "weights" or "logprobs"; other fields pass through to
+    the output. Several files are read one after the other; `-`, or none, is standard input. Files
+    may be compressed with gz, xz or zst.
     """
     if params["form"] == "text" and (params["nbest"] or params["utilities"]):
         raise InputError("--nbest and --utilities need --format json; "
@@ -123,26 +114,14 @@ def decode_into(ctx: click.Context, params: dict[str, Any], make_writer: Callabl
     strategy = strategy_of(params)
     inputs = open_inputs([*params["inputs"], *params["typed"]] or params["configured"])
     read = partial(fraction_read, inputs)
-    progress = Progress(params["quiet"], read, _bar_fits(params["output"]))
+    progress = Progress(params["quiet"], read, bar_fits(params["output"]))
     records = _records(inputs, params, progress)
     if needs_source:
         records = map(with_source, records)
     _check_output(params, inputs)
     progress.note(_signature(strategy, params))
-    try:
-        with listening(progress.stage):
-            writer = _decode(strategy, records, params, progress, make_writer)
-    except KeyboardInterrupt as stop:
-        where = "standard output" if params["output"] == "-" else params["output"]
-        click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}", err=True)
-        if type(stop) is not KeyboardInterrupt:  # SIGTERM
-            raise
-        ctx.exit(130)
-    except MinriskError:
-        progress.finish()
-        raise
-    progress.finish()
-    return writer
+    with summing_up(ctx, progress, params["output"]):
+        return _decode(strategy, records, params, progress, make_writer)
 
 
 def _decode(strategy: Strategy, records: Iterable[Record], params: dict[str, Any],
@@ -219,19 +198,9 @@ def _check_output(params: dict[str, Any], inputs: list[Input]) -> None:
     if params["matrix"] and _same_place(params["matrix"], params["output"]):
         raise InputError(f"--output and --matrix are both {params['matrix']}; name two files")
     others = [params[name] for name in ("source", "references", "reference_lprobs", "config")]
-    read = [*(source.path for source in inputs), *filter(None, others)]
-    if read.count("-") > 1:
-        raise InputError("standard input was given more than once; it can be read only once")
-    for written in filter(None, (params["output"], params["matrix"])):
-        for path in read:
-            if same_file(written, path):
-                raise InputError(f"the output is the input {path}; write to another file")
+    check_files([*(source.path for source in inputs), *others],
+                [params["output"], params["matrix"]])
 
 
 def _same_place(one: str, other: str) -> bool:
     return other != "-" and os.path.realpath(one) == os.path.realpath(other)
-
-
-def _bar_fits(output: str) -> bool:
-    """A live bar would run into results that go to the same terminal."""
-    return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from minrisk.cli.decode import decode, decode_into
-from minrisk.cli.method import Grouped, MethodCommand
+from minrisk.cli.method import MethodCommand
+from minrisk.cli.shared import SETTINGS, option
 from minrisk.errors import InputError
 from minrisk.io.training import SOURCE, PairChoice, Recipe, TrainingWriter
 
@@ -22,11 +23,11 @@ Examples:
       --prompt "Translate into French: {source}" -o dpo.jsonl"""
 
 _SHARED = [p for p in decode.params if p.name not in ("form", "nbest", "utilities")]
-_output = partial(click.option, cls=Grouped, section="Output")
+_output = partial(option, "Output")
 
 
 @click.command(cls=MethodCommand, epilog=_EXAMPLES, params=_SHARED,
-               context_settings=decode.context_settings)
+               context_settings=SETTINGS)
 @_output("--pairs", type=click.Choice(typing.get_args(PairChoice)),
          help="Preference pairs of distinct hypotheses, instead of the best alone.")
 @_output("--stride", type=click.IntRange(min=1), metavar="K",

@@ -1,13 +1,15 @@
-"""Options that come from dataclasses: a command learns those of its strategy and metric.
+"""Options that come from dataclasses: a command learns those of its strategy, metric and sampler.
 
 `--groups 16` fills the field `groups` of the strategy, `--metric.order 4` the field `order` of the
 metric, and `--coarse chrf --coarse.order 3` does the same for a strategy's second metric.
+`--epsilon 0.02` fills the field `epsilon` of the sampler.
 """
 
 from __future__ import annotations
 
 import typing
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import click
@@ -17,11 +19,14 @@ from minrisk.cli.listing import SHARED, Entry, Field, entries, fields_of
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.errors import InputError, MinriskError, unknown
 from minrisk.metric import AnyMetric, Metric
-from minrisk.registry import METRICS, STRATEGIES, Registry
+from minrisk.registry import METRICS, SAMPLERS, STRATEGIES, Registry
+from minrisk.sampling.sample import Sampler
 from minrisk.strategy import Strategy
 
+SAMPLER, ENDPOINT = "hf", "openai"  # unless told otherwise; the second for an --endpoint
 _LISTED = {"strategy": ("Strategies (--strategy NAME) and their options", "--"),
-           "metric": ("Metrics (--metric NAME) and their options", "--metric.")}
+           "metric": ("Metrics (--metric NAME) and their options", "--metric."),
+           "sampler": ("Samplers (--sampler NAME) and their options", "--")}
 _OWN = "minrisk.cli.method"  # where a context keeps the options of its strategy and metric
 
 
@@ -70,7 +75,8 @@ class MethodCommand(click.Command):
         ctx.meta[_OWN] = list(self.own_options(args))
         options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
         if path:
-            check_keys(path, configured, (name for o in options for name in o.opts), _hint)
+            check_keys(path, configured, (name for o in options for name in o.opts),
+                       partial(_hint, registries=self.registries))
         return _spell_flags(args, {name for o in options if o.is_flag for name in o.opts})
 
     def own_options(self, args: Sequence[str]) -> Iterator[click.Option]:
@@ -83,7 +89,8 @@ class MethodCommand(click.Command):
     def _unknown(self, ctx: click.Context, name: str, args: Sequence[str]) -> InputError:
         known = [name for p in self.get_params(ctx) for name in p.opts if name.startswith("--")]
         own = [p.opts[-1] for p in ctx.meta.get(_OWN, [])]
-        return InputError(_hint(_dashed(name), known) + self.describe(args, own) + "; see --help")
+        hint = _hint(_dashed(name), known, self.registries)
+        return InputError(f"{hint}{self.describe(args, own)}; see --help")
 
     def describe(self, args: Sequence[str], own: Sequence[str]) -> str:
         """Who takes which of the options that are not the command's."""
@@ -119,6 +126,33 @@ class StudyCommand(MethodCommand):
         return _describe_metrics([_last(args, "--metric", METRIC)], own)
 
 
+class SamplerCommand(MethodCommand):
+    """A command whose options grow with its sampler, and which chooses no strategy."""
+
+    registries = (SAMPLERS,)
+
+    def own_options(self, args: Sequence[str]) -> Iterator[click.Option]:
+        return _sampler_options(args)
+
+    def describe(self, args: Sequence[str], own: Sequence[str]) -> str:
+        return _describe_sampler(args, own)
+
+
+class SamplerMethodCommand(MethodCommand):
+    """A command whose options grow with its sampler, strategy and metric."""
+
+    registries = (SAMPLERS, STRATEGIES, METRICS)
+
+    def own_options(self, args: Sequence[str]) -> Iterator[click.Option]:
+        yield from _sampler_options(args)
+        yield from super().own_options(args)
+
+    def describe(self, args: Sequence[str], own: Sequence[str]) -> str:
+        theirs = [option.opts[-1] for option in _sampler_options(args)]
+        others = [option for option in own if option not in theirs]
+        return f"{_describe_sampler(args, theirs)}; {super().describe(args, others)}"
+
+
 def _further_metrics() -> list[Field]:
     fields = (field for entry in entries(STRATEGIES) for field in entry.fields)
     return list({f.name: f for f in fields if f.type is Metric and f.name != "metric"}.values())
@@ -129,11 +163,16 @@ def _describe_metrics(names: Iterable[str], own: Sequence[str]) -> str:
     return f"metric {', '.join(map(repr, names))} takes {theirs}"
 
 
-def _hint(name: str, known: Iterable[str]) -> str:
-    """Which strategies would have known the option, or else the nearest name."""
-    owners = [e.name for e in entries(STRATEGIES) if name in (f.flag for f in e.fields)]
+def _describe_sampler(args: Sequence[str], own: Sequence[str]) -> str:
+    return f"sampler {_sampler_name(args)!r} takes {' '.join(own) or 'no options'}"
+
+
+def _hint(name: str, known: Iterable[str], registries: Iterable[Registry]) -> str:
+    """Who would have known the option, or else the nearest name."""
+    owners = [f"{registry.kind} {e.name}" for registry in registries if registry is not METRICS
+              for e in entries(registry) if name in (f.flag for f in e.fields)]
     if owners:
-        return f"unknown option {name!r}; it belongs to strategy {', '.join(owners)}; "
+        return f"unknown option {name!r}; it belongs to {', '.join(owners)}; "
     return str(unknown("option", name, known)).partition("known: ")[0]
 
 
@@ -169,9 +208,27 @@ def metrics_of(params: dict[str, Any]) -> list[AnyMetric]:
     ]
 
 
+def sampler_of(params: dict[str, Any]) -> Sampler:
+    """The sampler that the parsed options describe."""
+    values = _values({key: v for key, v in params.items() if v is not None}, "sampler")
+    name = params["sampler"] or (ENDPOINT if "endpoint" in values else SAMPLER)
+    made: Sampler = SAMPLERS.make(name, **values)
+    return made
+
+
 def _values(given: dict[str, Any], owner: str) -> dict[str, Any]:
     start = f"{owner}__"
     return {key.removeprefix(start): value for key, value in given.items() if key.startswith(start)}
+
+
+def _sampler_options(args: Sequence[str]) -> Iterator[click.Option]:
+    for field in fields_of(SAMPLERS.get(_sampler_name(args))):
+        yield _option("sampler", field, field.flag)
+
+
+def _sampler_name(args: Sequence[str]) -> str:
+    """An address says well enough which sampler is meant."""
+    return _last(args, "--sampler", ENDPOINT if _last(args, "--endpoint") else SAMPLER)
 
 
 def _metric_options(owner: str, *names: str) -> Iterator[click.Option]:

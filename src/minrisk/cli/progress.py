@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 
 import click
@@ -21,6 +22,7 @@ class Progress:
                  live: bool = True) -> None:
         self.done = 0
         self.failed = 0
+        self._counts: Counter[str] = Counter()  # of what else is worth counting
         self._quiet = quiet
         self._fraction = fraction  # of the input that was read, if its size is known
         self._live = live
@@ -36,6 +38,13 @@ class Progress:
         self.failed += failed
         self._stage = ""
         self._tell_in_time()
+
+    def count(self, **more: int) -> None:
+        self._counts.update({name: number for name, number in more.items() if number})
+
+    def expect(self, total: int) -> None:
+        """So many segments will come, which tells more than what was read of the input."""
+        self._fraction = lambda: self.done / total if total else None
 
     def stage(self, what: str, done: int, total: int) -> None:
         """What a metric or a sampler is at, inside a batch of segments."""
@@ -56,12 +65,16 @@ class Progress:
     def finish(self) -> None:
         seconds = self._seconds()
         failed = f", {self.failed} failed" if self.failed else ""
-        self.note(f"{_count(self.done)}{failed}, {seconds:.1f} s, "
-                  f"{self.done / seconds:.1f} segments/s")
+        self.note(f"{_count(self.done)}{failed}, {seconds:.1f} s, " + ", ".join(self._speeds()))
+
+    def _speeds(self) -> list[str]:
+        counts = {"segments": self.done, **self._counts}
+        return [f"{count / self._seconds():.1f} {name}/s" for name, count in counts.items()]
 
     def _tell(self) -> None:
-        fraction = self._fraction()
-        parts = [_count(self.done), f"{self.done / self._seconds():.1f} segments/s"]
+        # a first batch was read, but nothing of it is done
+        fraction = self._fraction() if self.done else None
+        parts = [_count(self.done), *self._speeds()]
         if fraction:
             left = self._seconds() * (1 - fraction) / fraction
             parts.append(f"{_clock(left)} left")

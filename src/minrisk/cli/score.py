@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from minrisk.cli.method import Grouped, MetricCommand, metrics_of
+from minrisk.cli.method import MetricCommand, metrics_of
 from minrisk.cli.report import Column, show, show_sentences
+from minrisk.cli.shared import SETTINGS, check_files, option
 from minrisk.decoding import METRIC
 from minrisk.errors import InputError
 from minrisk.io.files import Input
@@ -27,14 +28,12 @@ Examples:
   minrisk score mbr.txt -r ref-a.txt -r ref-b.txt --metric.word-order 2 -b -w 4
   minrisk decode samples.jsonl --format text | minrisk score - -r ref.txt"""
 
-_input = partial(click.option, cls=Grouped, section="Input")
-_method = partial(click.option, cls=Grouped, section="Method")
-_output = partial(click.option, cls=Grouped, section="Output")
+_input = partial(option, "Input")
+_method = partial(option, "Method")
+_output = partial(option, "Output")
 
 
-@click.command(cls=MetricCommand, epilog=_EXAMPLES,
-               context_settings={"token_normalize_func": lambda name: name.replace("_", "-"),
-                                 "max_content_width": 100})
+@click.command(cls=MetricCommand, epilog=_EXAMPLES, context_settings=SETTINGS)
 @click.argument("systems", metavar="SYSTEM...", nargs=-1, required=True, type=click.Path())
 @_input("-r", "--references", metavar="FILE", multiple=True, required=True, type=click.Path(),
         help="A line per segment; several times for several references.")
@@ -87,9 +86,7 @@ def score(**params: Any) -> None:
 
 
 def _check(params: dict[str, Any], metrics: Sequence[AnyMetric]) -> None:
-    files = [*params["systems"], *params["references"], *filter(None, [params["source"]])]
-    if files.count("-") > 1:
-        raise InputError("standard input was given more than once; it can be read only once")
+    check_files([*params["systems"], *params["references"], params["source"]], written=[])
     for path in params["systems"]:
         if params["systems"].count(path) > 1:
             raise InputError(f"{path} was given twice; name each system once")

@@ -13,8 +13,9 @@ from typing import Any
 import click
 
 from minrisk.cli.inputs import fraction_read, open_inputs
-from minrisk.cli.method import Grouped, StudyCommand, study_metrics
+from minrisk.cli.method import StudyCommand, study_metrics
 from minrisk.cli.progress import Progress
+from minrisk.cli.shared import SETTINGS, option
 from minrisk.cli.verdict import show
 from minrisk.decoding import METRIC
 from minrisk.errors import InputError
@@ -36,14 +37,12 @@ Examples:
   minrisk validate samples.jsonl --strategy coarse-to-fine --coarse chrf --coarse.order 2"""
 
 
-_method = partial(click.option, cls=Grouped, section="Method")
-_output = partial(click.option, cls=Grouped, section="Output")
-_run = partial(click.option, cls=Grouped, section="Run")
+_method = partial(option, "Method")
+_output = partial(option, "Output")
+_run = partial(option, "Run")
 
 
-@click.command(cls=StudyCommand, epilog=_EXAMPLES,
-               context_settings={"token_normalize_func": lambda name: name.replace("_", "-"),
-                                 "max_content_width": 100})
+@click.command(cls=StudyCommand, epilog=_EXAMPLES, context_settings=SETTINGS)
 @click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=click.Path())
 @_method("--metric", default=METRIC, show_default=True, metavar="NAME",
          help="What judges a hypothesis; fill its fields with --metric.FIELD.")

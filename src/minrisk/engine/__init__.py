@@ -1,5 +1,9 @@
-"""Batches of segments through a strategy. Knows nothing of files and metrics."""
+"""Batches of prompts through a sampler, and of segments through a strategy.
+
+Knows nothing of files and metrics.
+"""
 
 from minrisk.engine.local import run
+from minrisk.engine.sampling import draw
 
-__all__ = ["run"]
+__all__ = ["draw", "run"]

@@ -23,6 +23,7 @@ class Item(Protocol):
 
 
 T = TypeVar("T", bound=Item)
+U = TypeVar("U")
 
 
 def run(strategy: Strategy, items: Iterable[T], batch_size: int | None = None,
@@ -31,7 +32,7 @@ def run(strategy: Strategy, items: Iterable[T], batch_size: int | None = None,
 
     Otherwise the first error is raised, after everything before it has come out.
     """
-    for batch in _batches(items, batch_size or _batch_size(strategy)):
+    for batch in batches(items, batch_size or _batch_size(strategy)):
         for item, result in _rank(strategy, batch):
             if on_error == "stop" and isinstance(result, MinriskError):
                 raise result
@@ -43,8 +44,9 @@ def _batch_size(strategy: Strategy) -> int:
     return 1 if getattr(metric, "features_per_segment", False) else BATCH
 
 
-def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    batch: list[T] = []
+def batches(items: Iterable[U], size: int) -> Iterator[list[U]]:
+    """Lists of so many; if the items break off with an error, it comes after the last of them."""
+    batch: list[U] = []
     broken: MinriskError | None = None
     try:
         for item in items:

@@ -71,7 +71,7 @@ class Input:
 class Output:
     """Text into a file, or to standard output if the path is `-`; compressed by the extension."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, append: bool = False) -> None:
         self.name = "standard output" if path == "-" else path
         codec = codec_for(path)
         self._encoder = codec.encoder() if codec else None
@@ -79,7 +79,7 @@ class Output:
         if not self._own and sys.stdout is None:
             raise InputError("standard output is closed; name a file with -o")
         with told("write", self.name):
-            self._stream = _create(path) if self._own else sys.stdout.buffer
+            self._stream = _create(path, append) if self._own else sys.stdout.buffer
 
     def write(self, text: str) -> None:
         """On disk, or in the pipe, when this returns; a compressor may hold back a block."""
@@ -115,8 +115,8 @@ class Output:
                 self._stream.close()
 
 
-def _create(path: str) -> BinaryIO:
-    return open(path, "wb")
+def _create(path: str, append: bool) -> BinaryIO:
+    return open(path, "ab" if append else "wb")
 
 
 def same_file(output: str, path: str) -> bool:

@@ -1,11 +1,11 @@
 """JSON lines: one segment a line, any number of samples in each.
 
-    {"id"?, "source"?, "samples" | "hypotheses": [...], "references"?: [...],
+    {"id"?, "source"?, "samples" | "hypotheses": [...], "counts"?: [...], "references"?: [...],
      "weights"? | "logprobs"?: [...], ...}
 
-Weights and log-probabilities belong to the references, which are the samples themselves unless
-given. Other fields pass through to the output. A field that is null counts as absent, and blank
-lines are skipped.
+A sample with a count of k is k equal samples. Weights and log-probabilities belong to the
+references, which are the samples themselves unless given. Other fields pass through to the output.
+A field that is null counts as absent, and blank lines are skipped.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from minrisk.arrays import Floats
 from minrisk.errors import InputError
 from minrisk.io.files import Input
 from minrisk.io.record import Record, Weighting, placed
-from minrisk.segment import Segment, weights_from_logprobs
+from minrisk.segment import Segment, normalised, weights_from_logprobs
 
-KNOWN = frozenset({"id", "source", "samples", "hypotheses", "references", "weights", "logprobs"})
+SAMPLED = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs",
+                     "truncated_logprobs"})  # lists that go with the samples
+KNOWN = SAMPLED | {"id", "source", "references"}
 
 
 class JsonLines:
@@ -43,13 +45,20 @@ class JsonLines:
 
     def _record(self, source: Input, line: bytes, index: int) -> Record:
         where = f"{source.name}:{source.number}"
-        fields: dict[str, Any] = {}
-        name: str | int | float = index
         try:
             text = source.text(line)
             with placed(where):
-                fields = _parse(text)
-                name = _id(fields, index)
+                fields = parse(text, "give --num-candidates")
+        except InputError as error:
+            return Record(index, where, error)
+        return self.record(fields, where, index)
+
+    def record(self, fields: dict[str, Any], where: str, index: int) -> Record:
+        """What these fields say."""
+        name: str | int | float = index
+        try:
+            with placed(where):
+                name = id_of(fields, index)
                 segment: Segment | InputError = self._segment(fields, index)
         except InputError as error:
             segment = error
@@ -59,11 +68,15 @@ class JsonLines:
     def _segment(self, fields: dict[str, Any], index: int) -> Segment:
         hypotheses = _hypotheses(fields)
         if self._oracle is not None:
-            return Segment(hypotheses, _human(fields, self._oracle), _source(fields), index=index)
+            return Segment(hypotheses, _human(fields, self._oracle), source_of(fields),
+                           index=index)
         references = _list(fields, "references")
         count = len(hypotheses if references is None else references)
         weights = self._weights(fields, count)
-        return Segment(hypotheses, references, _source(fields), weights, index)
+        counts = _counts(fields, len(hypotheses))
+        if counts and references is None:  # which are then the samples themselves
+            weights = normalised(weights, count) * normalised(counts, count)
+        return Segment(hypotheses, references, source_of(fields), weights, index)
 
     def _weights(self, fields: dict[str, Any], count: int) -> Floats | list[Any] | None:
         if self._weighting == "uniform":
@@ -87,30 +100,31 @@ class JsonLines:
             self._note = None
 
 
-def _parse(text: str) -> dict[str, Any]:
+def parse(text: str, advice: str) -> dict[str, Any]:
+    """The fields of a line; the advice is for those who meant to give plain text."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"found invalid JSON ({error}), wanted one JSON object a line; "
-                         "if this is plain text, give --num-candidates") from None
+                         f"if this is plain text, {advice}") from None
     if not isinstance(found, dict):
-        raise InputError(f"found {_show(found)}, wanted a JSON object")
+        raise InputError(f"found {show(found)}, wanted a JSON object")
     return found
 
 
-def _id(fields: dict[str, Any], index: int) -> str | int | float:
+def id_of(fields: dict[str, Any], index: int) -> str | int | float:
     found = fields.get("id")
     if found is None:
         return index
     if isinstance(found, bool) or not isinstance(found, str | int | float):
-        raise InputError(f"found id {_show(found)}, wanted a string or a number")
+        raise InputError(f"found id {show(found)}, wanted a string or a number")
     return found
 
 
-def _source(fields: dict[str, Any]) -> str | None:
+def source_of(fields: dict[str, Any]) -> str | None:
     found = fields.get("source")
     if found is not None and not isinstance(found, str):
-        raise InputError(f"found source {_show(found)}, wanted a string")
+        raise InputError(f"found source {show(found)}, wanted a string")
     return found
 
 
@@ -134,10 +148,20 @@ def _human(fields: dict[str, Any], name: str) -> list[Any]:
     return [found] if isinstance(found, str) else _list(fields, name) or []
 
 
+def _counts(fields: dict[str, Any], count: int) -> list[int] | None:
+    found = _list(fields, "counts")
+    for value in found or ():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InputError(f"found {show(value)} in counts, wanted whole numbers from 1 on")
+    if found is not None and len(found) != count:
+        raise InputError(f"counts: {len(found)} values for {count} samples; one each is wanted")
+    return found
+
+
 def _list(fields: dict[str, Any], name: str) -> list[Any] | None:
     found = fields.get(name)
     if found is not None and not isinstance(found, list):
-        raise InputError(f"found {name} {_show(found)}, wanted a list")
+        raise InputError(f"found {name} {show(found)}, wanted a list")
     return found
 
 
@@ -146,10 +170,10 @@ def _numbers(fields: dict[str, Any], name: str) -> list[Any] | None:
     for value in found or ():
         # NumPy would take booleans and the digits of a string for numbers
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"found {_show(value)} in {name}, wanted numbers")
+            raise InputError(f"found {show(value)} in {name}, wanted numbers")
     return found
 
 
-def _show(value: object) -> str:
+def show(value: object) -> str:
     shown = json.dumps(value, ensure_ascii=False)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."

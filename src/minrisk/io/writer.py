@@ -44,14 +44,14 @@ class Writer:
         else:
             computed = {"id": record.id} | best | self._details(record.segment, ranking)
             passed = {k: v for k, v in record.extra.items() if k not in computed}
-            self._line(computed | passed)
+            self._output.write(json_line(computed | passed))
 
     def fail(self, record: Record, error: Exception) -> None:
         """Keeps the place of the segment, with the reason where there is room for it."""
         if self._form == "text":
             self._output.write("\n")
         else:
-            self._line({"id": record.id, "error": str(error)})
+            self._output.write(json_line({"id": record.id, "error": str(error)}))
 
     def _details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         details: dict[str, Any] = {}
@@ -61,13 +61,6 @@ class Writer:
         if self._utilities:
             details["utilities"] = [_finite(u) for u in ranking.utility.tolist()]
         return details
-
-    def _line(self, fields: dict[str, Any]) -> None:
-        try:
-            line = json.dumps(fields, ensure_ascii=False, allow_nan=False)
-        except ValueError:  # a field that passes through may hold what JSON has no number for
-            line = json.dumps(_numbers_only(fields), ensure_ascii=False)
-        self._output.write(line + "\n")
 
 
 class MatrixWriter:
@@ -89,6 +82,14 @@ class MatrixWriter:
     def __exit__(self, *_: object) -> None:
         with told("write", self._path):
             self._zip.close()
+
+
+def json_line(fields: dict[str, Any]) -> str:
+    try:
+        line = json.dumps(fields, ensure_ascii=False, allow_nan=False)
+    except ValueError:  # a field that passes through may hold what JSON has no number for
+        line = json.dumps(_numbers_only(fields), ensure_ascii=False)
+    return line + "\n"
 
 
 def _choice(segment: Segment, ranking: Ranking, index: int) -> dict[str, Any]:

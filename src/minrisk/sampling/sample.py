@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from minrisk.errors import InputError, MinriskError
+
+Message = Mapping[str, str]  # "role" and "content"
+Prompt = str | Sequence[Message]
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,11 @@ class Sampler(Protocol):
     Equal samples may come as one with a count. `places` are the prompts' places in the whole
     input: with the seed they fix each prompt's random stream, so that the samples are the same in
     any batch.
+
+    A sampler may also set `takes_messages = True` (a prompt may be a chat, a list of messages) and
+    `is_causal = True` (its model has to be told what to do, and `prompt` may do so for all), have a
+    method `batch_size(n)` (how many prompts it likes to get at a time), and raise
+    `PartialError` where only some of the prompts failed.
     """
 
     @property
@@ -31,3 +41,11 @@ class Sampler(Protocol):
 
     def sample(self, prompts: Sequence[str], n: int, seed: int = 0,
                places: Sequence[int] | None = None) -> list[list[Sample]]: ...
+
+
+class PartialError(InputError):
+    """Some prompts failed; the samples of the others are not lost."""
+
+    def __init__(self, results: Sequence[list[Sample] | MinriskError]) -> None:
+        super().__init__(next(r for r in results if isinstance(r, MinriskError)))
+        self.results = results

@@ -1,0 +1,61 @@
+"""What the commands that read, work and write segment by segment have in common."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from minrisk.cli.method import Grouped
+from minrisk.cli.progress import Progress
+from minrisk.errors import InputError, MinriskError
+from minrisk.io.files import same_file
+from minrisk.progress import listening
+from minrisk.registry import Registry
+
+SETTINGS = {"token_normalize_func": lambda name: name.replace("_", "-"), "max_content_width": 100}
+
+
+def option(section: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
+    return click.option(*names, cls=Grouped, section=section, **settings)
+
+
+def names_of(registry: Registry) -> Callable[..., list[str]]:
+    return lambda ctx, param, start: [n for n in registry.names() if n.startswith(start)]
+
+
+def check_files(read: Iterable[str | None], written: Iterable[str | None]) -> None:
+    """Nothing is read twice, or destroyed before it is read."""
+    paths = [path for path in read if path]
+    if paths.count("-") > 1:
+        raise InputError("standard input was given more than once; it can be read only once")
+    for output in filter(None, written):
+        for path in paths:
+            if same_file(output, path):
+                raise InputError(f"the output is the input {path}; write to another file")
+
+
+@contextmanager
+def summing_up(ctx: click.Context, progress: Progress, output: str) -> Iterator[None]:
+    """Show how far the work is, and say how much was done, however it ends."""
+    try:
+        with listening(progress.stage):
+            yield
+    except KeyboardInterrupt as stop:
+        where = "standard output" if output == "-" else output
+        click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}", err=True)
+        if type(stop) is not KeyboardInterrupt:  # SIGTERM
+            raise
+        ctx.exit(130)
+    except MinriskError:
+        progress.finish()
+        raise
+    progress.finish()
+
+
+def bar_fits(output: str) -> bool:
+    """A live bar would run into results that go to the same terminal."""
+    return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())

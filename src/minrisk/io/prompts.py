@@ -1,0 +1,105 @@
+"""What to sample from: plain text with a source a line, or JSON lines.
+
+    {"id"?, "source" | "prompt" | "messages": ..., ...}
+
+A prompt, or a chat of messages with "role" and "content", is what the model is given; a source
+beside it is for metrics that read it. Other fields pass through to the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Literal
+
+from minrisk.errors import InputError
+from minrisk.io.files import Input
+from minrisk.io.jsonl import SAMPLED, id_of, parse, show, source_of
+from minrisk.io.record import placed
+
+InputFormat = Literal["auto", "text", "json"]
+_JSON = (".jsonl", ".json", ".ndjson")
+_COMPRESSED = (".gz", ".xz", ".zst")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One prompt of the input, or what is wrong with it."""
+
+    id: Any
+    where: str  # file:line
+    index: int  # place in the input; seeds the prompt's random stream
+    prompt: str | list[dict[str, str]] | InputError
+    fields: Mapping[str, Any] = field(default_factory=dict)  # for the output
+
+    @property
+    def is_source(self) -> bool:
+        """Whether the model is given a bare source, so that it must know what to do with it."""
+        return "prompt" not in self.fields and "messages" not in self.fields
+
+
+def read_prompts(inputs: Iterable[Input], form: InputFormat = "auto") -> Iterator[Asked]:
+    """The prompts of several files, numbered through."""
+    index = 0
+    for source in inputs:
+        lines = iter(source)
+        first = next(lines, b"")
+        is_json = form == "json" or (form == "auto" and _looks_like_json(source.path, first))
+        for line in chain([first] if source.number else [], lines):
+            if is_json and not line.strip():
+                continue
+            yield _asked(source, line, index, is_json)
+            index += 1
+
+
+def _looks_like_json(path: str, line: bytes) -> bool:
+    for extension in _COMPRESSED:
+        path = path.removesuffix(extension)
+    return path.endswith(_JSON) or line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
+
+
+def _asked(source: Input, line: bytes, index: int, is_json: bool) -> Asked:
+    where = f"{source.name}:{source.number}"
+    fields: dict[str, Any] = {}
+    name: Any = index
+    try:
+        text = source.text(line)
+        with placed(where):
+            fields = parse(text, "give --input-format text") if is_json else {"source": text}
+            name = id_of(fields, index)
+            prompt: str | list[dict[str, str]] | InputError = _prompt(fields)
+    except InputError as error:
+        prompt = error
+    kept = {k: v for k, v in fields.items() if k != "id" and k not in SAMPLED and v is not None}
+    return Asked(name, where, index, prompt, kept)
+
+
+def _prompt(fields: dict[str, Any]) -> str | list[dict[str, str]]:
+    source, prompt, messages = source_of(fields), fields.get("prompt"), fields.get("messages")
+    if prompt is not None and messages is not None:
+        raise InputError("found both prompt and messages, wanted one of them")
+    if messages is not None:
+        return _messages(messages)
+    found = source if prompt is None else prompt
+    if found is None:
+        named = ", ".join(key for key, value in fields.items() if value is not None)
+        raise InputError(f"found the fields {named or '(none)'}, "
+                         "wanted source, prompt or messages")
+    if not isinstance(found, str):
+        raise InputError(f"found prompt {show(found)}, wanted a string")
+    if not found.strip():
+        raise InputError("the source is blank; there is nothing to sample from: "
+                         "leave it out, or skip it with --on-error skip")
+    return found
+
+
+def _messages(found: Any) -> list[dict[str, str]]:
+    def fine(message: Any) -> bool:
+        return isinstance(message, dict) and all(
+            isinstance(message.get(name), str) for name in ("role", "content"))
+
+    if not isinstance(found, list) or not found or not all(map(fine, found)):
+        raise InputError(f"found messages {show(found)}, "
+                         'wanted a list of {"role": "...", "content": "..."}')
+    return found

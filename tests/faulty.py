@@ -1,0 +1,142 @@
+"""A server with OpenAI's protocol that fails as it is told to."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+SLOW = 5.0  # seconds
+WORDS = ["red", "green", "blue", "grey"]
+
+
+class Faulty(ThreadingHTTPServer):
+    """Faults are taken from `script`, one a request; after them it works.
+
+    A sample is a function of the prompt, the seed and its number, as with a real server.
+    """
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script: list[Callable[[Handler], None]] = []
+        self.always: Callable[[Handler], None] | None = None  # instead of an answer
+        self.most = 10**6  # choices in an answer, whatever was asked for
+        self.logprobs = True
+        self.delay = 0.0
+        self.bodies: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.busy = self.busiest = 0
+        self.lock = threading.Lock()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Faulty
+    body: dict[str, Any]
+
+    def do_POST(self) -> None:
+        server = self.server
+        self.body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with server.lock:
+            server.bodies.append(self.body)
+            server.keys.append(self.headers["Authorization"])
+            fault = server.script.pop(0) if server.script else server.always
+            server.busy += 1
+            server.busiest = max(server.busiest, server.busy)
+        time.sleep(server.delay)
+        try:
+            (fault or answer)(self)
+        finally:
+            with server.lock:
+                server.busy -= 1
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def reply(self, code: int, content: object, **headers: str) -> None:
+        self.send(code, json.dumps(content).encode(), **headers)
+
+    def send(self, code: int, content: bytes, length: int | None = None, **headers: str) -> None:
+        self.send_response(code)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(content) if length is None else length))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+def answer(handler: Handler) -> None:
+    handler.reply(200, {"choices": choices(handler)})
+
+
+def choices(handler: Handler) -> list[dict[str, Any]]:
+    body, server = handler.body, handler.server
+    return [_choice(handler, i) for i in range(min(body.get("n", 1), server.most))]
+
+
+def _choice(handler: Handler, number: int) -> dict[str, Any]:
+    body = handler.body
+    asked = body.get("prompt") or body["messages"][-1]["content"]
+    rng = random.Random(f"{asked!r} {body.get('seed', time.time_ns()) + number}")
+    text = f"{asked[-3:]} {rng.choice(WORDS)} {rng.choice(WORDS)}"
+    model = random.Random(text)  # gives a text the same probability each time
+    tokens = [-model.random() for _ in text.split()] if handler.server.logprobs else None
+    if "messages" in body:
+        content = tokens and {"content": [{"logprob": t} for t in tokens]}
+        return {"message": {"content": text}, "logprobs": content, "finish_reason": "stop"}
+    return {"text": text, "logprobs": tokens and {"token_logprobs": tokens}}
+
+
+def busy(after: str = "0") -> Callable[[Handler], None]:
+    return lambda h: h.reply(429, {"error": {"message": "too many"}}, Retry_After=after)
+
+
+def status(code: int, message: str = "no") -> Callable[[Handler], None]:
+    return lambda h: h.reply(code, {"error": {"message": message}})
+
+
+def dropped(handler: Handler) -> None:
+    handler.connection.close()
+
+
+def half(handler: Handler) -> None:
+    """Less than was announced, as when a proxy gives up."""
+    content = json.dumps({"choices": choices(handler)}).encode()
+    handler.send(200, content[: len(content) // 2], len(content))
+
+
+def cut(handler: Handler) -> None:
+    """JSON that ends too early, but whole as far as HTTP can tell."""
+    content = json.dumps({"choices": choices(handler)}).encode()
+    handler.send(200, content[: len(content) // 2])
+
+
+def slow(handler: Handler) -> None:
+    time.sleep(SLOW)
+    answer(handler)
+
+
+def few_places(most: int) -> Callable[[Handler], None]:
+    """Refuses larger numbers of choices, as llama.cpp does."""
+    return lambda h: (answer if h.body.get("n", 1) <= most else status(400, "n is too large"))(h)
+
+
+@contextmanager
+def serving() -> Iterator[Faulty]:
+    with Faulty() as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
