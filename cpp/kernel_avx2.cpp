@@ -33,6 +33,15 @@ struct Counter {
             high, count_bits(_mm256_and_si256(_mm256_loadu_si256(words + 1), one)));
     }
 
+    auto look_up(const double* table) const {
+        using Result = double __attribute__((vector_size(lanes * 8)));
+        const __m256d halves[2] = {_mm256_i64gather_pd(table, low, 8),
+                                   _mm256_i64gather_pd(table, high, 8)};
+        Result found;
+        __builtin_memcpy(&found, halves, sizeof found);
+        return found;
+    }
+
     auto result() const {
         // a count below 2^52, put into the mantissa of 2^52, is that double plus 2^52
         using Result = double __attribute__((vector_size(lanes * 8)));
@@ -49,5 +58,5 @@ struct Counter {
 }  // namespace minrisk::avx2
 
 namespace minrisk {
-const Kernels avx2_kernels{"avx2", 0.003, avx2::scores_kernel, avx2::utility_kernel};
+const Kernels avx2_kernels = avx2::kernels_of("avx2", 0.003);
 }

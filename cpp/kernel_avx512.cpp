@@ -17,6 +17,12 @@ struct Counter {
         sum = _mm512_add_epi64(sum, _mm512_popcnt_epi64(common));
     }
 
+    auto look_up(const double* table) const {
+        using Result = double __attribute__((vector_size(lanes * 8)));
+        return reinterpret_cast<Result>(
+            _mm512_mask_i64gather_pd(_mm512_setzero_pd(), 0xff, sum, table, 8));
+    }
+
     auto result() const {
         using Result = double __attribute__((vector_size(lanes * 8)));
         return reinterpret_cast<Result>(_mm512_cvtepu64_pd(sum));
@@ -28,5 +34,5 @@ struct Counter {
 }  // namespace minrisk::avx512
 
 namespace minrisk {
-const Kernels avx512_kernels{"avx512", 0.001, avx512::scores_kernel, avx512::utility_kernel};
+const Kernels avx512_kernels = avx512::kernels_of("avx512", 0.001);
 }

@@ -24,6 +24,12 @@ struct Counter {
         sum += x & 0x7f;
     }
 
+    auto look_up(const double* table) const {
+        double __attribute__((vector_size(lanes * 8))) found;
+        for (int lane = 0; lane < lanes; ++lane) found[lane] = table[sum[lane]];
+        return found;
+    }
+
     auto result() const {
         using Result = double __attribute__((vector_size(lanes * 8)));
         return __builtin_convertvector(sum, Result);
@@ -35,6 +41,5 @@ struct Counter {
 }  // namespace minrisk::portable
 
 namespace minrisk {
-const Kernels portable_kernels{"portable", 0.005, portable::scores_kernel,
-                               portable::utility_kernel};
+const Kernels portable_kernels = portable::kernels_of("portable", 0.005);
 }

@@ -3,6 +3,7 @@
 from minrisk.decoding import decode, make_strategy
 from minrisk.errors import InputError, MinriskError, MissingExtra
 from minrisk.groups import Groups
+from minrisk.metrics.bleu import BLEU
 from minrisk.metrics.chrf import ChrF
 from minrisk.pool import Batch, Pool, bind
 from minrisk.segment import Ranking, Segment, weights_from_logprobs
@@ -15,6 +16,7 @@ from minrisk.threads import set_threads
 from minrisk.version import __version__
 
 __all__ = [
+    "BLEU",
     "Aggregate",
     "AggregateToFine",
     "Batch",

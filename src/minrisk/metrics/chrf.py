@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from importlib import import_module
-from types import ModuleType
-from typing import Any, ClassVar
-
-import numpy as np
+from dataclasses import dataclass
+from typing import ClassVar
 
 from minrisk.arrays import Floats
-from minrisk.errors import InputError, unknown
+from minrisk.errors import InputError
 from minrisk.groups import Groups
+from minrisk.metrics._indexed import indexed, lowered, scores, utility
 from minrisk.options import option
 from minrisk.rows import WeightedRows
-from minrisk.threads import threads
-
-
-@cache
-def _core() -> ModuleType:
-    """The native core, or its plain twin with the same numbers where it could not be built.
-
-    MINRISK_CORE chooses one by name: avx512, avx2, portable or plain.
-    """
-    wanted = os.environ.get("MINRISK_CORE", "")
-    if wanted == "plain":
-        return import_module("minrisk.metrics._chrf_plain")
-    try:
-        native = import_module("minrisk._native")
-    except ImportError as error:
-        if wanted:
-            raise InputError(f"MINRISK_CORE is {wanted!r}, but the native core cannot be loaded: "
-                             f"{error}") from None
-        warnings.warn(f"minrisk's native core cannot be loaded ({error}); chrF uses plain Python, "
-                      "which is correct but slow: with a C++20 compiler at hand, "
-                      "pip install --force-reinstall --no-cache-dir minrisk", RuntimeWarning,
-                      stacklevel=2)
-        return import_module("minrisk.metrics._chrf_plain")
-    if wanted:
-        if wanted not in native.available_simd():
-            raise unknown("MINRISK_CORE", wanted, [*native.available_simd(), "plain"])
-        native.set_simd(wanted)
-    return native
-
 
 _MOST = 1000  # orders and beta beyond this are mistakes
 
@@ -75,41 +40,15 @@ class ChrF:
                              "is wanted")
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        if isinstance(texts, str):
-            raise InputError("features are of a list of strings, not of one string")
-        prepared = [t.lower() for t in texts] if self.lowercase else list(texts)
-        index = _core().Texts(prepared, self.order, self.word_order, self.whitespace)
-        return WeightedRows.plain(self, index, np.arange(len(prepared)))
+        return indexed(self, lowered(texts, self.lowercase), self.order, self.word_order,
+                       self.whitespace)
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
-        """(H, R) chrF of every pair."""
-        result: Floats = _core().scores(*self._arguments(hyps, refs))
-        return result
+        return scores(self, hyps, refs, self.beta, self.eps_smoothing)
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: object = None) -> Floats:
-        """(H,) `scores @ mass`, without the matrix."""
-        result: Floats = _core().utility(*self._arguments(hyps, refs), mass)
-        return result
-
-    def _arguments(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Any, ...]:
-        hyps.check(self)
-        refs.check(self)
-        if not hyps.is_plain:
-            raise InputError("chrF scores texts against references; "
-                             "an aggregate cannot be the hypothesis")
-        hyps, refs = _together(hyps, refs)
-        return (refs.base, hyps.members, refs.offsets, refs.members, refs.weights,
-                self.beta, self.eps_smoothing, threads())
-
-
-def _together(hyps: WeightedRows, refs: WeightedRows) -> tuple[WeightedRows, WeightedRows]:
-    """Both in one index: rows that were extracted apart must agree on what an n-gram is."""
-    if hyps.base is refs.base:
-        return hyps, refs
-    joint = _core().Texts.join(hyps.base, refs.base)
-    return (replace(hyps, base=joint),
-            replace(refs, base=joint, members=refs.members + len(hyps.base)))
+        return utility(self, hyps, refs, mass, self.beta, self.eps_smoothing)
