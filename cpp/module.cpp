@@ -154,15 +154,29 @@ void bind_chrf(nb::module_ m) {
         });
 }
 
+minrisk::Tokenizer tokenizer_named(const std::string& name) {
+    using minrisk::Tokenizer;
+    return named<Tokenizer>(name, {{"none", Tokenizer::none},
+                                   {"char", Tokenizer::characters},
+                                   {"13a", Tokenizer::mteval_13a},
+                                   {"zh", Tokenizer::chinese}});
+}
+
+nb::list tokenize(const nb::list& texts, const std::string& tokenizer) {
+    const auto corpus = minrisk::tokenized(read_strings(texts), tokenizer_named(tokenizer));
+    nb::list result;
+    for (std::size_t t = 0; t < corpus.size(); ++t)
+        result.append(nb::steal(PyUnicode_FromKindAndData(PyUnicode_4BYTE_KIND, corpus[t].data(),
+                                                          Py_ssize_t(corpus[t].size()))));
+    return result;
+}
+
 void bind_bleu(nb::module_ m) {
-    using minrisk::Smoothing, minrisk::Tokenizer;
+    using minrisk::Smoothing;
+    m.def("tokenize", &tokenize);
     bind_texts<minrisk::BleuFrontEnd, int, std::string>(
         m, [](int order, const std::string& tokenizer) {
-            return minrisk::BleuFrontEnd{
-                order, named<Tokenizer>(tokenizer, {{"none", Tokenizer::none},
-                                                    {"char", Tokenizer::characters},
-                                                    {"13a", Tokenizer::mteval_13a},
-                                                    {"zh", Tokenizer::chinese}})};
+            return minrisk::BleuFrontEnd{order, tokenizer_named(tokenizer)};
         });
     bind_scores<minrisk::BleuFrontEnd, std::string, double, bool>(
         m, [](const minrisk::BleuFrontEnd&, const std::string& smoothing, double value,

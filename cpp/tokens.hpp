@@ -46,8 +46,13 @@ public:
     std::u32string_view text() const { return text_; }
 
     void replace(std::u32string_view old, std::u32string_view by) {
-        for (auto at = text_.find(old); at != text_.npos; at = text_.find(old, at + by.size()))
-            text_.replace(at, old.size(), by);
+        std::size_t from = 0, at = text_.find(old);
+        if (at == text_.npos) return;
+        spare_.clear();
+        for (; at != text_.npos; from = at + old.size(), at = text_.find(old, from))
+            spare_.append(text_, from, at - from).append(by);
+        spare_.append(text_, from);
+        text_.swap(spare_);
     }
 
     // Spaces on both sides of these characters.
@@ -123,16 +128,25 @@ inline void tokenize_chinese(std::u32string_view text, Draft& draft) {
     split_marks(draft);
 }
 
+inline void tokenize(std::u32string_view text, Tokenizer tokenizer, Draft& draft) {
+    while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+    switch (tokenizer) {
+        case Tokenizer::none: return draft.start(text, 0);
+        case Tokenizer::characters:
+            draft.start(text, 0);
+            return draft.separate([](char32_t) { return true; });
+        case Tokenizer::mteval_13a: return tokenize_13a(text, draft);
+        case Tokenizer::chinese: return tokenize_chinese(text, draft);
+    }
+}
+
 }  // namespace detail
 
 inline Corpus tokenized(const Corpus& corpus, Tokenizer tokenizer) {
     Corpus result;
     detail::Draft draft;
     for (std::size_t t = 0; t < corpus.size(); ++t) {
-        std::u32string_view text = corpus[t];
-        while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-        tokenizer == Tokenizer::chinese ? detail::tokenize_chinese(text, draft)
-                                        : detail::tokenize_13a(text, draft);
+        detail::tokenize(corpus[t], tokenizer, draft);
         result.characters.insert(result.characters.end(), draft.text().begin(),
                                  draft.text().end());
         result.close_text();
@@ -140,16 +154,10 @@ inline Corpus tokenized(const Corpus& corpus, Tokenizer tokenizer) {
     return result;
 }
 
-// Each text's tokens.
 inline Symbols token_symbols(const Corpus& corpus, Tokenizer tokenizer) {
-    const auto words = [](const Corpus& of) {
-        return word_symbols(of, [](auto text, auto use) { each_word(text, use); });
-    };
-    switch (tokenizer) {
-        case Tokenizer::none: return words(corpus);
-        case Tokenizer::characters: return character_symbols(corpus, false);
-        default: return words(tokenized(corpus, tokenizer));
-    }
+    if (tokenizer == Tokenizer::characters) return character_symbols(corpus, false);
+    return word_symbols(tokenized(corpus, tokenizer),
+                        [](auto text, auto use) { each_word(text, use); });
 }
 
 }  // namespace minrisk

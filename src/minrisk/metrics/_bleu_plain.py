@@ -16,8 +16,13 @@ from minrisk.metrics._tokenizers import OURS
 
 class Texts(CountedTexts):
     def __init__(self, texts: Sequence[str], order: int, tokenizer: str):
-        tokenize = OURS[tokenizer]
-        super().__init__([ngram_counts(tokenize(t.rstrip()).split(), order) for t in texts], order)
+        super().__init__([ngram_counts(t.split(), order) for t in tokenize(texts, tokenizer)],
+                         order)
+
+
+def tokenize(texts: Sequence[str], tokenizer: str) -> list[str]:
+    """The texts with white space between their tokens."""
+    return [OURS[tokenizer](text.rstrip()) for text in texts]
 
 
 def scores(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 
-from minrisk.errors import MissingExtra
+from minrisk.errors import InputError, MissingExtra
 
 Tokenizer = Callable[[str], str]  # the text with white space between its tokens
 
@@ -73,4 +73,7 @@ def sacrebleu_tokenizer(name: str) -> Tokenizer:
     except (ImportError, RuntimeError):
         raise MissingExtra(f"the {name!r} tokenizer needs more than sacrebleu: "
                            f"pip install '{_EXTRAS[name]}'") from None
+    except OSError as error:
+        raise InputError(f"sacrebleu cannot fetch the model of its {name!r} tokenizer: {error}; "
+                         "fetch it once where there is a network") from None
     return tokenizer

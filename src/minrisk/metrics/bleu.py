@@ -14,6 +14,7 @@ from minrisk.arrays import Floats
 from minrisk.errors import InputError, unknown
 from minrisk.groups import Groups
 from minrisk.metrics._bleu_plain import bleu
+from minrisk.metrics._core import core
 from minrisk.metrics._indexed import indexed, lowered, scores, utility
 from minrisk.metrics._plain import ngram_counts
 from minrisk.metrics._plain import statistics as order_statistics
@@ -55,11 +56,8 @@ class BLEU:
                              f"from 0 to {_MOST}")
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        texts = lowered(texts, self.lowercase)
-        if self.tokenize in OURS:
-            return indexed(self, texts, self.order, self.tokenize)
-        tokenizer = sacrebleu_tokenizer(self.tokenize)
-        return indexed(self, [tokenizer(text.rstrip()) for text in texts], self.order, "none")
+        texts, tokenizer = self._prepared(texts)
+        return indexed(self, texts, self.order, tokenizer)
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)
@@ -91,16 +89,21 @@ class BLEU:
     def _statistics(self, hypothesis: str, references: Sequence[str]) -> list[float]:
         if not references:
             raise InputError("a hypothesis without a reference; at least one is wanted for each")
-        hyp, *refs = (self._tokens(t) for t in lowered([hypothesis, *references], self.lowercase))
+        texts = core(self.name).tokenize(*self._prepared([hypothesis, *references]))
+        hyp, *refs = (text.split() for text in texts)
         nearest = min((len(ref) for ref in refs), key=lambda n: (abs(n - len(hyp)), n))
         ref_counts = [ngram_counts(ref, self.order) for ref in refs]
         most = [reduce(or_, same_order) for same_order in zip(*ref_counts, strict=True)]
         orders = order_statistics(ngram_counts(hyp, self.order), most)
         return [nearest, *(total for total, _, _ in orders), *(match for _, _, match in orders)]
 
-    def _tokens(self, text: str) -> list[str]:
-        tokenizer = OURS.get(self.tokenize) or sacrebleu_tokenizer(self.tokenize)
-        return tokenizer(text.rstrip()).split()
+    def _prepared(self, texts: Sequence[str]) -> tuple[list[str], str]:
+        """The texts, and which of the core's tokenizers they still need."""
+        texts = lowered(texts, self.lowercase)
+        if self.tokenize in OURS:
+            return list(texts), self.tokenize
+        tokenizer = sacrebleu_tokenizer(self.tokenize)
+        return [tokenizer(text.rstrip()) for text in texts], "none"
 
     @property
     def _formula(self) -> tuple[str, float, bool]:
