@@ -5,6 +5,8 @@
 
 namespace minrisk::avx2 {
 
+constexpr int register_bytes = 32;
+
 inline __m256i count_bits(__m256i words) {  // per 64-bit lane
     const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,
                                            0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
@@ -33,13 +35,9 @@ struct Counter {
             high, count_bits(_mm256_and_si256(_mm256_loadu_si256(words + 1), one)));
     }
 
-    auto look_up(const double* table) const {
-        using Result = double __attribute__((vector_size(lanes * 8)));
-        const __m256d halves[2] = {_mm256_i64gather_pd(table, low, 8),
-                                   _mm256_i64gather_pd(table, high, 8)};
-        Result found;
-        __builtin_memcpy(&found, halves, sizeof found);
-        return found;
+    void store(std::uint64_t* to) const {
+        const __m256i halves[2] = {low, high};
+        __builtin_memcpy(to, halves, sizeof halves);
     }
 
     auto result() const {

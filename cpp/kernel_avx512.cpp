@@ -5,6 +5,8 @@
 
 namespace minrisk::avx512 {
 
+constexpr int register_bytes = 64;
+
 struct Counter {
     __m512i sum;
 
@@ -17,11 +19,7 @@ struct Counter {
         sum = _mm512_add_epi64(sum, _mm512_popcnt_epi64(common));
     }
 
-    auto look_up(const double* table) const {
-        using Result = double __attribute__((vector_size(lanes * 8)));
-        return reinterpret_cast<Result>(
-            _mm512_mask_i64gather_pd(_mm512_setzero_pd(), 0xff, sum, table, 8));
-    }
+    void store(std::uint64_t* to) const { _mm512_storeu_si512(to, sum); }
 
     auto result() const {
         using Result = double __attribute__((vector_size(lanes * 8)));

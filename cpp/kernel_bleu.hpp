@@ -5,7 +5,7 @@ inline Doubles exponential(Doubles x) {
     using Words = std::int64_t __attribute__((vector_size(lanes * 8)));
     constexpr double shift = 0x1.8p52;  // the sum's last bits are a whole number
     const Doubles lowest = Doubles{} - 700;
-    const Doubles bounded = x > lowest ? x : lowest;
+    const Doubles bounded = larger(x, lowest);
     const Doubles shifted = bounded * 0x1.71547652b82fep0 + shift;  // 1 / log 2
     const Doubles whole = shifted - shift;
     const Doubles rest = (bounded - whole * 0x1.62e42fefa38p-1) - whole * 0x1.ef35793c7673p-45;
@@ -20,7 +20,7 @@ inline Doubles exponential(Doubles x) {
     __builtin_memcpy(&exponent, &shifted, sizeof exponent);
     bits += exponent << 52;
     __builtin_memcpy(&sum, &bits, sizeof sum);
-    return x > lowest ? sum : Doubles{};
+    return where_greater(x, lowest, sum, Doubles{});
 }
 
 // What a block or one text of it is to its partner.
@@ -44,8 +44,13 @@ struct Bleu {
 
     void add(const BleuProblem& problem, std::int64_t k, std::int64_t, std::int64_t,
              const Counter& count) {
-        logs += count.look_up(k == 0 ? problem.first_logs : problem.logs);
-        unmatched += count.result() == 0 ? Doubles{} + 1 : Doubles{};
+        std::uint64_t matches[lanes];
+        count.store(matches);
+        const double* table = k == 0 ? problem.first_logs : problem.logs;
+        Doubles found;
+        for (int lane = 0; lane < lanes; ++lane) found[lane] = table[matches[lane]];
+        logs += found;
+        unmatched += where_greater(count.result(), Doubles{}, Doubles{}, Doubles{} + 1);
     }
 
     Scores scores(const BleuProblem& problem, std::int64_t hyp, std::int64_t block) const {

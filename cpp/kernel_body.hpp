@@ -1,5 +1,5 @@
-// The pair kernels, written once over a `Counter` that each instruction set brings: it counts
-// common bits of one hypothesis with `lanes` references. Everything else is plain arithmetic on
+// The pair kernels, written once over `register_bytes` and a `Counter` that each instruction set
+// brings: it counts common bits of one hypothesis with `lanes` references. Everything else is plain arithmetic on
 // lanes in one fixed order, so that all instruction sets give the same bits.
 //
 // Included inside a namespace of the including file's own.
@@ -14,7 +14,23 @@ inline Doubles load(const double* from) {
 
 inline void store(double* to, Doubles values) { __builtin_memcpy(to, &values, sizeof values); }
 
-inline Doubles smaller(Doubles a, Doubles b) { return a < b ? a : b; }
+// a > b ? yes : no. GCC would compare one lane at a time, but for vectors of a register's size.
+inline Doubles where_greater(Doubles a, Doubles b, Doubles yes, Doubles no) {
+    using Register = double __attribute__((vector_size(register_bytes)));
+    constexpr int count = sizeof(Doubles) / register_bytes;
+    Register parts[4][count];
+    __builtin_memcpy(parts[0], &a, sizeof a);
+    __builtin_memcpy(parts[1], &b, sizeof b);
+    __builtin_memcpy(parts[2], &yes, sizeof yes);
+    __builtin_memcpy(parts[3], &no, sizeof no);
+    for (int i = 0; i < count; ++i)
+        parts[0][i] = parts[0][i] > parts[1][i] ? parts[2][i] : parts[3][i];
+    __builtin_memcpy(&a, parts[0], sizeof a);
+    return a;
+}
+
+inline Doubles smaller(Doubles a, Doubles b) { return where_greater(b, a, a, b); }
+inline Doubles larger(Doubles a, Doubles b) { return where_greater(a, b, a, b); }
 
 // The scores of `lanes` pairs, both ways round.
 struct Scores {
@@ -45,6 +61,7 @@ inline void score_block(const Problem& problem, const Rows& group, std::int64_t 
             for (int i = 0; i < rows; ++i) count[i].add(ref + w * lanes, hyp[w * lanes + i]);
         for (int i = 0; i < rows; ++i) formula[i].add(problem, k, group.first + i, block, count[i]);
     }
+#pragma GCC unroll 4
     for (int i = 0; i < rows; ++i) {
         out[i] = formula[i].scores(problem, group.first + i, block);
         // the n-grams that only this text has are in no column

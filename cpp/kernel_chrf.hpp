@@ -2,8 +2,7 @@
 
 // Without a match top and bottom are 0: a tiny bottom makes the quotient 0 instead of NaN.
 inline Doubles quotient(Doubles top, Doubles bottom) {
-    const Doubles tiny = Doubles{} + 1e-300;
-    return top / (bottom > tiny ? bottom : tiny);
+    return top / larger(bottom, Doubles{} + 1e-300);
 }
 
 // Precision and recall summed over the orders; one F of their means over the orders that both

@@ -3,6 +3,8 @@
 
 namespace minrisk::portable {
 
+constexpr int register_bytes = 16;  // as SSE2 and NEON have them
+
 struct Counter {
     using Words = std::uint64_t __attribute__((vector_size(lanes * 8)));
     Words sum;
@@ -24,11 +26,7 @@ struct Counter {
         sum += x & 0x7f;
     }
 
-    auto look_up(const double* table) const {
-        double __attribute__((vector_size(lanes * 8))) found;
-        for (int lane = 0; lane < lanes; ++lane) found[lane] = table[sum[lane]];
-        return found;
-    }
+    void store(std::uint64_t* to) const { __builtin_memcpy(to, &sum, sizeof sum); }
 
     auto result() const {
         using Result = double __attribute__((vector_size(lanes * 8)));

@@ -6,7 +6,6 @@ import logging
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -63,13 +62,6 @@ def plain(monkeypatch):
     monkeypatch.setattr(_core, "_native", lambda: None)
 
 
-@pytest.fixture
-def every_core() -> Iterator[list[str]]:
-    before = _native.simd()
-    yield _native.available_simd()
-    _native.set_simd(before)
-
-
 @given(metric=METRICS, hyps=LISTS, refs=LISTS)
 @example(minrisk.BLEU(), [""], [""])
 @example(minrisk.BLEU(), ["", "a"], ["a", ""])
@@ -116,7 +108,9 @@ def check_tokens(text: str, tokenize: str) -> None:
 
 @pytest.mark.parametrize("tokenize", ["13a", "zh"])
 def test_tokens_are_sacrebleus_around_every_character(tokenize):
-    check_tokens("".join(f"1{chr(c)}." for c in range(0x110000)), tokenize)
+    """All of the first two planes, and some of those that no rule speaks of."""
+    every = [*range(0x20000), *range(0x20000, 0x110000, 37)]
+    check_tokens("".join(f"1{chr(c)}." for c in every), tokenize)
 
 
 @given(text=st.one_of(texts, generated_texts), tokenize=st.sampled_from(list(OURS)))
@@ -159,13 +153,13 @@ def test_what_a_tokenizer_lacks_is_named(tokenize, absent, wanted):
 
 def test_ten_thousand_tokens():
     rng = np.random.default_rng(0)
-    long = [" ".join(rng.choice(list("abcdé日"), 10_000)) for _ in range(3)]
+    long = [" ".join(rng.choice(list("abcdé日"), 10_000)) for _ in range(2)]
     metric = minrisk.BLEU()
     np.testing.assert_allclose(scores(metric, long, long[:1]),
                                sacrebleu_scores(metric, long, long[:1]), rtol=1e-9)
-    one_token = ["a " * 70_000, "a " * 69_000, "b " * 70_000]
-    np.testing.assert_allclose(scores(metric, one_token, one_token),
-                               sacrebleu_scores(metric, one_token, one_token), rtol=1e-9)
+    one_token = ["a " * 70_000, "a " * 69_000]
+    np.testing.assert_allclose(scores(metric, one_token, one_token[:1]),
+                               sacrebleu_scores(metric, one_token, one_token[:1]), rtol=1e-9)
 
 
 def test_orders_beyond_every_text():
@@ -173,26 +167,6 @@ def test_orders_beyond_every_text():
     hyps = ["a b c", " ".join(map(str, range(150))), " ".join(map(str, range(1, 151)))]
     np.testing.assert_allclose(scores(metric, hyps, hyps), sacrebleu_scores(metric, hyps, hyps),
                                rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("smooth_method", ["exp", "floor", "add-k", "none"])
-def test_every_core_gives_the_same_bits(every_core, smooth_method):
-    rng = np.random.default_rng(5)
-    words = [*WORDS, "12-3,5", "dog"]
-    many = [" ".join(rng.choice(words, rng.integers(0, 30))) for _ in range(130)]
-    metric = minrisk.BLEU(smooth_method=smooth_method)
-    mass = rng.dirichlet(np.ones(len(many)))
-    runs = []
-    for core in every_core:
-        _native.set_simd(core)
-        features = metric.features(many)
-        some = features[np.arange(7)]
-        runs.append([metric.utility(features, features, mass), metric.scores(features, features),
-                     metric.utility(some, features, mass), metric.scores(some, features)])
-    for run in runs[1:]:
-        for one, first in zip(run, runs[0], strict=True):
-            np.testing.assert_array_equal(one, first)
-    np.testing.assert_allclose(runs[0][0], runs[0][1] @ mass, rtol=1e-12)
 
 
 def test_the_plain_twin_decodes(plain):

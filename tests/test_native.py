@@ -36,8 +36,8 @@ def restore():
 
 def results(texts: list[str], others: list[str]) -> list[np.ndarray]:
     found = []
-    for options in ({}, {"eps_smoothing": True}, {"word_order": 2}):
-        metric = minrisk.ChrF(**options)
+    for metric in (minrisk.ChrF(), minrisk.ChrF(eps_smoothing=True), minrisk.ChrF(word_order=2),
+                   minrisk.BLEU(), minrisk.BLEU(smooth_method="add-k", tokenize="char")):
         features, apart = metric.features(texts), metric.features(others)
         mass = np.random.default_rng(2).dirichlet(np.ones(len(texts)))
         found += [
