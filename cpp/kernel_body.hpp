@@ -1,6 +1,6 @@
 // The pair kernels, written once over `register_bytes` and a `Counter` that each instruction set
-// brings: it counts common bits of one hypothesis with `lanes` references. Everything else is plain arithmetic on
-// lanes in one fixed order, so that all instruction sets give the same bits.
+// brings: it counts common bits of one hypothesis with `lanes` references. Everything else is plain
+// arithmetic on lanes in one fixed order, so that all instruction sets give the same bits.
 //
 // Included inside a namespace of the including file's own.
 
@@ -15,7 +15,7 @@ inline Doubles load(const double* from) {
 inline void store(double* to, Doubles values) { __builtin_memcpy(to, &values, sizeof values); }
 
 // a > b ? yes : no. GCC would compare one lane at a time, but for vectors of a register's size.
-inline Doubles where_greater(Doubles a, Doubles b, Doubles yes, Doubles no) {
+[[gnu::always_inline]] inline Doubles where_greater(Doubles a, Doubles b, Doubles yes, Doubles no) {
     using Register = double __attribute__((vector_size(register_bytes)));
     constexpr int count = sizeof(Doubles) / register_bytes;
     Register parts[4][count];
@@ -29,8 +29,13 @@ inline Doubles where_greater(Doubles a, Doubles b, Doubles yes, Doubles no) {
     return a;
 }
 
-inline Doubles smaller(Doubles a, Doubles b) { return where_greater(b, a, a, b); }
-inline Doubles larger(Doubles a, Doubles b) { return where_greater(a, b, a, b); }
+[[gnu::always_inline]] inline Doubles smaller(Doubles a, Doubles b) {
+    return where_greater(b, a, a, b);
+}
+
+[[gnu::always_inline]] inline Doubles larger(Doubles a, Doubles b) {
+    return where_greater(a, b, a, b);
+}
 
 // The scores of `lanes` pairs, both ways round.
 struct Scores {
