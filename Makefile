@@ -19,6 +19,7 @@ lint: $(VENV)/.lint
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/chrf/run.py
+	$(BIN)/python benchmarks/bleu/run.py
 
 # the native core by itself, under AddressSanitizer and UndefinedBehaviorSanitizer
 sanitize:

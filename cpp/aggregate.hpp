@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernel.hpp"
 #include "ngrams.hpp"
-#include "pairs.hpp"
 #include "parallel.hpp"
 
 namespace minrisk {
@@ -21,6 +21,11 @@ struct Averages {
     const std::int64_t* members;
     const double* weights;
     std::size_t count;
+};
+
+// The n-grams of one order that a hypothesis has, that an average has, and that both have.
+struct Statistics {
+    double hyp, ref, match;
 };
 
 namespace detail {
@@ -88,16 +93,10 @@ Matches<width> matches_of(const Order& order, const Texts& hyps,
     return result;
 }
 
-inline double f_score(double precision, double recall, double factor) {
-    const double bottom = factor * precision + recall;
-    return bottom > 0 ? (1 + factor) * precision * recall / bottom : 0.0;
-}
-
 // Calls use(hypothesis, row, score) for `width` averages from `first` on.
-template <int width, class Use>
+template <int width, class Metric, class Use>
 void score_averages(const Index& index, const Texts& hyps, const Averages& averages,
-                    std::size_t first, double factor, bool smoothed, const Workers& workers,
-                    Use&& use) {
+                    std::size_t first, const Metric& metric, const Workers& workers, Use&& use) {
     Buffer<Lanes<width>> weights(index.texts);
     const std::size_t count = std::min<std::size_t>(width, averages.count - first);
     for (std::size_t g = 0; g < count; ++g)
@@ -109,23 +108,13 @@ void score_averages(const Index& index, const Texts& hyps, const Averages& avera
     workers.each(orders, [&](std::size_t k, int) {
         matches[k] = matches_of(index.orders[k], hyps, weights);
     });
+    std::vector<Statistics> statistics(orders);
     for (std::size_t h = 0; h < hyps.size(); ++h) {
         for (std::size_t g = 0; g < count; ++g) {
-            double precision = 0, recall = 0, sum = 0;
-            int have = 0;
-            for (std::size_t k = 0; k < orders; ++k) {
-                const double hyp_total = double(index.orders[k].total(hyps[h]));
-                const double ref_total = matches[k].total.v[g];
-                if (hyp_total == 0 || ref_total == 0) continue;
-                const double p = matches[k].match[h].v[g] / hyp_total;
-                const double r = matches[k].match[h].v[g] / ref_total;
-                precision += p, recall += r, ++have;
-                if (smoothed) sum += f_score(p, r, factor);
-            }
-            const double f = smoothed ? sum / double(orders)
-                             : have   ? f_score(precision / have, recall / have, factor)
-                                      : 0.0;
-            use(h, first + g, 100 * f);
+            for (std::size_t k = 0; k < orders; ++k)
+                statistics[k] = {double(index.orders[k].total(hyps[h])), matches[k].total.v[g],
+                                 matches[k].match[h].v[g]};
+            use(h, first + g, metric.score(statistics));
         }
     }
 }
@@ -134,18 +123,18 @@ void score_averages(const Index& index, const Texts& hyps, const Averages& avera
 
 // Calls use(hypothesis, row, score) for every pair; calls for rows of different tiles of `lanes`
 // may be concurrent.
-template <class Use>
+template <class Metric, class Use>
 void score_all_averages(const Index& index, const Texts& hyps, const Averages& averages,
-                        double factor, bool smoothed, const Workers& workers, Use&& use) {
+                        const Metric& metric, const Workers& workers, Use&& use) {
     if (averages.count == 1) {
-        detail::score_averages<1>(index, hyps, averages, 0, factor, smoothed, workers, use);
+        detail::score_averages<1>(index, hyps, averages, 0, metric, workers, use);
         return;
     }
     const std::size_t tiles = (averages.count + lanes - 1) / lanes;
     const Workers alone{1};
     const bool few = tiles < std::size_t(workers.threads);  // then the orders are the tasks
     (few ? alone : workers).each(tiles, [&](std::size_t tile, int) {
-        detail::score_averages<lanes>(index, hyps, averages, tile * lanes, factor, smoothed,
+        detail::score_averages<lanes>(index, hyps, averages, tile * lanes, metric,
                                       few ? workers : alone, use);
     });
 }

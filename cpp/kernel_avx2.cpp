@@ -5,6 +5,8 @@
 
 namespace minrisk::avx2 {
 
+constexpr int register_bytes = 32;
+
 inline __m256i count_bits(__m256i words) {  // per 64-bit lane
     const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,
                                            0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
@@ -33,6 +35,11 @@ struct Counter {
             high, count_bits(_mm256_and_si256(_mm256_loadu_si256(words + 1), one)));
     }
 
+    void store(std::uint64_t* to) const {
+        const __m256i halves[2] = {low, high};
+        __builtin_memcpy(to, halves, sizeof halves);
+    }
+
     auto result() const {
         // a count below 2^52, put into the mantissa of 2^52, is that double plus 2^52
         using Result = double __attribute__((vector_size(lanes * 8)));
@@ -49,5 +56,5 @@ struct Counter {
 }  // namespace minrisk::avx2
 
 namespace minrisk {
-const Kernels avx2_kernels{"avx2", 0.003, avx2::scores_kernel, avx2::utility_kernel};
+const Kernels avx2_kernels = avx2::kernels_of("avx2", 0.003);
 }

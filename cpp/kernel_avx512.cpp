@@ -5,6 +5,8 @@
 
 namespace minrisk::avx512 {
 
+constexpr int register_bytes = 64;
+
 struct Counter {
     __m512i sum;
 
@@ -17,6 +19,8 @@ struct Counter {
         sum = _mm512_add_epi64(sum, _mm512_popcnt_epi64(common));
     }
 
+    void store(std::uint64_t* to) const { _mm512_storeu_si512(to, sum); }
+
     auto result() const {
         using Result = double __attribute__((vector_size(lanes * 8)));
         return reinterpret_cast<Result>(_mm512_cvtepu64_pd(sum));
@@ -28,5 +32,5 @@ struct Counter {
 }  // namespace minrisk::avx512
 
 namespace minrisk {
-const Kernels avx512_kernels{"avx512", 0.001, avx512::scores_kernel, avx512::utility_kernel};
+const Kernels avx512_kernels = avx512::kernels_of("avx512", 0.001);
 }

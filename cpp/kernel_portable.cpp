@@ -3,6 +3,8 @@
 
 namespace minrisk::portable {
 
+constexpr int register_bytes = 16;  // as SSE2 and NEON have them
+
 struct Counter {
     using Words = std::uint64_t __attribute__((vector_size(lanes * 8)));
     Words sum;
@@ -24,6 +26,8 @@ struct Counter {
         sum += x & 0x7f;
     }
 
+    void store(std::uint64_t* to) const { __builtin_memcpy(to, &sum, sizeof sum); }
+
     auto result() const {
         using Result = double __attribute__((vector_size(lanes * 8)));
         return __builtin_convertvector(sum, Result);
@@ -35,6 +39,5 @@ struct Counter {
 }  // namespace minrisk::portable
 
 namespace minrisk {
-const Kernels portable_kernels{"portable", 0.005, portable::scores_kernel,
-                               portable::utility_kernel};
+const Kernels portable_kernels = portable::kernels_of("portable", 0.005);
 }

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <string>
 
+#include "bleu.hpp"
 #include "chrf.hpp"
 #include "simd.hpp"
 
@@ -40,11 +42,12 @@ minrisk::Corpus read_strings(const nb::list& strings) {
 }
 
 // No more threads than the work is worth; they let Ctrl-C through, at most ten times a second.
-minrisk::Workers make_workers(int threads, const minrisk::ChrfProblem& problem) {
+template <class Task>
+minrisk::Workers make_workers(int threads, const Task& task) {
     using Clock = std::chrono::steady_clock;
     constexpr std::size_t characters_a_thread = 1 << 14, pairs_a_thread = 1 << 14;
-    const std::size_t worth = 1 + problem.texts.corpus().characters.size() / characters_a_thread +
-                              problem.hyps.size() * problem.refs.count / pairs_a_thread;
+    const std::size_t worth = 1 + task.texts.corpus().characters.size() / characters_a_thread +
+                              task.hyps.size() * task.refs.count / pairs_a_thread;
     auto last = Clock::now();
     return {int(std::min<std::size_t>(std::max(1, threads), worth)), [last]() mutable {
                 if (Clock::now() - last < std::chrono::milliseconds(100)) return;
@@ -60,14 +63,22 @@ Result as_array(std::vector<double> values, std::initializer_list<std::size_t> s
     return Result(owned->data(), shape, owner);
 }
 
+template <class Value>
+Value named(const std::string& name, const std::map<std::string, Value>& known) {
+    const auto found = known.find(name);
+    if (found == known.end()) throw nb::value_error((name + " is not known here").c_str());
+    return found->second;
+}
+
 void check_rows(const Ints& rows, std::size_t texts) {
     for (std::size_t i = 0; i < rows.shape(0); ++i)
         if (rows(i) < 0 || std::size_t(rows(i)) >= texts) throw nb::index_error("no such text");
 }
 
-minrisk::ChrfProblem make_problem(minrisk::ChrfTexts& texts, const Ints& hyps, const Ints& offsets,
-                                  const Ints& members, const Floats& weights, double beta,
-                                  bool smoothed) {
+template <class FrontEnd, class Metric>
+minrisk::Task<FrontEnd, Metric> make_task(minrisk::IndexedTexts<FrontEnd>& texts, const Ints& hyps,
+                                          const Ints& offsets, const Ints& members,
+                                          const Floats& weights, const Metric& metric) {
     check_rows(hyps, texts.size());
     check_rows(members, texts.size());
     const std::size_t size = members.shape(0), count = offsets.shape(0);
@@ -78,34 +89,104 @@ minrisk::ChrfProblem make_problem(minrisk::ChrfTexts& texts, const Ints& hyps, c
     return {texts,
             minrisk::Texts(hyps.data(), hyps.data() + hyps.shape(0)),
             {offsets.data(), members.data(), weights.data(), count - 1},
-            beta * beta,
-            smoothed};
+            metric};
 }
 
-Result scores(minrisk::ChrfTexts& texts, Ints hyps, Ints offsets, Ints members, Floats weights,
-              double beta, bool smoothed, int threads) {
-    const auto problem = make_problem(texts, hyps, offsets, members, weights, beta, smoothed);
-    const auto workers = make_workers(threads, problem);
-    std::vector<double> result;
-    {
-        nb::gil_scoped_release release;
-        result = problem.scores(*kernels, workers);
-    }
-    return as_array(std::move(result), {problem.hyps.size(), problem.refs.count});
+// `make_metric(front_end, options...)` says what the options after the arrays mean.
+template <class FrontEnd, class... Options, class MakeMetric>
+void bind_scores(nb::module_& m, MakeMetric make_metric) {
+    using Texts = minrisk::IndexedTexts<FrontEnd>;
+    m.def("scores", [=](Texts& texts, Ints hyps, Ints offsets, Ints members, Floats weights,
+                        Options... options, int threads) {
+        const auto task = make_task(texts, hyps, offsets, members, weights,
+                                    make_metric(texts.front_end(), options...));
+        const auto workers = make_workers(threads, task);
+        std::vector<double> result;
+        {
+            nb::gil_scoped_release release;
+            result = task.scores(*kernels, workers);
+        }
+        return as_array(std::move(result), {task.hyps.size(), task.refs.count});
+    });
+    m.def("utility", [=](Texts& texts, Ints hyps, Ints offsets, Ints members, Floats weights,
+                         Options... options, int threads, Floats mass) {
+        const auto task = make_task(texts, hyps, offsets, members, weights,
+                                    make_metric(texts.front_end(), options...));
+        if (mass.shape(0) != task.refs.count)
+            throw nb::value_error("mass must have one value per reference");
+        const auto workers = make_workers(threads, task);
+        std::vector<double> result;
+        {
+            nb::gil_scoped_release release;
+            result = task.utility(mass.data(), *kernels, workers);
+        }
+        return as_array(std::move(result), {task.hyps.size()});
+    });
 }
 
-Result utility(minrisk::ChrfTexts& texts, Ints hyps, Ints offsets, Ints members, Floats weights,
-               double beta, bool smoothed, int threads, Floats mass) {
-    const auto problem = make_problem(texts, hyps, offsets, members, weights, beta, smoothed);
-    if (mass.shape(0) != problem.refs.count)
-        throw nb::value_error("mass must have one value per reference");
-    const auto workers = make_workers(threads, problem);
-    std::vector<double> result;
-    {
-        nb::gil_scoped_release release;
-        result = problem.utility(mass.data(), *kernels, workers);
-    }
-    return as_array(std::move(result), {problem.hyps.size()});
+// `make_front_end(options...)` says what the options after the texts mean.
+template <class FrontEnd, class... Options, class MakeFrontEnd>
+void bind_texts(nb::module_& m, MakeFrontEnd make_front_end) {
+    using Texts = minrisk::IndexedTexts<FrontEnd>;
+    nb::class_<Texts>(m, "Texts")
+        .def("__init__",
+             [=](Texts* self, const nb::list& texts, Options... options) {
+                 new (self) Texts(read_strings(texts), make_front_end(options...));
+             })
+        .def("__len__", &Texts::size)
+        .def_static("join", [](const Texts& a, const Texts& b) {
+            if (!(a.front_end() == b.front_end()))
+                throw nb::value_error("features of metrics with different options");
+            minrisk::Corpus both = a.corpus();
+            both.append(b.corpus());
+            return new Texts(std::move(both), a.front_end());
+        });
+}
+
+void bind_chrf(nb::module_ m) {
+    bind_texts<minrisk::ChrfFrontEnd, int, int, bool>(
+        m, [](int order, int word_order, bool whitespace) {
+            return minrisk::ChrfFrontEnd{order, word_order, whitespace};
+        });
+    bind_scores<minrisk::ChrfFrontEnd, double, bool>(
+        m, [](const minrisk::ChrfFrontEnd& front_end, double beta, bool smoothed) {
+            return minrisk::Chrf{std::size_t(front_end.order), beta * beta, smoothed};
+        });
+}
+
+minrisk::Tokenizer tokenizer_named(const std::string& name) {
+    using minrisk::Tokenizer;
+    return named<Tokenizer>(name, {{"none", Tokenizer::none},
+                                   {"char", Tokenizer::characters},
+                                   {"13a", Tokenizer::mteval_13a},
+                                   {"zh", Tokenizer::chinese}});
+}
+
+nb::list tokenize(const nb::list& texts, const std::string& tokenizer) {
+    const auto corpus = minrisk::tokenized(read_strings(texts), tokenizer_named(tokenizer));
+    nb::list result;
+    for (std::size_t t = 0; t < corpus.size(); ++t)
+        result.append(nb::steal(PyUnicode_FromKindAndData(PyUnicode_4BYTE_KIND, corpus[t].data(),
+                                                          Py_ssize_t(corpus[t].size()))));
+    return result;
+}
+
+void bind_bleu(nb::module_ m) {
+    using minrisk::Smoothing;
+    m.def("tokenize", &tokenize);
+    bind_texts<minrisk::BleuFrontEnd, int, std::string>(
+        m, [](int order, const std::string& tokenizer) {
+            return minrisk::BleuFrontEnd{order, tokenizer_named(tokenizer)};
+        });
+    bind_scores<minrisk::BleuFrontEnd, std::string, double, bool>(
+        m, [](const minrisk::BleuFrontEnd&, const std::string& smoothing, double value,
+              bool effective_order) {
+            return minrisk::Bleu{named<Smoothing>(smoothing, {{"none", Smoothing::none},
+                                                              {"floor", Smoothing::floor},
+                                                              {"add-k", Smoothing::add},
+                                                              {"exp", Smoothing::exponential}}),
+                                 value, effective_order};
+        });
 }
 
 void set_simd(const std::string& name) {
@@ -119,24 +200,8 @@ void set_simd(const std::string& name) {
 NB_MODULE(_native, m) {
     m.doc() = "The native core of minrisk.";
 
-    nb::class_<minrisk::ChrfTexts>(m, "Texts")
-        .def("__init__",
-             [](minrisk::ChrfTexts* self, const nb::list& texts, int order, int word_order,
-                bool whitespace) {
-                 new (self) minrisk::ChrfTexts(read_strings(texts), {order, word_order, whitespace});
-             },
-             "texts"_a, "order"_a, "word_order"_a, "whitespace"_a)
-        .def("__len__", &minrisk::ChrfTexts::size)
-        .def_static("join", [](const minrisk::ChrfTexts& a, const minrisk::ChrfTexts& b) {
-            if (!(a.options() == b.options()))
-                throw nb::value_error("features of chrF metrics with different options");
-            minrisk::Corpus both = a.corpus();
-            both.append(b.corpus());
-            return new minrisk::ChrfTexts(std::move(both), a.options());
-        });
-
-    m.def("scores", &scores);
-    m.def("utility", &utility);
+    bind_chrf(m.def_submodule("chrf"));
+    bind_bleu(m.def_submodule("bleu"));
     m.def("set_simd", &set_simd, "Use the kernels of this name: avx512, avx2 or portable.");
     m.def("simd", [] { return std::string(kernels->name); });
     m.def("available_simd", [] {

@@ -151,6 +151,21 @@ inline Order order_of(const Symbols& symbols, const Windows& windows, const Pref
 
 }  // namespace detail
 
+// All orders of a batch of texts.
+struct Index {
+    std::vector<Order> orders;
+    std::size_t texts = 0;
+
+    // How many orders from `first` to `last` a text has n-grams of.
+    std::size_t orders_of(std::size_t text, std::size_t first, std::size_t last) const {
+        std::size_t count = 0;
+        for (std::size_t k = first; k < last; ++k) count += orders[k].total(text) > 0;
+        return count;
+    }
+};
+
+using Texts = std::vector<std::int64_t>;  // some texts of an index
+
 // The orders 1 to `order`, appended to `orders`.
 inline void index_ngrams(const Symbols& symbols, int order, const Workers& workers,
                          std::vector<Order>& orders) {

@@ -15,27 +15,11 @@
 
 namespace minrisk {
 
-// The n-gram orders of a batch of texts: first those of characters, then those of words.
-struct Index {
-    std::vector<Order> orders;
-    std::size_t char_orders = 0;
-    std::size_t texts = 0;
-
-    // How many orders from `first` to `last` a text has n-grams of.
-    std::size_t orders_of(std::size_t text, std::size_t first, std::size_t last) const {
-        std::size_t count = 0;
-        for (std::size_t k = first; k < last; ++k) count += orders[k].total(text) > 0;
-        return count;
-    }
-};
-
-using Texts = std::vector<std::int64_t>;
+inline std::size_t blocks_for(std::size_t texts) { return (texts + lanes - 1) / lanes; }
 
 namespace detail {
 
 constexpr std::int64_t absent = -1;
-
-inline std::int64_t blocks_for(std::size_t texts) { return (texts + lanes - 1) / lanes; }
 
 // Where the columns of one order go: into bits, into lists, or (if no pair can have it) nowhere.
 struct Placement {
@@ -83,29 +67,6 @@ inline Links inverted(const Links& links, std::uint32_t count) {
     return result;
 }
 
-// The memory behind a kernel's `Side`.
-struct SideData {
-    Buffer<std::uint64_t> bits;
-    Buffer<double> inverse_totals, char_orders, word_orders;
-
-    SideData(const Index& index, std::size_t words, const Texts& texts)
-        : bits(blocks_for(texts.size()) * words * lanes),
-          inverse_totals(blocks_for(texts.size()) * index.orders.size() * lanes),
-          char_orders(blocks_for(texts.size()) * lanes),
-          word_orders(blocks_for(texts.size()) * lanes) {
-        for (std::size_t slot = 0; slot < texts.size(); ++slot) {
-            char_orders[slot] = double(index.orders_of(texts[slot], 0, index.char_orders));
-            word_orders[slot] = double(
-                index.orders_of(texts[slot], index.char_orders, index.orders.size()));
-        }
-    }
-
-    Side view() const {
-        return {bits.data(), inverse_totals.data(), char_orders.data(), word_orders.data(),
-                std::int64_t(char_orders.size() / lanes)};
-    }
-};
-
 // Puts each text's columns of one order where they belong: bits into `words`, which are `lanes`
 // apart, and lists into the result, in order of the texts.
 inline Links distribute(const Order& order, const Placement& placement, const Texts& texts,
@@ -132,32 +93,28 @@ inline Links distribute(const Order& order, const Placement& placement, const Te
     return lists;
 }
 
-inline void invert_totals(const Order& order, const Texts& texts, std::size_t k,
-                          std::size_t orders, Buffer<double>& inverse) {
-    for (std::size_t slot = 0; slot < texts.size(); ++slot) {
-        const std::size_t total = order.total(texts[slot]);
-        if (total > 0)
-            inverse[(slot / lanes * orders + k) * lanes + slot % lanes] = 1.0 / double(total);
-    }
-}
-
 }  // namespace detail
 
 // Hypotheses and references of an index, ready to be compared. Each side has no text twice.
+template <class Metric>
 class Pairs {
 public:
-    Pairs(const Index& index, Texts hyps, Texts refs, double factor, bool smoothed,
-          const Kernels& kernels, const Workers& workers)
+    Pairs(const Index& index, Texts hyps, Texts refs, const Metric& metric, const Kernels& kernels,
+          const Workers& workers)
         : index_(index), hyps_(std::move(hyps)), refs_(std::move(refs)),
-          symmetric_(hyps_ == refs_), kernels_(kernels), workers_(workers) {
-        place_columns();
-        sides_.emplace_back(index_, order_words_.back(), refs_);
-        if (!symmetric_) sides_.emplace_back(index_, order_words_.back(), hyps_);
+          symmetric_(hyps_ == refs_), metric_(metric), kernels_(Metric::kernels(kernels)),
+          workers_(workers) {
+        place_columns(kernels.rare);
+        for (const Texts* side : sides())
+            bits_.emplace_back(blocks_for(side->size()) * order_words_.back() * lanes);
         distribute_columns();
         slot_of_.assign(index_.texts, detail::absent);
         for (std::size_t r = 0; r < refs_.size(); ++r) slot_of_[refs_[r]] = r;
-        problem_ = {sides_.back().view(), sides_.front().view(),
-                    order_words_.data(), int(index_.orders.size()), factor, smoothed};
+        for (const Texts* side : sides()) knowledge_.emplace_back(metric_, index_, *side);
+        problem_ = metric_.problem({{bits_.back().data(), std::int64_t(blocks_for(hyps_.size()))},
+                                    {bits_.front().data(), std::int64_t(blocks_for(refs_.size()))},
+                                    order_words_.data(), int(index_.orders.size())},
+                                   knowledge_.back(), knowledge_.front());
     }
 
     // (H, R)
@@ -201,7 +158,12 @@ public:
     }
 
 private:
-    void place_columns() {
+    // References, then hypotheses unless they are the same.
+    std::vector<const Texts*> sides() const {
+        return symmetric_ ? std::vector{&refs_} : std::vector{&refs_, &hyps_};
+    }
+
+    void place_columns(double rare) {
         const std::size_t orders = index_.orders.size();
         const double all_pairs = double(hyps_.size()) * double(refs_.size());
         // list matches are counted in 16 bits
@@ -216,7 +178,7 @@ private:
             if (symmetric_) std::replace(in_refs.begin(), in_refs.end(), 1u, 0u);
             placements_[k] = detail::place_columns(
                 symmetric_ ? in_refs : detail::frequencies(index_.orders[k], hyps_), in_refs,
-                lists ? all_pairs * kernels_.rare : 0.0);
+                lists ? all_pairs * rare : 0.0);
         });
         order_words_.push_back(0);
         for (const auto& placement : placements_)
@@ -227,16 +189,15 @@ private:
         const std::size_t orders = index_.orders.size();
         lists_of_hyp_.resize(orders);
         refs_of_list_.resize(orders);
-        const auto one_side = [&](std::size_t k, const Texts& texts, detail::SideData& side) {
-            detail::invert_totals(index_.orders[k], texts, k, orders, side.inverse_totals);
+        const auto one_side = [&](std::size_t k, const Texts& texts, Words& bits) {
             return detail::distribute(index_.orders[k], placements_[k], texts, order_words_.back(),
-                                      side.bits.data() + order_words_[k] * lanes);
+                                      bits.data() + order_words_[k] * lanes);
         };
         workers_.each(orders, [&](std::size_t k, int) {
-            detail::Links lists_of_ref = one_side(k, refs_, sides_.front());
+            detail::Links lists_of_ref = one_side(k, refs_, bits_.front());
             refs_of_list_[k] = detail::inverted(lists_of_ref, placements_[k].lists);
             lists_of_hyp_[k] = symmetric_ ? std::move(lists_of_ref)
-                                          : one_side(k, hyps_, sides_.back());
+                                          : one_side(k, hyps_, bits_.back());
         });
     }
 
@@ -247,7 +208,7 @@ private:
     template <class Use>
     void each_chunk(Use&& use) const {
         const std::size_t width = problem_.refs.blocks * lanes;
-        const std::size_t blocks = detail::blocks_for(hyps_.size()), count = chunks();
+        const std::size_t blocks = blocks_for(hyps_.size()), count = chunks();
         std::vector<Buffer<std::uint16_t>> rare(workers_.threads);
         workers_.each(count, [&](std::size_t chunk, int worker) {
             rare[worker].resize(rows * index_.orders.size() * width);
@@ -282,7 +243,7 @@ private:
             const bool real = first + i < hyps_.size();
             group.self[i] = real ? slot_of_[hyps_[first + i]] : detail::absent;
             if (!real) continue;
-            group.self_score[i] = self_score(hyps_[first + i]);
+            group.self_score[i] = metric_.self_score(index_, hyps_[first + i]);
             count_lists(first + i, from, rare.data() + i * rare.size() / rows);
         }
     }
@@ -300,27 +261,25 @@ private:
         }
     }
 
-    double self_score(std::int64_t text) const {
-        const std::size_t have = index_.orders_of(text, 0, index_.orders.size());
-        if (problem_.smoothed) return 100.0 * double(have) / problem_.orders;
-        return have > 0 ? 100.0 : 0.0;
-    }
-
     static double sum_of_lanes(const double* v) {
         return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
     }
 
+    using Words = Buffer<std::uint64_t>;
+
     const Index& index_;
     Texts hyps_, refs_;
     bool symmetric_;
-    const Kernels& kernels_;
+    const Metric& metric_;
+    const PairKernels<typename Metric::Problem>& kernels_;
     const Workers& workers_;
     std::vector<detail::Placement> placements_;
     std::vector<detail::Links> lists_of_hyp_, refs_of_list_;  // (orders)
     Numbers order_words_;
-    std::vector<detail::SideData> sides_;  // references, then hypotheses unless they are the same
-    Texts slot_of_;  // (texts) place among the references
-    Problem problem_{};
+    std::vector<Words> bits_;                            // (sides)
+    std::vector<typename Metric::Knowledge> knowledge_;  // (sides) what else it knows of the texts
+    Texts slot_of_;                                      // (texts) place among the references
+    typename Metric::Problem problem_{};
 };
 
 }  // namespace minrisk

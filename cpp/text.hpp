@@ -93,16 +93,22 @@ inline Symbols character_symbols(const Corpus& corpus, bool whitespace) {
     return result;
 }
 
-// Calls use(word) for each word, with one mark split off: the last before the first.
+// Calls use(word) for each word between white space.
 template <class Use>
 void each_word(std::u32string_view text, Use&& use) {
     for (std::size_t i = 0; i < text.size();) {
         while (i < text.size() && is_space(text[i])) ++i;
         std::size_t end = i;
         while (end < text.size() && !is_space(text[end])) ++end;
-        const auto word = text.substr(i, end - i);
+        if (end > i) use(text.substr(i, end - i));
         i = end;
-        if (word.empty()) continue;
+    }
+}
+
+// The same with one mark split off each word: the last before the first.
+template <class Use>
+void each_word_and_mark(std::u32string_view text, Use&& use) {
+    each_word(text, [&](std::u32string_view word) {
         if (word.size() > 1 && is_punctuation(word.back())) {
             use(word.substr(0, word.size() - 1));
             use(word.substr(word.size() - 1));
@@ -112,14 +118,16 @@ void each_word(std::u32string_view text, Use&& use) {
         } else {
             use(word);
         }
-    }
+    });
 }
 
-inline Symbols word_symbols(const Corpus& corpus) {
+// `each(text, use)` calls use(word) for the words of a text.
+template <class Each>
+Symbols word_symbols(const Corpus& corpus, Each&& each) {
     std::unordered_map<std::u32string_view, std::uint32_t> ids;
     Symbols result;
     for (std::size_t t = 0; t < corpus.size(); ++t) {
-        each_word(corpus[t], [&](std::u32string_view word) {
+        each(corpus[t], [&](std::u32string_view word) {
             const auto [found, is_new] = ids.try_emplace(word, result.alphabet);
             result.alphabet += is_new;
             result.values.push_back(found->second);

@@ -12,7 +12,7 @@ from generated import cases
 from minrisk.metric import HasUtility
 from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, Case, check_metric, check_strategy
 
-OPTIONS = st.builds(
+CHRF = st.builds(
     minrisk.ChrF,
     order=st.integers(1, 7),
     word_order=st.integers(0, 3),
@@ -21,11 +21,20 @@ OPTIONS = st.builds(
     lowercase=st.booleans(),
     eps_smoothing=st.booleans(),
 )
+BLEU = st.builds(
+    minrisk.BLEU,
+    order=st.integers(1, 5),
+    tokenize=st.sampled_from(["13a", "zh", "char", "none"]),
+    smooth_method=st.sampled_from(["exp", "floor", "add-k", "none"]),
+    smooth_value=st.sampled_from([None, 0.0, 0.3, 2.0]),
+    effective_order=st.booleans(),
+    lowercase=st.booleans(),
+)
 
 
 @pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS], ids=lambda c: c.__name__)
-@given(metric=OPTIONS, case=cases())
-def test_chrf_keeps_the_contract(check, metric, case):
+@given(metric=st.one_of(CHRF, BLEU), case=cases())
+def test_metrics_of_ngrams_keep_the_contract(check, metric, case):
     check(metric, case, 1e-9)
 
 

@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "__main__": {"cli"},
 }
 NEVER_LOADED = ["torch", "transformers", "ray", "fastapi", "starlette", "click", "yaml",
-                "importlib.metadata"]
+                "importlib.metadata", "sacrebleu"]
 
 
 def modules() -> list[Path]:

@@ -36,8 +36,8 @@ def restore():
 
 def results(texts: list[str], others: list[str]) -> list[np.ndarray]:
     found = []
-    for options in ({}, {"eps_smoothing": True}, {"word_order": 2}):
-        metric = minrisk.ChrF(**options)
+    for metric in (minrisk.ChrF(), minrisk.ChrF(eps_smoothing=True), minrisk.ChrF(word_order=2),
+                   minrisk.BLEU(), minrisk.BLEU(smooth_method="add-k", tokenize="char")):
         features, apart = metric.features(texts), metric.features(others)
         mass = np.random.default_rng(2).dirichlet(np.ones(len(texts)))
         found += [
@@ -82,7 +82,7 @@ def test_the_environment_forces_an_instruction_set(name):
 
 
 def test_the_environment_forces_the_plain_twin():
-    code = "from minrisk.metrics import chrf; print(chrf._core().__name__)"
+    code = "from minrisk.metrics._core import core; print(core('chrf').__name__)"
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"MINRISK_CORE": "plain"},
                           capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "minrisk.metrics._chrf_plain"
@@ -137,24 +137,24 @@ def test_ctrl_c_stops_a_long_computation():
 
 def test_texts_that_are_not_strings_are_refused():
     with pytest.raises(TypeError, match="strings"):
-        _native.Texts(["a", 1], 6, 0, False)
+        _native.chrf.Texts(["a", 1], 6, 0, False)
 
 
 def test_rows_outside_the_index_are_refused():
-    texts = _native.Texts(["a", "b"], 6, 0, False)
+    texts = _native.chrf.Texts(["a", "b"], 6, 0, False)
     one = np.array([0]), np.array([0, 1]), np.array([0]), np.ones(1)
-    assert _native.scores(texts, *one, 2.0, False, 1).shape == (1, 1)
+    assert _native.chrf.scores(texts, *one, 2.0, False, 1).shape == (1, 1)
     for bad in (-1, 2):
         with pytest.raises(IndexError):
-            _native.scores(texts, np.array([bad]), *one[1:], 2.0, False, 1)
+            _native.chrf.scores(texts, np.array([bad]), *one[1:], 2.0, False, 1)
         with pytest.raises(IndexError):
-            _native.scores(texts, one[0], one[1], np.array([bad]), one[3], 2.0, False, 1)
+            _native.chrf.scores(texts, one[0], one[1], np.array([bad]), one[3], 2.0, False, 1)
     with pytest.raises(ValueError, match="offsets"):
-        _native.scores(texts, one[0], np.array([0, 2]), one[2], one[3], 2.0, False, 1)
+        _native.chrf.scores(texts, one[0], np.array([0, 2]), one[2], one[3], 2.0, False, 1)
     with pytest.raises(ValueError, match="mass"):
-        _native.utility(texts, *one, 2.0, False, 1, np.ones(2))
+        _native.chrf.utility(texts, *one, 2.0, False, 1, np.ones(2))
     with pytest.raises(ValueError, match="different options"):
-        _native.Texts.join(texts, _native.Texts(["a"], 5, 0, False))
+        _native.chrf.Texts.join(texts, _native.chrf.Texts(["a"], 5, 0, False))
 
 
 @pytest.mark.parametrize(("given", "expected"), [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -39,6 +40,18 @@ class Competitor:
     label: str
     name: str
     environment: dict[str, str] = field(default_factory=dict)
+    script: Path = WORKER
+
+
+def variants(cores: Sequence[str], script: Path = WORKER) -> list[Competitor]:
+    """minrisk with each instruction set, on all cores and on one."""
+    found = []
+    for core in cores:
+        label = "minrisk" if core == cores[0] else f"minrisk {core}"
+        found.append(Competitor(label, "minrisk", {"MINRISK_CORE": core}, script))
+        found.append(Competitor(f"{label} 1 thread", "minrisk",
+                                {"MINRISK_CORE": core, "MINRISK_THREADS": "1"}, script))
+    return found
 
 
 class Worker:
@@ -46,7 +59,8 @@ class Worker:
 
     def __init__(self, competitor: Competitor) -> None:
         self.label = competitor.label
-        command = [sys.executable, "-W", "error::RuntimeWarning", str(WORKER), competitor.name]
+        command = [sys.executable, "-W", "error::RuntimeWarning", str(competitor.script),
+                   competitor.name]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8",
             env=os.environ | competitor.environment)
@@ -153,3 +167,14 @@ def agreement(one: dict[str, Any], other: dict[str, Any], title: str,
         raise DisagreementError(f"{title}: utilities differ by up to {apart:.3g}, and its choice "
                                 f"loses {lost:.3g}; {tolerance:g} is allowed")
     return {"largest_difference": apart, "same_choice": one["best"] == other["best"]}
+
+
+def rounded(value: Any) -> Any:
+    """Five significant digits: more would only be noise in the repository."""
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    if not isinstance(value, float) or value == 0 or not math.isfinite(value):
+        return value
+    return round(value, 4 - math.floor(math.log10(abs(value))))

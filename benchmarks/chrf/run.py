@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import subprocess
 import sys
 import tempfile
@@ -28,8 +27,10 @@ from contest import (
     Worker,
     agreement,
     contest,
+    rounded,
     say,
     timing,
+    variants,
     workers,
 )
 
@@ -63,17 +64,6 @@ class Plan:
 QUICK = Plan(samples=256, mbrs_samples=64, turns=2, sizes=(16, 64, 256), sweep_turns=2,
              pairwise_up_to=64, large=1024, large_turns=1, segments=6, processes=1, imports=3,
              stage_repeats=3)
-
-
-def variants(cores: Sequence[str]) -> list[Competitor]:
-    """minrisk with each instruction set, on all cores and on one."""
-    found = []
-    for core in cores:
-        label = "minrisk" if core == cores[0] else f"minrisk {core}"
-        found.append(Competitor(label, "minrisk", {"MINRISK_CORE": core}))
-        found.append(Competitor(f"{label} 1 thread", "minrisk",
-                                {"MINRISK_CORE": core, "MINRISK_THREADS": "1"}))
-    return found
 
 
 def choose(plan: Plan, cores: Sequence[str]) -> dict[str, Any]:
@@ -222,17 +212,6 @@ def measure(plan: Plan, cores: Sequence[str]) -> dict[str, Any]:
         say(name)
         results[name] = part()
     return results
-
-
-def rounded(value: Any) -> Any:
-    """Five significant digits: more would only be noise in the repository."""
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [rounded(each) for each in value]
-    if not isinstance(value, float) or value == 0 or not math.isfinite(value):
-        return value
-    return round(value, 4 - math.floor(math.log10(abs(value))))
 
 
 def options() -> argparse.Namespace:

@@ -16,7 +16,7 @@ using namespace minrisk;
 
 namespace {
 
-constexpr double factor = 4;  // beta squared
+constexpr Chrf metric{6, 4, false};  // order 6, beta 2
 
 void append_utf8(const std::string& line, minrisk::Buffer<char32_t>& out) {
     for (std::size_t i = 0; i < line.size();) {
@@ -93,7 +93,7 @@ using Stages = std::vector<Stage>;
 // The same kernels but for the one that is timed: what is left of the pair stage are its lists.
 Kernels without_kernel(const Kernels& kernels) {
     Kernels idle = kernels;
-    idle.utility = [](const Problem&, const Rows&, const Reduction& to) {
+    idle.chrf.utility = [](const ChrfProblem&, const Rows&, const Reduction& to) {
         std::fill_n(to.forward, rows * lanes, 0.0);
     };
     return idle;
@@ -110,19 +110,19 @@ void time_once(const Corpus& corpus, const Kernels& kernels, const Workers& work
     const std::vector<double> mass(all.size(), 1.0 / double(all.size()));
     const std::int64_t offsets[] = {0, std::int64_t(all.size())};
     watch.lap();
-    const Pairs pairs(index, all, all, factor, false, kernels, workers);
+    const Pairs pairs(index, all, all, metric, kernels, workers);
     stages[1].seconds.push_back(watch.lap());
     const std::vector<double> exact = pairs.utility(mass.data());
     stages[2].seconds.push_back(watch.lap());
 
     const Kernels idle = without_kernel(kernels);
-    const Pairs lists_only(index, all, all, factor, false, idle, workers);
+    const Pairs lists_only(index, all, all, metric, idle, workers);
     watch.lap();
     const std::vector<double> zeros = lists_only.utility(mass.data());
     stages[3].seconds.push_back(watch.lap());
 
     std::vector<double> scores(all.size());
-    score_all_averages(index, all, {offsets, all.data(), mass.data(), 1}, factor, false, workers,
+    score_all_averages(index, all, {offsets, all.data(), mass.data(), 1}, metric, workers,
                        [&](std::size_t h, std::size_t, double score) { scores[h] = score; });
     stages[4].seconds.push_back(watch.lap());
     if (exact.front() + scores.front() + zeros.front() > 201) std::abort();  // so all are used

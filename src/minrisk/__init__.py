@@ -3,6 +3,7 @@
 from minrisk.decoding import decode, make_strategy
 from minrisk.errors import InputError, MinriskError, MissingExtra
 from minrisk.groups import Groups
+from minrisk.metrics.bleu import BLEU
 from minrisk.metrics.chrf import ChrF
 from minrisk.pool import Batch, Pool, bind
 from minrisk.scoring import Score, score
@@ -16,6 +17,7 @@ from minrisk.threads import set_threads
 from minrisk.version import __version__
 
 __all__ = [
+    "BLEU",
     "Aggregate",
     "AggregateToFine",
     "Batch",

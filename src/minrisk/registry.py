@@ -67,6 +67,7 @@ def _has_default(f: dataclasses.Field[Any]) -> bool:
 
 METRICS = Registry("metric", "minrisk.metrics", {
     "chrf": "minrisk.metrics.chrf:ChrF",
+    "bleu": "minrisk.metrics.bleu:BLEU",
     "comet": "minrisk.metrics.comet:Comet",
     "comet-qe": "minrisk.metrics.comet:CometQE",
 })

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "../../cpp/bleu.hpp"
 #include "../../cpp/chrf.hpp"
 #include "../../cpp/simd.hpp"
 
@@ -42,11 +43,10 @@ double total(const Counts& counts) {
     return sum;
 }
 
-// chrF of characters only, against a weighted set of texts.
-double naive_score(const std::u32string& hyp, const Strings& refs, const std::vector<double>& weights,
-                   int order, double factor) {
-    double precision = 0, recall = 0;
-    int have = 0;
+// Of characters, with a weighted set of texts.
+std::vector<Statistics> naive_statistics(const std::u32string& hyp, const Strings& refs,
+                                         const std::vector<double>& weights, int order) {
+    std::vector<Statistics> result;
     for (int n = 1; n <= order; ++n) {
         const Counts ours = naive_counts(hyp, n);
         Counts theirs;
@@ -56,10 +56,35 @@ double naive_score(const std::u32string& hyp, const Strings& refs, const std::ve
         double match = 0;
         for (const auto& [ngram, count] : ours)
             if (theirs.count(ngram)) match += std::min(count, theirs[ngram]);
-        if (total(ours) == 0 || total(theirs) == 0) continue;
-        precision += match / total(ours), recall += match / total(theirs), ++have;
+        result.push_back({total(ours), total(theirs), match});
     }
-    return have ? 100 * detail::f_score(precision / have, recall / have, factor) : 0.0;
+    return result;
+}
+
+double naive_score(const Chrf& metric, const std::vector<Statistics>& orders) {
+    double precision = 0, recall = 0;
+    int have = 0;
+    for (const auto& [hyp, ref, match] : orders)
+        if (hyp > 0 && ref > 0) precision += match / hyp, recall += match / ref, ++have;
+    return have ? 100 * f_score(precision / have, recall / have, metric.factor) : 0.0;
+}
+
+double naive_score(const Bleu& metric, const std::vector<Statistics>& orders) {
+    double product = 1, half = 1;
+    int have = 0;
+    for (auto [hyp, ref, match] : orders) {
+        if (hyp == 0) break;
+        if (++have > 1 && metric.smoothing == Smoothing::add)
+            match += metric.value, hyp += metric.value;
+        if (have > 1 && metric.smoothing == Smoothing::exponential && match < half / 2)
+            match = half /= 2;
+        product *= match / hyp;
+    }
+    if (have == 0) return 0;
+    if (metric.smoothing == Smoothing::add) have = int(orders.size());
+    else if (have < int(orders.size()) && !metric.effective_order) return 0;
+    return 100 * std::pow(product, 1.0 / have) *
+           std::exp(std::min(0.0, 1 - orders[0].ref / orders[0].hyp));
 }
 
 Strings random_texts(std::mt19937& random, std::size_t count, std::size_t alphabet,
@@ -88,8 +113,11 @@ bool close(const std::vector<double>& a, const std::vector<double>& b) {
     return a.size() == b.size();
 }
 
-void check_texts(const Strings& texts, int order, std::mt19937& random) {
-    ChrfTexts batch(corpus_of(texts), {order, 0, false});
+template <class FrontEnd, class Metric>
+void check_metric(const Strings& texts, FrontEnd front_end, const Metric& metric,
+                  std::mt19937& random) {
+    IndexedTexts batch(corpus_of(texts), front_end);
+    const int order = front_end.order;
     const std::size_t count = texts.size();
     Texts hyps, members;
     for (std::size_t i = 0; i < count; ++i) members.push_back(i);
@@ -104,19 +132,22 @@ void check_texts(const Strings& texts, int order, std::mt19937& random) {
     std::vector<double> pairs, averages, utilities(hyps.size());
     for (std::size_t h = 0; h < hyps.size(); ++h) {
         for (const auto& ref : texts) {
-            pairs.push_back(naive_score(texts[hyps[h]], {ref}, {1.0}, order, 4.0));
+            pairs.push_back(
+                naive_score(metric, naive_statistics(texts[hyps[h]], {ref}, {1.0}, order)));
             utilities[h] += pairs.back() / count;
         }
         for (int g = 0; g < 2; ++g) {
             const auto from = halves[g], to = halves[g + 1];
             averages.push_back(naive_score(
-                texts[hyps[h]], Strings(texts.begin() + from, texts.begin() + to),
-                {shares.begin() + from, shares.begin() + to}, order, 4.0));
+                metric, naive_statistics(texts[hyps[h]],
+                                         Strings(texts.begin() + from, texts.begin() + to),
+                                         {shares.begin() + from, shares.begin() + to}, order)));
         }
     }
-    const ChrfProblem exact{batch, hyps, {single.data(), members.data(), ones.data(), count}, 4.0, false};
-    const ChrfProblem split{batch, hyps, {halves.data(), members.data(), shares.data(), 2}, 4.0, false};
-    ChrfProblem all = exact;
+    using Work = Task<FrontEnd, Metric>;
+    const Work exact{batch, hyps, {single.data(), members.data(), ones.data(), count}, metric};
+    const Work split{batch, hyps, {halves.data(), members.data(), shares.data(), 2}, metric};
+    Work all = exact;
     all.hyps = members;
     std::vector<double> first;
     for (const Kernels* kernels : available_kernels()) {
@@ -134,9 +165,37 @@ void check_texts(const Strings& texts, int order, std::mt19937& random) {
     }
 }
 
+void check_texts(const Strings& texts, int order, std::mt19937& random) {
+    check_metric(texts, ChrfFrontEnd{order, 0, false}, Chrf{std::size_t(order), 4.0, false}, random);
+    const BleuFrontEnd characters{order, Tokenizer::characters};
+    for (bool effective : {true, false})
+        for (Bleu metric : {Bleu{}, Bleu{Smoothing::add, 0.5}, Bleu{Smoothing::none}}) {
+            metric.effective_order = effective;
+            check_metric(texts, characters, metric, random);
+        }
+}
+
+Strings tokens(const std::u32string& text, Tokenizer tokenizer) {
+    Strings found;
+    const Corpus corpus = tokenized(corpus_of({text}), tokenizer);
+    each_word(corpus[0], [&](auto word) { found.emplace_back(word); });
+    return found;
+}
+
+void check_tokens() {
+    check(tokens(U"", Tokenizer::mteval_13a).empty(), "no tokens");
+    check(tokens(U"&amp;lt;3 1,000.5, 7-8 a-b. .5 ...", Tokenizer::mteval_13a) ==
+              Strings{U"<", U"3", U"1,000.5", U",", U"7", U"-", U"8", U"a-b", U".", U".", U"5",
+                      U".", U".", U"."},
+          "13a");
+    check(tokens(U" .5\u6625\u7720 a\n", Tokenizer::chinese) ==
+              Strings{U".5", U"\u6625", U"\u7720", U"a"},
+          "zh");
+}
+
 void check_words() {
     std::vector<std::u32string> words;
-    each_word(U"  (hi) there. ! ab\x1c" U"cd", [&](auto word) { words.emplace_back(word); });
+    each_word_and_mark(U"  (hi) there. ! ab\x1c" U"cd", [&](auto word) { words.emplace_back(word); });
     check(words == Strings{U"(hi", U")", U"there", U".", U"!", U"ab", U"cd"}, "words");
 }
 
@@ -166,6 +225,7 @@ void check_interruption() {
 int main() {
     std::mt19937 random(7);
     check_words();
+    check_tokens();
     check_interruption();
     check_texts({U"", U"", U" "}, 6, random);
     check_texts({U"a", U"a a", U"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}, 6,

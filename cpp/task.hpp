@@ -1,0 +1,212 @@
+// Texts as a metric sees them, and the two ways to score them.
+//
+// A front end turns texts into symbols: `kinds(corpus)` of them, each with the longest n-grams that
+// count. A metric makes scores of matches: for pairs of texts `Problem`, `kernels`, `Knowledge`,
+// `problem` and `self_score`, for averages `score`.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <unordered_map>
+#include <vector>
+
+#include "aggregate.hpp"
+#include "ngrams.hpp"
+#include "pairs.hpp"
+#include "text.hpp"
+
+namespace minrisk {
+
+struct Kind {
+    Symbols symbols;
+    int order;  // longest n-grams
+};
+
+// Which texts are the same to a metric, for instance but for white space. They share a row of the
+// index: then their scores are equal to the last bit, and a tie is a tie.
+inline Numbers rows_of_texts(const std::vector<Kind>& kinds, Numbers& firsts) {
+    const auto hash = [&](std::uint32_t text) {
+        std::uint64_t sum = 0;
+        for (const Kind& kind : kinds)
+            for (std::uint32_t symbol : kind.symbols[text])
+                sum = (sum ^ symbol) * 0x9e3779b97f4a7c15u + (sum >> 32);
+        return static_cast<std::size_t>(sum);
+    };
+    const auto same = [&](std::uint32_t a, std::uint32_t b) {
+        return std::all_of(kinds.begin(), kinds.end(), [&](const Kind& kind) {
+            return std::ranges::equal(kind.symbols[a], kind.symbols[b]);
+        });
+    };
+    const std::size_t count = kinds.front().symbols.texts();
+    std::unordered_map<std::uint32_t, std::uint32_t, decltype(hash), decltype(same)> found(
+        count, hash, same);
+    Numbers rows(count);
+    for (std::uint32_t text = 0; text < count; ++text) {
+        const auto [entry, is_new] = found.try_emplace(text, std::uint32_t(firsts.size()));
+        if (is_new) firsts.push_back(text);
+        rows[text] = entry->second;
+    }
+    return rows;
+}
+
+struct TextIndex {
+    Numbers rows;  // (texts) the row of each text
+    Index index;
+};
+
+// A batch of texts; the index of their n-grams is built when it is first needed.
+template <class FrontEnd>
+class IndexedTexts {
+public:
+    IndexedTexts(Corpus corpus, FrontEnd front_end)
+        : corpus_(std::move(corpus)), front_end_(front_end) {}
+
+    std::size_t size() const { return corpus_.size(); }
+    const Corpus& corpus() const { return corpus_; }
+    const FrontEnd& front_end() const { return front_end_; }
+
+    // Built without the lock, for polling may run a signal handler that asks for it too.
+    const TextIndex& index(const Workers& workers) {
+        {
+            std::lock_guard guard(lock_);
+            if (index_) return *index_;
+        }
+        auto built = std::make_unique<const TextIndex>(build(workers));
+        std::lock_guard guard(lock_);
+        if (!index_) index_ = std::move(built);
+        return *index_;
+    }
+
+private:
+    TextIndex build(const Workers& workers) const {
+        std::vector<Kind> kinds = front_end_.kinds(corpus_);
+        TextIndex result;
+        Numbers firsts;
+        result.rows = rows_of_texts(kinds, firsts);
+        result.index.texts = firsts.size();
+        for (Kind& kind : kinds) {
+            kind.symbols.keep(firsts);
+            index_ngrams(kind.symbols, kind.order, workers, result.index.orders);
+        }
+        return result;
+    }
+
+    Corpus corpus_;
+    FrontEnd front_end_;
+    std::mutex lock_;
+    std::unique_ptr<const TextIndex> index_;
+};
+
+// Rows of the index without repetition, and where each given text is among them.
+struct Distinct {
+    Texts rows;
+    std::vector<std::size_t> place;
+
+    Distinct(const std::int64_t* texts, std::size_t count, const TextIndex& all) {
+        std::vector<std::int64_t> slot(all.index.texts, -1);
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::uint32_t row = all.rows[texts[i]];
+            if (slot[row] < 0) {
+                slot[row] = std::int64_t(rows.size());
+                rows.push_back(row);
+            }
+            place.push_back(std::size_t(slot[row]));
+        }
+    }
+};
+
+// Hypotheses against rows of weighted texts.
+template <class FrontEnd, class Metric>
+struct Task {
+    IndexedTexts<FrontEnd>& texts;
+    Texts hyps;
+    Averages refs;
+    Metric metric;
+
+    // (H, R)
+    std::vector<double> scores(const Kernels& kernels, const Workers& workers) const {
+        const TextIndex& all = texts.index(workers);
+        const Distinct ours(hyps.data(), hyps.size(), all);
+        if (!refs_are_texts()) {
+            std::vector<double> matrix(ours.rows.size() * refs.count);
+            each_average_score(all, ours.rows, workers,
+                               [&](std::size_t h, std::size_t g, double score) {
+                                   matrix[h * refs.count + g] = score;
+                               });
+            return expanded(std::move(matrix), refs.count, ours.place, identity(refs.count));
+        }
+        const Distinct theirs(refs.members, refs.count, all);
+        const Pairs pairs(all.index, ours.rows, theirs.rows, metric, kernels, workers);
+        return expanded(pairs.scores(), theirs.rows.size(), ours.place, theirs.place);
+    }
+
+    // (H,)
+    std::vector<double> utility(const double* mass, const Kernels& kernels,
+                                const Workers& workers) const {
+        const TextIndex& all = texts.index(workers);
+        const Distinct ours(hyps.data(), hyps.size(), all);
+        if (!refs_are_texts())
+            return expanded(average_utility(all, ours.rows, mass, workers), 1, ours.place, {0});
+        const Distinct theirs(refs.members, refs.count, all);
+        std::vector<double> distinct_mass(theirs.rows.size());
+        for (std::size_t r = 0; r < refs.count; ++r) distinct_mass[theirs.place[r]] += mass[r];
+        const Pairs pairs(all.index, ours.rows, theirs.rows, metric, kernels, workers);
+        return expanded(pairs.utility(distinct_mass.data()), 1, ours.place, {0});
+    }
+
+private:
+    // Each reference is one text: then all pairs are cheap, and exact.
+    bool refs_are_texts() const {
+        for (std::size_t g = 0; g < refs.count; ++g)
+            if (refs.offsets[g + 1] - refs.offsets[g] != 1 || refs.weights[refs.offsets[g]] != 1.0)
+                return false;
+        return true;
+    }
+
+    template <class Use>
+    void each_average_score(const TextIndex& all, const Texts& rows, const Workers& workers,
+                            Use&& use) const {
+        Texts members(refs.members, refs.members + refs.offsets[refs.count]);
+        for (std::int64_t& member : members) member = all.rows[member];
+        score_all_averages(all.index, rows,
+                           {refs.offsets, members.data(), refs.weights, refs.count}, metric,
+                           workers, use);
+    }
+
+    // Each tile of averages has sums of its own, added up in one order whoever made them.
+    std::vector<double> average_utility(const TextIndex& all, const Texts& rows,
+                                        const double* mass, const Workers& workers) const {
+        std::vector<Buffer<double>> parts((refs.count + lanes - 1) / lanes,
+                                          Buffer<double>(rows.size()));
+        each_average_score(all, rows, workers, [&](std::size_t h, std::size_t g, double score) {
+            parts[g / lanes][h] += score * mass[g];
+        });
+        std::vector<double> result(rows.size());
+        for (const auto& part : parts)
+            for (std::size_t h = 0; h < rows.size(); ++h) result[h] += part[h];
+        return result;
+    }
+
+    static std::vector<std::size_t> identity(std::size_t count) {
+        std::vector<std::size_t> result(count);
+        std::iota(result.begin(), result.end(), std::size_t{0});
+        return result;
+    }
+
+    // A matrix of distinct rows and columns, with each repetition in its place.
+    static std::vector<double> expanded(std::vector<double> matrix, std::size_t width,
+                                        const std::vector<std::size_t>& rows,
+                                        const std::vector<std::size_t>& columns) {
+        if (matrix.size() == rows.size() * columns.size()) return matrix;  // nothing is repeated
+        std::vector<double> result;
+        result.reserve(rows.size() * columns.size());
+        for (std::size_t row : rows)
+            for (std::size_t column : columns) result.push_back(matrix[row * width + column]);
+        return result;
+    }
+};
+
+}  // namespace minrisk

@@ -1,0 +1,73 @@
+"""BLEU in plain Python: the reference in tests, and the fallback without the native core.
+
+Same interface and same numbers as `minrisk._native.bleu`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from minrisk.arrays import Floats, Ints
+from minrisk.metrics._plain import CountedTexts, Statistics, all_scores, ngram_counts
+from minrisk.metrics._tokenizers import OURS
+
+
+class Texts(CountedTexts):
+    def __init__(self, texts: Sequence[str], order: int, tokenizer: str):
+        super().__init__([ngram_counts(tuple(t.split()), order)
+                          for t in tokenize(texts, tokenizer)], order)
+
+
+def tokenize(texts: Sequence[str], tokenizer: str) -> list[str]:
+    """The texts with white space between their tokens."""
+    return [OURS[tokenizer](text.rstrip()) for text in texts]
+
+
+def scores(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,
+           smooth_method: str, smooth_value: float, effective_order: bool,
+           threads: int) -> Floats:
+    score = partial(bleu, smooth_method=smooth_method, smooth_value=smooth_value,
+                    effective_order=effective_order)
+    return all_scores(texts, hyps, offsets, members, weights, score)
+
+
+def utility(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,
+            smooth_method: str, smooth_value: float, effective_order: bool, threads: int,
+            mass: Floats) -> Floats:
+    return scores(texts, hyps, offsets, members, weights, smooth_method, smooth_value,
+                  effective_order, threads) @ mass
+
+
+def bleu(statistics: Sequence[Statistics], smooth_method: str, smooth_value: float,
+         effective_order: bool) -> float:
+    """Of one sentence, or of the sums over a corpus.
+
+    Averages may match less than once: they count as no less than no match at all would. But with
+    ever less of its tokens matched, a score goes to 0.
+    """
+    (length, ref_length, _), added = statistics[0], 0.0
+    if smooth_method == "add-k":
+        added = smooth_value
+        statistics = [statistics[0], *((h + added, r, m + added) for h, r, m in statistics[1:])]
+    have = [(h, m) for h, _, m in statistics if h > 0]
+    if length == 0 or (len(have) < len(statistics) and not effective_order):
+        return 0.0
+    smoothed = _smoothed([m for _, m in have], smooth_method, smooth_value)
+    if not all(smoothed):
+        return 0.0
+    logs = [math.log(m / h) for m, (h, _) in zip(smoothed, have, strict=True)]
+    return 100 * math.exp(sum(logs) / len(logs) + min(0.0, 1 - ref_length / length))
+
+
+def _smoothed(matches: list[float], smooth_method: str, smooth_value: float) -> list[float]:
+    """The first order is never smoothed: without a match there is none in the others either."""
+    least = {"exp": 0.5, "floor": smooth_value}.get(smooth_method, 0.0)
+    result = matches[:1]
+    for match in matches[1:]:
+        unmatched = match < min(1.0, least)
+        result.append(least if unmatched else match)
+        if unmatched and smooth_method == "exp":
+            least /= 2
+    return result
