@@ -1,7 +1,8 @@
 """Options that come from dataclasses: a command learns those of its strategy and metric.
 
 `--groups 16` fills the field `groups` of the strategy, `--metric.order 4` the field `order` of the
-metric, and `--coarse chrf --coarse.order 3` does the same for a strategy's second metric.
+metric, and `--coarse chrf --coarse.order 3` does the same for a strategy's second metric. Metrics
+inside others go by their names: `--metric chrf+comet --metric.chrf.order 4`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from minrisk.cli.listing import SHARED, Entry, Field, entries, fields_of
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.errors import InputError, MinriskError, unknown
 from minrisk.metric import Metric
+from minrisk.recipe import key
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.strategy import Strategy
 
@@ -113,8 +115,17 @@ def _own_options(args: Sequence[str]) -> Iterator[click.Option]:
             yield _option("strategy", field, field.flag)
         if field.type is Metric:
             chosen = _last(args, field.flag, METRIC if field.name == "metric" else "")
-            for inner in fields_of(METRICS.get(chosen)) if chosen else ():
-                yield _option(field.name, inner, f"{field.flag}.{inner.flag[2:]}")
+            yield from _metric_options(field, chosen) if chosen else ()
+
+
+def _metric_options(field: Field, chosen: str) -> Iterator[click.Option]:
+    """Those of a metric, and of the metrics inside it under their names."""
+    for path, recipe in METRICS.recipe(chosen).owners():
+        owner = "__".join([field.name, *map(key, path)])
+        flag = ".".join([field.flag, *path])
+        for own in fields_of(recipe.cls):
+            if own.name not in recipe.given:
+                yield _option(owner, own, f"{flag}.{own.flag[2:]}")
 
 
 def _option(owner: str, field: Field, flag: str) -> click.Option:
