@@ -20,7 +20,8 @@ class BitDistance {
 public:
     void set_reference(Words ref) {
         for (const auto word : ref_) masks_[word] = 0;
-        ref_ = ref.size() <= 64 ? ref : Words{};
+        ref_.clear();
+        if (ref.size() <= 64) ref_.assign(ref.begin(), ref.end());
         for (std::size_t j = 0; j < ref_.size(); ++j) {
             if (std::size_t(ref_[j]) >= masks_.size()) masks_.resize(ref_[j] + 1);
             masks_[ref_[j]] |= std::uint64_t(1) << j;
@@ -59,7 +60,7 @@ private:
         return {minus | ~(zero | plus), plus & zero, distance};
     }
 
-    Words ref_;
+    std::vector<std::int64_t> ref_;  // its own: the next pair's masks begin by clearing these
     std::vector<std::uint64_t> masks_;
     std::vector<Column> columns_;
 };

@@ -126,16 +126,8 @@ def transformer(tmp_path_factory):
     return str(folder / "model")
 
 
-@pytest.fixture
-def one_thread():
-    """Small products get slower with more."""
-    minrisk.set_threads(1)
-    yield
-    minrisk.set_threads(None)
-
-
 @pytest.fixture(params=["universal", "transformer"])
-def embedding(request, one_thread):
+def embedding(request):
     if request.param == "universal":
         return Embedding(batch_size=3)
     return Embedding(request.getfixturevalue("transformer"), device="cpu", batch_size=3)

@@ -58,8 +58,9 @@ class Recipe:
             if "inner" in f.metadata:
                 raise InputError(f"{self.kind} {self.name!r} is made of others; "
                                  f"name {f.metadata['help']}")
-            flag = option.replace("_", "-")
-            raise InputError(f"{self.kind} {self.name!r} needs the option {option} (--{flag})")
+            owner = "metric." if self.kind == "metric" else ""
+            flag = f"--{owner}{option.replace('_', '-')}"
+            raise InputError(f"{self.kind} {self.name!r} needs the option {option} ({flag})")
 
 
 def key(label: str) -> str:

@@ -29,25 +29,33 @@ class Program:
         atexit.register(self.close)
 
     def ask(self, lines: Sequence[str]) -> list[str]:
-        """An answer for each line; what a program that died did not answer is asked again."""
+        """An answer for each line."""
         with self._lock:
-            answers: list[str] = []
-            deaths = 0
-            while len(answers) < len(lines):
-                before = len(answers)
-                if self._answer(lines, answers):
-                    break
-                deaths = deaths + 1 if len(answers) == before else 1
-                if deaths > self._restarts:
-                    raise InputError(f"{self._command} ended without an answer, "
-                                     f"{deaths} times; {self._end()}")
-                self.close()
-            return answers
+            try:
+                return self._ask(lines)
+            except BaseException:
+                self.close()  # an answer that nobody read must not become the next one's
+                raise
 
     def close(self) -> None:
         if self._run is not None:
             self._run.stop()
             self._run = None
+
+    def _ask(self, lines: Sequence[str]) -> list[str]:
+        """What a program that died did not answer is asked again."""
+        answers: list[str] = []
+        deaths = 0
+        while len(answers) < len(lines):
+            before = len(answers)
+            if self._answer(lines, answers):
+                break
+            deaths = deaths + 1 if len(answers) == before else 1
+            if deaths > self._restarts:
+                raise InputError(f"{self._command} ended without an answer, {deaths} times; "
+                                 f"{self._end()}")
+            self.close()
+        return answers
 
     def _answer(self, lines: Sequence[str], answers: list[str]) -> bool:
         """Whether the program lived to answer the lines that had none."""

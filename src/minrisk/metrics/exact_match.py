@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints
+from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.metrics._objects import objects
@@ -50,16 +50,29 @@ class ExactMatch:
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
         """(H, R) whether answers agree; against an aggregate, the share of it that agrees."""
+        ours, theirs, count = self._numbered(hyps, refs)
+        votes = np.zeros((len(refs), count))
+        np.add.at(votes, (_row_of_each_member(refs), theirs), refs.weights)
+        votes[:, 0] = 0  # no answer matches nothing, not even another one
+        return votes.T[ours]
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: object = None) -> Floats:
+        """(H,) `scores @ mass`: the votes for each answer, counted once."""
+        ours, theirs, count = self._numbered(hyps, refs)
+        votes = sums(theirs, refs.weights * mass[_row_of_each_member(refs)], count)
+        votes[0] = 0
+        return votes[ours]
+
+    def _numbered(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Ints, Ints, int]:
+        """The answers of either side as numbers, and how many there are; 0 is none."""
         hyps.check(self)
         refs.check(self)
-        numbers: dict[str | None, int] = {None: 0}  # an answer that is not there
-        ours = _numbered(hyps, numbers)
-        theirs = _numbered(refs, numbers)
-        votes = np.zeros((len(refs), len(numbers)))
-        rows = np.repeat(np.arange(len(refs)), np.diff(refs.offsets))
-        np.add.at(votes, (rows, theirs), refs.weights)
-        votes[:, 0] = 0  # matches nothing, not even another one
-        return votes.T[ours]
+        numbers: dict[str | None, int] = {None: 0}
+        ours, theirs = (np.array([numbers.setdefault(answer, len(numbers))
+                                  for answer in side.base[side.members]], np.intp)
+                        for side in (hyps, refs))
+        return ours, theirs, len(numbers)
 
     def answer(self, text: str) -> str | None:
         """What of a text is compared, if it is there."""
@@ -87,9 +100,8 @@ class ExactMatch:
         return re.compile(self.pattern) if self.pattern else None
 
 
-def _numbered(rows: WeightedRows, numbers: dict[str | None, int]) -> Ints:
-    answers = rows.base[rows.members]
-    return np.array([numbers.setdefault(answer, len(numbers)) for answer in answers], np.intp)
+def _row_of_each_member(rows: WeightedRows) -> Ints:
+    return np.repeat(np.arange(len(rows)), np.diff(rows.offsets))
 
 
 def _value(text: str) -> str:
