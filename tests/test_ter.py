@@ -48,7 +48,7 @@ def test_shifts_equal_sacrebleu(hyps, refs):
                                rtol=1e-12)
 
 
-@pytest.mark.parametrize(("hyp", "ref"), [(3, 400), (400, 3), (120, 130), (260, 200), (1, 120)])
+@pytest.mark.parametrize(("hyp", "ref"), [(3, 400), (400, 3), (70, 80), (1, 120)])
 def test_long_texts_of_unequal_length_equal_sacrebleu(hyp, ref):
     rng = np.random.default_rng(hyp)
     one, other = (" ".join(rng.choice(list("abcdefghijkl"), size)) for size in (hyp, ref))
