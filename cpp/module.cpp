@@ -12,6 +12,7 @@
 #include "bleu.hpp"
 #include "chrf.hpp"
 #include "simd.hpp"
+#include "ter.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -42,12 +43,8 @@ minrisk::Corpus read_strings(const nb::list& strings) {
 }
 
 // No more threads than the work is worth; they let Ctrl-C through, at most ten times a second.
-template <class Task>
-minrisk::Workers make_workers(int threads, const Task& task) {
+minrisk::Workers make_workers(int threads, std::size_t worth) {
     using Clock = std::chrono::steady_clock;
-    constexpr std::size_t characters_a_thread = 1 << 14, pairs_a_thread = 1 << 14;
-    const std::size_t worth = 1 + task.texts.corpus().characters.size() / characters_a_thread +
-                              task.hyps.size() * task.refs.count / pairs_a_thread;
     auto last = Clock::now();
     return {int(std::min<std::size_t>(std::max(1, threads), worth)), [last]() mutable {
                 if (Clock::now() - last < std::chrono::milliseconds(100)) return;
@@ -55,6 +52,13 @@ minrisk::Workers make_workers(int threads, const Task& task) {
                 nb::gil_scoped_acquire gil;
                 if (PyErr_CheckSignals() != 0) throw nb::python_error();
             }};
+}
+
+template <class FrontEnd, class Metric>
+minrisk::Workers make_workers(int threads, const minrisk::Task<FrontEnd, Metric>& task) {
+    constexpr std::size_t characters_a_thread = 1 << 14, pairs_a_thread = 1 << 14;
+    return make_workers(threads, 1 + task.texts.corpus().characters.size() / characters_a_thread +
+                                     task.hyps.size() * task.refs.count / pairs_a_thread);
 }
 
 Result as_array(std::vector<double> values, std::initializer_list<std::size_t> shape) {
@@ -189,6 +193,32 @@ void bind_bleu(nb::module_ m) {
         });
 }
 
+// Texts as lists of word numbers that lie end to end, and where each one starts.
+std::vector<minrisk::Words> split_words(const Ints& words, const Ints& offsets) {
+    std::vector<minrisk::Words> texts;
+    for (std::size_t i = 1; i < offsets.shape(0); ++i) {
+        const std::int64_t begin = offsets(i - 1), end = offsets(i);
+        if (begin < 0 || end < begin || std::size_t(end) > words.shape(0))
+            throw nb::value_error("offsets and words do not fit together");
+        texts.emplace_back(words.data() + begin, std::size_t(end - begin));
+    }
+    return texts;
+}
+
+Result ter_edits(Ints hyp_words, Ints hyp_offsets, Ints ref_words, Ints ref_offsets, int threads) {
+    const auto hyps = split_words(hyp_words, hyp_offsets), refs = split_words(ref_words, ref_offsets);
+    std::vector<double> result(hyps.size() * refs.size());
+    const auto workers = make_workers(threads, 1 + result.size() / 64);
+    std::vector<minrisk::TerCounter> counters(workers.threads);
+    {
+        nb::gil_scoped_release release;
+        workers.each(result.size(), [&](std::size_t i, int worker) {
+            result[i] = counters[worker].edits(hyps[i / refs.size()], refs[i % refs.size()]);
+        });
+    }
+    return as_array(std::move(result), {hyps.size(), refs.size()});
+}
+
 void set_simd(const std::string& name) {
     const minrisk::Kernels* found = minrisk::kernels_named(name);
     if (!found) throw nb::value_error(("no kernels named " + name + " on this machine").c_str());
@@ -202,6 +232,7 @@ NB_MODULE(_native, m) {
 
     bind_chrf(m.def_submodule("chrf"));
     bind_bleu(m.def_submodule("bleu"));
+    m.def_submodule("ter").def("edits", &ter_edits);
     m.def("set_simd", &set_simd, "Use the kernels of this name: avx512, avx2 or portable.");
     m.def("simd", [] { return std::string(kernels->name); });
     m.def("available_simd", [] {

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import minrisk
 from minrisk.groups import Groups
+from minrisk.options import inner_field
 from minrisk.pool import Batch, bind
 from minrisk.registry import METRICS, STRATEGIES, Registry
 from minrisk.signature import signature
@@ -122,7 +123,14 @@ def test_plug_ins_are_found_and_built_in_names_win(monkeypatch):
 def test_every_built_in_name_is_the_name_of_its_class():
     for registry in (METRICS, STRATEGIES):
         for name in registry.builtin:
-            assert registry.get(name).name == name
+            cls = registry.get(name)
+            if inner_field(cls) is None:  # a wrapper is named by what it holds
+                assert cls.name == name
+
+
+def test_a_wrapper_is_named_so_that_its_name_makes_it():
+    for name in ("chrf*0.5+ter", "symmetric:chrf", "cached:symmetric:ter"):
+        assert METRICS.make(name).name == name
 
 
 def test_an_empty_registry_still_answers():

@@ -12,7 +12,8 @@ import pytest
 from conftest import ROOT
 
 SOURCE = ROOT / "src" / "minrisk"
-PLAIN = {"arrays", "errors", "options", "segment", "groups", "version", "threads", "progress"}
+PLAIN = {"arrays", "errors", "options", "segment", "groups", "lazy", "version", "threads",
+         "progress"}
 PROTOCOLS = PLAIN | {"metric", "rows", "strategy", "pool", "registry", "signature"}
 
 # package -> modules of minrisk that it may import; "*" is everything
@@ -20,6 +21,7 @@ MAY_IMPORT = {
     "arrays": set(),
     "errors": set(),
     "options": set(),
+    "lazy": set(),
     "version": set(),
     "threads": {"errors"},
     "progress": set(),
@@ -29,7 +31,8 @@ MAY_IMPORT = {
     "rows": PLAIN,
     "strategy": PLAIN | {"metric"},
     "pool": PLAIN | {"metric"},
-    "registry": PLAIN,
+    "recipe": PLAIN,
+    "registry": PLAIN | {"recipe"},
     "signature": PLAIN,
     "decoding": PROTOCOLS,
     "scoring": PROTOCOLS | {"decoding"},

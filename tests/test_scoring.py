@@ -15,6 +15,7 @@ from sacrebleu.significance import PairedTest
 import minrisk
 from generated import texts
 from minrisk import InputError
+from minrisk.metrics.ter import Ter
 
 OPTIONS = [
     {},
@@ -30,6 +31,22 @@ def ours_and_theirs(options):
     return minrisk.ChrF(**options), sacrebleu.CHRF(**theirs)
 
 
+METRICS = [
+    *map(ours_and_theirs, OPTIONS),
+    (minrisk.BLEU(), sacrebleu.BLEU(effective_order=True)),
+    (minrisk.BLEU(order=2, smooth_method="floor"),
+     sacrebleu.BLEU(max_ngram_order=2, smooth_method="floor", effective_order=True)),
+    (Ter(), sacrebleu.TER()),
+    (Ter(normalized=True, case_sensitive=True),
+     sacrebleu.TER(normalized=True, case_sensitive=True)),
+]
+EACH = pytest.mark.parametrize(("ours", "theirs"), METRICS, ids=[str(ours) for ours, _ in METRICS])
+
+
+def own_sign(metric):
+    return -1 if getattr(metric, "is_error", False) else 1
+
+
 @st.composite
 def corpora(draw):
     """Hypotheses with one to three references each, as many for each line."""
@@ -38,15 +55,15 @@ def corpora(draw):
     return draw(column), [draw(column) for _ in range(refs)]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@EACH
 @given(corpus=corpora())
-def test_chrf_of_corpora_and_sentences_is_sacrebleus(options, corpus):
+def test_scores_of_corpora_and_sentences_are_sacrebleus(ours, theirs, corpus):
     hyps, streams = corpus
-    chrf, theirs = ours_and_theirs(options)
-    found = minrisk.score({"x": hyps}, list(zip(*streams, strict=True)), metric=chrf)["x"]
-    assert found.value == pytest.approx(theirs.corpus_score(hyps, streams).score, abs=1e-9)
+    sign = own_sign(ours)
+    found = minrisk.score({"x": hyps}, list(zip(*streams, strict=True)), metric=ours)["x"]
+    assert sign * found.value == pytest.approx(theirs.corpus_score(hyps, streams).score, abs=1e-9)
     for hyp, own, sentence in zip(hyps, zip(*streams, strict=True), found.sentences, strict=True):
-        assert sentence == pytest.approx(theirs.sentence_score(hyp, own).score, abs=1e-9)
+        assert sign * sentence == pytest.approx(theirs.sentence_score(hyp, own).score, abs=1e-9)
 
 
 def outputs_and_references(records):
@@ -56,26 +73,27 @@ def outputs_and_references(records):
     return outputs, [[r["reference"] for r in records], [r["samples"][1] for r in records]]
 
 
-def check_significance(records, options):
+def check_significance(records, metric, theirs):
     outputs, streams = outputs_and_references(records)
-    chrf, theirs = ours_and_theirs(options)
-    found = minrisk.score(outputs, list(zip(*streams, strict=True)), metric=chrf, resamples=1000)
-    _, table = PairedTest(list(outputs.items()), {"chrF": theirs}, streams, "bs", 1000)()
+    found = minrisk.score(outputs, list(zip(*streams, strict=True)), metric=metric, resamples=1000)
+    _, table = PairedTest(list(outputs.items()), {metric.name: theirs}, streams, "bs", 1000)()
+    sign = own_sign(metric)
     [expected] = [column for name, column in table.items() if name != "System"]
     for ours, other in zip(found.values(), expected, strict=True):
-        assert ours.value == pytest.approx(other.score, abs=1e-9)
-        assert ours.mean == pytest.approx(other.mean, abs=1e-4)  # theirs is in single precision
+        assert sign * ours.value == pytest.approx(other.score, abs=1e-9)
+        # theirs are in single precision
+        assert sign * ours.mean == pytest.approx(other.mean, abs=1e-4)
         assert ours.interval == pytest.approx(other.ci, abs=1e-4)
         assert ours.p_value == other.p_value
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_confidence_and_significance_are_sacrebleus(bundled, options):
-    check_significance(bundled, options)
+@EACH
+def test_confidence_and_significance_are_sacrebleus(bundled, ours, theirs):
+    check_significance(bundled, ours, theirs)
 
 
 def test_confidence_and_significance_are_sacrebleus_on_more(ntrex):
-    check_significance(ntrex, {})
+    check_significance(ntrex, *METRICS[0])
 
 
 @dataclass(frozen=True)

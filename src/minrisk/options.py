@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -13,3 +14,24 @@ def option(default: Any = dataclasses.MISSING, *, help: str, matters: bool = Tru
     it out.
     """
     return dataclasses.field(default=default, metadata={"help": help, "matters": matters})
+
+
+def inner(*, help: str) -> Any:
+    """The field of a wrapper that holds a metric, or several; their options go by their names."""
+    return dataclasses.field(metadata={"help": help, "inner": True})
+
+
+def inner_field(config: Any) -> str | None:
+    """The name of that field, of a class or an object that has one."""
+    found = (f.name for f in dataclasses.fields(config) if f.metadata.get("inner"))
+    return next(found, None)
+
+
+def labels(names: Iterable[str]) -> list[str]:
+    """A name for each that is its own: the second `chrf` is `chrf2`."""
+    seen: dict[str, int] = {}
+    found = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        found.append(name if seen[name] == 1 else f"{name}{seen[name]}")
+    return found

@@ -1,17 +1,25 @@
 """Names for metrics, strategies and samplers: "module:object", imported when asked for.
 
 A package adds its own through the entry-point groups `minrisk.metrics`, `minrisk.strategies` and
-`minrisk.samplers`.
+`minrisk.samplers`. `NAME:ARGUMENT` fills the first field of NAME, and `NAME*WEIGHT+NAME` is a
+weighted sum.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
+import typing
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 from minrisk.errors import InputError, MinriskError, unknown
+from minrisk.options import inner_field, labels
+from minrisk.recipe import Recipe
+
+_PLUS = re.compile(r"\+(?=[a-z])")  # other signs may be part of an argument
+_WEIGHT = re.compile(r"\*(-?[\d.]+(?:e-?\d+)?)$")
 
 
 @dataclass(frozen=True)
@@ -19,6 +27,7 @@ class Registry:
     kind: str
     group: str  # of entry points
     builtin: dict[str, str] = field(default_factory=dict)
+    sums: str | None = None  # the name of what a sum of names makes
 
     def plugins(self) -> dict[str, str]:
         from importlib.metadata import entry_points  # here, for it is slow to import
@@ -46,23 +55,47 @@ class Registry:
             raise InputError(f"{self.kind} {name!r} is {found!r}, wanted a dataclass")
         return found
 
+    def recipe(self, name: str) -> Recipe:
+        """What a name, with an argument or a sum of others, is made of."""
+        if self.sums and (_PLUS.search(name) or _WEIGHT.search(name)):
+            return self._sum(name)
+        head, colon, argument = name.partition(":")
+        cls = self.get(head)
+        if not colon:
+            return Recipe(self.kind, name, cls)
+        if inner_field(cls):
+            return Recipe(self.kind, head, cls, parts=self._parts([argument]))
+        return Recipe(self.kind, head, cls, given={self._first_text(head, cls): argument})
+
     def make(self, name: str, /, **options: Any) -> Any:
         """An instance; options are the fields of its dataclass."""
-        cls = self.get(name)
-        known = {f.name: f for f in dataclasses.fields(cls)}
-        for option in options:
-            if option not in known:
-                raise unknown(f"option of {self.kind} {name!r}:", option, known)
-        for option, f in known.items():
-            if option not in options and not _has_default(f):
-                flag = option.replace("_", "-")
-                raise InputError(f"{self.kind} {name!r} needs the option {option} (--{flag})")
-        return cls(**options)
+        return self.recipe(name).make(options)
+
+    def _sum(self, name: str) -> Recipe:
+        assert self.sums is not None
+        terms = _PLUS.split(name)
+        found = [_WEIGHT.search(term) for term in terms]
+        weights = tuple(_number(m[1], name) if m else 1.0 for m in found)
+        parts = self._parts([_WEIGHT.sub("", term) for term in terms])
+        return Recipe(self.kind, name, self.get(self.sums), {"weights": weights}, parts, True)
+
+    def _parts(self, names: list[str]) -> dict[str, Recipe]:
+        parts = [self.recipe(name) for name in names]
+        return dict(zip(labels(part.name for part in parts), parts, strict=True))
+
+    def _first_text(self, name: str, cls: type) -> str:
+        first = dataclasses.fields(cls)[0].name
+        if typing.get_type_hints(cls)[first] not in (str, str | None):
+            raise InputError(f"{self.kind} {name!r} takes nothing after a colon; "
+                             f"options are given by name ({first})")
+        return first
 
 
-def _has_default(f: dataclasses.Field[Any]) -> bool:
-    missing = dataclasses.MISSING
-    return f.default is not missing or f.default_factory is not missing
+def _number(text: str, name: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{name!r}: the weight {text!r} is no number") from None
 
 
 METRICS = Registry("metric", "minrisk.metrics", {
@@ -70,7 +103,19 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "bleu": "minrisk.metrics.bleu:BLEU",
     "comet": "minrisk.metrics.comet:Comet",
     "comet-qe": "minrisk.metrics.comet:CometQE",
-})
+    "ter": "minrisk.metrics.ter:Ter",
+    "rouge": "minrisk.metrics.rouge:Rouge",
+    "rouge-l": "minrisk.metrics.rouge:RougeL",
+    "edit": "minrisk.metrics.edit:Edit",
+    "exact-match": "minrisk.metrics.exact_match:ExactMatch",
+    "embedding": "minrisk.metrics.embedding:Embedding",
+    "python": "minrisk.metrics.python:Python",
+    "command": "minrisk.metrics.command:Command",
+    "evaluate": "minrisk.metrics.evaluate:Evaluate",
+    "combined": "minrisk.metrics.combined:Combined",
+    "symmetric": "minrisk.metrics.symmetric:Symmetric",
+    "cached": "minrisk.metrics.cached:Cached",
+}, sums="combined")
 
 STRATEGIES = Registry("strategy", "minrisk.strategies", {
     "standard": "minrisk.strategies.standard:Standard",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from minrisk.options import labels
 from minrisk.version import __version__
 
 
@@ -29,8 +30,14 @@ def settings(config: Any, kind: str = "strategy") -> dict[str, Any]:
 
 
 def _fields(config: Any, prefix: str) -> list[tuple[str, Any]]:
-    return [pair for f in dataclasses.fields(config) if f.metadata.get("matters", True)
-            for pair in _pairs(prefix + f.name, getattr(config, f.name))]
+    pairs: list[tuple[str, Any]] = []
+    for f in dataclasses.fields(config):
+        value = getattr(config, f.name)
+        if f.metadata.get("inner"):  # named by the owner's name already
+            pairs += _inner_fields(value if isinstance(value, tuple) else (value,), prefix)
+        elif f.metadata.get("matters", True):
+            pairs += _pairs(prefix + f.name, value)
+    return pairs
 
 
 def _pairs(name: str, value: Any) -> list[tuple[str, Any]]:
@@ -38,6 +45,12 @@ def _pairs(name: str, value: Any) -> list[tuple[str, Any]]:
         return [(name, value)]
     # a metric, or a stage
     return [(name, getattr(value, "name", type(value).__name__)), *_fields(value, f"{name}.")]
+
+
+def _inner_fields(metrics: tuple[Any, ...], prefix: str) -> list[tuple[str, Any]]:
+    named = labels(metric.name.partition(":")[0] for metric in metrics)
+    return [pair for label, metric in zip(named, metrics, strict=True)
+            for pair in _fields(metric, f"{prefix}{label}.")]
 
 
 def _join(parts: dict[str, Any]) -> str:

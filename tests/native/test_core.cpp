@@ -13,6 +13,7 @@
 #include "../../cpp/bleu.hpp"
 #include "../../cpp/chrf.hpp"
 #include "../../cpp/simd.hpp"
+#include "../../cpp/ter.hpp"
 
 using namespace minrisk;
 
@@ -220,6 +221,39 @@ void check_interruption() {
     check(stopped, "an exception from a helper reaches the caller");
 }
 
+std::size_t edit_distance(const std::vector<std::int64_t>& one,
+                          const std::vector<std::int64_t>& other) {
+    std::vector<std::size_t> row(other.size() + 1);
+    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (std::size_t i = 1; i <= one.size(); ++i) {
+        std::size_t diagonal = row[0]++;
+        for (std::size_t j = 1; j < row.size(); ++j) {
+            const std::size_t substituted = diagonal + (one[i - 1] != other[j - 1]);
+            diagonal = row[j];
+            row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
+        }
+    }
+    return row.back();
+}
+
+// Shifts only ever save edits; their exact number is compared with sacreBLEU's from Python.
+void check_ter(std::mt19937& random) {
+    TerCounter counter;
+    for (int round = 0; round < 300; ++round) {
+        std::vector<std::int64_t> texts[2];
+        for (auto& text : texts) {
+            text.resize(random() % (round % 10 == 0 ? 150 : 20));
+            for (auto& word : text) word = random() % 8;
+        }
+        const auto edits = std::size_t(counter.edits(texts[0], texts[1]));
+        const auto longer = std::max(texts[0].size(), texts[1].size());
+        check(longer > 24 || edits <= edit_distance(texts[0], texts[1]), "TER is below Levenshtein");
+        check(counter.edits(texts[0], texts[0]) == 0, "TER of equal texts is 0");
+    }
+    const std::vector<std::int64_t> one{1, 2, 3, 4, 5, 6, 7}, moved{5, 6, 1, 2, 3, 4, 7};
+    check(counter.edits(one, moved) == 1, "a block that moved is one edit");
+}
+
 }  // namespace
 
 int main() {
@@ -227,6 +261,7 @@ int main() {
     check_words();
     check_tokens();
     check_interruption();
+    check_ter(random);
     check_texts({U"", U"", U" "}, 6, random);
     check_texts({U"a", U"a a", U"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}, 6,
                 random);

@@ -66,7 +66,7 @@ def fields_of(cls: type) -> tuple[Field, ...]:
     hints = typing.get_type_hints(cls)
     return tuple(
         Field(f.name, _plain(hints[f.name]), _default(f), f.metadata.get("help", ""))
-        for f in dataclasses.fields(cls)
+        for f in dataclasses.fields(cls) if not _is_for_names(f, hints[f.name])
     )
 
 
@@ -78,6 +78,11 @@ def entries(registry: Registry) -> Iterator[Entry]:
             yield Entry(name, summary, fields_of(cls), issubclass(cls, Aggregates))
         except Exception as error:  # a broken plug-in must not hide the others
             yield Entry(name, "not available", problem=str(error) or repr(error))
+
+
+def _is_for_names(f: dataclasses.Field[Any], hint: Any) -> bool:
+    """Metrics inside a metric and their weights, which no flag fills: they are part of its name."""
+    return "inner" in f.metadata or typing.get_origin(hint) is tuple
 
 
 def _plain(hint: Any) -> Any:

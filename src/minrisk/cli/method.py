@@ -1,8 +1,9 @@
 """Options that come from dataclasses: a command learns those of its strategy, metric and sampler.
 
 `--groups 16` fills the field `groups` of the strategy, `--metric.order 4` the field `order` of the
-metric, and `--coarse chrf --coarse.order 3` does the same for a strategy's second metric.
-`--epsilon 0.02` fills the field `epsilon` of the sampler.
+metric, and `--coarse chrf --coarse.order 3` does the same for a strategy's second metric. Metrics
+inside others go by their names: `--metric chrf+comet --metric.chrf.order 4`. `--epsilon 0.02` fills
+the field `epsilon` of the sampler.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from minrisk.cli.listing import SHARED, Entry, Field, entries, fields_of
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.errors import InputError, MinriskError, unknown
 from minrisk.metric import AnyMetric, Metric
+from minrisk.recipe import key
 from minrisk.registry import METRICS, SAMPLERS, STRATEGIES, Registry
 from minrisk.sampling.sample import Sampler
 from minrisk.strategy import Strategy
@@ -200,12 +202,12 @@ def study_metrics(params: dict[str, Any]) -> dict[str, AnyMetric]:
 
 def metrics_of(params: dict[str, Any]) -> list[AnyMetric]:
     """The metrics that the parsed options describe; a field is for every metric that has it."""
-    values = _values({key: v for key, v in params.items() if v is not None}, "metric")
-    return [
-        METRICS.make(name, **{f.name: values[f.name] for f in fields_of(METRICS.get(name))
-                              if f.name in values})
-        for name in params["metric"]
-    ]
+    return [METRICS.make(name, **_metric_values(params, name)) for name in params["metric"]]
+
+
+def _metric_values(params: dict[str, Any], name: str) -> dict[str, Any]:
+    known = {option.name for option in _metric_options("metric", name)}
+    return _values({k: v for k, v in params.items() if k in known and v is not None}, "metric")
 
 
 def sampler_of(params: dict[str, Any]) -> Sampler:
@@ -233,9 +235,18 @@ def _sampler_name(args: Sequence[str]) -> str:
 
 def _metric_options(owner: str, *names: str) -> Iterator[click.Option]:
     """`--OWNER.FIELD` for the fields of these metrics."""
-    fields = {f.name: f for name in names if name for f in fields_of(METRICS.get(name))}
-    for field in fields.values():
-        yield _option(owner, field, f"--{owner.replace('_', '-')}.{field.flag[2:]}")
+    found = (option for name in names if name for option in _part_options(owner, name))
+    yield from {option.name: option for option in found}.values()
+
+
+def _part_options(owner: str, name: str) -> Iterator[click.Option]:
+    """Those of a metric, and of the metrics inside it under their names."""
+    for path, recipe in METRICS.recipe(name).owners():
+        inside = "__".join([owner, *map(key, path)])
+        flag = ".".join([f"--{owner.replace('_', '-')}", *path])
+        for field in fields_of(recipe.cls):
+            if field.name not in recipe.given:
+                yield _option(inside, field, f"{flag}.{field.flag[2:]}")
 
 
 def _default(field: Field) -> str:

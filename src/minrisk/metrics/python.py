@@ -1,0 +1,79 @@
+"""Any function as a metric: `python:package.module:function`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import Any, ClassVar
+
+from minrisk.arrays import Floats
+from minrisk.errors import InputError
+from minrisk.metrics._objects import Objects, objects
+from minrisk.metrics._pairs import Pairs, as_scores
+from minrisk.options import option
+
+
+@dataclass(frozen=True)
+class Python:
+    """a function of hypothesis and reference: --metric python:package.module:function"""
+
+    name: ClassVar[str] = "python"
+
+    function: str = option(help="package.module:function, also of the current folder")
+    source: bool = option(False, help="give it the source as a third argument")
+    lists: bool = option(False, help="call it once, with a list for each argument")
+    error: bool = option(False, help="lower is better")
+
+    @property
+    def needs_source(self) -> bool:
+        return self.source
+
+    def features(self, texts: Sequence[str]) -> Objects:
+        return objects(texts)
+
+    def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
+        """(H, R) what the function says of every pair."""
+        pairs = Pairs.of(hyps, refs, source if self.source else None)
+        try:
+            found = self._call_with_lists(pairs) if self.lists else self._call_for_each(pairs)
+        except InputError:
+            raise
+        except Exception as error:  # somebody else's code: it may fail in any way
+            raise InputError(f"{self.function} failed: {type(error).__name__}: {error}") from error
+        return as_scores(found, hyps, refs, self.function, self.error)
+
+    def _call_for_each(self, pairs: Pairs) -> list[Any]:
+        return [self._callable(*pair) for pair in pairs]
+
+    def _call_with_lists(self, pairs: Pairs) -> list[Any]:
+        columns = [list(column) for column in zip(*pairs, strict=True)]
+        return list(self._callable(*columns))
+
+    @cached_property
+    def _callable(self) -> Callable[..., Any]:
+        module, colon, name = self.function.partition(":")
+        if not (module and colon and name):
+            raise InputError(f"python: function {self.function!r}; "
+                             "wanted package.module:function")
+        found: Any = _module(module, self.function)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if not callable(found):
+            raise InputError(f"python: module {module!r} has no function {name!r}")
+        function: Callable[..., Any] = found
+        return function
+
+
+def _module(name: str, function: str) -> Any:
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)  # last, so that nothing that is installed is hidden
+    try:
+        return import_module(name)
+    except Exception as error:  # somebody else's code: it may fail in any way
+        raise InputError(f"python: {function!r} cannot be imported: {error}; the module must be "
+                         "installed, on PYTHONPATH or in this folder") from error

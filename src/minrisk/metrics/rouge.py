@@ -1,0 +1,110 @@
+"""ROUGE (Lin 2004): n-grams of words, or their longest common subsequence, as `rouge-score` has it.
+
+Matching n-grams of words are what chrF's native core counts, so n-grams go there, each as one word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from minrisk.arrays import Floats
+from minrisk.errors import InputError, MissingExtra
+from minrisk.groups import Groups
+from minrisk.metrics._objects import Objects, objects
+from minrisk.metrics.chrf import ChrF
+from minrisk.options import option
+from minrisk.rows import WeightedRows
+from minrisk.threads import threads
+
+_WORD = re.compile("[a-z0-9]+")
+_SHORT = 3  # letters up to which a word keeps its ending
+_COUNTS = ChrF(order=0, word_order=1, beta=1)  # F1 of words
+
+
+@dataclass(frozen=True)
+class Rouge:
+    """ROUGE-N, the F1 of word n-grams, 0 to 1; for English and what it can spell"""
+
+    name: ClassVar[str] = "rouge"
+    features_per_segment: ClassVar[bool] = True
+
+    n: int = option(1, help="words in an n-gram")
+    stemmer: bool = option(False, help="compare the stems of words (Porter); needs minrisk[rouge]")
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise InputError(f"ROUGE-N with n {self.n}; a number from 1 on is wanted")
+
+    def features(self, texts: Sequence[str]) -> WeightedRows:
+        split = _splitter(self.stemmer)
+        return _COUNTS.features([self._ngrams(split(text)) for text in texts])
+
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
+        return _COUNTS.aggregate(refs, groups)
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
+        """(H, R) F1 of every pair."""
+        return _COUNTS.scores(hyps, refs) / 100
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: object = None) -> Floats:
+        """(H,) `scores @ mass`, without the matrix."""
+        return _COUNTS.utility(hyps, refs, mass) / 100
+
+    def _ngrams(self, words: list[str]) -> str:
+        return " ".join("_".join(words[i:i + self.n]) for i in range(len(words) - self.n + 1))
+
+
+@dataclass(frozen=True)
+class RougeL:
+    """ROUGE-L, the F1 of the longest common subsequence, 0 to 1; needs minrisk[rouge]"""
+
+    name: ClassVar[str] = "rouge-l"
+
+    stemmer: bool = option(False, help="compare the stems of words (Porter)")
+
+    def features(self, texts: Sequence[str]) -> Objects:
+        return objects(map(_splitter(self.stemmer), texts))
+
+    def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
+        """(H, R) F1 of every pair."""
+        lengths = [np.array([len(words) for words in texts], np.float64) for texts in (hyps, refs)]
+        total = np.add.outer(*lengths)
+        # 2PR / (P + R) with P = common / hypothesis and R = common / reference
+        result: Floats = 2 * _common(hyps, refs) / np.maximum(total, 1)
+        return result
+
+
+def _common(hyps: Objects, refs: Objects) -> Floats:
+    """(H, R) words in the longest common subsequence."""
+    try:
+        from rapidfuzz.distance import LCSseq
+        from rapidfuzz.process import cdist
+    except ImportError as error:
+        raise MissingExtra(f"the 'rouge-l' metric needs {error.name}: "
+                           "pip install 'minrisk[rouge]'") from None
+    numbers: dict[str, int] = {}
+    texts, others = ([[numbers.setdefault(word, len(numbers)) for word in words] for words in side]
+                     for side in (hyps, refs))
+    result: Floats = cdist(texts, others, scorer=LCSseq.similarity, dtype=np.float64,
+                           workers=threads())
+    return result
+
+
+def _splitter(stemmer: bool) -> Callable[[str], list[str]]:
+    """From a text to its words, or their stems."""
+    if not stemmer:
+        return lambda text: _WORD.findall(text.lower())
+    try:
+        from nltk.stem.porter import PorterStemmer
+    except ImportError as error:
+        raise MissingExtra(f"ROUGE's stemmer needs {error.name}: "
+                           "pip install 'minrisk[rouge]'") from None
+    stem = PorterStemmer().stem
+    return lambda text: [stem(word) if len(word) > _SHORT else word
+                         for word in _WORD.findall(text.lower())]

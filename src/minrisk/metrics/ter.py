@@ -1,0 +1,110 @@
+"""Translation edit rate (Snover et al. 2006), with sacreBLEU's numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from statistics import fmean
+from typing import ClassVar
+
+import numpy as np
+
+from minrisk.arrays import Floats, Ints
+from minrisk.metrics._core import core
+from minrisk.metrics._objects import Objects, objects
+from minrisk.options import option
+from minrisk.threads import threads
+
+Rules = tuple[tuple[str, str], ...]
+
+_ASIAN_MARKS = r"[\u3001\u3002\u3008-\u3011\u3014-\u301f\uff61-\uff65\u30fb]"
+_WIDE_MARKS = r"[\uff0e\uff0c\uff1f\uff1a\uff1b\uff01\uff02\uff08\uff09]"
+_WESTERN: Rules = (
+    (r"\n-", ""), (r"\n", " "),
+    ("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"),
+    (r"^", " "), (r"\Z", " "),
+    (r"([{-~[-` -&(-+:-@/])", r" \1 "),
+    (r"'s ", " 's "),
+    (r"([^0-9])([.,])", r"\1 \2 "), (r"([.,])([^0-9])", r" \1 \2"),
+    (r"([0-9])-", r"\1 - "),
+)
+_ASIAN: Rules = (
+    (r"([\u4e00-\u9fff\u3400-\u4dbf])", r" \1 "),
+    (r"([\u31c0-\u31ef\u2e80-\u2eff])", r" \1 "),
+    (r"([\u3300-\u33ff\uf900-\ufaff\ufe30-\ufe4f])", r" \1 "),
+    (r"([\u3200-\u3f22])", r" \1 "),
+    (f"({_ASIAN_MARKS})", r" \1 "), (f"({_WIDE_MARKS})", r" \1 "),
+)
+_NO_MARKS: Rules = ((r'[.,?:;!"()]', ""),)
+_NO_ASIAN_MARKS: Rules = ((_ASIAN_MARKS, ""), (_WIDE_MARKS, ""))
+
+
+@dataclass(frozen=True)
+class Ter:
+    """translation edit rate, negated: from 0 (equal) down, -100 for an edit per word"""
+
+    name: ClassVar[str] = "ter"
+    is_error: ClassVar[bool] = True
+
+    normalized: bool = option(False, help="split off punctuation, read XML escapes")
+    no_punct: bool = option(False, help="leave punctuation out")
+    asian_support: bool = option(False, help="the same for Chinese, Japanese and Korean marks")
+    case_sensitive: bool = option(False, help="count a difference in case as an edit")
+
+    def features(self, texts: Sequence[str]) -> Objects:
+        return objects(map(self._words, texts))
+
+    def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
+        """(H, R) minus the TER of every pair."""
+        return _score(_edits(hyps, refs), np.array([len(words) for words in refs], np.float64))
+
+    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
+        """(N, 2) edits to the nearest reference, and the mean length of all of them."""
+        rows = [self._statistics(hyp, own) for hyp, own in zip(hyps, refs, strict=True)]
+        return np.array(rows, np.float64).reshape(len(rows), 2)
+
+    def corpus(self, statistics: Floats) -> float:
+        return float(_score(*statistics))
+
+    def _statistics(self, hyp: str, refs: Sequence[str]) -> tuple[float, float]:
+        words = [self._words(ref) for ref in refs]
+        return _edits([self._words(hyp)], words).min(), fmean(map(len, words))
+
+    def _words(self, text: str) -> list[str]:
+        text = text.rstrip() if self.case_sensitive else text.rstrip().lower()
+        for pattern, replacement in self._rules:
+            text = pattern.sub(replacement, text)
+        return text.split()
+
+    @cached_property
+    def _rules(self) -> list[tuple[re.Pattern[str], str]]:
+        chosen = [*(_WESTERN if self.normalized else ()),
+                  *(_ASIAN if self.normalized and self.asian_support else ()),
+                  *(_NO_MARKS if self.no_punct else ()),
+                  *(_NO_ASIAN_MARKS if self.no_punct and self.asian_support else ())]
+        return [(re.compile(pattern), replacement) for pattern, replacement in chosen]
+
+
+def _edits(hyps: Iterable[list[str]], refs: Iterable[list[str]]) -> Floats:
+    """(H, R) shifts, insertions, deletions and substitutions."""
+    numbers: dict[str, int] = {}
+    result: Floats = core("ter").edits(*_numbered(hyps, numbers), *_numbered(refs, numbers),
+                                       threads())
+    return result
+
+
+def _numbered(texts: Iterable[list[str]], numbers: dict[str, int]) -> tuple[Ints, Ints]:
+    """All words as numbers, and where each text starts among them."""
+    sizes = [len(words) for words in texts]
+    found = [numbers.setdefault(word, len(numbers)) for word in chain.from_iterable(texts)]
+    return np.array(found, dtype=np.int64), np.cumsum([0, *sizes], dtype=np.int64)
+
+
+def _score(edits: Floats, lengths: Floats) -> Floats:
+    """Minus the rate of edits; against nothing at all everything is wrong, or nothing."""
+    rate = np.where(lengths > 0, edits / np.where(lengths > 0, lengths, 1), edits > 0)
+    result: Floats = -100 * rate
+    return result

@@ -1,0 +1,241 @@
+"""Metrics made of metrics: names, options, signatures, and what they compute."""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minrisk
+from commands import run, write
+from generated import cases, text_lists
+from minrisk.metric import Aggregates
+from minrisk.metrics.cached import Cached
+from minrisk.metrics.combined import Combined
+from minrisk.metrics.edit import Edit
+from minrisk.metrics.exact_match import ExactMatch
+from minrisk.metrics.symmetric import Symmetric
+from minrisk.registry import METRICS
+from minrisk.signature import parts_signature
+from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, check_metric
+
+CHRF = minrisk.ChrF()
+AVERAGES = st.builds(Combined, st.just((CHRF, ExactMatch(lowercase=True))),
+                     weights=st.tuples(st.floats(-2, 2), st.floats(0, 2)),
+                     by=st.sampled_from(["score", "rank"]))
+WRAPPED = st.sampled_from([Combined((CHRF, Edit())), Combined((CHRF, Edit()), by="rank"),
+                           Symmetric(CHRF), Cached(CHRF), Cached(Symmetric(Edit()))])
+
+
+def scores(metric, hyps, refs):
+    return metric.scores(metric.features(hyps), metric.features(refs))
+
+
+@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS], ids=lambda c: c.__name__)
+@given(metric=AVERAGES, case=cases())
+def test_combined_averages_keep_the_contract(check, metric, case):
+    check(metric, case, 1e-9)
+
+
+@pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda c: c.__name__)
+@given(metric=WRAPPED, case=cases())
+def test_wrappers_keep_the_contract(check, metric, case):
+    check(metric, case, 1e-9)
+
+
+@given(hyps=text_lists, refs=text_lists)
+def test_a_sum_is_the_sum(hyps, refs):
+    expected = 0.5 * scores(CHRF, hyps, refs) + 3 * scores(Edit(), hyps, refs)
+    np.testing.assert_allclose(scores(METRICS.make("chrf*0.5+edit*3"), hyps, refs), expected)
+
+
+def test_ranks_ignore_scale_and_halve_ties():
+    metric = Combined((CHRF, Edit()), by="rank")
+    found = scores(Combined((CHRF,), by="rank"), ["cat", "cat", "dog", "cats"], ["cat"])
+    np.testing.assert_allclose(found[:, 0], [6 / 8, 6 / 8, 1 / 8, 3 / 8])
+    hyps, refs = ["the cat", "a cat", "dogs", ""], ["the cats", "dog"]
+    apart = sum(scores(Combined((m,), by="rank"), hyps, refs) for m in (CHRF, Edit()))
+    np.testing.assert_allclose(scores(metric, hyps, refs), apart)
+
+
+def test_a_combination_averages_references_if_all_of_it_does():
+    assert isinstance(Combined((CHRF, ExactMatch())), Aggregates)
+    assert not isinstance(Combined((CHRF, Edit())), Aggregates)
+    assert not isinstance(Symmetric(CHRF), Aggregates)
+    with pytest.raises(minrisk.InputError, match=r"'chrf\+edit' cannot average references"):
+        minrisk.decode(["a", "b"], metric="chrf+edit", strategy="aggregate")
+
+
+@given(texts=text_lists)
+def test_symmetric_scores_are_symmetric(texts):
+    found = scores(Symmetric(CHRF), texts, texts)
+    np.testing.assert_allclose(found, found.T)
+    there = scores(CHRF, texts, texts)
+    np.testing.assert_allclose(found, (there + there.T) / 2)
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Scores that count how often they were asked for, and need the source."""
+
+    name: ClassVar[str] = "counting"
+    needs_source: ClassVar[bool] = True
+    asked: ClassVar[list[tuple[int, int]]] = []
+    bias: float = 0.0
+
+    def features(self, texts):
+        return np.array([len(t) for t in texts], dtype=float)
+
+    def scores(self, hyps, refs, source=None):
+        self.asked.append((len(hyps), len(refs)))
+        return self.bias + np.subtract.outer(hyps, refs) + source[0]
+
+
+@pytest.fixture(params=["memory", "file"])
+def path(request, tmp_path):
+    return ":memory:" if request.param == "memory" else str(tmp_path / "scores.db")
+
+
+def test_a_pair_is_scored_once(path):
+    metric = Cached(Counting(), path)
+    Counting.asked.clear()
+    first = minrisk.decode(["a", "bb", "ccc"], source="s", metric=metric)
+    again = minrisk.decode(["a", "bb", "ccc"], source="s", metric=metric)
+    np.testing.assert_array_equal(again.utility, first.utility)
+    assert Counting.asked == [(3, 3)]
+    minrisk.decode(["a", "bb"], ["ccc", "dddd"], source="s", metric=metric)
+    assert Counting.asked == [(3, 3), (2, 1)]
+    other = minrisk.decode(["a", "bb", "ccc"], source="long source", metric=metric)
+    np.testing.assert_allclose(other.utility, first.utility + 10)
+
+
+def test_scores_of_other_options_are_not_found(tmp_path):
+    path = str(tmp_path / "scores.db")
+    for order in (1, 2):
+        np.testing.assert_array_equal(scores(Cached(minrisk.ChrF(order), path), ["abc"], ["abd"]),
+                                      scores(minrisk.ChrF(order), ["abc"], ["abd"]))
+
+
+def test_processes_share_a_file_of_scores(tmp_path):
+    path = tmp_path / "scores.db"
+    code = ("import sys, minrisk; from minrisk.metrics.cached import Cached;"
+            "texts = [str(i % 50) * 3 for i in range(int(sys.argv[2]))];"
+            "print(minrisk.decode(texts, metric=Cached(minrisk.ChrF(), sys.argv[1])).best)")
+    made = [subprocess.Popen([sys.executable, "-c", code, str(path), count],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for count in ("60", "90", "60")]
+    for process in made:
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err.decode()
+    with sqlite3.connect(path) as table:
+        (count,) = table.execute("SELECT COUNT(*) FROM scores").fetchone()
+    table.close()
+    assert count == 50 * 50
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "no/such/folder.db", "."])
+def test_a_file_that_cannot_hold_scores_is_told(name, tmp_path):
+    (tmp_path / "notes.txt").write_text("these are my notes, not a table of scores\n" * 20)
+    with pytest.raises(minrisk.InputError, match=r"cannot be used for scores: .*; give another"):
+        scores(Cached(CHRF, str(tmp_path / name)), ["a"], ["b"])
+
+
+@pytest.mark.parametrize(("name", "options", "made"), [
+    ("chrf", {"order": 2}, minrisk.ChrF(2)),
+    ("chrf+edit", {}, Combined((CHRF, Edit()))),
+    ("chrf*0.5+edit*-1e-1", {"chrf__order": 4}, Combined((minrisk.ChrF(4), Edit()), (0.5, -0.1))),
+    ("chrf*2", {}, Combined((CHRF,), (2.0,))),
+    ("chrf+chrf", {"chrf2__word_order": 2, "by": "rank"},
+     Combined((CHRF, minrisk.ChrF(word_order=2)), by="rank")),
+    ("symmetric:edit", {"edit__unit": "word"}, Symmetric(Edit("word"))),
+    ("cached:symmetric:chrf", {"path": "x", "symmetric__chrf__order": 1},
+     Cached(Symmetric(minrisk.ChrF(1)), "x")),
+    ("exact-match:a (\\d+)", {"numbers": True}, ExactMatch(r"a (\d+)", numbers=True)),
+    ("chrf+exact-match:x+", {"exact_match__lowercase": True},
+     Combined((CHRF, ExactMatch("x+", lowercase=True)))),
+])
+def test_names_are_taken_apart(name, options, made):
+    metric = METRICS.make(name, **options)
+    assert metric == made
+    assert type(metric) is type(made)
+    assert pickle.loads(pickle.dumps(metric)) == metric
+
+
+@pytest.mark.parametrize(("name", "options", "message"), [
+    ("chrf+nothing", {}, "unknown metric 'nothing'"),
+    ("cached:", {}, "unknown metric ''"),
+    ("cached", {}, "'cached' is made of others; name one, as in cached:comet"),
+    ("combined", {}, r"'combined' is made of others; name some, as in chrf\*0.5\+comet"),
+    ("chrf:6", {}, "'chrf' takes nothing after a colon"),
+    ("chrf*1.2.3", {}, "the weight '1.2.3' is no number"),
+    ("chrf+edit", {"order": 3}, r"unknown option of metric 'chrf\+edit': 'order'"),
+    ("chrf+edit", {"chrf__ordr": 3}, "unknown option of metric 'chrf': 'ordr'; did you mean"),
+    ("python", {}, r"'python' needs the option function \(--metric.function\)"),
+])
+def test_names_that_make_no_metric_are_told(name, options, message):
+    with pytest.raises(minrisk.InputError, match=message):
+        METRICS.make(name, **options)
+
+
+@pytest.mark.parametrize(("metrics", "options", "message"), [
+    ((), {}, "no metrics"), ((CHRF,), {"weights": (1.0, 2.0)}, "2 weights for 1 metrics"),
+    ((CHRF,), {"weights": (float("inf"),)}, "finite numbers are wanted")])
+def test_combinations_that_make_no_sense_are_refused(metrics, options, message):
+    with pytest.raises(minrisk.InputError, match=message):
+        Combined(metrics, **options)
+
+
+def test_the_command_line_fills_the_options_of_inner_metrics(tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a cat", "the cat", "cats"]})
+    config = tmp_path / "run.yaml"
+    config.write_text("metric: {name: chrf*0.5+symmetric:edit, by: rank, chrf: {order: 4},"
+                      " symmetric: {edit: {unit: word}}}\n")
+    flags = run("decode", samples, "--metric", "chrf*0.5+symmetric:edit", "--metric.by", "rank",
+                "--metric.chrf.order", "4", "--metric.symmetric.edit.unit", "word", "--utilities")
+    made = Combined((minrisk.ChrF(4), Symmetric(Edit("word"))), (0.5, 1.0), "rank")
+    expected = minrisk.decode(["a cat", "the cat", "cats"], metric=made)
+    assert flags.records[0]["utilities"] == pytest.approx(expected.utility)
+    shown = flags.err.split("\n")[0]
+    for part in ("|metric:chrf*0.5+symmetric:edit|", "|metric.chrf.order:4|", "|metric.by:rank|",
+                 "|metric.symmetric.edit.unit:word|", "|metric.weights:(0.5, 1.0)|"):
+        assert part in shown
+    assert run("decode", samples, "--config", config).err.split("\n")[0] == shown
+
+
+def test_an_unknown_option_of_an_inner_metric_is_told(tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a"]})
+    result = run("decode", samples, "--metric", "chrf+edit", "--metric.order", "4")
+    assert result.code == 2
+    assert "--metric.chrf.order" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_description_names_every_option_of_every_metric():
+    text = parts_signature(metric=Cached(Combined((CHRF, minrisk.ChrF(2)))))
+    assert text.startswith("metric:cached:chrf+chrf|")
+    assert "chrf.order:6|" in text
+    assert "chrf2.order:2|" in text
+
+
+def test_the_source_reaches_who_needs_it():
+    metric = Combined((CHRF, Counting()))
+    assert metric.needs_source
+    ranking = minrisk.decode(["a", "bb"], source="abc", metric=metric)
+    plain = minrisk.decode(["a", "bb"], metric=CHRF)
+    np.testing.assert_allclose(ranking.utility - plain.utility, [2.5, 3.5])
+
+
+def test_a_wrapped_metric_in_a_cascade():
+    samples = ["the cat sat", "the cat sat down", "a cat sat", "dogs"]
+    ranking = minrisk.decode(samples, metric="cached:chrf", strategy="coarse-to-fine",
+                             coarse="edit", keep=2)
+    assert np.isnan(ranking.utility).sum() == 2
+    check_metric(Cached(CHRF))

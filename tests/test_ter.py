@@ -1,0 +1,92 @@
+"""TER has sacreBLEU's numbers, on any text and for every option."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sacrebleu.metrics.ter import TER
+
+import minrisk
+from generated import cases, text_lists
+from minrisk.metrics import _core, ter
+from minrisk.metrics.ter import Ter
+from minrisk.testing import METRIC_CHECKS, check_metric
+
+METRICS = st.builds(Ter, normalized=st.booleans(), no_punct=st.booleans(),
+                    asian_support=st.booleans(), case_sensitive=st.booleans())
+# few words, so that blocks of them move
+MOVED = st.lists(st.lists(st.sampled_from(list("abcdefg")), max_size=40).map(" ".join),
+                 min_size=1, max_size=3)
+MARKED = st.lists(st.text(alphabet="aB1 .,-'s&quot;()\n日本、。！ひらがなカナ㈱⺀", max_size=20),
+                  min_size=1, max_size=4)
+
+
+def scores(metric: Ter, hyps: list[str], refs: list[str]) -> np.ndarray:
+    return metric.scores(metric.features(hyps), metric.features(refs))
+
+
+def sacrebleu_scores(metric: Ter, hyps: list[str], refs: list[str]) -> np.ndarray:
+    theirs = TER(normalized=metric.normalized, no_punct=metric.no_punct,
+                 asian_support=metric.asian_support, case_sensitive=metric.case_sensitive)
+    return -np.array([[theirs.sentence_score(h, [r]).score for r in refs] for h in hyps])
+
+
+@given(metric=METRICS, hyps=st.one_of(text_lists, MARKED), refs=st.one_of(text_lists, MARKED))
+@example(Ter(), ["", "a"], ["", "a b"])
+@example(Ter(normalized=True), ["dogs' and cat's 1-2, 3.5 &lt;b&gt;\n-x"], ["dogs cat 's"])
+@example(Ter(normalized=True, no_punct=True, asian_support=True), ["ひらがな"], ["カタ、カナ。"])
+def test_every_pair_equals_sacrebleu(metric, hyps, refs):
+    np.testing.assert_allclose(scores(metric, hyps, refs), sacrebleu_scores(metric, hyps, refs),
+                               rtol=1e-12)
+
+
+@given(hyps=MOVED, refs=MOVED)
+def test_shifts_equal_sacrebleu(hyps, refs):
+    np.testing.assert_allclose(scores(Ter(), hyps, refs), sacrebleu_scores(Ter(), hyps, refs),
+                               rtol=1e-12)
+
+
+@pytest.mark.parametrize(("hyp", "ref"), [(3, 400), (400, 3), (70, 80), (1, 120)])
+def test_long_texts_of_unequal_length_equal_sacrebleu(hyp, ref):
+    rng = np.random.default_rng(hyp)
+    one, other = (" ".join(rng.choice(list("abcdefghijkl"), size)) for size in (hyp, ref))
+    np.testing.assert_allclose(scores(Ter(), [one], [other]),
+                               sacrebleu_scores(Ter(), [one], [other]), rtol=1e-12)
+
+
+def test_real_samples_equal_sacrebleu(fastchrf_samples):
+    hyps, refs = fastchrf_samples[:6], fastchrf_samples[500:510]
+    np.testing.assert_allclose(scores(Ter(), hyps, refs), sacrebleu_scores(Ter(), hyps, refs),
+                               rtol=1e-12)
+
+
+@pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda c: c.__name__)
+@given(metric=METRICS, case=cases())
+def test_ter_keeps_the_contract(check, metric, case):
+    check(metric, case, 1e-9)
+
+
+def test_ter_keeps_the_contract_on_the_given_texts():
+    check_metric(Ter())
+
+
+def test_without_the_native_core_sacrebleu_itself_counts(monkeypatch):
+    hyps, refs = ["the cat sat on a mat", ""], ["on the mat sat a cat", "mat", ""]
+    ours = scores(Ter(), hyps, refs)
+    monkeypatch.setattr(_core, "_native", lambda: None)
+    np.testing.assert_array_equal(scores(Ter(), hyps, refs), ours)
+    monkeypatch.setitem(__import__("sys").modules, "sacrebleu.metrics.lib_ter", None)
+    with pytest.raises(minrisk.MissingExtra, match=r"pip install 'minrisk\[ter\]'"):
+        scores(Ter(), hyps, refs)
+
+
+def test_numbers_of_words_do_not_depend_on_the_threads(fastchrf_samples):
+    features = Ter().features(fastchrf_samples[:30])
+    alone = ter._edits(features, features)
+    minrisk.set_threads(2)
+    try:
+        np.testing.assert_array_equal(ter._edits(features, features), alone)
+    finally:
+        minrisk.set_threads(None)
