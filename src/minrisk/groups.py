@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
+from minrisk.lazy import lazy
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,20 +44,20 @@ class Groups:
     def __len__(self) -> int:
         return int(self.labels.max(initial=-1)) + 1
 
-    @cached_property
+    @lazy
     def kept(self) -> Ints:
         """The references that are in a group."""
         return np.flatnonzero(self.labels >= 0)
 
-    @cached_property
+    @lazy
     def are_singletons(self) -> bool:
         return bool(np.all(np.bincount(self.labels[self.kept], minlength=1) <= 1))
 
-    @cached_property
+    @lazy
     def _totals(self) -> Floats:  # (G,)
         return sums(self.labels[self.kept], self.weights[self.kept], len(self))
 
-    @cached_property
+    @lazy
     def mass(self) -> Floats:
         """(G,) how much each group counts; sums to 1."""
         total = self._totals.sum()
@@ -66,7 +66,7 @@ class Groups:
         mass: Floats = self._totals / total
         return mass
 
-    @cached_property
+    @lazy
     def share(self) -> Floats:
         """(R,) how much each reference counts in its group; sums to 1 over each group."""
         sizes = np.bincount(self.labels[self.kept], minlength=len(self))

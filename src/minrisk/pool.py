@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Generic, overload
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
+from minrisk.lazy import lazy
 from minrisk.metric import Aggregates, AnyMetric, F, Metric, utility
 from minrisk.segment import Segment
 
@@ -59,7 +59,7 @@ class Pool(Generic[F]):
         matrix = self.metric.scores(self.texts[distinct], self.texts[others], self.source)
         return matrix[np.ix_(place, ref_place)]
 
-    @cached_property
+    @lazy
     def _distinct(self) -> tuple[Ints, Ints]:
         """The rows of the hypotheses without repetition, and the place of each among them."""
         return np.unique(self.hyp_rows, return_inverse=True)
