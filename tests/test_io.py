@@ -271,7 +271,7 @@ def test_bad_text_fails_its_segment_only(tmp_path):
 def test_results_are_json_lines_with_the_fields_of_the_input(tmp_path):
     path = tmp_path / "out"
     record = Record("é", "", Segment(["a", "b\u2028"]), {"x": [1], "text": "theirs"})
-    ranking = Ranking(np.array([1, 0]), np.array([np.nan, 2.5]))
+    ranking = Ranking(np.array([1, 0]), np.array([np.nan, 2.5]), 4)
     with Output(str(path)) as output:
         Writer(output, nbest=5, utilities=True).write(record, ranking)
     line = path.read_text(encoding="utf-8")

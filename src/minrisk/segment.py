@@ -67,9 +67,10 @@ class Ranking:
 
     order: Ints  # (H,)
     utility: Floats  # (H,), NaN where a later stage did not look
+    pairs: int = 0  # evaluations that were made for it
 
     @classmethod
-    def of(cls, utility: Floats) -> Ranking:
+    def of(cls, utility: Floats, pairs: int = 0) -> Ranking:
         """Best first; ties keep sample order, and rounding does not break them."""
         order = np.argsort(-utility, kind="stable")
         sorted_utility = utility[order]
@@ -77,7 +78,7 @@ class Ranking:
         # negated, so that what is not known (NaN) is apart as well
         apart = ~(sorted_utility[:-1] - sorted_utility[1:] <= TIE * scale)
         place = np.concatenate([[0], np.cumsum(apart)])
-        return cls(order[np.lexsort((order, place))], utility)
+        return cls(order[np.lexsort((order, place))], utility, pairs)
 
     @property
     def best(self) -> int:
@@ -87,8 +88,20 @@ class Ranking:
         """Put the kept hypotheses first, in the order that a finer stage gave them."""
         utility = np.full_like(self.utility, np.nan)
         utility[kept] = finer.utility
-        rest = self.order[~np.isin(self.order, kept)]
-        return replace(self, order=np.concatenate([kept[finer.order], rest]), utility=utility)
+        first = self.first(kept[finer.order])
+        return replace(first, utility=utility, pairs=self.pairs + finer.pairs)
+
+    def first(self, rows: Ints) -> Ranking:
+        """The same ranking with these hypotheses at its head, in the order given."""
+        rest = self.order[~np.isin(self.order, rows)]
+        return replace(self, order=np.concatenate([rows, rest]))
+
+    def repeat(self, place: Ints) -> Ranking:
+        """From a ranking of distinct hypotheses, that of all: each has its place among them."""
+        rank = np.empty_like(self.order)
+        rank[self.order] = np.arange(self.order.size)
+        order = np.argsort(rank[place], kind="stable")
+        return replace(self, order=order, utility=self.utility[place])
 
 
 def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:

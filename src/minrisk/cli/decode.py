@@ -84,7 +84,8 @@ _run = partial(_option, "Run")
 @_output("--format", "form", type=click.Choice(["json", "text"]), default="json",
          show_default=True, help="JSON lines, or one line of text per segment.")
 @_output("--nbest", type=_POSITIVE, metavar="K", help="Add the K best of each segment.")
-@_output("--utilities/--no-utilities", help="Add the utilities of all hypotheses.")
+@_output("--utilities/--no-utilities",
+         help="Add the utilities of all hypotheses, and how many pairs were evaluated for them.")
 @_output("--matrix", metavar="FILE", type=click.Path(),
          help="Write all scores to an .npz: an array (hypotheses, references) per segment.")
 @_run("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
@@ -139,11 +140,12 @@ def _decode(strategy: Strategy, records: Iterable[Record], params: dict[str, Any
         for record, result in run(strategy, records, params["batch_size"], params["on_error"]):
             if isinstance(result, MinriskError):
                 writer.fail(record, result)
+                progress.advance(failed=True)
             else:
                 if matrix:
                     matrix.write(*_scores(strategy, record))
                 writer.write(record, result)
-            progress.advance(failed=isinstance(result, MinriskError))
+                progress.advance(pairs=result.pairs)
 
 
 def _scores(strategy: Strategy, record: Record) -> tuple[int, Floats]:

@@ -21,6 +21,7 @@ class Progress:
                  live: bool = True) -> None:
         self.done = 0
         self.failed = 0
+        self.pairs = 0
         self._quiet = quiet
         self._fraction = fraction  # of the input that was read, if its size is known
         self._live = live
@@ -30,9 +31,10 @@ class Progress:
     def is_terminal(self) -> bool:
         return self._live and sys.stderr.isatty()
 
-    def advance(self, failed: bool = False) -> None:
+    def advance(self, failed: bool = False, pairs: int = 0) -> None:
         self.done += 1
         self.failed += failed
+        self.pairs += pairs
         now = time.monotonic()
         if not self._quiet and now - self._told >= (_LIVE if self.is_terminal else _PLAIN):
             self._told = now
@@ -46,8 +48,9 @@ class Progress:
     def finish(self) -> None:
         seconds = self._seconds()
         failed = f", {self.failed} failed" if self.failed else ""
+        pairs = f", {self.pairs:,} pairs evaluated" if self.pairs else ""
         self.note(f"{_count(self.done)}{failed}, {seconds:.1f} s, "
-                  f"{self.done / seconds:.1f} segments/s")
+                  f"{self.done / seconds:.1f} segments/s{pairs}")
 
     def _tell(self) -> None:
         fraction = self._fraction()

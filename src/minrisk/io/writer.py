@@ -52,6 +52,7 @@ class Writer:
             details["nbest"] = [_choice(segment, ranking, i) for i in order]
         if self._utilities:
             details["utilities"] = [_finite(u) for u in ranking.utility.tolist()]
+            details["pairs"] = ranking.pairs
         return details
 
     def _line(self, fields: dict[str, Any]) -> None:

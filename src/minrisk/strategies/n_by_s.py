@@ -30,7 +30,7 @@ class NByS:
     seed: int = option(0, help="of the random choice")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [Ranking.of(self._utility(pool)) for pool in bind(self.metric, segments)]
+        return [pool.ranking(self._utility(pool)) for pool in bind(self.metric, segments)]
 
     def _utility(self, pool: Pool[Any]) -> Any:
         groups = Groups.subset(pool.segment.weights, self._rows(pool.segment))
