@@ -12,7 +12,8 @@ import pytest
 from conftest import ROOT
 
 SOURCE = ROOT / "src" / "minrisk"
-PLAIN = {"arrays", "errors", "options", "segment", "groups", "version", "threads", "progress"}
+PLAIN = {"arrays", "errors", "options", "segment", "groups", "version", "threads", "progress",
+         "kmeans"}
 PROTOCOLS = PLAIN | {"metric", "rows", "strategy", "pool", "registry", "signature"}
 
 # package -> modules of minrisk that it may import; "*" is everything
@@ -23,6 +24,7 @@ MAY_IMPORT = {
     "version": set(),
     "threads": {"errors"},
     "progress": set(),
+    "kmeans": {"arrays"},
     "segment": PLAIN,
     "groups": PLAIN,
     "metric": PLAIN,

@@ -47,6 +47,13 @@ STRATEGIES = {
     "n-by-s": {"subset": 1},
     "aggregate": {},
     "aggregate-to-fine": {"keep": 1},
+    "prune": {"start": 1},
+    "adaptive": {"budget": 0.5},
+    "low-rank": {"budget": 0.5},
+    "centroid": {"centroids": 2},
+    "rerank": {},
+    "diverse": {"size": 2},
+    "medoids": {"size": 2},
 }
 
 

@@ -73,6 +73,12 @@ class Pool(Generic[F]):
             return self._utility_without_self(mass, self.segment.own)
         return self._utility(mass)  # separate references: there is no self among them
 
+    def references_once(self) -> tuple[Ints, Floats]:
+        """A column for each distinct reference that has weight, and what it weighs in all."""
+        _, first, row = np.unique(self.ref_rows, return_index=True, return_inverse=True)
+        mass = sums(row, self.segment.weights, first.size)
+        return first[mass > 0], mass[mass > 0]
+
     def scores(self, columns: Ints | None = None) -> Floats:
         """(H, columns) against these references, or (H, R) against all."""
         rows = self.ref_rows if columns is None else self.ref_rows[columns]

@@ -73,12 +73,7 @@ class Ranking:
     def of(cls, utility: Floats, pairs: int = 0) -> Ranking:
         """Best first; ties keep sample order, and rounding does not break them."""
         order = np.argsort(-utility, kind="stable")
-        sorted_utility = utility[order]
-        scale = np.abs(utility[np.isfinite(utility)]).max(initial=0)
-        # negated, so that what is not known (NaN) is apart as well
-        apart = ~(sorted_utility[:-1] - sorted_utility[1:] <= TIE * scale)
-        place = np.concatenate([[0], np.cumsum(apart)])
-        return cls(order[np.lexsort((order, place))], utility, pairs)
+        return cls(order[np.lexsort((order, _ranks(utility[order])))], utility, pairs)
 
     @property
     def best(self) -> int:
@@ -99,9 +94,17 @@ class Ranking:
     def repeat(self, place: Ints) -> Ranking:
         """From a ranking of distinct hypotheses, that of all: each has its place among them."""
         rank = np.empty_like(self.order)
-        rank[self.order] = np.arange(self.order.size)
+        rank[self.order] = _ranks(self.utility[self.order])
         order = np.argsort(rank[place], kind="stable")
         return replace(self, order=order, utility=self.utility[place])
+
+
+def _ranks(utility: Floats) -> Ints:
+    """The rank of each, from the best on; equals share one."""
+    scale = np.abs(utility[np.isfinite(utility)]).max(initial=0)
+    # negated, so that what is not known (NaN) is apart as well
+    apart = ~(utility[:-1] - utility[1:] <= TIE * scale)
+    return np.concatenate([[0], np.cumsum(apart)])
 
 
 def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
