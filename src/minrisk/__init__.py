@@ -11,6 +11,7 @@ from minrisk.strategies.adaptive import Adaptive
 from minrisk.strategies.aggregate import Aggregate
 from minrisk.strategies.cascade import AggregateToFine, Cascade, CoarseToFine
 from minrisk.strategies.centroid import Centroid
+from minrisk.strategies.control_variate import ControlVariate
 from minrisk.strategies.diverse import Diverse
 from minrisk.strategies.low_rank import LowRank
 from minrisk.strategies.medoids import Medoids
@@ -31,6 +32,7 @@ __all__ = [
     "Centroid",
     "ChrF",
     "CoarseToFine",
+    "ControlVariate",
     "Diverse",
     "Groups",
     "InputError",

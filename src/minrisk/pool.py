@@ -17,7 +17,16 @@ import numpy as np
 from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
-from minrisk.metric import Aggregates, AnyMetric, F, HasVectors, Metric, Quality, utility
+from minrisk.metric import (
+    Aggregates,
+    AnyMetric,
+    F,
+    HasSurrogate,
+    HasVectors,
+    Metric,
+    Quality,
+    utility,
+)
 from minrisk.segment import Ranking, Segment
 
 _BLOCK = 1 << 22  # scores held at a time where rows are needed one by one
@@ -97,6 +106,20 @@ class Pool(Generic[F]):
         self.tally.add(distinct, 1)
         found: Floats = self.metric.quality(self.texts[distinct], self.source)
         return found[place]
+
+    def surrogate(self, columns: Ints, mass: Floats, some: Ints) -> tuple[Floats, Floats]:
+        """The metric's surrogate: (H,) its mean over the columns, and (H, s) some of its values.
+
+        The mean counts as a pair for each hypothesis, as the score of an aggregate does.
+        """
+        if not isinstance(self.metric, HasSurrogate):
+            raise InputError(f"metric {self.metric.name!r} has no surrogate to be corrected; "
+                             "use n-by-s, or aggregate-to-fine")
+        distinct, place = self._distinct
+        self.tally.add(distinct, 1)
+        made = self.metric.surrogate(self.texts[distinct], self.texts[self.ref_rows[columns]],
+                                     mass, self.source)
+        return made.mean[place], made.at(self.texts[self.ref_rows[some]])[place]
 
     def vectors(self) -> Floats:
         """(R, D) the references as points."""

@@ -79,6 +79,7 @@ STRATEGIES = Registry("strategy", "minrisk.strategies", {
     "adaptive": "minrisk.strategies.adaptive:Adaptive",
     "centroid": "minrisk.strategies.centroid:Centroid",
     "low-rank": "minrisk.strategies.low_rank:LowRank",
+    "control-variate": "minrisk.strategies.control_variate:ControlVariate",
     "rerank": "minrisk.strategies.rerank:Rerank",
     "quality-then-mbr": "minrisk.strategies.quality_then_mbr:QualityThenMBR",
     "diverse": "minrisk.strategies.diverse:Diverse",

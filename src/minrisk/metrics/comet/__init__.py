@@ -20,6 +20,7 @@ from minrisk.rows import WeightedRows
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet.scorer import Scorer
+    from minrisk.metrics.comet.surrogate import Linearised
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,13 @@ class Comet:
     def vectors(self, features: WeightedRows) -> Floats:
         """(N, D) sentence embeddings, for clustering."""
         return self._scorer.vectors(features)
+
+    def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                  source: WeightedRows | None = None) -> Linearised:
+        """The estimator made linear from the exact mean of its first layer on."""
+        from minrisk.metrics.comet.surrogate import linearised
+
+        return linearised(self._scorer, hyps, refs, mass, self._checked(hyps, refs, source))
 
     @cached_property
     def _scorer(self) -> Scorer:
