@@ -5,12 +5,13 @@ from minrisk.errors import InputError, MinriskError, MissingExtra
 from minrisk.groups import Groups
 from minrisk.metrics.chrf import ChrF
 from minrisk.pool import Batch, Pool, bind
-from minrisk.segment import Ranking, Segment, weights_from_logprobs
+from minrisk.segment import Confidence, Ranking, Segment, weights_from_logprobs
 from minrisk.signature import signature
 from minrisk.strategies.adaptive import Adaptive
 from minrisk.strategies.aggregate import Aggregate
 from minrisk.strategies.cascade import AggregateToFine, Cascade, CoarseToFine
 from minrisk.strategies.centroid import Centroid
+from minrisk.strategies.confident import Confident
 from minrisk.strategies.control_variate import ControlVariate
 from minrisk.strategies.diverse import Diverse
 from minrisk.strategies.low_rank import LowRank
@@ -32,6 +33,8 @@ __all__ = [
     "Centroid",
     "ChrF",
     "CoarseToFine",
+    "Confidence",
+    "Confident",
     "ControlVariate",
     "Diverse",
     "Groups",

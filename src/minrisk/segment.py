@@ -61,6 +61,14 @@ class Segment:
         return kept
 
 
+@dataclass(frozen=True)
+class Confidence:
+    """How sure a choice is."""
+
+    margin: float  # of utility over the next different text; NaN where that has none
+    probability: float  # that all references, were they drawn again, would give the same choice
+
+
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """All hypotheses, best first, with their utilities in input order."""
@@ -68,6 +76,7 @@ class Ranking:
     order: Ints  # (H,)
     utility: Floats  # (H,), NaN where a later stage did not look
     pairs: int = 0  # evaluations that were made for it
+    confidence: Confidence | None = None  # where somebody asked for it
 
     @classmethod
     def of(cls, utility: Floats, pairs: int = 0) -> Ranking:
@@ -124,15 +133,33 @@ def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
     return result
 
 
-def weights_from_logprobs(logprobs: npt.ArrayLike, count: int | None = None) -> Floats:
-    """Normalised probabilities of the given samples: what model-based MBR weighs them by."""
+def weights_from_logprobs(logprobs: npt.ArrayLike, count: int | None = None,
+                          lengths: npt.ArrayLike | None = None,
+                          temperature: float = 1.0) -> Floats:
+    """Normalised probabilities of the given samples: what model-based MBR weighs them by.
+
+    With lengths, those of an average token; a temperature above 1 evens them out.
+    """
+    if not 0 < temperature < np.inf:
+        raise InputError(f"a temperature of {temperature}; a positive number is wanted")
     given = _numbers(logprobs, count, "logprobs")
     wrong = np.flatnonzero(~(given < np.inf))
     if wrong.size or not np.any(np.isfinite(given)):
         found = f"{given[wrong[0]]} as number {wrong[0] + 1}" if wrong.size else "none that is"
         raise InputError("logprobs must be numbers below infinity, and one at least finite; "
                          f"found {found}")
-    return normalised(np.exp(given - given.max()), given.size)
+    if lengths is not None:
+        given = given / _lengths(lengths, given.size)
+    return normalised(np.exp((given - given.max()) / temperature), given.size)
+
+
+def _lengths(lengths: npt.ArrayLike, count: int) -> Floats:
+    given = _numbers(lengths, count, "lengths")
+    wrong = np.flatnonzero(~((given > 0) & np.isfinite(given)))
+    if wrong.size:
+        raise InputError(f"lengths must be positive; found {given[wrong[0]]} "
+                         f"as number {wrong[0] + 1}")
+    return given
 
 
 def _numbers(values: npt.ArrayLike, count: int | None, name: str) -> Floats:

@@ -21,13 +21,14 @@ from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import Input, Output, same_file
 from minrisk.io.jsonl import JsonLines
 from minrisk.io.lines import Column, read_lines
-from minrisk.io.record import Record
+from minrisk.io.record import Record, Weighting
 from minrisk.io.writer import MatrixWriter, Writer
 from minrisk.metric import AnyMetric
 from minrisk.pool import bind
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.segment import Segment
 from minrisk.signature import signature
+from minrisk.strategies.confident import Confident
 from minrisk.strategy import Strategy
 from minrisk.threads import set_threads
 
@@ -65,9 +66,12 @@ _run = partial(_option, "Run")
          help="What judges a hypothesis; fill its fields with --metric.FIELD.")
 @_method("--strategy", default=STRATEGY, show_default=True, shell_complete=_names(STRATEGIES),
          help="How utilities are computed; fill its fields with --FIELD.")
-@_method("--weights", type=click.Choice(["auto", "uniform", "logprobs"]), default="auto",
-         show_default=True, help="How references count: by the field `weights` where there is one "
-         "(auto), all alike, or by the softmax of the field `logprobs`.")
+@_method("--weights", type=click.Choice(["auto", "uniform", "logprobs", "length-normalised"]),
+         default="auto", show_default=True, help="How references count: by the field `weights` "
+         "where there is one (auto), all alike, by the softmax of the field `logprobs`, or of "
+         "these over the field `lengths` (in characters where there is none).")
+@_method("--weights-temperature", type=click.FloatRange(min=0, min_open=True), metavar="T",
+         help="Divides log-probabilities: above 1, references count more alike.")
 @_method("--seed", type=click.IntRange(min=0), metavar="S",
          help="For strategies that draw at random.")
 @_text("-n", "--num-candidates", "--num-samples", type=_POSITIVE, metavar="N",
@@ -86,6 +90,9 @@ _run = partial(_option, "Run")
 @_output("--nbest", type=_POSITIVE, metavar="K", help="Add the K best of each segment.")
 @_output("--utilities/--no-utilities",
          help="Add the utilities of all hypotheses, and how many pairs were evaluated for them.")
+@_output("--confidence/--no-confidence",
+         help="Add how sure each choice is: its margin, and the probability that references drawn "
+         "again would give the same.")
 @_output("--matrix", metavar="FILE", type=click.Path(),
          help="Write all scores to an .npz: an array (hypotheses, references) per segment.")
 @_run("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
@@ -102,19 +109,22 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
     """Pick the best hypothesis of every segment.
 
     INPUT is JSON lines: {"samples": ["...", ...]}, and where there are some "id", "source",
-    "references", "weights" or "logprobs"; other fields pass through to the output. Several files
-    are read one after the other; `-`, or none, is standard input. Files may be compressed with gz,
-    xz or zst.
+    "references", "weights" or "logprobs" (and "lengths"); other fields pass through to the output.
+    Several files are read one after the other; `-`, or none, is standard input. Files may be
+    compressed with gz, xz or zst.
     """
     set_threads(params["threads"])
     if params["quiet"]:
         warnings.simplefilter("ignore")
     strategy = strategy_of(params)
+    weighting = _weighting(params)
     inputs = _inputs([*params["inputs"], *params["typed"]] or params["configured"])
     progress = Progress(params["quiet"], partial(_fraction, inputs), _bar_fits(params["output"]))
-    records = _records(inputs, params, progress)
+    records = _records(inputs, weighting, params, progress)
     _check_output(params, inputs)
-    progress.note(signature(strategy, weights=params["weights"]))
+    progress.note(signature(strategy, weights=weighting))
+    if params["confidence"]:
+        strategy = Confident(strategy, seed=params["seed"] or 0)
     try:
         _decode(strategy, records, params, progress)
     except KeyboardInterrupt as stop:
@@ -163,21 +173,33 @@ def _inputs(paths: Sequence[str]) -> list[Input]:
     return [Input(path) for path in paths or ["-"]]
 
 
-def _records(inputs: list[Input], params: dict[str, Any], progress: Progress) -> Iterable[Record]:
+def _weighting(params: dict[str, Any]) -> Weighting:
+    by, temperature = params["weights"], params["weights_temperature"]
+    if temperature is not None and (
+            by == "uniform" or (by == "auto" and not params["reference_lprobs"])):
+        raise InputError(f"--weights-temperature {temperature} does nothing with --weights {by}; "
+                         "choose logprobs or length-normalised")
+    return Weighting(by, 1.0 if temperature is None else temperature)
+
+
+def _records(inputs: list[Input], weighting: Weighting, params: dict[str, Any],
+             progress: Progress) -> Iterable[Record]:
     size = params["num_candidates"]
     if size is None:
         for name in ("source", "references", "num_references", "reference_lprobs"):
             if params[name] is not None:
                 raise InputError(f"--{name.replace('_', '-')} goes with plain text, which needs "
                                  "--num-candidates; JSON lines carry their own fields")
-        return JsonLines(inputs, params["weights"], progress.note)
-    return _text_records(inputs, size, params)
+        return JsonLines(inputs, weighting, progress.note)
+    return _text_records(inputs, size, weighting, params)
 
 
-def _text_records(inputs: list[Input], size: int, params: dict[str, Any]) -> Iterable[Record]:
+def _text_records(inputs: list[Input], size: int, weighting: Weighting,
+                  params: dict[str, Any]) -> Iterable[Record]:
     refs, lprobs = params["references"], params["reference_lprobs"]
-    if params["weights"] == "logprobs" and not lprobs:
-        raise InputError("--weights logprobs needs --reference-lprobs where INPUT is plain text")
+    if weighting.by in ("logprobs", "length-normalised") and not lprobs:
+        raise InputError(f"--weights {weighting.by} needs --reference-lprobs "
+                         "where INPUT is plain text")
     count = params["num_references"] or size
     if not refs and count != size:
         raise InputError("--num-references needs --references; "
@@ -186,7 +208,8 @@ def _text_records(inputs: list[Input], size: int, params: dict[str, Any]) -> Ite
         Column(inputs, size, "--num-candidates"),
         _column(params["source"], 1, ""),
         _column(refs, count, "--num-references"),
-        _column(None if params["weights"] == "uniform" else lprobs, count, "--num-references"),
+        _column(None if weighting.by == "uniform" else lprobs, count, "--num-references"),
+        weighting,
     )
 
 
@@ -195,8 +218,9 @@ def _column(path: str | None, size: int, option: str) -> Column | None:
 
 
 def _check_output(params: dict[str, Any], inputs: list[Input]) -> None:
-    if params["form"] == "text" and (params["nbest"] or params["utilities"]):
-        raise InputError("--nbest and --utilities need --format json; "
+    if params["form"] == "text" and (
+            params["nbest"] or params["utilities"] or params["confidence"]):
+        raise InputError("--nbest, --utilities and --confidence need --format json; "
                          "text has one line per segment")
     if params["matrix"] == "-":
         raise InputError("--matrix needs a file; standard output takes no .npz")

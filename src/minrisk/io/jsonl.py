@@ -1,11 +1,11 @@
 """JSON lines: one segment a line, any number of samples in each.
 
     {"id"?, "source"?, "samples" | "hypotheses": [...], "references"?: [...],
-     "weights"? | "logprobs"?: [...], ...}
+     "weights"? | "logprobs"?: [...], "lengths"?: [...], ...}
 
-Weights and log-probabilities belong to the references, which are the samples themselves unless
-given. Other fields pass through to the output. A field that is null counts as absent, and blank
-lines are skipped.
+Weights, log-probabilities and lengths (in tokens) belong to the references, which are the samples
+themselves unless given. Other fields pass through to the output. A field that is null counts as
+absent, and blank lines are skipped.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from typing import Any
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
 from minrisk.io.files import Input
-from minrisk.io.record import Record, Weighting, placed
-from minrisk.segment import Segment, weights_from_logprobs
+from minrisk.io.record import AUTO, Record, Weighting, placed
+from minrisk.segment import Segment
 
-KNOWN = frozenset({"id", "source", "samples", "hypotheses", "references", "weights", "logprobs"})
+KNOWN = frozenset({"id", "source", "samples", "hypotheses", "references", "weights", "logprobs",
+                   "lengths"})
 
 
 class JsonLines:
     """The records of several files, numbered through."""
 
-    def __init__(self, inputs: Iterable[Input], weighting: Weighting = "auto",
+    def __init__(self, inputs: Iterable[Input], weighting: Weighting = AUTO,
                  note: Callable[[str], None] | None = None) -> None:
         self._inputs = inputs
         self._weighting = weighting
@@ -58,19 +59,19 @@ class JsonLines:
     def _segment(self, fields: dict[str, Any], index: int) -> Segment:
         hypotheses = _hypotheses(fields)
         references = _list(fields, "references")
-        count = len(hypotheses if references is None else references)
-        weights = self._weights(fields, count)
+        weights = self._weights(fields, hypotheses if references is None else references)
         return Segment(hypotheses, references, _source(fields), weights, index)
 
-    def _weights(self, fields: dict[str, Any], count: int) -> Floats | list[Any] | None:
-        if self._weighting == "uniform":
+    def _weights(self, fields: dict[str, Any], texts: list[Any]) -> Floats | list[Any] | None:
+        if self._weighting.by == "uniform":
             return None
         weights, logprobs = _numbers(fields, "weights"), _numbers(fields, "logprobs")
         if weights is not None and logprobs is not None:
             raise InputError("found both weights and logprobs, wanted one of them")
         # validated even where they are not used: a wrong length means misaligned samples
-        by_logprobs = None if logprobs is None else weights_from_logprobs(logprobs, count)
-        if self._weighting == "auto":
+        lengths = _numbers(fields, "lengths")
+        by_logprobs = None if logprobs is None else self._weighting.of(logprobs, texts, lengths)
+        if self._weighting.by == "auto":
             self._tell_unused(logprobs)
             return weights
         if by_logprobs is None:

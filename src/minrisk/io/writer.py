@@ -53,6 +53,9 @@ class Writer:
         if self._utilities:
             details["utilities"] = [_finite(u) for u in ranking.utility.tolist()]
             details["pairs"] = ranking.pairs
+        if ranking.confidence:
+            details["confidence"] = {"margin": _finite(ranking.confidence.margin),
+                                     "probability": ranking.confidence.probability}
         return details
 
     def _line(self, fields: dict[str, Any]) -> None:
