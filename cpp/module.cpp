@@ -43,7 +43,7 @@ minrisk::Corpus read_strings(const nb::list& strings) {
 minrisk::Workers make_workers(int threads, const minrisk::ChrfProblem& problem) {
     using Clock = std::chrono::steady_clock;
     constexpr std::size_t characters_a_thread = 1 << 14, pairs_a_thread = 1 << 14;
-    const std::size_t worth = 1 + problem.texts.corpus().characters.size() / characters_a_thread +
+    const std::size_t worth = 1 + problem.characters() / characters_a_thread +
                               problem.hyps.size() * problem.refs.count / pairs_a_thread;
     auto last = Clock::now();
     return {int(std::min<std::size_t>(std::max(1, threads), worth)), [last]() mutable {

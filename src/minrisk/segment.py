@@ -53,7 +53,7 @@ class Segment:
         """The same problem with only these hypotheses."""
         kept = object.__new__(Segment)
         fields = vars(self) | {
-            "hypotheses": tuple(self.hypotheses[i] for i in rows),
+            "hypotheses": tuple(map(self.hypotheses.__getitem__, rows.tolist())),
             "own": None if self.own is None else self.own[rows],
         }
         for name, value in fields.items():

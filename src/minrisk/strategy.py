@@ -47,6 +47,6 @@ def resampled(weights: Floats, count: int, rng: np.random.Generator) -> Floats:
     The Bayesian bootstrap (Rubin 1981): weights vary as counts in the plain one do, but no
     reference is ever lost, however few there are or however much one of them weighs.
     """
-    drawn = weights * rng.standard_exponential((count, weights.size))
-    result: Floats = drawn / drawn.sum(axis=1, keepdims=True)
-    return result
+    drawn = rng.standard_exponential((count, weights.size), np.float32) * weights
+    drawn /= drawn.sum(axis=1, keepdims=True)
+    return drawn

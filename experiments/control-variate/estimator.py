@@ -1,0 +1,104 @@
+"""A metric of COMET's form on frozen embeddings, trained for a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from data import TESTING, TRAINING, judgements
+from torch import Tensor, nn
+
+from minrisk import Groups
+from minrisk.metrics.comet.estimator import Estimator, feed_forward
+from minrisk.metrics.comet.surrogate import Linearised, rows_of
+from minrisk.rows import WeightedRows
+
+_DIMENSIONS = 512
+_PAIRS = 1 << 13  # scored at a time
+
+
+class Frozen:
+    """COMET's estimator over embeddings that were made before."""
+
+    name = "frozen"
+    needs_source = True
+
+    def __init__(self, vectors: dict[str, np.ndarray], estimator: Estimator,
+                 expected: bool = True) -> None:
+        self._vectors = vectors
+        self._estimator = estimator
+        self._expected = expected  # the first layer's mean, not (the paper's) of embeddings
+
+    def features(self, texts: Sequence[str]) -> WeightedRows:
+        base = torch.as_tensor(np.stack([self._vectors[text] for text in texts]))
+        return WeightedRows.plain(self, base, np.arange(len(texts)))
+
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
+        return refs.average(groups)
+
+    @torch.inference_mode()
+    def scores(self, hyps: WeightedRows, refs: WeightedRows,
+               source: WeightedRows | None = None) -> np.ndarray:
+        mt, src = rows_of(hyps), rows_of(source)
+        if refs.is_plain:
+            blocks = self._estimator.each_row_block(mt, rows_of(refs), src, _PAIRS)
+            return torch.cat([block for _, block in blocks]).double().numpy()
+        columns = [self._aggregate_score(mt, src, *_members(refs, row))
+                   for row in range(len(refs))]
+        return torch.stack(columns, dim=1).double().numpy()
+
+    def vectors(self, features: WeightedRows) -> np.ndarray:
+        return rows_of(features).double().numpy()
+
+    def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: np.ndarray,
+                  source: WeightedRows | None = None) -> Linearised:
+        weights = torch.as_tensor(mass, dtype=torch.float32)
+        return Linearised.of(self._estimator, rows_of(hyps), rows_of(refs), weights,
+                             rows_of(source))
+
+    def _aggregate_score(self, mt: Tensor, src: Tensor, texts: Tensor, weights: Tensor) -> Tensor:
+        estimator = self._estimator
+        if self._expected:
+            return estimator.finish(estimator.expected_first(mt, src, texts, weights))
+        mean = (weights @ texts)[None]
+        [(_, block)] = estimator.each_row_block(mt, mean, src, len(mt))
+        return block[:, 0]
+
+
+def train(vectors: dict[str, np.ndarray], hidden: Sequence[int], seed: int,
+          epochs: int) -> tuple[Estimator, float]:
+    """The estimator, and its rank correlation with judgements of other texts."""
+    torch.manual_seed(seed)
+    network = feed_forward(6 * _DIMENSIONS, hidden, "Tanh", None)
+    inputs, targets = _examples(vectors, *TRAINING)
+    targets = (targets - targets.mean()) / targets.std()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.01)
+    for _ in range(epochs):
+        for rows in torch.randperm(len(inputs)).split(64):
+            loss = nn.functional.mse_loss(network(inputs[rows])[:, 0], targets[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    inputs, targets = _examples(vectors, *TESTING)
+    with torch.inference_mode():
+        found = network(inputs)[:, 0]
+    return Estimator.of(network.eval()), _spearman(found.numpy(), targets.numpy())
+
+
+def _examples(vectors: dict[str, np.ndarray], name: str, sources: int) -> tuple[Tensor, Tensor]:
+    records = judgements(name, sources)
+    mt, ref, src = (torch.as_tensor(np.stack([vectors[r[field]] for r in records]))
+                    for field in ("hypothesis", "reference", "source"))
+    inputs = torch.cat([mt, ref, mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()], dim=1)
+    return inputs, torch.tensor([r["score"] for r in records])
+
+
+def _members(refs: WeightedRows, row: int) -> tuple[Tensor, Tensor]:
+    part = slice(refs.offsets[row], refs.offsets[row + 1])
+    return refs.base[refs.members[part]], torch.as_tensor(refs.weights[part], dtype=torch.float32)
+
+
+def _spearman(one: np.ndarray, other: np.ndarray) -> float:
+    ranks = [np.unique(x, return_inverse=True)[1] for x in (one, other)]  # ties share one
+    return float(np.corrcoef(*ranks)[0, 1])
