@@ -28,6 +28,7 @@ class Frozen:
                  expected: bool = True) -> None:
         self._vectors = vectors
         self._estimator = estimator
+        self._known: tuple[Tensor | None, np.ndarray] = None, np.empty(0)
         self._expected = expected  # the first layer's mean, not (the paper's) of embeddings
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
@@ -40,13 +41,14 @@ class Frozen:
     @torch.inference_mode()
     def scores(self, hyps: WeightedRows, refs: WeightedRows,
                source: WeightedRows | None = None) -> np.ndarray:
-        mt, src = rows_of(hyps), rows_of(source)
         if refs.is_plain:
-            blocks = self._estimator.each_row_block(mt, rows_of(refs), src, _PAIRS)
-            return torch.cat([block for _, block in blocks]).double().numpy()
-        columns = [self._aggregate_score(mt, src, *_members(refs, row))
-                   for row in range(len(refs))]
-        return torch.stack(columns, dim=1).double().numpy()
+            return self._all_pairs(refs.base, source)[np.ix_(hyps.members, refs.members)]
+        mt, src = rows_of(hyps), rows_of(source)
+        parts = [_members(refs, row) for row in range(len(refs))]
+        if not self._expected:
+            return self._pairs(mt, torch.stack([w @ texts for texts, w in parts]), src)
+        firsts = [self._estimator.expected_first(mt, src, *part) for part in parts]
+        return self._estimator.finish(torch.stack(firsts, dim=1)).double().numpy()
 
     def vectors(self, features: WeightedRows) -> np.ndarray:
         return rows_of(features).double().numpy()
@@ -57,13 +59,15 @@ class Frozen:
         return Linearised.of(self._estimator, rows_of(hyps), rows_of(refs), weights,
                              rows_of(source))
 
-    def _aggregate_score(self, mt: Tensor, src: Tensor, texts: Tensor, weights: Tensor) -> Tensor:
-        estimator = self._estimator
-        if self._expected:
-            return estimator.finish(estimator.expected_first(mt, src, texts, weights))
-        mean = (weights @ texts)[None]
-        [(_, block)] = estimator.each_row_block(mt, mean, src, len(mt))
-        return block[:, 0]
+    def _all_pairs(self, base: Tensor, source: WeightedRows) -> np.ndarray:
+        """Of a segment's texts, computed once: every method asks for some of them."""
+        if self._known[0] is not base:
+            self._known = base, self._pairs(base, base, rows_of(source))
+        return self._known[1]
+
+    def _pairs(self, mt: Tensor, ref: Tensor, src: Tensor) -> np.ndarray:
+        blocks = self._estimator.each_row_block(mt, ref, src, _PAIRS)
+        return torch.cat([block for _, block in blocks]).double().numpy()
 
 
 def train(vectors: dict[str, np.ndarray], hidden: Sequence[int], seed: int,

@@ -34,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--segments", type=int, default=SEGMENTS)
     parser.add_argument("--hidden", default="512,128")
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--epochs", type=int, default=4)
     options = parser.parse_args()
     vectors = embeddings()
     start = time.perf_counter()
@@ -47,11 +47,10 @@ def main() -> None:
     for index, record in enumerate(samples()[: options.segments]):
         segment = minrisk.Segment(record["samples"], source=record["source"], index=index)
         compare(segment, *metrics, methods, variants)
-        print(index, flush=True)
-    results = {"machine": machine(), "segments": options.segments, "hidden": options.hidden,
-               "epochs": options.epochs, "spearman": spearman,
-               "methods": summary(methods), "variants": summary(variants)}
-    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        results = {"machine": machine(), "segments": index + 1, "hidden": options.hidden,
+                   "epochs": options.epochs, "spearman": spearman,
+                   "methods": summary(methods), "variants": summary(variants)}
+        (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     write_tables(results)
 
 

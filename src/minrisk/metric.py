@@ -62,7 +62,7 @@ class HasVectors(Protocol[F_in]):
 
 @runtime_checkable
 class Quality(Protocol[F_in]):
-    """Judges a hypothesis by its source alone, without references."""
+    """Judges a hypothesis by its source alone, without references; sets `needs_source`."""
 
     def quality(self, hyps: F_in, source: F_in) -> Floats: ...  # (H,)
 

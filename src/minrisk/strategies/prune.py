@@ -26,7 +26,7 @@ class Prune:
     """drops who is hardly ever the best as references double (Cheng & Vlachos 2023)
 
     Costs n * start evaluations, then twice the references at each step for those who are left: by
-    how much fewer than n * m depends on the samples.
+    how much fewer than n * m depends on the samples. The resamples are of the Bayesian bootstrap.
     """
 
     name: ClassVar[str] = "prune"
@@ -50,11 +50,13 @@ class Prune:
     def _rank(self, pool: Pool[Any]) -> Ranking:
         rng = segment_rng(self.seed, pool.segment)
         race = Race(pool, shuffled(pool.segment, rng))
-        for size in self._sizes(len(pool.ref_rows)):
-            if race.met:
-                race.keep(self._contenders(race, rng))
-            if race.left > 1 or not race.met:
-                race.meet(size)
+        first, *later = self._sizes(len(pool.ref_rows))
+        race.meet(first)
+        for size in later:
+            race.keep(self._contenders(race, rng))
+            if race.left == 1:
+                break
+            race.meet(size)
         return race.ranking()
 
     def _sizes(self, count: int) -> list[int]:
