@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise, permutations
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import minrisk
 from generated import cases
+from minrisk.strategies import control_variate
 from minrisk.strategies.drawing import chances, drawn
 from minrisk.testing import check_strategy
 
@@ -60,7 +62,15 @@ def each_draw(chance):
         ends = np.sort(np.concatenate([[0, 1], (-np.cumsum(chance[order])) % 1.0]))
         for low, high in pairwise(ends):
             if high - low > 1e-9:
-                yield drawn(chance, order, (low + high) / 2), (high - low) / len(orders)
+                yield order, (low + high) / 2, (high - low) / len(orders)
+
+
+class Fixed:
+    """In place of a generator: a given order and start."""
+
+    def __init__(self, order, start):
+        self.permutation = lambda count: order
+        self.random = lambda: start
 
 
 @given(mass=MASSES, size=st.integers(0, 6))
@@ -78,7 +88,8 @@ def test_chances_follow_the_mass_up_to_certainty(mass, size):
 def test_each_is_drawn_as_often_as_its_chance(mass, size):
     chance = chances(mass, size)
     often = np.zeros(mass.size)
-    for rows, likely in each_draw(chance):
+    for order, start, likely in each_draw(chance):
+        rows = drawn(chance, order, start)
         assert rows.size == min(size, mass.size)
         often[rows] += likely
     np.testing.assert_allclose(often, chance, atol=1e-6)
@@ -86,18 +97,15 @@ def test_each_is_drawn_as_often_as_its_chance(mass, size):
 
 @given(case=cases(), size=st.integers(1, 4))
 def test_its_mean_over_all_draws_is_exact(case, size):
-    metric = Curved()
     segment = minrisk.Segment(case.hyps, case.refs, weights=case.weights)
-    [pool] = minrisk.bind(metric, [segment])
-    columns, mass = pool.references_once()
-    chance = chances(mass, size)
-    exact = pool.utility()
-    expected = np.zeros(len(case.hyps))
-    for rows, likely in each_draw(chance):
-        mean, surrogate = pool.surrogate(columns, mass, columns[rows])
-        missed = pool.scores(columns[rows]) - surrogate
-        expected += likely * (mean + missed @ (mass / chance)[rows])
-    np.testing.assert_allclose(expected, exact, rtol=1e-6, atol=1e-6)
+    [pool] = minrisk.bind(Curved(), [segment])
+    strategy = minrisk.ControlVariate(Curved(), size)
+    mean = np.zeros(len(case.hyps))
+    for order, start, likely in each_draw(chances(pool.references_once()[1], size)):
+        fixed = Fixed(order, start)
+        with patch.object(control_variate, "segment_rng", return_value=fixed):
+            mean += likely * strategy.rank([segment])[0].utility
+    np.testing.assert_allclose(mean, pool.utility(), rtol=1e-6, atol=1e-6)
 
 
 def test_a_plain_mean_of_what_was_drawn_would_be_biased():
@@ -105,9 +113,8 @@ def test_a_plain_mean_of_what_was_drawn_would_be_biased():
     mass = np.array([0.7, 0.2, 0.1])
     missed = np.array([1.0, 5.0, -3.0])
     chance = chances(mass, 2)
-    plain = sum(likely * missed[rows].mean() for rows, likely in each_draw(chance))
-    right = sum(likely * (missed * mass / chance)[rows].sum() for rows, likely in each_draw(chance))
-    assert right == pytest.approx(missed @ mass)
+    plain = sum(likely * missed[drawn(chance, order, start)].mean()
+                for order, start, likely in each_draw(chance))
     assert abs(plain - missed @ mass) > 0.1
 
 
