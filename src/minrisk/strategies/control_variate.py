@@ -37,7 +37,7 @@ class ControlVariate:
     metric: AnyMetric
     subset: int = option(16, help="how many references correct the surrogate, at most; 0 is none")
     exemplars: bool = option(False, help="references in the middle of clusters, not random ones: "
-                             "often closer, but biased")
+                             "sometimes closer, but biased")
     seed: int = option(0, help="of the choice of references")
 
     def __post_init__(self) -> None:
