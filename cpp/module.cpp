@@ -57,7 +57,7 @@ minrisk::Workers make_workers(int threads, std::size_t worth) {
 template <class FrontEnd, class Metric>
 minrisk::Workers make_workers(int threads, const minrisk::Task<FrontEnd, Metric>& task) {
     constexpr std::size_t characters_a_thread = 1 << 14, pairs_a_thread = 1 << 14;
-    return make_workers(threads, 1 + task.texts.corpus().characters.size() / characters_a_thread +
+    return make_workers(threads, 1 + task.characters() / characters_a_thread +
                                      task.hyps.size() * task.refs.count / pairs_a_thread);
 }
 

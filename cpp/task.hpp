@@ -68,6 +68,11 @@ public:
     const Corpus& corpus() const { return corpus_; }
     const FrontEnd& front_end() const { return front_end_; }
 
+    bool is_indexed() {
+        std::lock_guard guard(lock_);
+        return index_ != nullptr;
+    }
+
     // Built without the lock, for polling may run a signal handler that asks for it too.
     const TextIndex& index(const Workers& workers) {
         {
@@ -125,6 +130,14 @@ struct Task {
     Texts hyps;
     Averages refs;
     Metric metric;
+
+    // Of the texts that there is work with: all until they are indexed, then those in use.
+    std::size_t characters() const {
+        const std::size_t all = texts.corpus().characters.size();
+        const std::size_t used = hyps.size() + std::size_t(refs.offsets[refs.count]);
+        if (!texts.is_indexed() || used >= texts.size()) return all;
+        return all * used / texts.size();
+    }
 
     // (H, R)
     std::vector<double> scores(const Kernels& kernels, const Workers& workers) const {

@@ -188,7 +188,7 @@ OPTIONS = [
     options("no threads", "0 threads", args="--threads 0"),
     options("zero candidates", "'--num-candidates'", args="-n 0"),
     options("a source for JSON", "--source goes with plain text", args="--source @in.jsonl"),
-    options("n best as text", "--nbest and --utilities need --format json",
+    options("n best as text", "--confidence need --format json",
             args="--format text --nbest 2"),
     options("references that are not there", "--num-references needs --references",
             args="-n 1 --num-references 2"),

@@ -53,7 +53,8 @@ def test_decode_says_what_the_library_says(samples):
         utility = [None if np.isnan(u) else u for u in ranking.utility]
         best = ranking.best
         assert record == {"id": index, "text": hyps[best], "index": best,
-                          "utility": utility[best], "utilities": utility}
+                          "utility": utility[best], "utilities": utility,
+                          "pairs": ranking.pairs}
 
 
 def test_the_signature_and_a_summary_are_on_standard_error(samples):

@@ -108,7 +108,7 @@ def test_expected_features_are_the_mean_of_the_first_layer(variant):
     hyps, refs, source = grid(metric)
     weights = np.array([1.0, 2.0, 0.0, 4.0, 1.0])
     whole = metric.aggregate(refs, Groups(np.zeros(5, np.intp), weights))
-    estimator = metric._scorer._estimator
+    estimator = metric._scorer.estimator
     mt, ref, src = hyps.base, refs.base, source.base
     first = [sum(w * (estimator.hyp_part(h[None], src) + estimator.ref_part(r[None])
                       + estimator.pair_part(h[None], r[None])[0])
@@ -127,7 +127,7 @@ def test_the_papers_average_is_of_embeddings():
     means = [np.average(vectors[groups.labels == g], axis=0,
                         weights=groups.weights[groups.labels == g]) for g in (0, 1)]
     np.testing.assert_allclose(metric.vectors(averages), means, atol=1e-6)
-    estimator = metric._scorer._estimator
+    estimator = metric._scorer.estimator
     ref = torch.tensor(np.array(means), dtype=torch.float32)
     first = (estimator.hyp_part(hyps.base, source.base)[:, None] + estimator.ref_part(ref)[None]
              + estimator.pair_part(hyps.base, ref))
@@ -514,3 +514,47 @@ def test_architecture_reads_what_the_official_code_reads():
          "hidden_sizes": [4], "optimizer": "AdamW"}, Path("x"))
     assert spec.layer_transformation == "softmax"
     assert spec.hidden_sizes == (4,)
+
+
+@pytest.mark.parametrize("variant", [ONE, "three_hidden"])
+def test_the_surrogate_is_the_tangent_at_the_mean_of_the_first_layer(variant):
+    metric = comet(variant)
+    hyps, refs, source = grid(metric)
+    mass = np.array([1.0, 2.0, 0.0, 4.0, 1.0]) / 8
+    metric.scores(hyps, refs, source)  # which makes the estimator in inference mode
+    made = metric.surrogate(hyps, refs, mass, source)
+    estimator = metric._scorer.estimator
+    with torch.inference_mode():
+        first = (estimator.hyp_part(hyps.base, source.base)[:, None]
+                 + estimator.ref_part(refs.base)[None] + estimator.pair_part(hyps.base, refs.base))
+        centre = torch.einsum("hrz,r->hz", first, torch.as_tensor(mass).float())
+        toward = first - centre[:, None]
+        step = 1e-2
+        tangent = (estimator.finish(centre[:, None] + step * toward)
+                   - estimator.finish(centre[:, None] - step * toward)) / (2 * step)
+        expected = estimator.finish(centre)[:, None] + tangent
+    np.testing.assert_allclose(made.at(refs), expected.numpy(), atol=1e-4)
+    np.testing.assert_allclose(made.at(refs) @ mass, made.mean, atol=1e-5)
+    whole = metric.aggregate(refs, Groups(np.zeros(5, np.intp), mass))
+    np.testing.assert_allclose(made.mean, metric.scores(hyps, whole, source)[:, 0], atol=1e-5)
+
+
+def test_a_corrected_surrogate_is_standard_with_all_references_and_the_aggregate_with_none():
+    metric = comet()
+    texts = [TEXTS[i] for i in GOLDEN["grid"]["hypotheses"]]
+    weights = [*range(len(texts)), 3, 2]
+    segment = minrisk.Segment(texts + texts[:2], source=TEXTS[0], weights=weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runs = {s: minrisk.ControlVariate(metric, s).rank([segment])[0].utility for s in (0, 99)}
+        exact = minrisk.Standard(metric).rank([segment])[0].utility
+        whole = minrisk.Aggregate(metric).rank([segment])[0].utility
+    np.testing.assert_allclose(runs[99], exact, atol=1e-5)
+    np.testing.assert_allclose(runs[0], whole, atol=1e-5)
+    assert np.abs(whole - exact).max() > 1e-4
+
+
+def test_clusters_of_embeddings_are_averaged():
+    metric = comet()
+    texts = [TEXTS[i] for i in GOLDEN["grid"]["hypotheses"]]
+    check_strategy(minrisk.Centroid(metric, 2), [minrisk.Segment(texts, source=TEXTS[0])])

@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 
 SOURCE = ROOT / "src" / "minrisk"
-PLAIN = {"arrays", "errors", "options", "segment", "groups", "lazy", "version", "threads",
+PLAIN = {"arrays", "errors", "options", "segment", "groups", "kmeans", "lazy", "version", "threads",
          "progress"}
 PROTOCOLS = PLAIN | {"metric", "rows", "strategy", "pool", "registry", "signature"}
 
@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "version": set(),
     "threads": {"errors"},
     "progress": set(),
+    "kmeans": {"arrays"},
     "segment": PLAIN,
     "groups": PLAIN,
     "metric": PLAIN,

@@ -20,7 +20,7 @@ from minrisk.io import compression
 from minrisk.io.files import Input, Output, same_file
 from minrisk.io.jsonl import JsonLines
 from minrisk.io.lines import Column, read_lines
-from minrisk.io.record import Record
+from minrisk.io.record import Record, Weighting
 from minrisk.io.writer import MatrixWriter, Writer
 
 COMPRESS = {
@@ -243,8 +243,8 @@ def test_logprobs_weigh_only_on_request(tmp_path):
     line = '{"samples": ["a", "b"], "logprobs": [0, -1.5]}'
     notes = []
     auto = jsonl(tmp_path / "in", line, line, note=notes.append)
-    uniform = jsonl(tmp_path / "in", line, weighting="uniform", note=notes.append)
-    softmax = jsonl(tmp_path / "in", line, weighting="logprobs", note=notes.append)
+    uniform = jsonl(tmp_path / "in", line, weighting=Weighting("uniform"), note=notes.append)
+    softmax = jsonl(tmp_path / "in", line, weighting=Weighting("logprobs"), note=notes.append)
     assert auto[0].segment.weights.tolist() == uniform[0].segment.weights.tolist() == [0.5, 0.5]
     ratio = np.divide(*softmax[0].segment.weights)
     assert ratio == pytest.approx(np.exp(1.5))
@@ -261,14 +261,14 @@ def test_logprobs_weigh_only_on_request(tmp_path):
 ])
 def test_a_sample_with_a_count_is_as_many_samples(tmp_path, more, weighting, expected):
     path = write(tmp_path / "in.jsonl", {"samples": ["a", "b"], "counts": [3, 1], **more})
-    [record] = JsonLines([Input(str(path))], weighting)
+    [record] = JsonLines([Input(str(path))], Weighting(weighting))
     assert record.segment.weights == pytest.approx(expected)
     assert record.extra == {}
 
 
 def test_uniform_weighting_ignores_whatever_weights_there_are(tmp_path):
     line = '{"samples": ["a", "b"], "weights": [0, 0], "logprobs": [NaN]}'
-    (record,) = jsonl(tmp_path / "in", line, weighting="uniform")
+    (record,) = jsonl(tmp_path / "in", line, weighting=Weighting("uniform"))
     assert record.segment.weights.tolist() == [0.5, 0.5]
 
 
@@ -296,7 +296,7 @@ def test_bad_text_fails_its_segment_only(tmp_path):
 def test_results_are_json_lines_with_the_fields_of_the_input(tmp_path):
     path = tmp_path / "out"
     record = Record("é", "", Segment(["a", "b\u2028"]), {"x": [1], "text": "theirs"})
-    ranking = Ranking(np.array([1, 0]), np.array([np.nan, 2.5]))
+    ranking = Ranking(np.array([1, 0]), np.array([np.nan, 2.5]), 4)
     with Output(str(path)) as output:
         Writer(output, nbest=5, utilities=True).write(record, ranking)
     line = path.read_text(encoding="utf-8")
@@ -304,7 +304,7 @@ def test_results_are_json_lines_with_the_fields_of_the_input(tmp_path):
         "id": "é", "text": "b\u2028", "index": 1, "utility": 2.5,
         "nbest": [{"text": "b\u2028", "index": 1, "utility": 2.5},
                   {"text": "a", "index": 0, "utility": None}],
-        "utilities": [None, 2.5], "x": [1],
+        "utilities": [None, 2.5], "pairs": 4, "x": [1],
     }
     assert "é" in line
     assert line.count("\n") == 1

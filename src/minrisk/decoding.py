@@ -20,8 +20,9 @@ def make_strategy(strategy: str, metric: str | AnyMetric = METRIC, **options: An
     """A strategy by name; options are the fields of its dataclass (`minrisk strategies`)."""
     if isinstance(metric, str):
         metric = METRICS.make(metric)
-    if isinstance(options.get("coarse"), str):
-        options["coarse"] = METRICS.make(options["coarse"])
+    for second in ("coarse", "quality"):
+        if isinstance(options.get(second), str):
+            options[second] = METRICS.make(options[second])
     made: Strategy = STRATEGIES.make(strategy, metric=metric, **options)
     return made
 

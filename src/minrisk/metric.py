@@ -63,7 +63,7 @@ class HasVectors(Protocol[F_in]):
 
 @runtime_checkable
 class Quality(Protocol[F_in]):
-    """Judges a hypothesis by its source alone, without references."""
+    """Judges a hypothesis by its source alone, without references; sets `needs_source`."""
 
     def quality(self, hyps: F_in, source: F_in) -> Floats: ...  # (H,)
 
@@ -77,6 +77,24 @@ class HasStatistics(Protocol):
 
     def corpus(self, statistics: Floats) -> float:
         """The score of the corpus (or sentence, or resample) whose rows add up to these (S,)."""
+
+
+class Surrogate(Protocol[F_in]):
+    """A stand-in for the scores against some references, whose mean over them is known."""
+
+    @property
+    def mean(self) -> Floats: ...  # (H,)
+
+    def at(self, refs: F_in) -> Floats: ...  # (H, s), for less than scores cost
+
+
+@runtime_checkable
+class HasSurrogate(Protocol[F_in]):
+    """Has a surrogate of its scores, close enough that few real ones correct it."""
+
+    def surrogate(
+        self, hyps: F_in, refs: F_in, mass: Floats, source: F_in | None = None
+    ) -> Surrogate[F_in]: ...
 
 
 def utility(metric: Metric[F], hyps: F, refs: F, mass: Floats, source: F | None = None) -> Floats:

@@ -8,7 +8,7 @@ The one identity behind every strategy is in `Pool.utility`:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, overload
 
 import numpy as np
@@ -17,10 +17,28 @@ from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.lazy import lazy
-from minrisk.metric import Aggregates, AnyMetric, F, Metric, utility
-from minrisk.segment import Segment
+from minrisk.metric import (
+    Aggregates,
+    AnyMetric,
+    F,
+    HasSurrogate,
+    HasVectors,
+    Metric,
+    Quality,
+    utility,
+)
+from minrisk.segment import Ranking, Segment
 
 _BLOCK = 1 << 22  # scores held at a time where rows are needed one by one
+
+
+class Tally:
+    """Counts the pairs that were evaluated."""
+
+    pairs = 0
+
+    def add(self, hyps: Ints, refs: int) -> None:
+        self.pairs += hyps.size * refs
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +51,22 @@ class Pool(Generic[F]):
     hyp_rows: Ints  # (H,) row of each hypothesis in `texts`
     ref_rows: Ints  # (R,) row of each reference
     source: F | None
+    tally: Tally = field(default_factory=Tally)
+
+    def ranking(self, utility: Floats) -> Ranking:
+        """Best first, with the pairs that were evaluated for it."""
+        return Ranking.of(utility, self.tally.pairs)
 
     def keep(self, rows: Ints) -> Pool[F]:
-        """The same problem with only these hypotheses; their features are shared."""
+        """The same problem with only these hypotheses; features and tally are shared."""
         return replace(self, segment=self.segment.keep(rows), hyp_rows=self.hyp_rows[rows])
+
+    def once(self) -> tuple[Pool[F], Ints]:
+        """The same problem with equal hypotheses only once, and the place of each among them."""
+        _, first, row = np.unique(self.hyp_rows, return_index=True, return_inverse=True)
+        # in order of the samples, which decides between hypotheses of equal utility
+        kept, place = np.unique(first[row], return_inverse=True)
+        return self.keep(kept), place
 
     def utility(self, groups: Groups | None = None, leave_self_out: bool = False) -> Floats:
         """(H,) expected score over the groups; each reference is its own group by default."""
@@ -52,12 +82,53 @@ class Pool(Generic[F]):
             return self._utility_without_self(mass, self.segment.own)
         return self._utility(mass)  # separate references: there is no self among them
 
-    def scores(self) -> Floats:
-        """(H, R) the whole matrix, for those who ask for it."""
+    def references_once(self) -> tuple[Ints, Floats]:
+        """A column for each distinct reference that has weight, and what it weighs in all."""
+        _, first, row = np.unique(self.ref_rows, return_index=True, return_inverse=True)
+        mass = sums(row, self.segment.weights, first.size)
+        return first[mass > 0], mass[mass > 0]
+
+    def scores(self, columns: Ints | None = None) -> Floats:
+        """(H, columns) against these references, or (H, R) against all."""
+        rows = self.ref_rows if columns is None else self.ref_rows[columns]
         distinct, place = self._distinct
-        others, ref_place = np.unique(self.ref_rows, return_inverse=True)
+        others, ref_place = np.unique(rows, return_inverse=True)
+        self.tally.add(distinct, others.size)
         matrix = self.metric.scores(self.texts[distinct], self.texts[others], self.source)
         return matrix[np.ix_(place, ref_place)]
+
+    def quality(self) -> Floats:
+        """(H,) what each hypothesis is worth by the source alone; counts as a pair with it."""
+        if not isinstance(self.metric, Quality):
+            raise InputError(f"metric {self.metric.name!r} judges no hypothesis by its source "
+                             "alone; choose one that does")
+        distinct, place = self._distinct
+        self.tally.add(distinct, 1)
+        found: Floats = self.metric.quality(self.texts[distinct], self.source)
+        return found[place]
+
+    def surrogate(self, columns: Ints, mass: Floats, some: Ints) -> tuple[Floats, Floats]:
+        """The metric's surrogate: (H,) its mean over the columns, and (H, s) some of its values.
+
+        The mean counts as a pair for each hypothesis, as the score of an aggregate does.
+        """
+        if not isinstance(self.metric, HasSurrogate):
+            raise InputError(f"metric {self.metric.name!r} has no surrogate to be corrected; "
+                             "use n-by-s, or aggregate-to-fine")
+        distinct, place = self._distinct
+        self.tally.add(distinct, 1)
+        made = self.metric.surrogate(self.texts[distinct], self.texts[self.ref_rows[columns]],
+                                     mass, self.source)
+        return made.mean[place], made.at(self.texts[self.ref_rows[some]])[place]
+
+    def vectors(self) -> Floats:
+        """(R, D) the references as points."""
+        if not isinstance(self.metric, HasVectors):
+            raise InputError(f"metric {self.metric.name!r} has no vectors to cluster; "
+                             "use aggregate with --groups, which partitions at random")
+        distinct, place = np.unique(self.ref_rows, return_inverse=True)
+        found: Floats = self.metric.vectors(self.texts[distinct])
+        return found[place]
 
     @lazy
     def _distinct(self) -> tuple[Ints, Ints]:
@@ -69,6 +140,7 @@ class Pool(Generic[F]):
         per_row = sums(self.ref_rows, mass, len(self.texts))
         used = np.flatnonzero(per_row)
         distinct, place = self._distinct
+        self.tally.add(distinct, used.size)
         hyps = self.texts[distinct]
         refs = hyps if np.array_equal(distinct, used) else self.texts[used]
         return utility(self.metric, hyps, refs, per_row[used], self.source)[place]
@@ -79,6 +151,7 @@ class Pool(Generic[F]):
                              "use the standard strategy, or it as the fine stage of a cascade")
         refs = self.metric.aggregate(self.texts[rows], groups)
         distinct, place = self._distinct
+        self.tally.add(distinct, len(groups))
         return utility(self.metric, self.texts[distinct], refs, groups.mass, self.source)[place]
 
     def _utility_without_self(self, mass: Floats, own: Ints) -> Floats:
@@ -136,11 +209,12 @@ class Batch(Sequence[Segment]):
         return Batch(kept, parent=self, rows=rows)
 
     def pools(self, metric: Metric[F]) -> list[Pool[F]]:
+        """With a tally of their own for whoever asks."""
         found = self._known(metric)
         if found is None:
             found = list(_extract(metric, self._segments))
             self._pools.append((metric, found))
-        return found
+        return [replace(pool, tally=Tally()) for pool in found]
 
     def _known(self, metric: Metric[F]) -> list[Pool[F]] | None:
         """The pools of this batch, or of the one it was kept from."""

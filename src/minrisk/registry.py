@@ -123,6 +123,15 @@ STRATEGIES = Registry("strategy", "minrisk.strategies", {
     "aggregate": "minrisk.strategies.aggregate:Aggregate",
     "aggregate-to-fine": "minrisk.strategies.cascade:AggregateToFine",
     "coarse-to-fine": "minrisk.strategies.cascade:CoarseToFine",
+    "prune": "minrisk.strategies.prune:Prune",
+    "adaptive": "minrisk.strategies.adaptive:Adaptive",
+    "centroid": "minrisk.strategies.centroid:Centroid",
+    "low-rank": "minrisk.strategies.low_rank:LowRank",
+    "control-variate": "minrisk.strategies.control_variate:ControlVariate",
+    "rerank": "minrisk.strategies.rerank:Rerank",
+    "quality-then-mbr": "minrisk.strategies.quality_then_mbr:QualityThenMBR",
+    "diverse": "minrisk.strategies.diverse:Diverse",
+    "medoids": "minrisk.strategies.medoids:Medoids",
 })
 
 SAMPLERS = Registry("sampler", "minrisk.samplers", {

@@ -53,12 +53,20 @@ class Segment:
         """The same problem with only these hypotheses."""
         kept = object.__new__(Segment)
         fields = vars(self) | {
-            "hypotheses": tuple(self.hypotheses[i] for i in rows),
+            "hypotheses": tuple(map(self.hypotheses.__getitem__, rows.tolist())),
             "own": None if self.own is None else self.own[rows],
         }
         for name, value in fields.items():
             object.__setattr__(kept, name, value)
         return kept
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """How sure a choice is."""
+
+    margin: float  # of utility over the next different text; NaN where that has none
+    probability: float  # that all references, were they drawn again, would give the same choice
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,17 +75,14 @@ class Ranking:
 
     order: Ints  # (H,)
     utility: Floats  # (H,), NaN where a later stage did not look
+    pairs: int = 0  # that the metric evaluated for it
+    confidence: Confidence | None = None  # where somebody asked for it
 
     @classmethod
-    def of(cls, utility: Floats) -> Ranking:
+    def of(cls, utility: Floats, pairs: int = 0) -> Ranking:
         """Best first; ties keep sample order, and rounding does not break them."""
         order = np.argsort(-utility, kind="stable")
-        sorted_utility = utility[order]
-        scale = np.abs(utility[np.isfinite(utility)]).max(initial=0)
-        # negated, so that what is not known (NaN) is apart as well
-        apart = ~(sorted_utility[:-1] - sorted_utility[1:] <= TIE * scale)
-        place = np.concatenate([[0], np.cumsum(apart)])
-        return cls(order[np.lexsort((order, place))], utility)
+        return cls(order[np.lexsort((order, _ranks(utility[order])))], utility, pairs)
 
     @property
     def best(self) -> int:
@@ -87,8 +92,28 @@ class Ranking:
         """Put the kept hypotheses first, in the order that a finer stage gave them."""
         utility = np.full_like(self.utility, np.nan)
         utility[kept] = finer.utility
-        rest = self.order[~np.isin(self.order, kept)]
-        return replace(self, order=np.concatenate([kept[finer.order], rest]), utility=utility)
+        first = self.first(kept[finer.order])
+        return replace(first, utility=utility, pairs=self.pairs + finer.pairs)
+
+    def first(self, rows: Ints) -> Ranking:
+        """The same ranking with these hypotheses at its head, in the order given."""
+        rest = self.order[~np.isin(self.order, rows)]
+        return replace(self, order=np.concatenate([rows, rest]))
+
+    def repeat(self, place: Ints) -> Ranking:
+        """From a ranking of distinct hypotheses, that of all: each has its place among them."""
+        rank = np.empty_like(self.order)
+        rank[self.order] = _ranks(self.utility[self.order])
+        order = np.argsort(rank[place], kind="stable")
+        return replace(self, order=order, utility=self.utility[place])
+
+
+def _ranks(utility: Floats) -> Ints:
+    """The rank of each, from the best on; equals share one."""
+    scale = np.abs(utility[np.isfinite(utility)]).max(initial=0)
+    # negated, so that what is not known (NaN) is apart as well
+    apart = ~(utility[:-1] - utility[1:] <= TIE * scale)
+    return np.concatenate([[0], np.cumsum(apart)])
 
 
 def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
@@ -108,15 +133,33 @@ def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
     return result
 
 
-def weights_from_logprobs(logprobs: npt.ArrayLike, count: int | None = None) -> Floats:
-    """Normalised probabilities of the given samples: what model-based MBR weighs them by."""
+def weights_from_logprobs(logprobs: npt.ArrayLike, count: int | None = None,
+                          lengths: npt.ArrayLike | None = None,
+                          temperature: float = 1.0) -> Floats:
+    """Normalised probabilities of the given samples: what model-based MBR weighs them by.
+
+    With lengths, those of an average token; a temperature above 1 evens them out.
+    """
+    if not 0 < temperature < np.inf:
+        raise InputError(f"a temperature of {temperature}; a positive number is wanted")
     given = _numbers(logprobs, count, "logprobs")
     wrong = np.flatnonzero(~(given < np.inf))
     if wrong.size or not np.any(np.isfinite(given)):
         found = f"{given[wrong[0]]} as number {wrong[0] + 1}" if wrong.size else "none that is"
         raise InputError("logprobs must be numbers below infinity, and one at least finite; "
                          f"found {found}")
-    return normalised(np.exp(given - given.max()), given.size)
+    if lengths is not None:
+        given = given / _lengths(lengths, given.size)
+    return normalised(np.exp((given - given.max()) / temperature), given.size)
+
+
+def _lengths(lengths: npt.ArrayLike, count: int) -> Floats:
+    given = _numbers(lengths, count, "lengths")
+    wrong = np.flatnonzero(~((given > 0) & np.isfinite(given)))
+    if wrong.size:
+        raise InputError(f"lengths must be positive; found {given[wrong[0]]} "
+                         f"as number {wrong[0] + 1}")
+    return given
 
 
 def _numbers(values: npt.ArrayLike, count: int | None, name: str) -> Floats:

@@ -75,6 +75,7 @@ def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None
         alone = strategy.rank([segment])[0]
         assert_array_equal(alone.order, ranking.order, "a batch changed the ranking")
         assert_array_equal(alone.utility, ranking.utility, "a batch changed the utilities")
+        assert alone.pairs == ranking.pairs, "a batch changed the count of pairs"
 
 
 def check_shape(metric: AnyMetric, case: Case, rtol: float) -> None:

@@ -16,19 +16,21 @@ from minrisk.cli.inputs import fraction_read, open_inputs
 from minrisk.cli.method import MethodCommand, strategy_of
 from minrisk.cli.progress import Progress
 from minrisk.cli.shared import SETTINGS, bar_fits, check_files, names_of, option, summing_up
+from minrisk.cli.weights import weight_options, weighting_of
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.engine import run
 from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import Input, Output
 from minrisk.io.jsonl import JsonLines
 from minrisk.io.lines import Column, read_lines
-from minrisk.io.record import Record, with_source
+from minrisk.io.record import Record, Weighting, with_source
 from minrisk.io.writer import MatrixWriter, SegmentWriter, Writer
 from minrisk.metric import AnyMetric
 from minrisk.pool import bind
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.segment import Segment
 from minrisk.signature import signature
+from minrisk.strategies.confident import Confident
 from minrisk.strategy import Strategy
 from minrisk.threads import set_threads
 
@@ -56,9 +58,7 @@ _run = partial(option, "Run")
          help="What judges a hypothesis; fill its fields with --metric.FIELD.")
 @_method("--strategy", default=STRATEGY, show_default=True, shell_complete=names_of(STRATEGIES),
          help="How utilities are computed; fill its fields with --FIELD.")
-@_method("--weights", type=click.Choice(["auto", "uniform", "logprobs"]), default="auto",
-         show_default=True, help="How references count: by the field `weights` where there is one "
-         "(auto), all alike, or by the softmax of the field `logprobs`.")
+@weight_options
 @_method("--oracle", metavar="FIELD", help="Judge by the human references in this field of INPUT "
          "(a text or a list) instead of by samples: the most that choosing could reach.")
 @_method("--seed", type=click.IntRange(min=0), metavar="S",
@@ -77,7 +77,11 @@ _run = partial(option, "Run")
 @_output("--format", "form", type=click.Choice(["json", "text"]), default="json",
          show_default=True, help="JSON lines, or one line of text per segment.")
 @_output("--nbest", type=_POSITIVE, metavar="K", help="Add the K best of each segment.")
-@_output("--utilities/--no-utilities", help="Add the utilities of all hypotheses.")
+@_output("--utilities/--no-utilities",
+         help="Add the utilities of all hypotheses, and how many pairs were evaluated for them.")
+@_output("--confidence/--no-confidence",
+         help="Add how sure each choice is: its margin, and the probability that references drawn "
+         "again would give the same.")
 @_output("--matrix", metavar="FILE", type=click.Path(),
          help="Write all scores to an .npz: an array (hypotheses, references) per segment.")
 @_run("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
@@ -94,12 +98,13 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
     """Pick the best hypothesis of every segment.
 
     INPUT is JSON lines: {"samples": ["...", ...]}, and where there are some "id", "source",
-    "counts" (of equal samples), "references", "weights" or "logprobs"; other fields pass through to
-    the output. Several files are read one after the other; `-`, or none, is standard input. Files
-    may be compressed with gz, xz or zst.
+    "counts" (of equal samples), "references", "weights" or "logprobs" (and "lengths"); other fields
+    pass through to the output. Several files are read one after the other; `-`, or none, is
+    standard input. Files may be compressed with gz, xz or zst.
     """
-    if params["form"] == "text" and (params["nbest"] or params["utilities"]):
-        raise InputError("--nbest and --utilities need --format json; "
+    if params["form"] == "text" and (
+            params["nbest"] or params["utilities"] or params["confidence"]):
+        raise InputError("--nbest, --utilities and --confidence need --format json; "
                          "text has one line per segment")
     decode_into(ctx, params, partial(Writer, form=params["form"], nbest=params["nbest"],
                                      utilities=params["utilities"]))
@@ -112,14 +117,17 @@ def decode_into(ctx: click.Context, params: dict[str, Any], make_writer: Callabl
     if params["quiet"]:
         warnings.simplefilter("ignore")
     strategy = strategy_of(params)
+    weighting = weighting_of(params)
     inputs = open_inputs([*params["inputs"], *params["typed"]] or params["configured"])
     read = partial(fraction_read, inputs)
     progress = Progress(params["quiet"], read, bar_fits(params["output"]))
-    records = _records(inputs, params, progress)
+    records = _records(inputs, weighting, params, progress)
     if needs_source:
         records = map(with_source, records)
     _check_output(params, inputs)
-    progress.note(_signature(strategy, params))
+    progress.note(_signature(strategy, weighting, params))
+    if params.get("confidence"):
+        strategy = Confident(strategy, seed=params["seed"] or 0)
     with summing_up(ctx, progress, params["output"]):
         return _decode(strategy, records, params, progress, make_writer)
 
@@ -138,13 +146,14 @@ def _decode(strategy: Strategy, records: Iterable[Record], params: dict[str, Any
                 if matrix:
                     matrix.write(*_scores(strategy, record))
                 writer.write(record, result)
+                progress.count(pairs=result.pairs)
             progress.advance(failed=isinstance(result, MinriskError))
         return writer
 
 
-def _signature(strategy: Strategy, params: dict[str, Any]) -> str:
+def _signature(strategy: Strategy, weighting: Weighting, params: dict[str, Any]) -> str:
     oracle = {"oracle": params["oracle"]} if params["oracle"] else {}
-    return signature(strategy, weights=params["weights"], **oracle)
+    return signature(strategy, weights=weighting, **oracle)
 
 
 def _scores(strategy: Strategy, record: Record) -> tuple[int, Floats]:
@@ -155,27 +164,30 @@ def _scores(strategy: Strategy, record: Record) -> tuple[int, Floats]:
     return record.segment.index, pool.scores()
 
 
-def _records(inputs: list[Input], params: dict[str, Any], progress: Progress) -> Iterable[Record]:
+def _records(inputs: list[Input], weighting: Weighting, params: dict[str, Any],
+             progress: Progress) -> Iterable[Record]:
     size = params["num_candidates"]
     if size is None:
         for name in ("source", "references", "num_references", "reference_lprobs"):
             if params[name] is not None:
                 raise InputError(f"--{name.replace('_', '-')} goes with plain text, which needs "
                                  "--num-candidates; JSON lines carry their own fields")
-        if params["oracle"] and params["weights"] == "logprobs":
-            raise InputError("--weights logprobs weighs samples; with --oracle there are none to "
-                             "weigh: leave one of them out")
-        return JsonLines(inputs, params["weights"], progress.note, params["oracle"])
+        if params["oracle"] and weighting.by_logprobs:
+            raise InputError(f"--weights {weighting.by} weighs samples; with --oracle there are "
+                             "none to weigh: leave one of them out")
+        return JsonLines(inputs, weighting, progress.note, params["oracle"])
     if params["oracle"]:
         raise InputError("--oracle names a field of JSON lines; for plain text, give the human "
                          "references as --references FILE with --num-references 1")
-    return _text_records(inputs, size, params)
+    return _text_records(inputs, size, weighting, params)
 
 
-def _text_records(inputs: list[Input], size: int, params: dict[str, Any]) -> Iterable[Record]:
+def _text_records(inputs: list[Input], size: int, weighting: Weighting,
+                  params: dict[str, Any]) -> Iterable[Record]:
     refs, lprobs = params["references"], params["reference_lprobs"]
-    if params["weights"] == "logprobs" and not lprobs:
-        raise InputError("--weights logprobs needs --reference-lprobs where INPUT is plain text")
+    if weighting.by_logprobs and not lprobs:
+        raise InputError(f"--weights {weighting.by} needs --reference-lprobs "
+                         "where INPUT is plain text")
     count = params["num_references"] or size
     if not refs and count != size:
         raise InputError("--num-references needs --references; "
@@ -184,7 +196,8 @@ def _text_records(inputs: list[Input], size: int, params: dict[str, Any]) -> Ite
         Column(inputs, size, "--num-candidates"),
         _column(params["source"], 1, ""),
         _column(refs, count, "--num-references"),
-        _column(None if params["weights"] == "uniform" else lprobs, count, "--num-references"),
+        _column(None if weighting.by == "uniform" else lprobs, count, "--num-references"),
+        weighting,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ import click
 from minrisk.cli.inputs import open_inputs
 from minrisk.cli.method import ENDPOINT, SAMPLER
 from minrisk.cli.progress import Progress
-from minrisk.cli.shared import check_files, names_of, option
+from minrisk.cli.shared import check_files, names_of, option, together
 from minrisk.engine import draw
 from minrisk.engine.sampling import Drawn
 from minrisk.errors import InputError
@@ -26,16 +26,7 @@ _sampling = partial(option, "Sampling")
 _run = partial(option, "Run")
 
 
-def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def decorate(command: Any) -> Any:
-        for add in reversed(options):
-            command = add(command)
-        return command
-
-    return decorate
-
-
-sampling_options = _together(
+sampling_options = together(
     click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=click.Path()),
     _sampling("--sampler", metavar="NAME", shell_complete=names_of(SAMPLERS),
               help="What draws; fill its fields with --FIELD.  "
@@ -49,7 +40,7 @@ sampling_options = _together(
               "with a brace."),
 )
 
-run_options = _together(
+run_options = together(
     _run("--resume/--no-resume", help="Go on with an interrupted output: what is finished stays."),
     _run("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
          help="Skip records the error of a segment in the output and goes on."),

@@ -22,7 +22,7 @@ Examples:
   minrisk export samples.jsonl --pairs consecutive --stride 8 --conversational \\
       --prompt "Translate into French: {source}" -o dpo.jsonl"""
 
-_SHARED = [p for p in decode.params if p.name not in ("form", "nbest", "utilities")]
+_SHARED = [p for p in decode.params if p.name not in ("form", "nbest", "utilities", "confidence")]
 _output = partial(option, "Output")
 
 

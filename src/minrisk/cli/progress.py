@@ -65,16 +65,18 @@ class Progress:
     def finish(self) -> None:
         seconds = self._seconds()
         failed = f", {self.failed} failed" if self.failed else ""
-        self.note(f"{_count(self.done)}{failed}, {seconds:.1f} s, " + ", ".join(self._speeds()))
+        counts = "".join(f", {count:,} {name}" for name, count in self._counts.items())
+        self.note(f"{_count(self.done)}{failed}{counts}, {seconds:.1f} s, "
+                  + ", ".join(self._speed(*of) for of in [("segments", self.done),
+                                                          *self._counts.items()]))
 
-    def _speeds(self) -> list[str]:
-        counts = {"segments": self.done, **self._counts}
-        return [f"{count / self._seconds():.1f} {name}/s" for name, count in counts.items()]
+    def _speed(self, name: str, count: int) -> str:
+        return f"{count / self._seconds():,.1f} {name}/s"
 
     def _tell(self) -> None:
         # a first batch was read, but nothing of it is done
         fraction = self._fraction() if self.done else None
-        parts = [_count(self.done), *self._speeds()]
+        parts = [_count(self.done), self._speed("segments", self.done)]
         if fraction:
             left = self._seconds() * (1 - fraction) / fraction
             parts.append(f"{_clock(left)} left")

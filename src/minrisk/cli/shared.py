@@ -23,6 +23,16 @@ def option(section: str, *names: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(*names, cls=Grouped, section=section, **settings)
 
 
+def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several options of a command as one decorator."""
+    def decorate(command: Any) -> Any:
+        for add in reversed(options):
+            command = add(command)
+        return command
+
+    return decorate
+
+
 def names_of(registry: Registry) -> Callable[..., list[str]]:
     return lambda ctx, param, start: [n for n in registry.names() if n.startswith(start)]
 

@@ -22,7 +22,7 @@ from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import Output
 from minrisk.io.jsonl import JsonLines
 from minrisk.io.prompts import Asked
-from minrisk.io.record import Record
+from minrisk.io.record import Record, Weighting
 from minrisk.io.writer import Writer
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.sampling.columns import columns
@@ -82,7 +82,7 @@ def translate(ctx: click.Context, /, **params: Any) -> None:
     progress.note(signature(strategy, weights=params["weights"]))
     with summing_up(ctx, progress, params["output"]):
         results = drawn(sampler, _instructed(asked, sampler), params, progress)
-        _write(strategy, _records(results, params["weights"]), params, progress)
+        _write(strategy, _records(results, Weighting(params["weights"])), params, progress)
 
 
 def _check(params: dict[str, Any]) -> None:
@@ -103,7 +103,7 @@ def _instructed(asked: Iterable[Asked], sampler: Sampler) -> Iterator[Asked]:
         yield item
 
 
-def _records(results: Iterable[tuple[Asked, Drawn]], weighting: Any) -> Iterator[Record]:
+def _records(results: Iterable[tuple[Asked, Drawn]], weighting: Weighting) -> Iterator[Record]:
     """As if the samples had been written and read again."""
     reader = JsonLines([], weighting)
     for item, result in results:
@@ -123,4 +123,5 @@ def _write(strategy: Strategy, records: Iterable[Record], params: dict[str, Any]
                 writer.fail(record, result)
             else:
                 writer.write(record, result)
+                progress.count(pairs=result.pairs)
             progress.advance(failed=isinstance(result, MinriskError))

@@ -17,15 +17,17 @@ from minrisk.cli.method import StudyCommand, study_metrics
 from minrisk.cli.progress import Progress
 from minrisk.cli.shared import SETTINGS, option
 from minrisk.cli.verdict import show
+from minrisk.cli.weights import weight_options, weighting_of
 from minrisk.decoding import METRIC
 from minrisk.errors import InputError
 from minrisk.io.files import Input
 from minrisk.io.journal import Journal
 from minrisk.io.jsonl import JsonLines
-from minrisk.io.record import Record, placed
+from minrisk.io.record import Record, Weighting, placed
 from minrisk.registry import STRATEGIES
 from minrisk.segment import Segment
 from minrisk.threads import set_threads
+from minrisk.validation.budgets import OTHER_AIMS
 from minrisk.validation.figure import check_figure, draw
 from minrisk.validation.study import Judgement, Study
 from minrisk.validation.summary import summarise
@@ -53,8 +55,7 @@ _run = partial(option, "Run")
 @_method("--tolerance", type=click.FloatRange(min=0), metavar="U",
          help="How much utility a strategy may lose to be recommended; 1% of what exact MBR gains "
          "over a sample at random unless given.")
-@_method("--weights", type=click.Choice(["auto", "uniform", "logprobs"]), default="auto",
-         show_default=True, help="How references count, as in `minrisk decode`.")
+@weight_options
 @_method("--seed", type=click.IntRange(min=0), default=0, metavar="S", help="Of random choices.")
 @_method("--limit", type=click.IntRange(min=1), metavar="N", help="Only so many segments.")
 @_output("-o", "--output", metavar="FILE", type=click.Path(),
@@ -82,13 +83,14 @@ def validate(**params: Any) -> None:
     if params["quiet"]:
         warnings.simplefilter("ignore")
     _check(params)
+    weighting = weighting_of(params)
     inputs = open_inputs(params["inputs"] or params["configured"])
     progress = Progress(params["quiet"], partial(fraction_read, inputs))
-    records = islice(JsonLines(inputs, params["weights"], progress.note), params["limit"])
+    records = islice(JsonLines(inputs, weighting, progress.note), params["limit"])
     first = next(records, None)
     if first is None:
         raise InputError(f"{_names(inputs)}: no segments; wanted JSON lines with samples")
-    study = _study(params, first, progress)
+    study = _study(params, weighting, first, progress)
     progress.note(study.signature)
     with ExitStack() as stack:
         path = params["output"]
@@ -120,13 +122,15 @@ def _names(inputs: Iterable[Input]) -> str:
     return ", ".join(source.name for source in inputs)
 
 
-def _study(params: dict[str, Any], first: Record, progress: Progress) -> Study:
+def _study(params: dict[str, Any], weighting: Weighting, first: Record,
+           progress: Progress) -> Study:
     metrics = study_metrics(params)
-    strategies = params["strategies"] or STRATEGIES.names()
+    comparable = [name for name in STRATEGIES.names() if name not in OTHER_AIMS]
+    strategies = params["strategies"] or comparable
     for name in params["strategies"]:
         STRATEGIES.get(name)
     return Study(metrics.pop("metric"), _segment(first), strategies, params["top"], progress.note,
-                 seed=params["seed"], weights=params["weights"], **metrics)
+                 seed=params["seed"], weights=str(weighting), **metrics)
 
 
 def _segment(record: Record) -> Segment:

@@ -1,11 +1,11 @@
 """JSON lines: one segment a line, any number of samples in each.
 
     {"id"?, "source"?, "samples" | "hypotheses": [...], "counts"?: [...], "references"?: [...],
-     "weights"? | "logprobs"?: [...], ...}
+     "weights"? | "logprobs"?: [...], "lengths"?: [...], ...}
 
-A sample with a count of k is k equal samples. Weights and log-probabilities belong to the
-references, which are the samples themselves unless given. Other fields pass through to the output.
-A field that is null counts as absent, and blank lines are skipped.
+A sample with a count of k is k equal samples. Weights, log-probabilities and lengths (in tokens)
+belong to the references, which are the samples themselves unless given. Other fields pass through
+to the output. A field that is null counts as absent, and blank lines are skipped.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
 from minrisk.io.files import Input
-from minrisk.io.record import Record, Weighting, placed
-from minrisk.segment import Segment, normalised, weights_from_logprobs
+from minrisk.io.record import AUTO, Record, Weighting, placed
+from minrisk.segment import Segment, normalised
 
-SAMPLED = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs",
+SAMPLED = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
                      "truncated_logprobs"})  # lists that go with the samples
 KNOWN = SAMPLED | {"id", "source", "references"}
 
@@ -28,7 +28,7 @@ KNOWN = SAMPLED | {"id", "source", "references"}
 class JsonLines:
     """The records of several files, numbered through."""
 
-    def __init__(self, inputs: Iterable[Input], weighting: Weighting = "auto",
+    def __init__(self, inputs: Iterable[Input], weighting: Weighting = AUTO,
                  note: Callable[[str], None] | None = None, oracle: str | None = None) -> None:
         self._inputs = inputs
         self._weighting = weighting
@@ -71,22 +71,22 @@ class JsonLines:
             return Segment(hypotheses, _human(fields, self._oracle), source_of(fields),
                            index=index)
         references = _list(fields, "references")
-        count = len(hypotheses if references is None else references)
-        weights = self._weights(fields, count)
+        weights = self._weights(fields, hypotheses if references is None else references)
         counts = _counts(fields, len(hypotheses))
         if counts and references is None:  # which are then the samples themselves
-            weights = normalised(weights, count) * normalised(counts, count)
+            weights = normalised(weights, len(counts)) * normalised(counts, len(counts))
         return Segment(hypotheses, references, source_of(fields), weights, index)
 
-    def _weights(self, fields: dict[str, Any], count: int) -> Floats | list[Any] | None:
-        if self._weighting == "uniform":
+    def _weights(self, fields: dict[str, Any], texts: list[Any]) -> Floats | list[Any] | None:
+        if self._weighting.by == "uniform":
             return None
         weights, logprobs = _numbers(fields, "weights"), _numbers(fields, "logprobs")
         if weights is not None and logprobs is not None:
             raise InputError("found both weights and logprobs, wanted one of them")
         # validated even where they are not used: a wrong length means misaligned samples
-        by_logprobs = None if logprobs is None else weights_from_logprobs(logprobs, count)
-        if self._weighting == "auto":
+        lengths = _numbers(fields, "lengths")
+        by_logprobs = None if logprobs is None else self._weighting.of(logprobs, texts, lengths)
+        if self._weighting.by == "auto":
             self._tell_unused(logprobs)
             return weights
         if by_logprobs is None:

@@ -9,8 +9,8 @@ from itertools import islice, zip_longest
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
 from minrisk.io.files import Input
-from minrisk.io.record import Record, placed
-from minrisk.segment import Segment, weights_from_logprobs
+from minrisk.io.record import AUTO, Record, Weighting, placed
+from minrisk.segment import Segment
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ def read_lines(
     source: Column | None = None,
     references: Column | None = None,
     logprobs: Column | None = None,
+    weighting: Weighting = AUTO,
 ) -> Iterator[Record]:
     """A record per segment; log-probabilities, one a line for each reference, become weights."""
     columns = [hypotheses, source, references, logprobs]
@@ -76,17 +77,17 @@ def read_lines(
     for index, row in enumerate(rows):
         if any(part is None and c is not None for part, c in zip(row, columns, strict=True)):
             raise _mismatch(given)
-        yield _record(index, *row)
+        yield _record(weighting, index, *row)
 
 
-def _record(index: int, hyps: _Lines, source: _Lines | None, refs: _Lines | None,
-            logprobs: _Lines | None) -> Record:
+def _record(weighting: Weighting, index: int, hyps: _Lines, source: _Lines | None,
+            refs: _Lines | None, logprobs: _Lines | None) -> Record:
     try:
         segment: Segment | InputError = Segment(
             hyps.texts(),
             refs.texts() if refs else None,
             source.texts()[0] if source else None,
-            _weights(logprobs) if logprobs else None,
+            _weights(logprobs, refs or hyps, weighting) if logprobs else None,
             index,
         )
     except InputError as error:
@@ -94,10 +95,10 @@ def _record(index: int, hyps: _Lines, source: _Lines | None, refs: _Lines | None
     return Record(index, hyps.where, segment)
 
 
-def _weights(logprobs: _Lines) -> Floats:
+def _weights(logprobs: _Lines, references: _Lines, weighting: Weighting) -> Floats:
     numbers = logprobs.numbers()
     with placed(logprobs.where):
-        return weights_from_logprobs(numbers)
+        return weighting.of(numbers, references.texts())
 
 
 def _number(text: str, where: str) -> float:

@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from minrisk.arrays import Floats
 from minrisk.errors import InputError
-from minrisk.segment import Segment
+from minrisk.segment import Segment, weights_from_logprobs
 
-Weighting = Literal["auto", "uniform", "logprobs"]
+
+@dataclass(frozen=True)
+class Weighting:
+    """How references count."""
+
+    by: Literal["auto", "uniform", "logprobs", "length-normalised"] = "auto"
+    temperature: float = 1.0  # of what comes from log-probabilities
+
+    def __str__(self) -> str:
+        return self.by if self.temperature == 1 else f"{self.by}/{self.temperature}"
+
+    @property
+    def by_logprobs(self) -> bool:
+        return self.by in ("logprobs", "length-normalised")
+
+    def of(self, logprobs: Sequence[float], texts: Sequence[str],
+           lengths: Sequence[float] | None = None) -> Floats:
+        """Weights from log-probabilities; without lengths in tokens, those in characters."""
+        if self.by != "length-normalised":
+            lengths = None
+        elif lengths is None:
+            lengths = [max(1, len(text)) for text in texts]
+        return weights_from_logprobs(logprobs, len(texts), lengths, self.temperature)
+
+
+AUTO = Weighting()
 
 
 @dataclass(frozen=True)

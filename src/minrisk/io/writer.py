@@ -60,6 +60,10 @@ class Writer:
             details["nbest"] = [_choice(segment, ranking, i) for i in order]
         if self._utilities:
             details["utilities"] = [_finite(u) for u in ranking.utility.tolist()]
+            details["pairs"] = ranking.pairs
+        if ranking.confidence:
+            details["confidence"] = {"margin": _finite(ranking.confidence.margin),
+                                     "probability": ranking.confidence.probability}
         return details
 
 

@@ -26,7 +26,7 @@ class Aggregate:
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [
-            Ranking.of(pool.utility(self._split(pool.segment)))
+            pool.ranking(pool.utility(self._split(pool.segment)))
             for pool in bind(self.metric, segments)
         ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from minrisk.arrays import Ints
@@ -17,7 +17,7 @@ from minrisk.strategies.standard import Standard
 from minrisk.strategy import Strategy
 
 KEEP = 20  # as in the paper
-_KEEP_HELP = "how many hypotheses reach the second stage; 20, or all if fewer"
+KEEP_HELP = "how many hypotheses reach the second stage; 20, or all if fewer"
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,32 @@ class Cascade:
         # both stages find the same features if they share a metric
         batch = segments if isinstance(segments, Batch) else Batch(segments)
         first = self.coarse.rank(batch)
-        kept = [self._kept(ranking) for ranking in first]
+        kept = [head(ranking, self.keep) for ranking in first]
         second = self.fine.rank(batch.keep(kept))
         return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
 
-    def _kept(self, ranking: Ranking) -> Ints:
-        count = len(ranking.order)
-        keep = min(KEEP, count) if self.keep is None else self.keep
-        if not 1 <= keep <= count:
-            raise InputError(f"keep {keep} of {count} hypotheses; choose from 1 to {count}")
-        return ranking.order[:keep]
+
+@dataclass(frozen=True)
+class Cheap:
+    """A first stage by another metric, whose pairs do not count beside those of the metric."""
+
+    strategy: Strategy
+
+    @property
+    def name(self) -> str:
+        return self.strategy.name
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [replace(ranking, pairs=0) for ranking in self.strategy.rank(segments)]
+
+
+def head(ranking: Ranking, keep: int | None) -> Ints:
+    """The best so many; 20, or all if there are fewer."""
+    count = len(ranking.order)
+    keep = min(KEEP, count) if keep is None else keep
+    if not 1 <= keep <= count:
+        raise InputError(f"keep {keep} of {count} hypotheses; choose from 1 to {count}")
+    return ranking.order[:keep]
 
 
 @dataclass(frozen=True)
@@ -51,7 +67,7 @@ class AggregateToFine:
 
     name: ClassVar[str] = "aggregate-to-fine"
     metric: AnyMetric
-    keep: int | None = option(None, help=_KEEP_HELP)
+    keep: int | None = option(None, help=KEEP_HELP)
     groups: int = option(1, help="how many averages; with more than one it is partial")
     contiguous: bool = option(False, help="neighbours together, not a random partition")
     leave_self_out: bool = option(False, help="skip the pair of a hypothesis with itself")
@@ -70,10 +86,10 @@ class CoarseToFine:
     name: ClassVar[str] = "coarse-to-fine"
     metric: AnyMetric
     coarse: AnyMetric = option(help="the cheaper metric")
-    keep: int | None = option(None, help=_KEEP_HELP)
+    keep: int | None = option(None, help=KEEP_HELP)
     leave_self_out: bool = option(False, help="skip the pair of a hypothesis with itself")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        coarse = Standard(self.coarse, self.leave_self_out)
+        coarse = Cheap(Standard(self.coarse, self.leave_self_out))
         fine = Standard(self.metric, self.leave_self_out)
         return Cascade(coarse, fine, self.keep).rank(segments)

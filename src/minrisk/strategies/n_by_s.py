@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
 from minrisk.groups import Groups
@@ -15,7 +13,7 @@ from minrisk.metric import AnyMetric
 from minrisk.options import option
 from minrisk.pool import Pool, bind
 from minrisk.segment import Ranking, Segment
-from minrisk.strategy import segment_rng
+from minrisk.strategy import segment_rng, shuffled
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class NByS:
     seed: int = option(0, help="of the random choice")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        return [Ranking.of(self._utility(pool)) for pool in bind(self.metric, segments)]
+        return [pool.ranking(self._utility(pool)) for pool in bind(self.metric, segments)]
 
     def _utility(self, pool: Pool[Any]) -> Any:
         groups = Groups.subset(pool.segment.weights, self._rows(pool.segment))
@@ -41,8 +39,5 @@ class NByS:
         if not 1 <= self.subset <= count:
             raise InputError(f"a subset of {self.subset} of {count} references; "
                              f"choose from 1 to {count}")
-        rng = segment_rng(self.seed, segment)
-        order = np.arange(count) if self.first else rng.permutation(count)
-        # references without weight come last: a subset of nothing else could not judge
-        by_use = np.argsort(segment.weights[order] == 0, kind="stable")
-        return order[by_use][: self.subset]
+        rng = None if self.first else segment_rng(self.seed, segment)
+        return shuffled(segment, rng)[: self.subset]

@@ -22,6 +22,6 @@ class Standard:
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [
-            Ranking.of(pool.utility(leave_self_out=self.leave_self_out))
+            pool.ranking(pool.utility(leave_self_out=self.leave_self_out))
             for pool in bind(self.metric, segments)
         ]

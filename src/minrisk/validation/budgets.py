@@ -31,7 +31,15 @@ BUDGETS = (
     Budget("aggregate", "groups", "references", _HALVES),
     Budget("aggregate-to-fine", "keep", "hypotheses", _HALVES),
     Budget("coarse-to-fine", "keep", "hypotheses", _HALVES),
+    Budget("prune", "alpha", None, (0.8, 0.9, 0.99)),
+    Budget("adaptive", "budget", "pairs", _HALVES),
+    Budget("centroid", "centroids", "references", _HALVES),
+    Budget("low-rank", "budget", "pairs", _HALVES),
+    Budget("control-variate", "subset", "references", _HALVES),
+    Budget("quality-then-mbr", "keep", "hypotheses", _HALVES),
 )
+
+OTHER_AIMS = frozenset({"diverse", "medoids"})  # they choose sets, and approximate nothing
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from minrisk.registry import STRATEGIES
 from minrisk.segment import Ranking, Segment
 from minrisk.signature import parts_signature
 from minrisk.validation.budgets import Trial, trials
-from minrisk.validation.pairs import pairs
 
 EXACT = Trial("standard")
 _SMALL = 16  # texts
@@ -77,7 +76,7 @@ class Study:
         found |= {trial: self._timed(trial, batch) for trial in self.trials[1:]}
         gain = exact.utility[exact.best] - exact.utility.mean()
         return Judgement(float(gain), len(segment.references), features, {
-            trial.label: self._outcome(trial, segment, exact, ranking, seconds)
+            trial.label: self._outcome(segment, exact, ranking, seconds)
             for trial, (ranking, seconds) in found.items()
         })
 
@@ -104,13 +103,13 @@ class Study:
         own = {key: value for key, value in self._options.items() if key in fields}
         return STRATEGIES.make(trial.strategy, metric=self.metric, **own | trial.options(segment))
 
-    def _outcome(self, trial: Trial, segment: Segment, exact: Ranking, ranking: Ranking,
+    def _outcome(self, segment: Segment, exact: Ranking, ranking: Ranking,
                  seconds: float) -> Outcome:
         target = segment.hypotheses[exact.best]
         best = [segment.hypotheses[i] for i in ranking.order[: self.top]]
         lost = exact.utility[exact.best] - exact.utility[ranking.best]
         return Outcome(best[0] == target, target in best, float(lost),
-                       pairs(trial, segment, ranking), seconds)
+                       ranking.pairs, seconds)
 
     def _possible(self, candidates: Iterable[Trial], segment: Segment,
                   note: Callable[[str], None]) -> Iterator[Trial]:

@@ -21,6 +21,7 @@ from minrisk.rows import WeightedRows
 if TYPE_CHECKING:
     from minrisk.metrics.comet.embedder import Embedder
     from minrisk.metrics.comet.scorer import Judge, Scorer
+    from minrisk.metrics.comet.surrogate import Linearised
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,14 @@ class Comet(EmbeddingModel):
                 source: WeightedRows | None = None) -> Floats:
         """(H,) `scores @ mass`, added up on the device."""
         return self._scorer.utility(hyps, refs, mass, self._checked(source, hyps, refs))
+
+    def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                  source: WeightedRows | None = None) -> Linearised:
+        """The estimator made linear from the exact mean of its first layer on."""
+        scorer, checked = self._scorer, self._checked(source, hyps, refs)
+        from minrisk.metrics.comet.surrogate import linearised
+
+        return linearised(scorer, hyps, refs, mass, checked)
 
     @cached_property
     def _scorer(self) -> Scorer:

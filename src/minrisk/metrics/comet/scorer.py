@@ -24,23 +24,23 @@ class Scorer:
 
     def __init__(self, embedder: Embedder, fast: bool, expected: bool,
                  memory: float | None) -> None:
-        self._embedder = embedder
-        self._estimator = Estimator.of(embedder.network(REGRESSION), fast)
+        self.embedder = embedder
+        self.estimator = Estimator.of(embedder.network(REGRESSION), fast)
         self._expected = expected
         self._memory = memory
 
     @torch.inference_mode()
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats:
-        mt, src = _texts(hyps), _texts(source)
-        estimator = self._estimator
-        with self._embedder.precision():
+        mt, src = texts_of(hyps), texts_of(source)
+        estimator = self.estimator
+        with self.embedder.precision():
             if self._expects(refs):
                 found = [self._against(mt, refs, row, src) for row in range(len(refs))]
-                return _array(torch.stack(found, dim=1))
+                return array(torch.stack(found, dim=1))
             left, right = estimator.hypotheses(mt, src), estimator.references(means(refs))
             result = np.empty((len(left), len(right)))
             for rows, columns in tiles(len(left), len(right), self._pairs()):
-                result[rows, columns] = _array(
+                result[rows, columns] = array(
                     estimator.pair_scores(left[rows], right[columns])[0])
             return result
 
@@ -49,16 +49,16 @@ class Scorer:
                 source: WeightedRows) -> Floats:
         if self._expects(refs):
             return self.scores(hyps, refs, source) @ mass
-        mt, src = _texts(hyps), _texts(source)
+        mt, src = texts_of(hyps), texts_of(source)
         weights = torch.as_tensor(mass, dtype=_precise(mt.device), device=mt.device)
         patience = Patience(len(hyps) * len(refs), mt.device.type == "cpu")
-        estimator = self._estimator
-        with self._embedder.precision():
+        estimator = self.estimator
+        with self.embedder.precision():
             if _same(hyps, refs):
                 texts = estimator.both(mt, src)
-                return _array(estimator.symmetric_utility(texts, weights, self._pairs(), patience))
+                return array(estimator.symmetric_utility(texts, weights, self._pairs(), patience))
             left, right = estimator.hypotheses(mt, src), estimator.references(means(refs))
-            return _array(estimator.utility(left, right, weights, self._pairs(), patience))
+            return array(estimator.utility(left, right, weights, self._pairs(), patience))
 
     def _expects(self, refs: WeightedRows) -> bool:
         return self._expected and not refs.is_plain
@@ -68,17 +68,17 @@ class Scorer:
         part = slice(refs.offsets[row], refs.offsets[row + 1])
         texts = _rows(refs.base, refs.members[part])
         weights = torch.as_tensor(refs.weights[part], dtype=texts.dtype, device=texts.device)
-        estimator = self._estimator
+        estimator = self.estimator
         return estimator.finish(estimator.expected_first(mt, src, texts, weights))
 
     def _pairs(self) -> int:
         """How many pairs fit into the memory that there is for them."""
-        device, free = self._embedder.device, _UNKNOWN
+        device, free = self.embedder.device, _UNKNOWN
         if self._memory is not None:
             free = self._memory * 1e9
         elif device.type == "cuda":
             free = torch.cuda.mem_get_info(device)[0] * _SHARE
-        return max(1, min(_ENOUGH, int(free / self._estimator.pair_bytes())))
+        return max(1, min(_ENOUGH, int(free / self.estimator.pair_bytes())))
 
 
 class Judge:
@@ -90,16 +90,16 @@ class Judge:
 
     @torch.inference_mode()
     def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
-        mt = _texts(hyps)
-        src = _texts(source).expand_as(mt)
+        mt = texts_of(hyps)
+        src = texts_of(source).expand_as(mt)
         features = torch.cat([mt, src, mt * src, (mt - src).abs()], dim=1)
         with self._embedder.precision():
-            return _array(self._network(features)[:, 0])
+            return array(self._network(features)[:, 0])
 
 
 def vectors(features: WeightedRows) -> Floats:
     """(N, D) of texts and of averages."""
-    return _array(means(features))
+    return array(means(features))
 
 
 def _precise(device: torch.device) -> torch.dtype:
@@ -107,7 +107,8 @@ def _precise(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def _texts(features: WeightedRows) -> Tensor:
+def texts_of(features: WeightedRows) -> Tensor:
+    """(N, D) the embedding of each row, which must be a text."""
     if not features.is_plain:
         raise InputError("COMET scores texts against references; "
                          "an aggregate cannot be the hypothesis")
@@ -135,6 +136,6 @@ def _same(hyps: WeightedRows, refs: WeightedRows) -> bool:
             and np.array_equal(hyps.members, refs.members))
 
 
-def _array(tensor: Tensor) -> Floats:
+def array(tensor: Tensor) -> Floats:
     found: Floats = tensor.float().cpu().numpy().astype(np.float64)
     return found

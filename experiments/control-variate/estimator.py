@@ -1,0 +1,111 @@
+"""A metric of COMET's form on frozen embeddings, trained for a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from data import TESTING, TRAINING, judgements
+from torch import Tensor, nn
+
+from minrisk import Groups
+from minrisk.metrics.comet.estimator import Estimator, feed_forward, slices
+from minrisk.metrics.comet.scorer import texts_of
+from minrisk.metrics.comet.surrogate import Linearised
+from minrisk.rows import WeightedRows
+
+_DIMENSIONS = 512
+_PAIRS = 1 << 13  # scored at a time
+
+
+class Frozen:
+    """COMET's estimator over embeddings that were made before."""
+
+    name = "frozen"
+    needs_source = True
+
+    def __init__(self, vectors: dict[str, np.ndarray], estimator: Estimator,
+                 expected: bool = True) -> None:
+        self._vectors = vectors
+        self._estimator = estimator
+        self._known: tuple[Tensor | None, np.ndarray] = None, np.empty(0)
+        self._expected = expected  # the first layer's mean, not (the paper's) of embeddings
+
+    def features(self, texts: Sequence[str]) -> WeightedRows:
+        base = torch.as_tensor(np.stack([self._vectors[text] for text in texts]))
+        return WeightedRows.plain(self, base, np.arange(len(texts)))
+
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
+        return refs.average(groups)
+
+    @torch.inference_mode()
+    def scores(self, hyps: WeightedRows, refs: WeightedRows,
+               source: WeightedRows | None = None) -> np.ndarray:
+        if refs.is_plain:
+            return self._all_pairs(refs.base, source)[np.ix_(hyps.members, refs.members)]
+        mt, src = texts_of(hyps), texts_of(source)
+        parts = [_members(refs, row) for row in range(len(refs))]
+        if not self._expected:
+            return self._pairs(mt, torch.stack([w @ texts for texts, w in parts]), src)
+        firsts = [self._estimator.expected_first(mt, src, *part) for part in parts]
+        return self._estimator.finish(torch.stack(firsts, dim=1)).double().numpy()
+
+    def vectors(self, features: WeightedRows) -> np.ndarray:
+        return texts_of(features).double().numpy()
+
+    def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: np.ndarray,
+                  source: WeightedRows | None = None) -> Linearised:
+        weights = torch.as_tensor(mass, dtype=torch.float32)
+        return Linearised.of(self._estimator, texts_of(hyps), texts_of(refs), weights,
+                             texts_of(source))
+
+    def _all_pairs(self, base: Tensor, source: WeightedRows) -> np.ndarray:
+        """Of a segment's texts, computed once: every method asks for some of them."""
+        if self._known[0] is not base:
+            self._known = base, self._pairs(base, base, texts_of(source))
+        return self._known[1]
+
+    def _pairs(self, mt: Tensor, ref: Tensor, src: Tensor) -> np.ndarray:
+        hyps, refs = self._estimator.hypotheses(mt, src), self._estimator.references(ref)
+        blocks = [self._estimator.pair_scores(hyps[rows], refs)[0]
+                  for rows in slices(0, len(hyps), max(1, _PAIRS // len(refs)))]
+        return torch.cat(blocks).double().numpy()
+
+
+def train(vectors: dict[str, np.ndarray], hidden: Sequence[int], seed: int,
+          epochs: int) -> tuple[Estimator, float]:
+    """The estimator, and its rank correlation with judgements of other texts."""
+    torch.manual_seed(seed)
+    network = feed_forward(6 * _DIMENSIONS, hidden, "Tanh", None)
+    inputs, targets = _examples(vectors, *TRAINING)
+    targets = (targets - targets.mean()) / targets.std()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=0.01)
+    for _ in range(epochs):
+        for rows in torch.randperm(len(inputs)).split(64):
+            loss = nn.functional.mse_loss(network(inputs[rows])[:, 0], targets[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    inputs, targets = _examples(vectors, *TESTING)
+    with torch.inference_mode():
+        found = network(inputs)[:, 0]
+    return Estimator.of(network.eval()), _spearman(found.numpy(), targets.numpy())
+
+
+def _examples(vectors: dict[str, np.ndarray], name: str, sources: int) -> tuple[Tensor, Tensor]:
+    records = judgements(name, sources)
+    mt, ref, src = (torch.as_tensor(np.stack([vectors[r[field]] for r in records]))
+                    for field in ("hypothesis", "reference", "source"))
+    inputs = torch.cat([mt, ref, mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()], dim=1)
+    return inputs, torch.tensor([r["score"] for r in records])
+
+
+def _members(refs: WeightedRows, row: int) -> tuple[Tensor, Tensor]:
+    part = slice(refs.offsets[row], refs.offsets[row + 1])
+    return refs.base[refs.members[part]], torch.as_tensor(refs.weights[part], dtype=torch.float32)
+
+
+def _spearman(one: np.ndarray, other: np.ndarray) -> float:
+    ranks = [np.unique(x, return_inverse=True)[1] for x in (one, other)]  # ties share one
+    return float(np.corrcoef(*ranks)[0, 1])

@@ -1,0 +1,88 @@
+"""What COMET would say if it were linear from its first layer on.
+
+Around mu(h), the exact mean of the first layer's outputs z(h, r) over all references, the rest f of
+the estimator is nearly a plane, g(h, r) = f(mu) + J(mu) . (z(h, r) - mu), whose mean over the
+references is f(mu) exactly. One backward pass gives J; then g costs one product of embeddings a
+pair, where the estimator needs its layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from minrisk.arrays import Floats
+from minrisk.metrics.comet.estimator import Estimator, slices
+from minrisk.metrics.comet.scorer import Scorer, array, texts_of
+from minrisk.rows import WeightedRows
+
+Precision = Callable[[], AbstractContextManager[None]]  # that of products, while it is entered
+
+_BLOCK = 1 << 26  # differences of embeddings that are held at a time
+
+
+@dataclass(frozen=True)
+class Linearised:
+    """The plane of each hypothesis."""
+
+    mt: Tensor  # (H, D)
+    value: Tensor  # (H,) f(mu)
+    offset: Tensor  # (H,) f(mu) - J . (mu - what z owes to the hypothesis alone)
+    per_ref: Tensor  # (H, D) J's part for ref and for mt*ref, which are both linear in ref
+    per_distance: Tensor  # (H, D) for |mt-ref|
+    precision: Precision
+
+    @classmethod
+    def of(cls, estimator: Estimator, mt: Tensor, refs: Tensor, mass: Tensor, src: Tensor,
+           precision: Precision = nullcontext) -> Linearised:
+        with precision():
+            with torch.inference_mode():
+                mu = estimator.expected_first(mt, src, refs, mass)
+            value, slope = _value_and_slope(estimator, mu)
+            with torch.inference_mode():
+                pair = slope @ estimator.per_pair.float().T  # (H, 2D)
+                product, distance = pair.chunk(2, dim=1)
+                own = estimator.hyp_part(mt, src).float()
+                return cls(mt.float(), value, value - (slope * (mu.float() - own)).sum(dim=1),
+                           slope @ estimator.per_ref.float().T + product * mt.float(), distance,
+                           precision)
+
+    @property
+    def mean(self) -> Floats:
+        """(H,) of the plane over all references."""
+        return array(self.value)
+
+    @torch.inference_mode()
+    def at(self, refs: WeightedRows) -> Floats:
+        """(H, s) of the plane at some of them."""
+        ref = texts_of(refs).float()
+        with self.precision():
+            linear = self.offset[:, None] + self.per_ref @ ref.T
+            return array(linear + torch.cat(list(self._distances(ref))))
+
+    def _distances(self, ref: Tensor) -> Iterator[Tensor]:
+        for rows in slices(0, len(self.mt), max(1, _BLOCK // max(1, ref.numel()))):
+            apart = (self.mt[rows, None] - ref[None]).abs()  # (h, s, D)
+            yield (apart @ self.per_distance[rows, :, None])[..., 0]
+
+
+def linearised(scorer: Scorer, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+               source: WeightedRows) -> Linearised:
+    mt = texts_of(hyps)
+    weights = torch.as_tensor(mass, dtype=mt.dtype, device=mt.device)
+    return Linearised.of(scorer.estimator, mt, texts_of(refs), weights, texts_of(source),
+                         scorer.embedder.precision)
+
+
+def _value_and_slope(estimator: Estimator, mu: Tensor) -> tuple[Tensor, Tensor]:
+    """(H,) f(mu) and (H, H1) its gradient, in single precision."""
+    point = mu.float().clone().requires_grad_()  # a copy: mu was made in inference mode
+    value = replace(estimator, middle=[deepcopy(layer).float() for layer in estimator.middle],
+                    last=deepcopy(estimator.last).float()).finish(point)
+    [slope] = torch.autograd.grad(value.sum(), point)
+    return value.detach(), slope

@@ -1,0 +1,57 @@
+"""Adaptive MBR: the best hypothesis as a medoid, found by correlated sequential halving.
+
+Jinnai & Ariu 2024, Hyperparameter-Free Approach for Faster Minimum Bayes Risk Decoding; the
+halving is that of Baharav & Tse 2019.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from minrisk.metric import AnyMetric
+from minrisk.options import option
+from minrisk.pool import Pool, bind
+from minrisk.segment import Ranking, Segment
+from minrisk.strategies.race import Race
+from minrisk.strategy import check_budget, segment_rng, shuffled
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """the better half at each step, on ever more references, within a budget (Jinnai & Ariu 2024)
+
+    All hypotheses of a step meet the same references (hence "correlated"), and keep the scores of
+    the steps before. Costs `budget` * n * m evaluations, or less where texts are equal; but every
+    step has one new reference at least.
+    """
+
+    name: ClassVar[str] = "adaptive"
+    metric: AnyMetric
+    budget: float = option(0.125, help="how many of all pairs may be evaluated, as a share of 1")
+    seed: int = option(0, help="of the order of references")
+
+    def __post_init__(self) -> None:
+        check_budget(self.budget)
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [self._rank(pool) for pool in bind(self.metric, segments)]
+
+    def _rank(self, pool: Pool[Any]) -> Ranking:
+        segment = pool.segment
+        race = Race(pool, shuffled(segment, segment_rng(self.seed, segment)))
+        count = len(segment.references)
+        budget = int(self.budget * race.left * count)
+        for steps in range(max(1, math.ceil(math.log2(race.left))), 0, -1):
+            if budget < race.left * (count - race.met):
+                until = min(count, race.met + max(1, budget // (steps * race.left)))
+            else:
+                until = count  # there is no better use for what is left
+            budget -= race.left * (until - race.met)
+            race.meet(until)
+            if until == count:
+                break
+            race.keep(Ranking.of(race.utility).order[: math.ceil(race.left / 2)])
+        return race.ranking()

@@ -1,0 +1,81 @@
+"""How sure a ranking is of its choice, for any strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from minrisk.arrays import Floats, Ints
+from minrisk.metric import AnyMetric
+from minrisk.pool import Batch, Pool
+from minrisk.segment import TIE, Confidence, Ranking, Segment
+from minrisk.strategy import Strategy, resampled, segment_rng
+
+CONTENDERS = 20  # the others would have to overtake all of these
+
+
+@dataclass(frozen=True)
+class Confident:
+    """A strategy whose rankings say how sure they are.
+
+    The first 20 different texts of the ranking are scored against all references, whatever the
+    strategy looked at, and the references are resampled: the probability is how often exact MBR
+    would choose what was chosen. So it covers both what a strategy leaves out and what a sample of
+    references leaves open. Costs 20 * m evaluations more.
+    """
+
+    strategy: Strategy
+    resamples: int = 1000
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.strategy.name
+
+    @property
+    def metric(self) -> AnyMetric:
+        found: AnyMetric = self.strategy.metric  # type: ignore[attr-defined]
+        return found
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        # so that the strategy's features are found again
+        batch = segments if isinstance(segments, Batch) else Batch(segments)
+        rankings = self.strategy.rank(batch)
+        pools = batch.pools(self.metric)
+        return [self._judged(r, pool) for r, pool in zip(rankings, pools, strict=True)]
+
+    def _judged(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
+        rows = _different(ranking, pool)
+        first, second = ranking.utility[rows[:2]] if rows.size > 1 else (np.nan, np.nan)
+        confidence = Confidence(float(first - second), self._probability(pool.keep(rows)))
+        return replace(ranking, confidence=confidence, pairs=ranking.pairs + pool.tally.pairs)
+
+    def _probability(self, contenders: Pool[Any]) -> float:
+        """How often the first of them is the best, or as good."""
+        rng = segment_rng(self.seed, contenders.segment)
+        mass = resampled(contenders.segment.weights, self.resamples, rng)
+        utility = self._utility(contenders, mass)
+        best = utility.max(axis=0)
+        return float(np.mean(utility[0] >= best - TIE * np.abs(best)))
+
+    def _utility(self, pool: Pool[Any], mass: Floats) -> Floats:
+        """(H, resamples)"""
+        scores, own = pool.scores(), pool.segment.own
+        if own is None or not getattr(self.strategy, "leave_self_out", False):
+            return scores @ mass.T
+        itself = mass.T[own]  # (H, resamples)
+        alone = scores[np.arange(own.size), own][:, None] * itself
+        # who is his own only reference has nothing left to be judged by
+        others = np.where(itself < 1, 1 - itself, 1.0)
+        result: Floats = (scores @ mass.T - alone) / others
+        return result
+
+
+def _different(ranking: Ranking, pool: Pool[Any]) -> Ints:
+    """The first hypotheses of the ranking that differ, by rank."""
+    texts = pool.hyp_rows[ranking.order]
+    firsts = np.sort(np.unique(texts, return_index=True)[1])
+    return ranking.order[firsts[:CONTENDERS]]

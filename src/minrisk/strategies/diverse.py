@@ -1,0 +1,73 @@
+"""Diverse MBR: a set of good hypotheses that differ.
+
+DMBR of Jinnai et al. 2024, Generating Diverse and High-Quality Texts by Minimum Bayes Risk
+Decoding, chosen greedily.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minrisk.arrays import Floats, Ints
+from minrisk.errors import InputError
+from minrisk.metric import AnyMetric
+from minrisk.options import option
+from minrisk.pool import Pool, bind
+from minrisk.segment import Ranking, Segment
+
+
+@dataclass(frozen=True)
+class Diverse:
+    """exact, headed by a set of good hypotheses that differ (DMBR, Jinnai et al. 2024)
+
+    The set is to have the highest sum of utilities, less `diversity` times the sum of the scores
+    of its members against each other over its size. Costs n * m + 2 * k * n evaluations.
+    """
+
+    name: ClassVar[str] = "diverse"
+    metric: AnyMetric
+    size: int = option(4, help="of the set, if there are as many different texts")
+    diversity: float = option(1.0, help="how much likeness within the set counts")
+
+    def __post_init__(self) -> None:
+        check_size(self.size)
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [self._rank(pool) for pool in bind(self.metric, segments)]
+
+    def _rank(self, pool: Pool[Any]) -> Ranking:
+        utility = pool.utility()
+        different = first_of_each(pool)
+        chosen = self._chosen(pool.keep(different), utility[different])
+        return pool.ranking(utility).first(different[chosen])
+
+    def _chosen(self, pool: Pool[Any], utility: Floats) -> list[int]:
+        gain = utility.copy()
+        chosen: list[int] = []
+        while len(chosen) < min(self.size, gain.size):
+            chosen.append(Ranking.of(gain).best)
+            gain -= self.diversity / self.size * _likeness(pool, chosen[-1])
+            gain[chosen] = np.nan  # which ranks last
+        return chosen
+
+
+def check_size(size: int) -> None:
+    if size < 1:
+        raise InputError(f"a set of size {size}; one at least is wanted")
+
+
+def first_of_each(pool: Pool[Any]) -> Ints:
+    """Of equal hypotheses only the first: a set has none twice."""
+    return np.sort(np.unique(pool.hyp_rows, return_index=True)[1])
+
+
+def _likeness(pool: Pool[Any], row: int) -> Floats:
+    """(H,) the scores of all hypotheses against one, and of that one against all."""
+    itself = replace(pool, ref_rows=pool.hyp_rows)
+    one = np.array([row])
+    both: Floats = itself.scores(one)[:, 0] + itself.keep(one).scores()[0]
+    return both

@@ -1,0 +1,126 @@
+"""Probabilistic MBR: a few of the scores, and the rest by completing a matrix of low rank.
+
+Trabelsi et al. 2024, Efficient Minimum Bayes Risk Decoding using Low-Rank Matrix Completion
+Algorithms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minrisk.arrays import Floats, Ints
+from minrisk.errors import InputError
+from minrisk.metric import AnyMetric
+from minrisk.options import option
+from minrisk.pool import Pool, bind
+from minrisk.segment import Ranking, Segment
+from minrisk.strategy import check_budget, segment_rng
+
+_BLOCKS = 32  # of hypotheses
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """some of the pairs, the others by matrix completion (Trabelsi et al. 2024)
+
+    Costs `budget` * n * m evaluations, and alternating least squares. Hypotheses are dealt into
+    blocks, each with references of its own, so that what a metric is asked for is rectangular.
+    """
+
+    name: ClassVar[str] = "low-rank"
+    metric: AnyMetric
+    budget: float = option(0.125, help="how many of all pairs are evaluated, as a share of 1")
+    factors: int = option(8, help="rank of the completed matrix")
+    ridge: float = option(5.0, help="how strongly factors are drawn to zero")
+    iterations: int = option(10, help="of alternating least squares")
+    seed: int = option(0, help="of the choice of pairs, and of the first factors")
+
+    def __post_init__(self) -> None:
+        check_budget(self.budget)
+        if self.factors < 1 or not self.ridge > 0:
+            raise InputError(f"{self.factors} factors and a ridge of {self.ridge}; "
+                             "positive numbers are wanted")
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [self._rank(pool) for pool in bind(self.metric, segments)]
+
+    def _rank(self, whole: Pool[Any]) -> Ranking:
+        pool, place = whole.once()
+        rng = segment_rng(self.seed, pool.segment)
+        columns, mass = pool.references_once()
+        rows = _dealt(len(pool.hyp_rows), rng)
+        seen = _seen(len(rows), columns.size, max(1, int(self.budget * columns.size)), rng)
+        scores = _scores(pool, rows, columns[seen])
+        utility = np.empty(len(pool.hyp_rows))
+        utility[rows[rows >= 0]] = self._utility(scores, mass, seen, rng)[rows >= 0]
+        return pool.ranking(utility).repeat(place)
+
+    def _utility(self, scores: Floats, mass: Floats, seen: Ints,
+                 rng: np.random.Generator) -> Floats:
+        """(K, h) what was seen as it is, and the rest as the factors have it."""
+        mean, scale = np.nanmean(scores), np.nanstd(scores) or 1.0
+        residual = np.nan_to_num((scores - mean) / scale)
+        hyps, refs = self._factors(residual, seen, mass.size, rng)
+        weighted = mass[:, None] * refs  # (R, F)
+        unseen = weighted.sum(axis=0) - weighted[seen].sum(axis=1)  # (K, F)
+        utility = residual @ mass[seen][..., None] + hyps @ unseen[..., None]
+        result: Floats = mean + scale * utility[..., 0]
+        return result
+
+    def _factors(self, residual: Floats, seen: Ints, count: int,
+                 rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """(K, h, F) of the hypotheses and (R, F) of the references, in turns."""
+        refs: Floats = rng.standard_normal((count, self.factors))
+        hyps = self._of_hyps(residual, refs[seen])
+        for _ in range(self.iterations):
+            refs = self._of_refs(residual, hyps, seen, count)
+            hyps = self._of_hyps(residual, refs[seen])
+        return hyps, refs
+
+    def _of_hyps(self, residual: Floats, refs: Floats) -> Floats:
+        turned = refs.swapaxes(1, 2)  # (K, F, s)
+        solved = np.linalg.solve(turned @ refs + self._ridge, turned @ residual.swapaxes(1, 2))
+        return np.asarray(solved.swapaxes(1, 2), np.float64)
+
+    def _of_refs(self, residual: Floats, hyps: Floats, seen: Ints, count: int) -> Floats:
+        turned = hyps.swapaxes(1, 2)  # (K, F, h)
+        saw = np.zeros((count, len(seen)))
+        saw[seen, np.arange(len(seen))[:, None]] = 1
+        gram = np.tensordot(saw, turned @ hyps, axes=1) + self._ridge  # (R, F, F)
+        wanted = np.zeros((count, self.factors))
+        np.add.at(wanted, seen, (turned @ residual).swapaxes(1, 2))
+        return np.asarray(np.linalg.solve(gram, wanted[..., None])[..., 0], np.float64)
+
+    @property
+    def _ridge(self) -> Floats:
+        ridge: Floats = self.ridge * np.eye(self.factors)
+        return ridge
+
+
+def _dealt(count: int, rng: np.random.Generator) -> Ints:
+    """(K, h) all hypotheses in blocks of nearly equal size, filled up with -1."""
+    blocks = min(_BLOCKS, count)
+    dealt = np.full(-(-count // blocks) * blocks, -1)
+    dealt[:count] = rng.permutation(count)
+    return dealt.reshape(-1, blocks).T
+
+
+def _seen(blocks: int, count: int, size: int, rng: np.random.Generator) -> Ints:
+    """(K, s) the references that each block sees: all are dealt out before one comes again."""
+    hands = count // size
+    rounds = [rng.permutation(count)[: hands * size].reshape(hands, size)
+              for _ in range(-(-blocks // hands))]
+    return np.concatenate(rounds)[:blocks]
+
+
+def _scores(pool: Pool[Any], rows: Ints, columns: Ints) -> Floats:
+    """(K, h, s) NaN where a block is filled up."""
+    found = np.full((*rows.shape, columns.shape[1]), np.nan)
+    for block, own in enumerate(rows):
+        real = own >= 0
+        found[block, real] = pool.keep(own[real]).scores(columns[block])
+    return found

@@ -1,0 +1,78 @@
+"""k-medoids MBR: the set of hypotheses of which, for each reference, one is near.
+
+KMBR of Jinnai et al. 2024, Generating Diverse and High-Quality Texts by Minimum Bayes Risk
+Decoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minrisk.arrays import Floats, Ints
+from minrisk.metric import AnyMetric
+from minrisk.options import option
+from minrisk.pool import Pool, bind
+from minrisk.segment import Ranking, Segment
+from minrisk.strategies.diverse import check_size, first_of_each
+
+
+@dataclass(frozen=True)
+class Medoids:
+    """exact, headed by a set with a near member for each reference (KMBR, Jinnai et al. 2024)
+
+    The set is to have the highest mean, over references, of the best score of a member: chosen
+    greedily, then bettered by exchanges. Costs n * m evaluations.
+    """
+
+    name: ClassVar[str] = "medoids"
+    metric: AnyMetric
+    size: int = option(4, help="of the set, if there are as many different texts")
+    exchanges: int = option(10, help="rounds of exchanges, at most")
+
+    def __post_init__(self) -> None:
+        check_size(self.size)
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [self._rank(pool) for pool in bind(self.metric, segments)]
+
+    def _rank(self, pool: Pool[Any]) -> Ranking:
+        distinct, place = pool.once()
+        columns, mass = pool.references_once()
+        scores = distinct.scores(columns)
+        ranking = pool.ranking((scores @ mass)[place])
+        different = first_of_each(pool)
+        chosen = self._chosen(scores, mass)
+        by_utility = chosen[np.argsort(-ranking.utility[different[chosen]], kind="stable")]
+        return ranking.first(different[by_utility])
+
+    def _chosen(self, scores: Floats, mass: Floats) -> Ints:
+        chosen: list[int] = []
+        while len(chosen) < min(self.size, len(scores)):
+            chosen.append(_best_with(scores, mass, chosen)[0])
+        for _ in range(self.exchanges):
+            before = chosen.copy()
+            for member in before:
+                others = [c for c in chosen if c != member]
+                candidate, value = _best_with(scores, mass, others)
+                if value > _value(scores, mass, chosen):
+                    chosen = [*others, candidate]
+            if chosen == before:
+                break
+        return np.array(chosen)
+
+
+def _best_with(scores: Floats, mass: Floats, others: list[int]) -> tuple[int, float]:
+    """Who adds most to the others, and what the set is worth with it."""
+    near = scores[others].max(axis=0, initial=-np.inf)  # (R,)
+    value = np.maximum(scores, near) @ mass
+    value[others] = np.nan  # which ranks last
+    best = Ranking.of(value).best
+    return best, float(value[best])
+
+
+def _value(scores: Floats, mass: Floats, chosen: list[int]) -> float:
+    return float(scores[chosen].max(axis=0) @ mass)

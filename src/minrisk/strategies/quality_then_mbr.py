@@ -1,0 +1,44 @@
+"""MBR among the best by quality estimation (Fernandes et al. 2022; comet-mbr's --rerank_top_k)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from minrisk.arrays import Ints
+from minrisk.groups import Groups
+from minrisk.metric import AnyMetric
+from minrisk.options import option
+from minrisk.pool import Pool, bind
+from minrisk.segment import Ranking, Segment
+from minrisk.strategies.cascade import KEEP_HELP, Cheap, head
+from minrisk.strategies.rerank import Rerank
+
+
+@dataclass(frozen=True)
+class QualityThenMBR:
+    """the best `keep` by quality, then exact among them (Fernandes et al. 2022)
+
+    Where the references are the samples, only the kept ones are references too, as in comet-mbr;
+    costs k * k evaluations, and n of the quality. References of their own all stay: k * m.
+    """
+
+    name: ClassVar[str] = "quality-then-mbr"
+    metric: AnyMetric
+    quality: AnyMetric = option(help="the metric that judges by the source alone")
+    keep: int | None = option(None, help=KEEP_HELP)
+    leave_self_out: bool = option(False, help="skip the pair of a hypothesis with itself")
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        first = Cheap(Rerank(self.quality)).rank(segments)
+        kept = [head(ranking, self.keep) for ranking in first]
+        second = [self._among(pool, rows)
+                  for pool, rows in zip(bind(self.metric, segments), kept, strict=True)]
+        return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
+
+    def _among(self, pool: Pool[Any], rows: Ints) -> Ranking:
+        kept = pool.keep(rows)
+        own = kept.segment.own
+        groups = None if own is None else Groups.subset(pool.segment.weights, own)
+        return kept.ranking(kept.utility(groups, self.leave_self_out))

@@ -1,0 +1,25 @@
+"""Reranking by quality estimation: no references at all (Fernandes et al. 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from minrisk.metric import AnyMetric
+from minrisk.pool import bind
+from minrisk.segment import Ranking, Segment
+
+
+@dataclass(frozen=True)
+class Rerank:
+    """each hypothesis by its source alone, by a metric of quality (Fernandes et al. 2022)
+
+    Costs one evaluation per hypothesis.
+    """
+
+    name: ClassVar[str] = "rerank"
+    metric: AnyMetric
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        return [pool.ranking(pool.quality()) for pool in bind(self.metric, segments)]
