@@ -1,0 +1,307 @@
+"""Samples of Hugging Face models: the right distribution, in any batch, for less work."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
+torch = pytest.importorskip("torch", reason="needs the extra minrisk[hf]")
+transformers = pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
+
+import tiny
+from minrisk.sampling.hf.engine import Engine
+from minrisk.sampling.hf.prefixes import Prompt
+from minrisk.sampling.hf.search import search
+from minrisk.sampling.hf.truncation import Truncation
+
+KINDS = [*tiny.SEQ2SEQ, *tiny.CAUSAL]
+SOURCES = ["the cat sat on a mat", "the dog", "it ran to a red mat"]
+PROMPTS = [Prompt((6, 7, 8, 2), ()), Prompt((6, 12, 2), ()), Prompt((15, 13, 14, 9, 10, 2), ())]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A folder for each kind of model, made when somebody asks for it."""
+    made: dict[str, str] = {}
+
+    def folder(kind: str) -> str:
+        if kind not in made:
+            made[kind] = tiny.save(tmp_path_factory.mktemp(kind), kind)
+        return made[kind]
+
+    return folder
+
+
+def prompts(model) -> list[Prompt]:
+    if model.config.is_encoder_decoder:
+        start = model.generation_config.decoder_start_token_id
+        return [Prompt(prompt.source, (start,)) for prompt in PROMPTS]
+    return [Prompt((), prompt.source[:-1]) for prompt in PROMPTS]
+
+
+def engine(model, limit: int = 6, rows: int | None = None, memory: float | None = None,
+           **options) -> Engine:
+    return Engine(model, model.generation_config, Truncation(**options), limit, rows, memory)
+
+
+def next_logs(model, prompt: Prompt, written: tuple[int, ...]):
+    """Log-probabilities (V,) of the next token, without any cache."""
+    given = torch.tensor([[*prompt.prefix, *written]])
+    if prompt.source:
+        out = model(input_ids=torch.tensor([prompt.source]), decoder_input_ids=given,
+                    attention_mask=torch.ones(1, len(prompt.source), dtype=torch.long),
+                    use_cache=False)
+    else:
+        out = model(input_ids=given, use_cache=False)
+    return out.logits[0, -1].detach().double().log_softmax(-1)
+
+
+def scored(model, prompt: Prompt, tokens: tuple[int, ...]) -> float:
+    return sum(float(next_logs(model, prompt, tokens[:i])[token])
+               for i, token in enumerate(tokens))
+
+
+def chi_square(observed: dict, expected: dict) -> float:
+    """The z-score of Pearson's statistic, with rare outcomes pooled."""
+    n = sum(observed.values())
+    common = [key for key, p in expected.items() if p * n >= 5]
+    rest = 1 - sum(expected[key] for key in common)
+    seen = sum(observed.get(key, 0) for key in common)
+    pairs = [(observed.get(key, 0), expected[key] * n) for key in common]
+    if rest * n >= 5:
+        pairs.append((n - seen, rest * n))
+    else:
+        assert n - seen <= 30
+    statistic = sum((o - e) ** 2 / e for o, e in pairs)
+    freedom = len(pairs) - 1
+    return (statistic - freedom) / math.sqrt(2 * freedom)
+
+
+def enumerated(model, prompt: Prompt, limit: int, cut) -> dict[tuple[int, ...], float]:
+    """The probability of every text, by looking at all of them."""
+    found: dict[tuple[int, ...], float] = {}
+
+    def write(written: tuple[int, ...], mass: float) -> None:
+        logs = next_logs(model, prompt, written)
+        logs[tiny.PAD] = -math.inf
+        probs = cut(logs).softmax(-1)
+        for token in probs.nonzero()[:, 0].tolist():
+            text = (*written, token)
+            if token == tiny.EOS or len(text) == limit:
+                found[text] = mass * float(probs[token])
+            else:
+                write(text, mass * float(probs[token]))
+
+    write((), 1.0)
+    return found
+
+
+@pytest.mark.parametrize("options", [{}, {"epsilon": 0.05, "temperature": 1.3}], ids=str)
+@pytest.mark.parametrize("kind", ["marian", "t5"])
+def test_samples_have_the_distribution_that_enumeration_gives(kind, options):
+    model = tiny.model(kind)
+    model.generation_config.forced_eos_token_id = None
+    [prompt] = prompts(model)[:1]
+    [drawn] = engine(model, 3, **options).draw([prompt], 20_000, 1, [0])
+
+    def cut(logs):
+        logs = logs / options.get("temperature", 1.0)
+        probs = logs.softmax(-1)
+        return torch.where(probs >= options.get("epsilon", 0.0), logs, -math.inf)
+
+    expected = enumerated(model, prompt, 3, cut)
+    assert math.isclose(sum(expected.values()), 1, rel_tol=1e-6)
+    assert abs(chi_square({d.tokens: d.count for d in drawn}, expected)) < 4
+    for one in drawn:
+        assert math.isclose(one.truncated_logprob, math.log(expected[one.tokens]), abs_tol=1e-4)
+
+
+def test_counts_are_those_of_independent_draws():
+    """Two samples agree as often as two independent ones: the joint distribution, not the mean."""
+    model = tiny.model("marian")
+    [prompt] = prompts(model)[:1]
+    made = engine(model, 2, epsilon=0.02)
+    [many] = made.draw([prompt], 20_000, 0, [0])
+    agree = sum((d.count / 20_000) ** 2 for d in many)
+    runs = made.draw([prompt] * 4000, 2, 3, range(4000))
+    same = sum(len(run) == 1 for run in runs) / 4000
+    assert abs(same - agree) < 4 * math.sqrt(agree * (1 - agree) / 4000)
+
+
+@pytest.mark.parametrize("kind", ["marian", "llama"])
+def test_samples_have_the_distribution_of_generate(kind):
+    """First tokens, lengths and pairs of tokens, each as often as in transformers' own samples."""
+    model = tiny.model(kind)
+    [prompt] = prompts(model)[:1]
+    n, limit = 4000, 6
+    [drawn] = engine(model, limit, epsilon=0.03, top_k=8, temperature=0.9).draw([prompt], n, 5, [0])
+    torch.manual_seed(0)
+    given = {"input_ids": torch.tensor([prompt.source or prompt.prefix])}
+    theirs = model.generate(**given, attention_mask=torch.ones_like(given["input_ids"]),
+                            do_sample=True, epsilon_cutoff=0.03, top_k=8, temperature=0.9,
+                            num_return_sequences=n, max_new_tokens=limit, max_length=None)
+    start = len(prompt.prefix)
+    theirs = [cut_at_end(row) for row in theirs[:, start:].tolist()]
+    ours = [d.tokens for d in drawn for _ in range(d.count)]
+    for view in (lambda t: t[:1], lambda t: t[:2], len, lambda t: t[-2:]):
+        assert two_sample(Counter(map(view, ours)), Counter(map(view, theirs))) < 4
+
+
+def cut_at_end(tokens: list[int]) -> tuple[int, ...]:
+    place = tokens.index(tiny.EOS) + 1 if tiny.EOS in tokens else len(tokens)
+    return tuple(tokens[:place])
+
+
+def two_sample(one: Counter, other: Counter) -> float:
+    """The z-score of the chi-square statistic of two samples of one size."""
+    pairs = [(one[key], other[key]) for key in one.keys() | other.keys()
+             if one[key] + other[key] >= 10]
+    freedom = max(1, len(pairs) - 1)
+    return (sum((a - b) ** 2 / (a + b) for a, b in pairs) - freedom) / math.sqrt(2 * freedom)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_model_scores_its_samples_as_without_a_cache(kind):
+    model = tiny.model(kind)
+    given = prompts(model)
+    for prompt, drawn in zip(given, engine(model, 5).draw(given, 12, 0, range(3)), strict=True):
+        assert sum(d.count for d in drawn) == 12
+        assert len(drawn) > 3
+        for one in drawn:
+            assert math.isclose(one.logprob, scored(model, prompt, one.tokens), abs_tol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_do_not_depend_on_the_batch(kind):
+    model = tiny.model(kind)
+    given = prompts(model)
+    together = engine(model).draw(given, 40, 7, [3, 1, 4])
+    alone = [engine(model).draw([prompt], 40, 7, [place])[0]
+             for prompt, place in zip(given, [3, 1, 4], strict=True)]
+    small = engine(model, rows=7).draw(given, 40, 7, [3, 1, 4])
+    assert counts(together) == counts(alone) == counts(small)
+    assert counts(together) != counts(engine(model).draw(given, 40, 8, [3, 1, 4]))
+
+
+def counts(drawn) -> list[list[tuple[tuple[int, ...], int]]]:
+    return [[(d.tokens, d.count) for d in own] for own in drawn]
+
+
+@pytest.mark.parametrize("kind", ["marian", "t5", "llama"])
+def test_too_little_memory_splits_the_work(kind):
+    model = tiny.model(kind)
+    given = prompts(model)
+    whole = engine(model).draw(given, 40, 0, range(3))
+    assert counts(engine(model, memory=3000.0).draw(given, 40, 0, range(3))) == counts(whole)
+    assert counts(engine(model, memory=1.0).draw(given, 4, 0, range(3))) == counts(
+        engine(model).draw(given, 4, 0, range(3)))
+
+
+@pytest.mark.parametrize("options", [{"top_k": 1}, {"temperature": 1e-6}], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_likeliest_tokens_are_those_of_greedy_search(kind, options):
+    if kind == "fsmt" and transformers.__version__ < "5":
+        pytest.skip("transformers 4 forgets FSMT's positions in its cache")
+    model = tiny.model(kind)
+    given = prompts(model)
+    best = search(model, model.generation_config, given, 1, 1, 8)
+    ours = engine(model, 8, **options).draw(given, 3, 0, range(3))
+    for [one], [other] in zip(ours, best, strict=True):
+        assert (one.tokens, one.count) == (other.tokens, 3)
+        assert math.isclose(one.logprob, other.logprob, abs_tol=1e-3)
+        assert math.isclose(one.truncated_logprob, 0, abs_tol=1e-3)
+
+
+WARPERS = {"temperature": "TemperatureLogitsWarper", "top_k": "TopKLogitsWarper",
+           "top_p": "TopPLogitsWarper", "min_p": "MinPLogitsWarper",
+           "epsilon": "EpsilonLogitsWarper", "eta": "EtaLogitsWarper"}
+VALUES = {"temperature": (0.5, 1.7), "top_k": (1, 5, 300), "top_p": (0.3, 0.95),
+          "min_p": (0.05,), "epsilon": (0.02, 3e-4), "eta": (0.02, 1e-3)}
+CHOICES = [{name: value} for name, values in VALUES.items() for value in values]
+CHOICES += [dict(zip(WARPERS, values, strict=True))
+            for values in product((0.7, 1.4), (50,), (0.9,), (0.01,), (0.01,), (0.01,))]
+CHOICES += [{"top_p": 0.9, "epsilon": 0.02}, {"top_k": 20, "eta": 0.01}, {"min_p": 0.1, "eta": 0.1}]
+
+
+@pytest.mark.parametrize("options", CHOICES, ids=str)
+def test_truncations_are_those_of_transformers(options):
+    torch.manual_seed(0)
+    scores = torch.randn(40, 600) * torch.linspace(0.1, 6, 40)[:, None]
+    scores[3] = scores[3].round()  # many ties
+    scores[4, 5:] = -math.inf
+    theirs = scores
+    for name in WARPERS:
+        if name in options:
+            theirs = getattr(transformers, WARPERS[name])(options[name])(None, theirs)
+    found = Truncation(**options)(scores, scores.logsumexp(1))
+    ours = torch.full_like(scores, -math.inf)
+    ours = found.logs if found.tokens is None else ours.scatter(1, found.tokens, found.logs)
+    theirs = theirs.log_softmax(-1)
+    if "top_p" in options:  # of equal tokens, it is for the sort to say which come first
+        ours, theirs = ours.sort().values, theirs.sort().values
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_drawing_inverts_the_cumulative_distribution():
+    logs = torch.tensor([[0.5, 0.0, 0.5], [0.25, 0.75, 0.0]]).log()
+    tokens, found = Truncation()(logs, logs.logsumexp(1)).draw(
+        torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0.0, 0.4999, 0.5, 0.2, 0.25, 1 - 2**-53],
+                                                       dtype=torch.float64))
+    assert tokens.tolist() == [0, 0, 2, 0, 1, 1]
+    np.testing.assert_allclose(found.exp().tolist(), [0.5, 0.5, 0.5, 0.25, 0.75, 0.75], rtol=1e-6)
+
+
+def rules(**settings):
+    def prepare(model) -> None:
+        for name, value in settings.items():
+            setattr(model.generation_config, name, value)
+
+    return prepare
+
+
+RULES = {
+    "forced beginning": {"forced_bos_token_id": 5},
+    "suppressed": {"suppress_tokens": [7, 8, 9]},
+    "suppressed at first": {"begin_suppress_tokens": [2, 7]},
+    "bad words": {"bad_words_ids": [[0], [7, 8], [9]]},
+    "no repetition": {"no_repeat_ngram_size": 1},
+    "punished repetition": {"repetition_penalty": 5.0},
+    "least length": {"min_new_tokens": 4},
+    "biased": {"sequence_bias": [[[7], 5.0]]},
+    "decay": {"exponential_decay_length_penalty": (2, 2.0)},
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("kind", ["marian", "llama"])
+def test_the_generation_config_is_obeyed_as_by_generate(kind, name):
+    """Greedily, token by token, and in what is possible at all."""
+    model = tiny.model(kind)
+    rules(**RULES[name])(model)
+    given = prompts(model)
+    for prompt, [ours] in zip(given, engine(model, 8, top_k=1).draw(given, 2, 0, range(3)),
+                              strict=True):
+        tokens = torch.tensor([prompt.source or prompt.prefix])
+        [theirs] = model.generate(input_ids=tokens, attention_mask=torch.ones_like(tokens),
+                                  do_sample=False, max_new_tokens=8, max_length=None).tolist()
+        assert ours.tokens == cut_at_end(theirs[len(prompt.prefix):])
+
+
+def test_a_text_is_forced_to_end_at_the_limit():
+    model = tiny.model("marian")
+    model.generation_config.min_new_tokens = 3
+    [drawn] = engine(model, 4).draw(prompts(model)[:1], 50, 0, [0])
+    assert {d.tokens[-1] for d in drawn} == {tiny.EOS}
+    assert max(len(d.tokens) for d in drawn) == 4
+    assert min(len(d.tokens) for d in drawn) == 4
