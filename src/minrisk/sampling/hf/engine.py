@@ -12,6 +12,8 @@ from transformers import GenerationConfig
 
 from minrisk.progress import tell
 from minrisk.sampling.hf import generic
+from minrisk.sampling.hf.bart import not_supported_reasons
+from minrisk.sampling.hf.fast import FastDecoder
 from minrisk.sampling.hf.prefixes import Decoder, Ended, Job, Overfull, Prompt, draw
 from minrisk.sampling.hf.rules import Rules
 from minrisk.sampling.hf.truncation import Truncation
@@ -76,6 +78,8 @@ class Engine:
     def _decoder(self) -> Decoder:
         if not self.model.config.is_encoder_decoder:
             return generic.CausalDecoder(self.model)
+        if not not_supported_reasons(self.model):
+            return FastDecoder(self.model)
         return generic.Seq2SeqDecoder(self.model)
 
     def _rows(self, decoder: Decoder, memory: float) -> int:

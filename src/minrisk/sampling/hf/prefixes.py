@@ -134,7 +134,7 @@ def _first_rows(jobs: Sequence[Job], device: torch.device) -> _Rows:
 
 def _grow(rows: _Rows, row: Tensor, uniforms: Tensor, logits: Tensor, rules: Rules,
           truncation: Truncation) -> tuple[_Rows, Tensor, Tensor]:
-    """Every sample draws a token: the rows of the next step, each sample's row, each row's parent."""
+    """Every sample draws a token: the rows of the next step, each sample's row, parents."""
     scores, total, whole = rules(rows.history, logits)
     token, log = truncation(scores, total).draw(row, uniforms)
     pairs, child = torch.unique(row * logits.shape[1] + token, return_inverse=True)
