@@ -36,6 +36,7 @@ MAY_IMPORT = {
     "metrics": PROTOCOLS | {"metrics", "_native"},
     "strategies": PROTOCOLS | {"strategies"},
     "sampling": PLAIN | {"sampling"},
+    "hf": PROTOCOLS | {"decoding", "sampling"},
     "io": PLAIN | {"io"},
     "engine": PROTOCOLS | {"engine", "io"},
     "cli": {"*"},

@@ -68,11 +68,11 @@ def tokenizer(ends: bool = True) -> PreTrainedTokenizerFast:
     raw.pre_tokenizer = pre_tokenizers.Whitespace()
     if ends:
         raw.post_processor = TemplateProcessing(single="$A </s>", special_tokens=[("</s>", EOS)])
+    more = "extra_special_tokens" if transformers.__version__ >= "5" else (
+        "additional_special_tokens")
     return PreTrainedTokenizerFast(
         tokenizer_object=raw, pad_token="<pad>", bos_token="<s>", eos_token="</s>",
-        unk_token="<unk>", model_max_length=32,
-        extra_special_tokens=["en_XX", "fr_XX"] if transformers.__version__ >= "5" else None,
-        additional_special_tokens=None if transformers.__version__ >= "5" else ["en_XX", "fr_XX"])
+        unk_token="<unk>", model_max_length=32, **{more: ["en_XX", "fr_XX"]})
 
 
 def save(folder: Path, kind: str, prepare: Callable[[Any], None] = lambda made: None,

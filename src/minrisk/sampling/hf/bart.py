@@ -31,7 +31,7 @@ FAMILIES = {
     "mbart": Family(True, lambda decoder: 2),
     "marian": Family(False, lambda decoder: 0),
     "m2m_100": Family(True, lambda decoder: decoder.padding_idx + 1, blank_padding=True),
-    "fsmt": Family(False, lambda decoder: decoder.padding_idx + 1, blank_padding=True),
+    "fsmt": Family(False, lambda decoder: decoder.padding_idx + 1),
 }
 
 
