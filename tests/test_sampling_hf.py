@@ -62,21 +62,21 @@ def engine(model, limit: int = 6, rows: int | None = None, memory: float | None 
     return Engine(model, model.generation_config, Truncation(**options), limit, rows, memory)
 
 
-def next_logs(model, prompt: Prompt, written: tuple[int, ...]):
-    """Log-probabilities (V,) of the next token, without any cache."""
-    given = torch.tensor([[*prompt.prefix, *written]])
+def all_logs(model, prompt: Prompt, texts: list[tuple[int, ...]]):
+    """(N, T + 1, V) log-probabilities at every position of texts of one length, without a cache."""
+    given = torch.tensor([[*prompt.prefix, *text] for text in texts])
     if prompt.source:
-        out = model(input_ids=torch.tensor([prompt.source]), decoder_input_ids=given,
-                    attention_mask=torch.ones(1, len(prompt.source), dtype=torch.long),
-                    use_cache=False)
+        source = torch.tensor([prompt.source] * len(texts))
+        out = model(input_ids=source, attention_mask=torch.ones_like(source),
+                    decoder_input_ids=given, use_cache=False)
     else:
         out = model(input_ids=given, use_cache=False)
-    return out.logits[0, -1].detach().double().log_softmax(-1)
+    return out.logits[:, len(prompt.prefix) - 1 :].detach().double().log_softmax(-1)
 
 
 def scored(model, prompt: Prompt, tokens: tuple[int, ...]) -> float:
-    return sum(float(next_logs(model, prompt, tokens[:i])[token])
-               for i, token in enumerate(tokens))
+    [logs] = all_logs(model, prompt, [tokens])
+    return sum(float(logs[i, token]) for i, token in enumerate(tokens))
 
 
 def chi_square(observed: dict, expected: dict) -> float:
@@ -97,21 +97,17 @@ def chi_square(observed: dict, expected: dict) -> float:
 
 def enumerated(model, prompt: Prompt, limit: int, cut) -> dict[tuple[int, ...], float]:
     """The probability of every text, by looking at all of them."""
-    found: dict[tuple[int, ...], float] = {}
-
-    def write(written: tuple[int, ...], mass: float) -> None:
-        logs = next_logs(model, prompt, written)
-        logs[tiny.PAD] = -math.inf
-        probs = cut(logs).softmax(-1)
-        for token in probs.nonzero()[:, 0].tolist():
-            text = (*written, token)
-            if token == tiny.EOS or len(text) == limit:
-                found[text] = mass * float(probs[token])
-            else:
-                write(text, mass * float(probs[token]))
-
-    write((), 1.0)
-    return found
+    ended, going = {}, {(): 1.0}
+    for length in range(1, limit + 1):
+        logs = all_logs(model, prompt, list(going))[:, -1]
+        logs[:, tiny.PAD] = -math.inf
+        found = {(*text, token): mass * p
+                 for (text, mass), row in zip(going.items(), cut(logs).softmax(-1), strict=True)
+                 for token, p in enumerate(row.tolist()) if p}
+        over = {text for text in found if text[-1] == tiny.EOS or length == limit}
+        ended |= {text: found[text] for text in over}
+        going = {text: mass for text, mass in found.items() if text not in over}
+    return ended
 
 
 @pytest.mark.parametrize("options", [{}, {"epsilon": 0.05, "temperature": 1.3}], ids=str)
