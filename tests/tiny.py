@@ -18,8 +18,7 @@ PAD, BOS, EOS = 0, 1, 2
 SIZE = {"vocab_size": len(WORDS), "pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
 BART = {**SIZE, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2,
         "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32,
-        "decoder_ffn_dim": 32, "max_position_embeddings": 32, "decoder_start_token_id": EOS,
-        "forced_eos_token_id": EOS}
+        "decoder_ffn_dim": 32, "max_position_embeddings": 32, "decoder_start_token_id": EOS}
 LLAMA = {**SIZE, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
          "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8,
          "max_position_embeddings": 64}
@@ -49,7 +48,9 @@ def model(kind: str, seed: int = 0, **changes: Any) -> Any:
     """A model with weights large enough that its distributions are far from even."""
     config, cls, fields = (SEQ2SEQ | CAUSAL)[kind]
     torch.manual_seed(seed)
-    made = getattr(transformers, cls)(getattr(transformers, config)(**fields | changes)).eval()
+    shape = getattr(transformers, config)(**fields | changes)
+    shape.forced_eos_token_id = None  # older configs have one, which belongs to the other config
+    made = getattr(transformers, cls)(shape).eval()
     with torch.no_grad():
         for name, weights in made.named_parameters():
             if weights.dim() > 1 and "position" not in name:
@@ -57,7 +58,7 @@ def model(kind: str, seed: int = 0, **changes: Any) -> Any:
     config = {"eos_token_id": EOS, "pad_token_id": PAD, "bos_token_id": BOS, "max_length": 12}
     if kind in SEQ2SEQ:
         config |= {"decoder_start_token_id": fields["decoder_start_token_id"],
-                   "forced_eos_token_id": fields.get("forced_eos_token_id"),
+                   "forced_eos_token_id": None if kind == "t5" else EOS,
                    "bad_words_ids": [[PAD]]}
     made.generation_config = GenerationConfig(**config)
     return made

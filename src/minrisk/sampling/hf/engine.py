@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -48,16 +49,15 @@ class Engine:
     def draw(self, prompts: Sequence[Prompt], n: int, seed: int,
              places: Sequence[int]) -> list[list[Drawn]]:
         """n samples of each prompt, in the order in which they were first drawn."""
-        decoder = self._decoder()
         memory = _free(self.model.device) if self.memory is None else self.memory
-        rows = self._rows(decoder, memory) if self.rows is None else self.rows
+        rows = self._rows(memory) if self.rows is None else self.rows
         found: list[list[Drawn]] = [[] for _ in prompts]
         todo = [*_batches(_jobs(prompts, n, places, rows), rows)][::-1]
         done = 0
         while todo:
             batch = todo.pop()
             try:
-                ended = self._run(decoder, [job for _, job in batch], seed, memory)
+                ended = self._run([job for _, job in batch], seed, memory)
             except (Overfull, torch.cuda.OutOfMemoryError):
                 todo += _split(batch)
                 continue
@@ -67,14 +67,14 @@ class Engine:
             tell("samples", done, n * len(prompts))
         return [_merged(own) for own in found]
 
-    def _run(self, decoder: Decoder, jobs: Sequence[Job], seed: int,
-             memory: float) -> list[Ended]:
+    def _run(self, jobs: Sequence[Job], seed: int, memory: float) -> list[Ended]:
         if len(jobs) == 1 and len(jobs[0].samples) == 1:
             memory = float("inf")  # it cannot be split
         start = len(jobs[0].prompt.prefix)
         rules = Rules.of(self.config, start, self.limit, self.model.device)
-        return draw(decoder, rules, self.truncation, jobs, seed, memory)
+        return draw(self._decoder, rules, self.truncation, jobs, seed, memory)
 
+    @cached_property
     def _decoder(self) -> Decoder:
         if not self.model.config.is_encoder_decoder:
             return generic.CausalDecoder(self.model)
@@ -82,9 +82,9 @@ class Engine:
             return FastDecoder(self.model)
         return generic.Seq2SeqDecoder(self.model)
 
-    def _rows(self, decoder: Decoder, memory: float) -> int:
+    def _rows(self, memory: float) -> int:
         vocabulary = self.model.get_output_embeddings().weight.shape[0]
-        each = min(self.limit, _LENGTH) * decoder.token_bytes + _PASSES * 4 * vocabulary
+        each = min(self.limit, _LENGTH) * self._decoder.token_bytes + _PASSES * 4 * vocabulary
         return max(1, int(memory / each))
 
 

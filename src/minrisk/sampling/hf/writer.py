@@ -29,8 +29,8 @@ class Writer:
     """Loads what a `Transformers` names, once, and writes with it."""
 
     def __init__(self, options: Transformers) -> None:
-        self._truncation = Truncation(options.temperature, options.top_k, options.top_p,
-                                      options.min_p, options.epsilon, options.eta)
+        truncation = Truncation(options.temperature, options.top_k, options.top_p,
+                                options.min_p, options.epsilon, options.eta)
         self._options = options
         self._model, self._tokenizer = load(options.model, options.device, options.dtype)
         self._config: GenerationConfig = deepcopy(self._model.generation_config)
@@ -42,6 +42,9 @@ class Writer:
             self._config.min_new_tokens = options.min_tokens
         if self._prompts.forced is not None:
             self._config.forced_bos_token_id = self._prompts.forced
+        memory = None if options.memory is None else options.memory * 1e9
+        self._engine = Engine(self._model, self._config, truncation, self._limit, options.rows,
+                              memory)
 
     @property
     def is_causal(self) -> bool:
@@ -54,10 +57,7 @@ class Writer:
         if options.beams:
             drawn = search(self._model, self._config, prompts, n, options.beams, self._limit)
         else:
-            memory = None if options.memory is None else options.memory * 1e9
-            engine = Engine(self._model, self._config, self._truncation, self._limit,
-                            options.rows, memory)
-            drawn = engine.draw(prompts, n, seed, places)
+            drawn = self._engine.draw(prompts, n, seed, places)
         return [self._samples(own) for own in drawn]
 
     def _samples(self, drawn: Sequence[Drawn]) -> list[Sample]:
