@@ -264,14 +264,6 @@ def test_drawing_inverts_the_cumulative_distribution():
     np.testing.assert_allclose(found.exp().tolist(), [0.5, 0.5, 0.5, 0.25, 0.75, 0.75], rtol=1e-6)
 
 
-def rules(**settings):
-    def prepare(model) -> None:
-        for name, value in settings.items():
-            setattr(model.generation_config, name, value)
-
-    return prepare
-
-
 RULES = {
     "forced beginning": {"forced_bos_token_id": 5},
     "suppressed": {"suppress_tokens": [7, 8, 9]},
@@ -290,7 +282,8 @@ RULES = {
 def test_the_generation_config_is_obeyed_as_by_generate(kind, name):
     """Greedily, token by token, and in what is possible at all."""
     model = tiny.model(kind)
-    rules(**RULES[name])(model)
+    for setting, value in RULES[name].items():
+        setattr(model.generation_config, setting, value)
     given = prompts(model)
     for prompt, [ours] in zip(given, engine(model, 8, top_k=1).draw(given, 2, 0, range(3)),
                               strict=True):

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.utils import logging as _logging
 
 from minrisk.errors import InputError
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-_DTYPE = "dtype" if int(transformers.__version__.split(".")[0]) >= 5 else "torch_dtype"
 
 
 def load(name: str, device: str, dtype: str) -> tuple[Any, Any]:
@@ -26,9 +25,9 @@ def load(name: str, device: str, dtype: str) -> tuple[Any, Any]:
     if not len(tokenizer):
         raise InputError(f"{name}: its tokenizer knows no words; are all of its files there?")
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-    numbers = {_DTYPE: _dtype(dtype, where)}
+    read = partial(kind.from_pretrained, dtype=_dtype(dtype, where))
     with _quietly():
-        model = _read(name, "model", lambda n, **more: kind.from_pretrained(n, **numbers, **more))
+        model = _read(name, "model", read)
     return model.to(where).eval(), tokenizer
 
 

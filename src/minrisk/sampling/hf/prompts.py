@@ -13,6 +13,8 @@ from minrisk.sampling.hf.prefixes import Prompt
 if TYPE_CHECKING:
     from minrisk.sampling.hf import Transformers
 
+# tokenizers of models that have to be told which language to write
+_MULTILINGUAL = ("M2M100Tokenizer", "NllbTokenizer", "MBart50Tokenizer")
 _ANY_LENGTH = 1_000_000  # tokenizers say a number beyond this where they know no limit
 
 
@@ -27,11 +29,16 @@ class Prompts:
         if options.source_language is not None:
             self._check_code(options.source_language)
             tokenizer.src_lang = options.source_language
-        self.forced: int | None = None  # the token that says which language to write
+        # the token that says which language to write
+        self.forced: int | None = model.generation_config.forced_bos_token_id
+        kind = type(tokenizer).__name__
         if options.target_language is not None:
             self.forced = self._check_code(options.target_language)
-            if type(tokenizer).__name__.startswith("MBartTokenizer"):  # it begins with the code
+            if kind.startswith("MBartTokenizer"):  # texts begin with the code
                 self._start, self.forced = (self.forced,), None
+        elif self.forced is None and kind.startswith(_MULTILINGUAL):
+            raise InputError("this model writes many languages; say which (target_language), as "
+                             f"one of its codes, which look like {_examples(tokenizer)}")
 
     def of(self, texts: Sequence[str], places: Sequence[int]) -> list[Prompt]:
         ids = [self._ids(text) for text in texts]
@@ -78,14 +85,10 @@ class Prompts:
     def _check_code(self, language: str) -> int:
         """The token of a language."""
         tokenizer = self._tokenizer
-        if hasattr(tokenizer, "get_lang_id"):
-            known = getattr(tokenizer, "lang_code_to_id", {})
-            if language in known:
-                return int(tokenizer.get_lang_id(language))
-        else:
-            token = tokenizer.convert_tokens_to_ids(language)
-            if token is not None and token != tokenizer.unk_token_id:
-                return int(token)
+        written = getattr(tokenizer, "lang_code_to_token", {}).get(language, language)  # M2M-100's
+        token = tokenizer.convert_tokens_to_ids(written)
+        if token is not None and token != tokenizer.unk_token_id:
+            return int(token)
         raise InputError(f"language {language!r} is no code of this model's tokenizer; codes look "
                          f"like {_examples(tokenizer)}")
 
@@ -112,6 +115,6 @@ def _longest(model: Any, tokenizer: Any, written: int) -> int:
 
 
 def _examples(tokenizer: Any) -> str:
-    codes = [*getattr(tokenizer, "lang_code_to_id", {})] or [
+    codes = [*getattr(tokenizer, "lang_code_to_token", {})] or [
         token for token in tokenizer.all_special_tokens if "_" in token]
     return ", ".join(codes[:4]) or "none: it knows no languages"
