@@ -25,7 +25,7 @@ from minrisk.sampling.hf.engine import Engine
 from minrisk.sampling.hf.generic import encode
 from minrisk.sampling.hf.prefixes import Prompt
 from minrisk.sampling.hf.search import search
-from minrisk.sampling.hf.truncation import Truncation
+from minrisk.sampling.hf.truncation import Everything, Truncation
 
 KINDS = [*tiny.SEQ2SEQ, *tiny.CAUSAL]
 SOURCES = ["the cat sat on a mat", "the dog", "it ran to a red mat"]
@@ -246,22 +246,44 @@ def test_truncations_are_those_of_transformers(options):
     for name in WARPERS:
         if name in options:
             theirs = getattr(transformers, WARPERS[name])(options[name])(None, theirs)
-    found = Truncation(**options)(scores, scores.logsumexp(1))
-    ours = torch.full_like(scores, -math.inf)
-    ours = found.logs if found.tokens is None else ours.scatter(1, found.tokens, found.logs)
+    found = Truncation(**options)(*[scores.log_softmax(1)] * 2, torch.zeros(40, 1))
+    ours = possible(found, scores)
     theirs = theirs.log_softmax(-1)
     if "top_p" in options:  # of equal tokens, it is for the sort to say which come first
         ours, theirs = ours.sort().values, theirs.sort().values
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
-def test_drawing_inverts_the_cumulative_distribution():
-    logs = torch.tensor([[0.5, 0.0, 0.5], [0.25, 0.75, 0.0]]).log()
-    tokens, found = Truncation()(logs, logs.logsumexp(1)).draw(
-        torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0.0, 0.4999, 0.5, 0.2, 0.25, 1 - 2**-53],
-                                                       dtype=torch.float64))
-    assert tokens.tolist() == [0, 0, 2, 0, 1, 1]
-    np.testing.assert_allclose(found.exp().tolist(), [0.5, 0.5, 0.5, 0.25, 0.75, 0.75], rtol=1e-6)
+def possible(found, scores):
+    """(R, V) the log-probabilities of drawing."""
+    if isinstance(found, Everything):
+        return found.scores
+    tokens, logs, _ = found.table.view(len(scores), -1, 3).unbind(2)
+    if (tokens < 0).any():
+        return possible(found.longer(), scores)
+    return torch.full_like(scores, -math.inf).scatter(1, tokens.long(), logs)
+
+
+@pytest.mark.parametrize(("options", "wants"), [
+    ({}, [0, 0, 2, 0, 1, 1]), ({"min_p": 1e-9}, [0, 0, 2, 1, 1, 0])], ids=str)
+def test_drawing_inverts_the_cumulative_distribution(options, wants):
+    """Of the vocabulary in its order, or of the likeliest tokens first."""
+    logs = torch.tensor([[0.51, 0.0, 0.49], [0.25, 0.75, 0.0]]).log()
+    found = Truncation(**options)(logs, logs, torch.tensor([[0.0], [-1.0]])).draw(
+        np.array([0.0, 0.5099, 0.5101, 1.2, 1.26, 2 - 2**-32]))
+    assert found.tokens.tolist() == wants
+    chosen = [float(logs[row, token]) for row, token in zip([0, 0, 0, 1, 1, 1], wants, strict=True)]
+    np.testing.assert_allclose(found.truncated, chosen, rtol=1e-6)
+    np.testing.assert_allclose(found.full, np.add(chosen, [0, 0, 0, -1, -1, -1]), rtol=1e-6)
+
+
+def test_a_list_that_is_too_short_is_made_again():
+    logs = torch.linspace(0, 0.1, 5000).repeat(2, 1).log_softmax(1)
+    logs[0, 1:] = -math.inf
+    found = Truncation(top_p=0.9)(logs, logs, torch.zeros(2, 1)).draw(np.array([0.5, 1.0, 1.9999]))
+    [first, second, third] = found.tokens.tolist()
+    assert (first, second) == (0, 4999)
+    assert 450 < third < 550
 
 
 RULES = {

@@ -83,7 +83,7 @@ class BartLike:
 
     def step(self, tokens: Tensor, position: Tensor, places: Tensor, widest: int, length: int,
              memory: Memory, rounded: bool = False) -> Tensor:
-        """(R, V) float32 logits of what follows the tokens (R,), which are all at one position.
+        """(R, V) logits of what follows the tokens (R,), which are all at one position.
 
         `places` is where each row's query stands among the sources' queries, of which each source
         has room for `widest`; `length` is how many positions of the buffer are looked at, of which
@@ -103,7 +103,7 @@ class BartLike:
         norm = getattr(self._decoder, "layer_norm", None)
         x = x if norm is None else norm(x)
         bias = None if self._bias is None else self._bias[0].to(x.dtype)
-        return linear(x, self._projection, bias).float()
+        return linear(x, self._projection, bias)
 
     def _embed(self, tokens: Tensor, position: Tensor) -> Tensor:
         places = self._positions[position]  # (1, heads * D)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -44,6 +44,7 @@ class Engine:
     limit: int  # tokens that may be drawn
     rows: int | None = None  # samples drawn at once
     memory: float | None = None  # bytes that the rows may remember
+    _made: dict[int, Rules] = field(default_factory=dict, init=False)
 
     @torch.inference_mode()
     def draw(self, prompts: Sequence[Prompt], n: int, seed: int,
@@ -70,9 +71,14 @@ class Engine:
     def _run(self, jobs: Sequence[Job], seed: int, memory: float) -> list[Ended]:
         if len(jobs) == 1 and len(jobs[0].samples) == 1:
             memory = float("inf")  # it cannot be split
-        start = len(jobs[0].prompt.prefix)
-        rules = Rules.of(self.config, start, self.limit, self.model.device)
-        return draw(self._decoder, rules, self.truncation, jobs, seed, memory)
+        return draw(self._decoder, self._rules(len(jobs[0].prompt.prefix)), jobs, seed, memory)
+
+    def _rules(self, start: int) -> Rules:
+        """Made once, so that what was recorded with them stays of use."""
+        if start not in self._made:
+            self._made[start] = Rules.of(self.config, start, self.limit, self.model.device,
+                                         self.truncation)
+        return self._made[start]
 
     @cached_property
     def _decoder(self) -> Decoder:
@@ -101,7 +107,8 @@ def _jobs(prompts: Sequence[Prompt], n: int, places: Sequence[int], rows: int) -
 def _batches(jobs: Sequence[Planned], rows: int) -> Iterator[list[Planned]]:
     """Sources of similar length together, beginnings of one length, samples as many as fit."""
     batch: list[Planned] = []
-    for index, job in sorted(jobs, key=_lengths):
+    # the longest first: what has room for them has room for all that follow
+    for index, job in sorted(jobs, key=_lengths, reverse=True):
         size = sum(len(other.samples) for _, other in batch) + len(job.samples)
         alike = not batch or len(batch[0][1].prompt.prefix) == len(job.prompt.prefix)
         if batch and (size > rows or not alike):

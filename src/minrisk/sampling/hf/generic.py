@@ -6,12 +6,17 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from minrisk.sampling.hf.prefixes import Prompt
+from minrisk.arrays import Ints
+from minrisk.sampling.hf.prefixes import Move, Prompt
+from minrisk.sampling.hf.rules import Head
+from minrisk.sampling.hf.transfer import upload
+from minrisk.sampling.hf.truncation import Candidates
 
 
 class CausalDecoder:
@@ -23,14 +28,15 @@ class CausalDecoder:
         self.token_bytes = token_bytes(model)
         self._cache: Any = None
 
-    def start(self, prompts: Sequence[Prompt]) -> Tensor:
+    def start(self, prompts: Sequence[Prompt], samples: int, head: Head) -> Candidates:
         # all of one length, so that no padding can change a result
-        tokens = torch.tensor([prompt.prefix for prompt in prompts], device=self._model.device)
-        return self._run(tokens, None)
+        prefix = prefixes(prompts)
+        return head(self._run(upload(prefix, self._model.device), None), lambda: prefix)
 
-    def step(self, parents: Tensor, tokens: Tensor) -> Tensor:
-        self._cache.reorder_cache(parents)
-        return self._run(tokens[:, None], self._cache)
+    def step(self, move: Move, head: Head) -> Candidates:
+        device = self._model.device
+        self._cache.reorder_cache(upload(move.parents, device))
+        return head(self._run(upload(move.tokens[:, None], device), self._cache), move.history)
 
     def _run(self, tokens: Tensor, cache: Any) -> Tensor:
         out = self._model(input_ids=tokens, past_key_values=cache, use_cache=True, **self._last)
@@ -47,23 +53,24 @@ class Seq2SeqDecoder:
         self._model = model
         self.token_bytes = token_bytes(model)
 
-    def start(self, prompts: Sequence[Prompt]) -> Tensor:
+    def start(self, prompts: Sequence[Prompt], samples: int, head: Head) -> Candidates:
         self._encoded, self._mask = encode(self._model, prompts)
         self._sources = torch.arange(len(prompts), device=self._model.device)
-        prefix = torch.tensor([prompt.prefix for prompt in prompts], device=self._model.device)
+        prefix = prefixes(prompts)
         self._cache = None
-        logits = self._run(prefix)
+        logits = self._run(upload(prefix, self._model.device))
         self._over = [(layer.keys, layer.values)
                       for layer in self._cache.cross_attention_cache.layers]
-        return logits
+        return head(logits, lambda: prefix)
 
-    def step(self, parents: Tensor, tokens: Tensor) -> Tensor:
+    def step(self, move: Move, head: Head) -> Candidates:
+        parents = upload(move.parents, self._model.device)
         self._sources = self._sources[parents]
         self._cache.self_attention_cache.reorder_cache(parents)
         layers = self._cache.cross_attention_cache.layers
         for layer, (keys, values) in zip(layers, self._over, strict=True):
             layer.keys, layer.values = self._spread(keys), self._spread(values)
-        return self._run(tokens[:, None])
+        return head(self._run(upload(move.tokens[:, None], self._model.device)), move.history)
 
     def _run(self, tokens: Tensor) -> Tensor:
         output: Any = BaseModelOutput  # its own types are stricter than what it takes
@@ -100,9 +107,14 @@ def padded(model: Any, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor
     return tokens.to(model.device), mask.to(model.device)
 
 
+def prefixes(prompts: Sequence[Prompt]) -> Ints:
+    """(S, T) how the texts begin."""
+    return np.array([prompt.prefix for prompt in prompts], np.intp)
+
+
 def fresh(logits: Tensor) -> Tensor:
     """(R, V) of the last token, in memory that is ours to change."""
-    return logits[:, -1].to(torch.float32, copy=logits.shape[1] > 1)
+    return logits[:, -1].clone() if logits.shape[1] > 1 else logits[:, -1]
 
 
 def last_only(model: Any) -> dict[str, int]:

@@ -9,40 +9,83 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
+from minrisk.sampling.hf.transfer import upload
 
 _TIES = 32  # tokens as likely as the last of the top k, for which there is room in a short list
 _SHORT = 256  # tokens of a first list, where the options say nothing about how many they keep
-# below 1 by more than what adding a row's number rounds away
-_LARGEST = 1 - 2.0**-32
-
 Cut = Callable[[Tensor], Tensor]  # log-probabilities (R, K), best first -> those to keep
 
 
+class Candidates(Protocol):
+    """The tokens of each row that may be drawn; they stay on the device."""
+
+    def draw(self, heights: Floats) -> Picked:
+        """A token for every height: a row's number plus a number from [0, 1)."""
+        ...
+
+
 @dataclass(frozen=True)
-class Candidates:
-    """The tokens of each row that may be drawn, with their log-probabilities."""
+class Picked:
+    """What some samples drew."""
 
-    logs: Tensor  # (R, K), -inf for what may not be drawn
-    tokens: Tensor | None  # (R, K); the whole vocabulary in its order if None
+    tokens: Ints  # (N,)
+    truncated: Floats  # (N,) log-probability of drawing it
+    full: Floats  # (N,) log-probability under the model as it is
 
-    def draw(self, rows: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-        """A token, and its log-probability, for every pair of a row and a number from [0, 1)."""
-        count, width = self.logs.shape
-        steps = self.logs.exp().cumsum(1, dtype=torch.float64)
-        steps /= steps[:, -1:].clone()
-        # one ladder for all rows: row r climbs from r to r + 1
-        steps += torch.arange(count, device=steps.device)[:, None]
-        heights = rows + uniforms.clamp(max=_LARGEST)
-        places = torch.searchsorted(steps.view(-1), heights, right=True)
-        logs = self.logs.reshape(-1)[places]
-        if self.tokens is None:
-            return places - rows * width, logs
-        return self.tokens.reshape(-1)[places], logs
+
+@dataclass(frozen=True)
+class Everything:
+    """All of the vocabulary, in its order."""
+
+    ladder: Tensor  # (R * V,) row r climbs from r to r + 1
+    scores: Tensor  # (R, V) log-probabilities of drawing
+    logs: Tensor  # (R, V) those of the model, less what `shift` (R, 1) adds
+    shift: Tensor
+
+    def draw(self, heights: Floats) -> Picked:
+        places = torch.searchsorted(self.ladder, upload(heights, self.ladder.device), right=True)
+        tokens = places % self.scores.shape[1]
+        full = self.logs.view(-1)[places] + self.shift[places // self.scores.shape[1], 0]
+        return _download(torch.stack([tokens, self.scores.view(-1)[places], full], 1))
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The best tokens; if a list turns out to be too short, its tokens are -1."""
+
+    ladder: Tensor  # (R * K,) row r climbs from r to r + 1
+    table: Tensor  # (R * K, 3) token, log-probability of drawing it, that under the model
+    longer: Callable[[], Candidates] | None  # None if the list is long enough in any case
+
+    def draw(self, heights: Floats) -> Picked:
+        places = torch.searchsorted(self.ladder, upload(heights, self.ladder.device), right=True)
+        picked = _download(self.table[places])
+        if self.longer is not None and picked.tokens.min() < 0:
+            return self.longer().draw(heights)
+        return picked
+
+
+def _download(columns: Tensor) -> Picked:
+    """The one moment of a step when the host waits for the device."""
+    tokens, truncated, full = columns.cpu().numpy().T.astype(np.float64)
+    return Picked(tokens.astype(np.intp), truncated, full)
+
+
+def _ladder(logs: Tensor) -> Tensor:
+    """Cumulative probabilities of all rows, one above the other."""
+    steps = logs.exp().cumsum(1, dtype=torch.float64)
+    steps /= steps[:, -1:].clone()
+    steps += torch.arange(len(steps), device=steps.device)[:, None]
+    return steps.view(-1)
 
 
 @dataclass(frozen=True)
@@ -68,21 +111,31 @@ class Truncation:
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} {getattr(self, name)}; from 0 to below 1 is wanted")
 
-    def __call__(self, scores: Tensor, total: Tensor) -> Candidates:
-        """What may be drawn, from scores (R, V) and the logarithms (R,) of their exponentials' sum.
+    def __call__(self, scores: Tensor, logs: Tensor, shift: Tensor) -> Candidates:
+        """What may be drawn, by log-probabilities (R, V) that keep the rules.
+
+        Those under the model as it is are `logs` (R, V) plus `shift` (R, 1).
         """
         if self.temperature != 1:
-            scores = scores / self.temperature
-            total = scores.logsumexp(1)
-        cuts = list(self._cuts())
-        if not cuts:
-            return Candidates(scores - total[:, None], None)
-        width = min(self._width(), scores.shape[1])
-        candidates = _cut(scores, total, width, cuts)
-        if candidates is None:
-            candidates = _cut(scores, total, scores.shape[1], cuts)
-        assert candidates is not None
-        return candidates
+            scores = (scores / self.temperature).log_softmax(1)
+        if not [*self._cuts()]:
+            return Everything(_ladder(scores), scores, logs, shift)
+        return self._listed(scores, logs, shift, self._width())
+
+    def _listed(self, scores: Tensor, logs: Tensor, shift: Tensor, width: int) -> Candidates:
+        """The best `width` tokens, or fewer, after all cuts."""
+        width = min(width, scores.shape[1])
+        cut, tokens = scores.topk(width)
+        full = logs.gather(1, tokens) + shift
+        longer = None
+        for number, keeps in enumerate(self._cuts()):
+            keep = (keeps(cut) | (cut == cut[:, :1])) & (cut > -math.inf)
+            if number == 0 and width < scores.shape[1] and not self._is_wide_enough:
+                longer = partial(self._listed, scores, logs, shift, scores.shape[1])
+                tokens = tokens.masked_fill(keep[:, -1:], -1)
+            cut = cut.masked_fill(~keep, -math.inf).log_softmax(1)
+        table = torch.stack([tokens, cut, full], 2).view(-1, 3)
+        return Listed(_ladder(cut), table, longer)
 
     def _cuts(self) -> Iterator[Cut]:
         """In the order in which transformers applies them."""
@@ -110,15 +163,7 @@ class Truncation:
             return _SHORT
         return int(1 / self.epsilon) + 2 if self.epsilon else 1 << 62  # eta asks for all of them
 
-
-def _cut(scores: Tensor, total: Tensor, width: int, cuts: list[Cut]) -> Candidates | None:
-    """The best `width` tokens after all cuts; None if the first one would keep more."""
-    values, tokens = scores.topk(width)
-    logs = values - total[:, None]
-    for cut in cuts:
-        keep = (cut(logs) | (logs == logs[:, :1])) & (logs > -math.inf)
-        if cut is cuts[0] and width < scores.shape[1] and bool(keep[:, -1].any()):
-            return None
-        logs = logs.masked_fill(~keep, -math.inf)
-        logs = logs - logs.logsumexp(1, keepdim=True)
-    return Candidates(logs, tokens)
+    @property
+    def _is_wide_enough(self) -> bool:
+        """Whether that is certain: no more than 1 / epsilon tokens can be that likely."""
+        return not (self.top_k or self.top_p < 1 or self.min_p)
