@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "strategies": PROTOCOLS | {"strategies"},
     "validation": PROTOCOLS | {"validation", "io"},
     "sampling": PLAIN | {"sampling"},
+    "hf": PROTOCOLS | {"decoding", "sampling"},
     "io": PLAIN | {"io"},
     "engine": PROTOCOLS | {"engine", "io", "sampling"},
     "cli": {"*"},

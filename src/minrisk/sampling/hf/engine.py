@@ -1,0 +1,158 @@
+"""Prompts in, drawn token sequences out: batches that fit, a decoder that suits the model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from transformers import GenerationConfig
+
+from minrisk.progress import tell
+from minrisk.sampling.hf import generic
+from minrisk.sampling.hf.bart import not_supported_reasons
+from minrisk.sampling.hf.fast import FastDecoder
+from minrisk.sampling.hf.prefixes import Decoder, Ended, Job, Overfull, Prompt, draw
+from minrisk.sampling.hf.rules import Rules
+from minrisk.sampling.hf.truncation import Truncation
+
+_SHARE = 0.5  # of the free memory that caches may take
+_UNKNOWN = 4e9  # bytes for them where the free memory cannot be asked for
+_LENGTH = 128  # tokens of a sample that a batch is planned for; longer ones may split it
+_PASSES = 4  # copies of the logits that are held at once
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A sequence that was drawn `count` times; `first` is the number of the first such sample."""
+
+    tokens: tuple[int, ...]
+    count: int
+    first: int
+    logprob: float
+    truncated_logprob: float
+
+
+@dataclass(frozen=True)
+class Engine:
+    model: Any
+    config: GenerationConfig
+    truncation: Truncation
+    limit: int  # tokens that may be drawn
+    rows: int | None = None  # samples drawn at once
+    memory: float | None = None  # bytes that the rows may remember
+    _made: dict[int, Rules] = field(default_factory=dict, init=False)
+
+    @torch.inference_mode()
+    def draw(self, prompts: Sequence[Prompt], n: int, seed: int,
+             places: Sequence[int]) -> list[list[Drawn]]:
+        """n samples of each prompt, in the order in which they were first drawn."""
+        memory = _free(self.model.device) if self.memory is None else self.memory
+        rows = self._rows(memory) if self.rows is None else self.rows
+        found: list[list[Drawn]] = [[] for _ in prompts]
+        todo = [*_batches(_jobs(prompts, n, places, rows), rows)][::-1]
+        done = 0
+        while todo:
+            batch = todo.pop()
+            try:
+                ended = self._run([job for _, job in batch], seed, memory)
+            except (Overfull, torch.cuda.OutOfMemoryError):
+                todo += _split(batch)
+                continue
+            for prompt, drawn in _each(batch, ended):
+                found[prompt].append(drawn)
+                done += drawn.count
+            tell("samples", done, n * len(prompts))
+        return [_merged(own) for own in found]
+
+    def _run(self, jobs: Sequence[Job], seed: int, memory: float) -> list[Ended]:
+        if len(jobs) == 1 and len(jobs[0].samples) == 1:
+            memory = float("inf")  # it cannot be split
+        return draw(self._decoder, self._rules(len(jobs[0].prompt.prefix)), jobs, seed, memory)
+
+    def _rules(self, start: int) -> Rules:
+        """Made once, so that what was recorded with them stays of use."""
+        if start not in self._made:
+            self._made[start] = Rules.of(self.config, start, self.limit, self.model.device,
+                                         self.truncation)
+        return self._made[start]
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        if not self.model.config.is_encoder_decoder:
+            return generic.CausalDecoder(self.model)
+        if not not_supported_reasons(self.model):
+            return FastDecoder(self.model)
+        return generic.Seq2SeqDecoder(self.model)
+
+    def _rows(self, memory: float) -> int:
+        vocabulary = self.model.get_output_embeddings().weight.shape[0]
+        each = min(self.limit, _LENGTH) * self._decoder.token_bytes + _PASSES * 4 * vocabulary
+        return max(1, int(memory / each))
+
+
+Planned = tuple[int, Job]  # which prompt, and what to draw of it
+
+
+def _jobs(prompts: Sequence[Prompt], n: int, places: Sequence[int], rows: int) -> list[Planned]:
+    parts = [range(start, min(start + rows, n)) for start in range(0, n, rows)]
+    return [(index, Job(prompt, place, n, part))
+            for index, (prompt, place) in enumerate(zip(prompts, places, strict=True))
+            for part in parts]
+
+
+def _batches(jobs: Sequence[Planned], rows: int) -> Iterator[list[Planned]]:
+    """Sources of similar length together, beginnings of one length, samples as many as fit."""
+    batch: list[Planned] = []
+    # the longest first: what has room for them has room for all that follow
+    for index, job in sorted(jobs, key=_lengths, reverse=True):
+        size = sum(len(other.samples) for _, other in batch) + len(job.samples)
+        alike = not batch or len(batch[0][1].prompt.prefix) == len(job.prompt.prefix)
+        if batch and (size > rows or not alike):
+            yield batch
+            batch = []
+        batch.append((index, job))
+    if batch:
+        yield batch
+
+
+def _lengths(planned: Planned) -> tuple[int, int]:
+    prompt = planned[1].prompt
+    return len(prompt.prefix), len(prompt.source)
+
+
+def _split(batch: list[Planned]) -> list[list[Planned]]:
+    if len(batch) > 1:
+        return [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
+    [(index, job)] = batch
+    return [[(index, half)] for half in reversed(job.halves())]
+
+
+def _each(batch: Sequence[Planned], ended: Sequence[Ended]) -> Iterator[tuple[int, Drawn]]:
+    for step in ended:
+        columns = (step.job, step.tokens, step.count, step.first, step.logprob, step.truncated)
+        for job, tokens, *rest in zip(*(c.tolist() for c in columns), strict=True):
+            yield batch[job][0], Drawn(tuple(tokens), *rest)
+
+
+def _merged(drawn: Sequence[Drawn]) -> list[Drawn]:
+    """Equal sequences as one, whichever parts of the work they come from."""
+    found: dict[tuple[int, ...], Drawn] = {}
+    for one in sorted(drawn, key=lambda d: d.first):
+        before = found.get(one.tokens)
+        count = one.count + (before.count if before else 0)
+        kept = before or one
+        found[one.tokens] = Drawn(kept.tokens, count, kept.first, kept.logprob,
+                                  kept.truncated_logprob)
+    return list(found.values())
+
+
+def _free(device: torch.device) -> float:
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0] * _SHARE)
+    if "SC_AVPHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _SHARE
+    return _UNKNOWN

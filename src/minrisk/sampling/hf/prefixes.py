@@ -1,0 +1,200 @@
+"""Draw many samples and run the model once for every distinct prefix of them.
+
+Each sample draws its tokens with random numbers of its own, so that n samples are n independent
+draws; those with the same prefix so far are one row of the model's batch. When they part, the row
+branches; when all of them have ended, it leaves.
+
+The device runs the model and draws; who comes from whom is kept in NumPy, so that a step costs
+the host little and waits for the device once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+
+from minrisk.arrays import Floats, Ints
+from minrisk.sampling.hf.rules import Head, Rules
+from minrisk.sampling.hf.streams import Stream
+from minrisk.sampling.hf.truncation import Candidates, Picked
+
+_TOKENS = 1 << 32  # more than any vocabulary has
+# below 1 by more than what adding a row's number rounds away
+_LARGEST = 1 - 2.0**-32
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a model is given: a source to encode, if it has an encoder, and how the text begins."""
+
+    source: tuple[int, ...]
+    prefix: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Some of the samples of a prompt."""
+
+    prompt: Prompt
+    place: int
+    n: int  # samples of the prompt in all
+    samples: range  # which of them
+
+    def halves(self) -> list[Job]:
+        middle = len(self.samples) // 2
+        return [replace(self, samples=part)
+                for part in (self.samples[:middle], self.samples[middle:]) if part]
+
+
+@dataclass(frozen=True)
+class Move:
+    """What a decoder is told at a step."""
+
+    parents: Ints  # (R,) the row from which each one comes; most are their own parent
+    tokens: Ints  # (R,) what each is given
+    samples: int  # that are still being drawn: more rows than that there will never be
+    history: Callable[[], Ints]  # (R, T) all tokens of each row, made when somebody asks
+
+
+class Decoder(Protocol):
+    """A model that writes on from rows of prefixes."""
+
+    token_bytes: int  # that a row remembers of every token
+
+    def start(self, prompts: Sequence[Prompt], samples: int, head: Head) -> Candidates:
+        """The first tokens, with a row for each prompt."""
+        ...
+
+    def step(self, move: Move, head: Head) -> Candidates:
+        """What may follow the tokens; no row is replaced that another one comes from."""
+        ...
+
+
+class Overfull(Exception):  # noqa: N818 - a signal between two of our own functions
+    """The rows remember more than they may."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Texts that ended at one step."""
+
+    job: Ints  # (E,)
+    tokens: Ints  # (E, T)
+    count: Ints  # (E,)
+    first: Ints  # (E,) the number of the first sample with this text
+    logprob: Floats  # (E,)
+    truncated: Floats  # (E,)
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Distinct prefixes; they begin as one for each job. Their tokens are in the trail."""
+
+    job: Ints  # (R,)
+    logprob: Floats  # (R,)
+    truncated: Floats  # (R,)
+
+    def __getitem__(self, rows: Ints) -> _Texts:
+        return _Texts(self.job[rows], self.logprob[rows], self.truncated[rows])
+
+
+class _Trail:
+    """Who was given which token at each step, and from whom it comes."""
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[Ints, Ints]] = []
+
+    def append(self, parents: Ints, tokens: Ints) -> None:
+        self._steps.append((parents, tokens))
+
+    def read(self, last: Sequence[Ints]) -> list[Ints]:
+        """(E, t + 1) the tokens of those texts that are `last[t]` (E,) at step t."""
+        starts = [0, *accumulate(map(len, last))]
+        at = np.concatenate(last)
+        tokens = np.empty((len(at), len(last)), np.intp)
+        for step in reversed(range(len(last))):
+            parents, given = self._steps[step]
+            going = at[starts[step] :]
+            tokens[starts[step] :, step] = given[going]
+            at[starts[step] :] = parents[going]
+        return [tokens[starts[step] : starts[step + 1], : step + 1] for step in range(len(last))]
+
+
+def draw(decoder: Decoder, rules: Rules, jobs: Sequence[Job], seed: int,
+         memory: float) -> list[Ended]:
+    """All samples of all jobs, in the order in which they ended."""
+    streams = [Stream(seed, job.place, job.n) for job in jobs]
+    numbers = np.concatenate([np.array(job.samples, np.intp) for job in jobs])
+    prefixes = np.array([job.prompt.prefix for job in jobs], np.intp)
+    rows = _Texts(np.arange(len(jobs)), np.zeros(len(jobs)), np.zeros(len(jobs)))
+    node = rows.job  # where each row is among the texts of the last step
+    row = np.repeat(rows.job, [len(job.samples) for job in jobs])  # of each sample
+    sample = np.arange(len(row))
+    trail, ended, last = _Trail(), [], []
+    candidates = decoder.start([job.prompt for job in jobs], len(sample), rules.at(0))
+    for step in range(rules.limit):
+        uniforms = np.concatenate([stream(step)[job.samples.start : job.samples.stop]
+                                   for stream, job in zip(streams, jobs, strict=True)])
+        picked = candidates.draw(row + np.minimum(uniforms[sample], _LARGEST))
+        _, one, child, count = np.unique(row * _TOKENS + picked.tokens, return_index=True,
+                                         return_inverse=True, return_counts=True)
+        parents, tokens = row[one], picked.tokens[one]
+        texts = _grown(rows[parents], picked, one)
+        trail.append(node[parents], tokens)
+        over = np.isin(tokens, rules.ends) | (step == rules.limit - 1)
+        gone, going = over.nonzero()[0], (~over).nonzero()[0]
+        ended.append((texts[gone], count[gone], numbers[sample[one[gone]]]))
+        last.append(gone)
+        if not len(going):
+            break
+        node = np.empty_like(going)
+        node[_places(parents[going])] = going
+        rows = texts[node]
+        if len(node) * (prefixes.shape[1] + step + 1) * decoder.token_bytes > memory:
+            raise Overfull
+        row, sample = _followed(node, child, sample)
+        candidates = decoder.step(
+            Move(parents[node], tokens[node], len(sample),
+                 partial(_history, prefixes[rows.job], trail, node, step)), rules.at(step + 1))
+    return [Ended(texts.job, tokens, count, first, texts.logprob, texts.truncated)
+            for (texts, count, first), tokens in zip(ended, trail.read(last), strict=True)]
+
+
+def _grown(before: _Texts, picked: Picked, one: Ints) -> _Texts:
+    """Texts after a token that the sample `one` of each of them drew."""
+    return _Texts(before.job, before.logprob + picked.full[one],
+                  before.truncated + picked.truncated[one])
+
+
+def _followed(node: Ints, child: Ints, sample: Ints) -> tuple[Ints, Ints]:
+    """The samples that go on, after the row of each, given the text that each belongs to."""
+    row = np.full(child.max() + 1, -1)
+    row[node] = np.arange(len(node))
+    lives = row[child] >= 0
+    return row[child][lives], sample[lives]
+
+
+def _history(prefixes: Ints, trail: _Trail, node: Ints, step: int) -> Ints:
+    nobody = np.empty(0, np.intp)
+    return np.concatenate([prefixes, trail.read([*[nobody] * step, node])[-1]], 1)
+
+
+def _places(parents: Ints) -> Ints:
+    """Where the children of rows go, which come sorted by parent.
+
+    The first child of a row takes its place, so that nothing has to be moved for it; the others,
+    and those from beyond the end, fill the gaps.
+    """
+    first = np.ones(len(parents), bool)
+    first[1:] = parents[1:] != parents[:-1]
+    stays = first & (parents < len(parents))
+    free = np.ones(len(parents), bool)
+    free[parents[stays]] = False
+    places = parents.copy()
+    places[~stays] = free.nonzero()[0]
+    return places

@@ -1,0 +1,120 @@
+"""Texts as a model wants them: its tokens, its languages' codes, its chat template."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from minrisk.errors import InputError
+from minrisk.sampling.hf.generic import decoder_config
+from minrisk.sampling.hf.prefixes import Prompt
+
+if TYPE_CHECKING:
+    from minrisk.sampling.hf import Transformers
+
+# tokenizers of models that have to be told which language to write
+_MULTILINGUAL = ("M2M100Tokenizer", "NllbTokenizer", "MBart50Tokenizer")
+_ANY_LENGTH = 1_000_000  # tokenizers say a number beyond this where they know no limit
+
+
+class Prompts:
+    def __init__(self, options: Transformers, model: Any, tokenizer: Any, limit: int) -> None:
+        self._options, self._tokenizer = options, tokenizer
+        self._causal = not model.config.is_encoder_decoder
+        self._longest = _longest(model, tokenizer, limit if self._causal else 0)
+        self._start: tuple[int, ...] = ()
+        if not self._causal:
+            self._start = (decoder_start(model),)
+        if options.source_language is not None:
+            self._check_code(options.source_language)
+            tokenizer.src_lang = options.source_language
+        # the token that says which language to write
+        self.forced: int | None = model.generation_config.forced_bos_token_id
+        kind = type(tokenizer).__name__
+        if options.target_language is not None:
+            self.forced = self._check_code(options.target_language)
+            if kind.startswith("MBartTokenizer"):  # texts begin with the code
+                self._start, self.forced = (self.forced,), None
+        elif self.forced is None and kind.startswith(_MULTILINGUAL):
+            raise InputError("this model writes many languages; say which (target_language), as "
+                             f"one of its codes, which look like {_examples(tokenizer)}")
+
+    def of(self, texts: Sequence[str], places: Sequence[int]) -> list[Prompt]:
+        ids = [self._ids(text) for text in texts]
+        for own, place in zip(ids, places, strict=True):
+            if not own:
+                raise InputError(f"source {place + 1} has no token that the model knows; "
+                                 "is this the model's own tokenizer?")
+        long = [place for own, place in zip(ids, places, strict=True) if len(own) > self._longest]
+        if long:
+            self._complain(long, len(texts))
+            ids = [self._cut(own) for own in ids]
+        if self._causal:
+            return [Prompt((), tuple(own)) for own in ids]
+        return [Prompt(tuple(own), self._start) for own in ids]
+
+    def _ids(self, text: str) -> list[int]:
+        if self._options.prompt is not None:
+            text = self._options.prompt.replace("{source}", text)
+        if self._causal and self._tokenizer.chat_template:
+            message = {"role": "user", "content": text}
+            found = self._tokenizer.apply_chat_template([message], add_generation_prompt=True,
+                                                        tokenize=True, return_dict=True)
+        else:
+            found = self._tokenizer(text, verbose=False)
+        ids: list[int] = found["input_ids"]
+        return ids
+
+    def _complain(self, long: Sequence[int], total: int) -> None:
+        limit = f"more than {self._longest} tokens"
+        if self._options.overlong == "error":
+            raise InputError(f"source {long[0] + 1} has {limit}, which the model cannot take; "
+                             "shorten it, or let it be cut (overlong = cut)")
+        warnings.warn(f"{len(long)} of {total} sources have {limit}; the model does not see "
+                      "the rest", stacklevel=6)
+
+    def _cut(self, ids: list[int]) -> list[int]:
+        """A source keeps its beginning and its last token; a prompt keeps what comes last."""
+        if len(ids) <= self._longest:
+            return ids
+        if self._causal:
+            return ids[-self._longest :]
+        return [*ids[: self._longest - 1], ids[-1]]
+
+    def _check_code(self, language: str) -> int:
+        """The token of a language."""
+        tokenizer = self._tokenizer
+        written = getattr(tokenizer, "lang_code_to_token", {}).get(language, language)  # M2M-100's
+        token = tokenizer.convert_tokens_to_ids(written)
+        if token is not None and token != tokenizer.unk_token_id:
+            return int(token)
+        raise InputError(f"language {language!r} is no code of this model's tokenizer; codes look "
+                         f"like {_examples(tokenizer)}")
+
+
+def decoder_start(model: Any) -> int:
+    """The token that a text begins with, before anything is written."""
+    config = model.generation_config
+    for token in (config.decoder_start_token_id, model.config.decoder_start_token_id,
+                  config.bos_token_id):
+        if isinstance(token, int):
+            return token
+    raise InputError("the model's config does not say what a text begins with; "
+                     "set its decoder_start_token_id")
+
+
+def _longest(model: Any, tokenizer: Any, written: int) -> int:
+    """Tokens that a source may have."""
+    positions = getattr(decoder_config(model), "max_position_embeddings", None)
+    limits = [_ANY_LENGTH if positions is None else positions - written,
+              min(tokenizer.model_max_length, _ANY_LENGTH) - written]
+    if min(limits) < 1:
+        raise InputError(f"max_tokens {written} leaves no room for a prompt; choose fewer")
+    return int(min(limits))
+
+
+def _examples(tokenizer: Any) -> str:
+    codes = [*getattr(tokenizer, "lang_code_to_token", {})] or [
+        token for token in tokenizer.all_special_tokens if "_" in token]
+    return ", ".join(codes[:4]) or "none: it knows no languages"

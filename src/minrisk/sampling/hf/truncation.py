@@ -1,0 +1,169 @@
+"""Which tokens may be drawn: transformers' truncations, in its order and with its meaning.
+
+Each of them keeps the best tokens of a row, however many, so that all work on a list of tokens
+that is sorted and, where that is enough, short: the vocabulary is passed over twice, not ten times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from minrisk.arrays import Floats, Ints
+from minrisk.errors import InputError
+from minrisk.sampling.hf.transfer import upload
+
+_TIES = 32  # tokens as likely as the last of the top k, for which there is room in a short list
+_SHORT = 256  # tokens of a first list, where the options say nothing about how many they keep
+Cut = Callable[[Tensor], Tensor]  # log-probabilities (R, K), best first -> those to keep
+
+
+class Candidates(Protocol):
+    """The tokens of each row that may be drawn; they stay on the device."""
+
+    def draw(self, heights: Floats) -> Picked:
+        """A token for every height: a row's number plus a number from [0, 1)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Picked:
+    """What some samples drew."""
+
+    tokens: Ints  # (N,)
+    truncated: Floats  # (N,) log-probability of drawing it
+    full: Floats  # (N,) log-probability under the model as it is
+
+
+@dataclass(frozen=True)
+class Everything:
+    """All of the vocabulary, in its order."""
+
+    ladder: Tensor  # (R * V,) row r climbs from r to r + 1
+    scores: Tensor  # (R, V) log-probabilities of drawing
+    logs: Tensor  # (R, V) those of the model, less what `shift` (R, 1) adds
+    shift: Tensor
+
+    def draw(self, heights: Floats) -> Picked:
+        places = torch.searchsorted(self.ladder, upload(heights, self.ladder.device), right=True)
+        tokens = places % self.scores.shape[1]
+        full = self.logs.view(-1)[places] + self.shift[places // self.scores.shape[1], 0]
+        return _download(torch.stack([tokens, self.scores.view(-1)[places], full], 1))
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The best tokens; if a list turns out to be too short, its tokens are -1."""
+
+    ladder: Tensor  # (R * K,) row r climbs from r to r + 1
+    table: Tensor  # (R * K, 3) token, log-probability of drawing it, that under the model
+    longer: Callable[[], Candidates] | None  # None if the list is long enough in any case
+
+    def draw(self, heights: Floats) -> Picked:
+        places = torch.searchsorted(self.ladder, upload(heights, self.ladder.device), right=True)
+        picked = _download(self.table[places])
+        if self.longer is not None and picked.tokens.min() < 0:
+            return self.longer().draw(heights)
+        return picked
+
+
+def _download(columns: Tensor) -> Picked:
+    """The one moment of a step when the host waits for the device."""
+    tokens, truncated, full = columns.cpu().numpy().T.astype(np.float64)
+    return Picked(tokens.astype(np.intp), truncated, full)
+
+
+def _ladder(logs: Tensor) -> Tensor:
+    """Cumulative probabilities of all rows, one above the other."""
+    steps = logs.exp().cumsum(1, dtype=torch.float64)
+    steps /= steps[:, -1:].clone()
+    steps += torch.arange(len(steps), device=steps.device)[:, None]
+    return steps.view(-1)
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """Nothing is cut off unless told; with no field changed this is ancestral sampling."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    epsilon: float = 0.0
+    eta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf:
+            raise InputError(f"temperature {self.temperature}; more than 0 is wanted "
+                             "(greedy search is beams = 1)")
+        if self.top_k < 0:
+            raise InputError(f"top_k {self.top_k}; a number of tokens is wanted, or 0 for all")
+        if not 0 < self.top_p <= 1:
+            raise InputError(f"top_p {self.top_p}; more than 0 is wanted, and at most 1")
+        for name in ("min_p", "epsilon", "eta"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} {getattr(self, name)}; from 0 to below 1 is wanted")
+
+    def __call__(self, scores: Tensor, logs: Tensor, shift: Tensor) -> Candidates:
+        """What may be drawn, by log-probabilities (R, V) that keep the rules.
+
+        Those under the model as it is are `logs` (R, V) plus `shift` (R, 1).
+        """
+        if self.temperature != 1:
+            scores = (scores / self.temperature).log_softmax(1)
+        if not [*self._cuts()]:
+            return Everything(_ladder(scores), scores, logs, shift)
+        return self._listed(scores, logs, shift, self._width())
+
+    def _listed(self, scores: Tensor, logs: Tensor, shift: Tensor, width: int) -> Candidates:
+        """The best `width` tokens, or fewer, after all cuts."""
+        width = min(width, scores.shape[1])
+        cut, tokens = scores.topk(width)
+        full = logs.gather(1, tokens) + shift
+        longer = None
+        for number, keeps in enumerate(self._cuts()):
+            keep = (keeps(cut) | (cut == cut[:, :1])) & (cut > -math.inf)
+            if number == 0 and width < scores.shape[1] and not self._is_wide_enough:
+                longer = partial(self._listed, scores, logs, shift, scores.shape[1])
+                tokens = tokens.masked_fill(keep[:, -1:], -1)
+            cut = cut.masked_fill(~keep, -math.inf).log_softmax(1)
+        table = torch.stack([tokens, cut, full], 2).view(-1, 3)
+        return Listed(_ladder(cut), table, longer)
+
+    def _cuts(self) -> Iterator[Cut]:
+        """In the order in which transformers applies them."""
+        if self.top_k:
+            yield lambda logs: logs >= logs[:, min(self.top_k, logs.shape[1]) - 1, None]
+        if self.top_p < 1:
+            yield lambda logs: logs.exp().cumsum(1) - logs.exp() < self.top_p
+        if self.min_p:
+            yield lambda logs: logs >= logs[:, :1] + math.log(self.min_p)
+        if self.epsilon:
+            yield lambda logs: logs.exp() >= self.epsilon
+        if self.eta:
+            yield self._above_eta
+
+    def _above_eta(self, logs: Tensor) -> Tensor:
+        entropy = torch.special.entr(logs.exp()).sum(1, keepdim=True)
+        keep: Tensor = logs.exp() >= (math.sqrt(self.eta) * (-entropy).exp()).clamp(max=self.eta)
+        return keep
+
+    def _width(self) -> int:
+        """How many tokens the first cut keeps at most, or is likely to."""
+        if self.top_k:
+            return self.top_k + _TIES
+        if self.top_p < 1 or self.min_p:
+            return _SHORT
+        return int(1 / self.epsilon) + 2 if self.epsilon else 1 << 62  # eta asks for all of them
+
+    @property
+    def _is_wide_enough(self) -> bool:
+        """Whether that is certain: no more than 1 / epsilon tokens can be that likely."""
+        return not (self.top_k or self.top_p < 1 or self.min_p)

@@ -1,0 +1,88 @@
+"""The working parts of a `Transformers` sampler: texts in, samples out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from transformers import GenerationConfig
+
+from minrisk.errors import InputError
+from minrisk.sampling.hf.engine import Drawn, Engine
+from minrisk.sampling.hf.generic import decoder_config
+from minrisk.sampling.hf.loading import load
+from minrisk.sampling.hf.prompts import Prompts
+from minrisk.sampling.hf.search import search
+from minrisk.sampling.hf.truncation import Truncation
+from minrisk.sampling.sample import Sample
+
+if TYPE_CHECKING:
+    from minrisk.sampling.hf import Transformers
+
+_LIMIT = 256  # tokens of a sample, where neither options nor config say anything
+_NO_LIMIT = (None, 20)  # what an older generation config says if it says nothing
+
+
+class Writer:
+    """Loads what a `Transformers` names, once, and writes with it."""
+
+    def __init__(self, options: Transformers) -> None:
+        truncation = Truncation(options.temperature, options.top_k, options.top_p,
+                                options.min_p, options.epsilon, options.eta)
+        self._options = options
+        self._model, self._tokenizer = load(options.model, options.device, options.dtype)
+        self._config: GenerationConfig = deepcopy(self._model.generation_config)
+        limit = _limit(self._config, self._model) if options.max_tokens is None else (
+            options.max_tokens)
+        self._limit = self._within_positions(limit)
+        self._prompts = Prompts(options, self._model, self._tokenizer, self._limit)
+        if options.min_tokens:
+            self._config.min_new_tokens = options.min_tokens
+        if self._prompts.forced is not None:
+            self._config.forced_bos_token_id = self._prompts.forced
+        memory = None if options.memory is None else options.memory * 1e9
+        self._engine = Engine(self._model, self._config, truncation, self._limit, options.rows,
+                              memory)
+
+    @property
+    def is_causal(self) -> bool:
+        return not self._model.config.is_encoder_decoder
+
+    def write(self, texts: Sequence[str], n: int, seed: int,
+              places: Sequence[int]) -> list[list[Sample]]:
+        options = self._options
+        prompts = self._prompts.of(texts, places)
+        if options.beams:
+            drawn = search(self._model, self._config, prompts, n, options.beams, self._limit)
+        else:
+            drawn = self._engine.draw(prompts, n, seed, places)
+        return [self._samples(own) for own in drawn]
+
+    def _samples(self, drawn: Sequence[Drawn]) -> list[Sample]:
+        texts = self._tokenizer.batch_decode([one.tokens for one in drawn],
+                                             skip_special_tokens=True)
+        return [_sample(text.strip(), one) for text, one in zip(texts, drawn, strict=True)]
+
+    def _within_positions(self, limit: int) -> int:
+        """A text cannot be longer than the model can count."""
+        positions = getattr(decoder_config(self._model), "max_position_embeddings", None)
+        if positions is None or limit < positions:
+            return limit
+        if self._options.max_tokens is not None:
+            raise InputError(f"max_tokens {limit}; this model writes {positions - 1} at most")
+        return int(positions - 1)
+
+
+def _limit(config: GenerationConfig, model: Any) -> int:
+    if config.max_new_tokens is not None:
+        return int(config.max_new_tokens)
+    if model.config.is_encoder_decoder and config.max_length not in _NO_LIMIT:
+        return int(config.max_length) - 1
+    return _LIMIT
+
+
+def _sample(text: str, drawn: Drawn) -> Sample:
+    truncated = None if math.isnan(drawn.truncated_logprob) else drawn.truncated_logprob
+    return Sample(text, drawn.count, drawn.logprob, truncated, drawn.tokens)

@@ -1,0 +1,505 @@
+"""Samples of Hugging Face models: the right distribution, in any batch, for less work."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
+torch = pytest.importorskip("torch", reason="needs the extra minrisk[hf]")
+transformers = pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
+
+import tiny
+from minrisk.errors import InputError, MissingExtra
+from minrisk.progress import listening
+from minrisk.sampling.hf import Transformers
+from minrisk.sampling.hf.bart import BartLike, Memory
+from minrisk.sampling.hf.bart import not_supported_reasons as fast_reasons
+from minrisk.sampling.hf.engine import Engine
+from minrisk.sampling.hf.generic import encode
+from minrisk.sampling.hf.prefixes import Prompt
+from minrisk.sampling.hf.search import search
+from minrisk.sampling.hf.truncation import Everything, Truncation
+
+KINDS = [*tiny.SEQ2SEQ, *tiny.CAUSAL]
+SOURCES = ["the cat sat on a mat", "the dog", "it ran to a red mat"]
+PROMPTS = [Prompt((6, 7, 8, 2), ()), Prompt((6, 12, 2), ()), Prompt((15, 13, 14, 9, 10, 2), ())]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A folder for each kind of model, made when somebody asks for it."""
+    made: dict[str, str] = {}
+
+    def folder(kind: str) -> str:
+        if kind not in made:
+            made[kind] = tiny.save(tmp_path_factory.mktemp(kind), kind)
+        return made[kind]
+
+    return folder
+
+
+def prompts(model) -> list[Prompt]:
+    if model.config.is_encoder_decoder:
+        start = model.generation_config.decoder_start_token_id
+        return [Prompt(prompt.source, (start,)) for prompt in PROMPTS]
+    return [Prompt((), prompt.source[:-1]) for prompt in PROMPTS]
+
+
+def engine(model, limit: int = 6, rows: int | None = None, memory: float | None = None,
+           **options) -> Engine:
+    return Engine(model, model.generation_config, Truncation(**options), limit, rows, memory)
+
+
+def all_logs(model, prompt: Prompt, texts: list[tuple[int, ...]]):
+    """(N, T + 1, V) log-probabilities at every position of texts of one length, without a cache."""
+    given = torch.tensor([[*prompt.prefix, *text] for text in texts])
+    if prompt.source:
+        source = torch.tensor([prompt.source] * len(texts))
+        out = model(input_ids=source, attention_mask=torch.ones_like(source),
+                    decoder_input_ids=given, use_cache=False)
+    else:
+        out = model(input_ids=given, use_cache=False)
+    return out.logits[:, len(prompt.prefix) - 1 :].detach().double().log_softmax(-1)
+
+
+def scored(model, prompt: Prompt, tokens: tuple[int, ...]) -> float:
+    [logs] = all_logs(model, prompt, [tokens])
+    return sum(float(logs[i, token]) for i, token in enumerate(tokens))
+
+
+def chi_square(observed: dict, expected: dict) -> float:
+    """The z-score of Pearson's statistic, with rare outcomes pooled."""
+    n = sum(observed.values())
+    common = [key for key, p in expected.items() if p * n >= 5]
+    rest = 1 - sum(expected[key] for key in common)
+    seen = sum(observed.get(key, 0) for key in common)
+    pairs = [(observed.get(key, 0), expected[key] * n) for key in common]
+    if rest * n >= 5:
+        pairs.append((n - seen, rest * n))
+    else:
+        assert n - seen <= 30
+    statistic = sum((o - e) ** 2 / e for o, e in pairs)
+    freedom = len(pairs) - 1
+    return (statistic - freedom) / math.sqrt(2 * freedom)
+
+
+def enumerated(model, prompt: Prompt, limit: int, cut) -> dict[tuple[int, ...], float]:
+    """The probability of every text, by looking at all of them."""
+    ended, going = {}, {(): 1.0}
+    for length in range(1, limit + 1):
+        logs = all_logs(model, prompt, list(going))[:, -1]
+        logs[:, tiny.PAD] = -math.inf
+        found = {(*text, token): mass * p
+                 for (text, mass), row in zip(going.items(), cut(logs).softmax(-1), strict=True)
+                 for token, p in enumerate(row.tolist()) if p}
+        over = {text for text in found if text[-1] == tiny.EOS or length == limit}
+        ended |= {text: found[text] for text in over}
+        going = {text: mass for text, mass in found.items() if text not in over}
+    return ended
+
+
+@pytest.mark.parametrize("options", [{}, {"epsilon": 0.05, "temperature": 1.3}], ids=str)
+@pytest.mark.parametrize("kind", ["marian", "t5"])
+def test_samples_have_the_distribution_that_enumeration_gives(kind, options):
+    model = tiny.model(kind)
+    model.generation_config.forced_eos_token_id = None
+    [prompt] = prompts(model)[:1]
+    [drawn] = engine(model, 3, **options).draw([prompt], 8000, 1, [0])
+
+    def cut(logs):
+        logs = logs / options.get("temperature", 1.0)
+        probs = logs.softmax(-1)
+        return torch.where(probs >= options.get("epsilon", 0.0), logs, -math.inf)
+
+    expected = enumerated(model, prompt, 3, cut)
+    assert math.isclose(sum(expected.values()), 1, rel_tol=1e-6)
+    assert abs(chi_square({d.tokens: d.count for d in drawn}, expected)) < 4
+    for one in drawn:
+        assert math.isclose(one.truncated_logprob, math.log(expected[one.tokens]), abs_tol=1e-4)
+
+
+def test_counts_are_those_of_independent_draws():
+    """Two samples agree as often as two independent ones: the joint distribution, not the mean."""
+    model = tiny.model("marian")
+    [prompt] = prompts(model)[:1]
+    made = engine(model, 2, epsilon=0.02)
+    [many] = made.draw([prompt], 8000, 0, [0])
+    agree = sum((d.count / 8000) ** 2 for d in many)
+    runs = made.draw([prompt] * 2000, 2, 3, range(2000))
+    same = sum(len(run) == 1 for run in runs) / 2000
+    assert abs(same - agree) < 4 * math.sqrt(agree * (1 - agree) / 2000)
+
+
+@pytest.mark.parametrize("kind", ["marian", "llama"])
+def test_samples_have_the_distribution_of_generate(kind):
+    """First tokens, lengths and pairs of tokens, each as often as in transformers' own samples."""
+    model = tiny.model(kind)
+    [prompt] = prompts(model)[:1]
+    n, limit = 4000, 6
+    [drawn] = engine(model, limit, epsilon=0.03, top_k=8, temperature=0.9).draw([prompt], n, 5, [0])
+    torch.manual_seed(0)
+    given = {"input_ids": torch.tensor([prompt.source or prompt.prefix])}
+    theirs = model.generate(**given, attention_mask=torch.ones_like(given["input_ids"]),
+                            do_sample=True, epsilon_cutoff=0.03, top_k=8, temperature=0.9,
+                            num_return_sequences=n, max_new_tokens=limit, max_length=None)
+    start = len(prompt.prefix)
+    theirs = [cut_at_end(row) for row in theirs[:, start:].tolist()]
+    ours = [d.tokens for d in drawn for _ in range(d.count)]
+    for view in (lambda t: t[:1], lambda t: t[:2], len, lambda t: t[-2:]):
+        assert two_sample(Counter(map(view, ours)), Counter(map(view, theirs))) < 4
+
+
+def cut_at_end(tokens: list[int]) -> tuple[int, ...]:
+    place = tokens.index(tiny.EOS) + 1 if tiny.EOS in tokens else len(tokens)
+    return tuple(tokens[:place])
+
+
+def two_sample(one: Counter, other: Counter) -> float:
+    """The z-score of the chi-square statistic of two samples of one size."""
+    pairs = [(one[key], other[key]) for key in one.keys() | other.keys()
+             if one[key] + other[key] >= 10]
+    freedom = max(1, len(pairs) - 1)
+    return (sum((a - b) ** 2 / (a + b) for a, b in pairs) - freedom) / math.sqrt(2 * freedom)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_model_scores_its_samples_as_without_a_cache(kind):
+    model = tiny.model(kind)
+    given = prompts(model)
+    for prompt, drawn in zip(given, engine(model, 5).draw(given, 8, 0, range(3)), strict=True):
+        assert sum(d.count for d in drawn) == 8
+        assert len(drawn) > 3
+        for one in drawn:
+            assert math.isclose(one.logprob, scored(model, prompt, one.tokens), abs_tol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_do_not_depend_on_the_batch(kind):
+    model = tiny.model(kind)
+    given = prompts(model)
+    together = engine(model).draw(given, 40, 7, [3, 1, 4])
+    alone = [engine(model).draw([prompt], 40, 7, [place])[0]
+             for prompt, place in zip(given, [3, 1, 4], strict=True)]
+    small = engine(model, rows=7).draw(given, 40, 7, [3, 1, 4])
+    assert counts(together) == counts(alone) == counts(small)
+    assert counts(together) != counts(engine(model).draw(given, 40, 8, [3, 1, 4]))
+
+
+def counts(drawn) -> list[list[tuple[tuple[int, ...], int]]]:
+    return [[(d.tokens, d.count) for d in own] for own in drawn]
+
+
+@pytest.mark.parametrize("kind", ["marian", "t5", "llama"])
+def test_too_little_memory_splits_the_work(kind):
+    model = tiny.model(kind)
+    given = prompts(model)
+    whole = engine(model, 4).draw(given, 20, 0, range(3))
+    for memory in (6000.0, 1.0):  # less than one batch takes, less than one sample takes
+        assert counts(engine(model, 4, memory=memory).draw(given, 20, 0, range(3))) == counts(whole)
+
+
+@pytest.mark.parametrize("options", [{"top_k": 1}, {"temperature": 1e-6}], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_likeliest_tokens_are_those_of_greedy_search(kind, options):
+    if kind == "fsmt" and transformers.__version__ < "5":
+        pytest.skip("transformers 4 forgets FSMT's positions in its cache")
+    model = tiny.model(kind)
+    given = prompts(model)
+    best = search(model, model.generation_config, given, 1, 1, 8)
+    ours = engine(model, 8, **options).draw(given, 3, 0, range(3))
+    for [one], [other] in zip(ours, best, strict=True):
+        assert (one.tokens, one.count) == (other.tokens, 3)
+        assert math.isclose(one.logprob, other.logprob, abs_tol=1e-3)
+        assert math.isclose(one.truncated_logprob, 0, abs_tol=1e-3)
+
+
+WARPERS = {"temperature": "TemperatureLogitsWarper", "top_k": "TopKLogitsWarper",
+           "top_p": "TopPLogitsWarper", "min_p": "MinPLogitsWarper",
+           "epsilon": "EpsilonLogitsWarper", "eta": "EtaLogitsWarper"}
+VALUES = {"temperature": (0.5, 1.7), "top_k": (1, 5, 300), "top_p": (0.3, 0.95),
+          "min_p": (0.05,), "epsilon": (0.02, 3e-4), "eta": (0.02, 1e-3)}
+CHOICES = [{name: value} for name, values in VALUES.items() for value in values]
+CHOICES += [dict(zip(WARPERS, values, strict=True))
+            for values in product((0.7, 1.4), (50,), (0.9,), (0.01,), (0.01,), (0.01,))]
+CHOICES += [{"top_p": 0.9, "epsilon": 0.02}, {"top_k": 20, "eta": 0.01}, {"min_p": 0.1, "eta": 0.1}]
+
+
+@pytest.mark.parametrize("options", CHOICES, ids=str)
+def test_truncations_are_those_of_transformers(options):
+    torch.manual_seed(0)
+    scores = torch.randn(40, 600) * torch.linspace(0.1, 6, 40)[:, None]
+    scores[3] = scores[3].round()  # many ties
+    scores[4, 5:] = -math.inf
+    theirs = scores
+    for name in WARPERS:
+        if name in options:
+            theirs = getattr(transformers, WARPERS[name])(options[name])(None, theirs)
+    found = Truncation(**options)(*[scores.log_softmax(1)] * 2, torch.zeros(40, 1))
+    ours = possible(found, scores)
+    theirs = theirs.log_softmax(-1)
+    if "top_p" in options:  # of equal tokens, it is for the sort to say which come first
+        ours, theirs = ours.sort().values, theirs.sort().values
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def possible(found, scores):
+    """(R, V) the log-probabilities of drawing."""
+    if isinstance(found, Everything):
+        return found.scores
+    tokens, logs, _ = found.table.view(len(scores), -1, 3).unbind(2)
+    if (tokens < 0).any():
+        return possible(found.longer(), scores)
+    return torch.full_like(scores, -math.inf).scatter(1, tokens.long(), logs)
+
+
+@pytest.mark.parametrize(("options", "wants"), [
+    ({}, [0, 0, 2, 0, 1, 1]), ({"min_p": 1e-9}, [0, 0, 2, 1, 1, 0])], ids=str)
+def test_drawing_inverts_the_cumulative_distribution(options, wants):
+    """Of the vocabulary in its order, or of the likeliest tokens first."""
+    logs = torch.tensor([[0.51, 0.0, 0.49], [0.25, 0.75, 0.0]]).log()
+    found = Truncation(**options)(logs, logs, torch.tensor([[0.0], [-1.0]])).draw(
+        np.array([0.0, 0.5099, 0.5101, 1.2, 1.26, 2 - 2**-32]))
+    assert found.tokens.tolist() == wants
+    chosen = [float(logs[row, token]) for row, token in zip([0, 0, 0, 1, 1, 1], wants, strict=True)]
+    np.testing.assert_allclose(found.truncated, chosen, rtol=1e-6)
+    np.testing.assert_allclose(found.full, np.add(chosen, [0, 0, 0, -1, -1, -1]), rtol=1e-6)
+
+
+def test_a_list_that_is_too_short_is_made_again():
+    logs = torch.linspace(0, 0.1, 5000).repeat(2, 1).log_softmax(1)
+    logs[0, 1:] = -math.inf
+    found = Truncation(top_p=0.9)(logs, logs, torch.zeros(2, 1)).draw(np.array([0.5, 1.0, 1.9999]))
+    [first, second, third] = found.tokens.tolist()
+    assert (first, second) == (0, 4999)
+    assert 450 < third < 550
+
+
+RULES = {
+    "forced beginning": {"forced_bos_token_id": 5},
+    "suppressed": {"suppress_tokens": [7, 8, 9]},
+    "suppressed at first": {"begin_suppress_tokens": [2, 7]},
+    "bad words": {"bad_words_ids": [[0], [7, 8], [9]]},
+    "no repetition": {"no_repeat_ngram_size": 1},
+    "punished repetition": {"repetition_penalty": 5.0},
+    "least length": {"min_new_tokens": 4},
+    "biased": {"sequence_bias": [[[7], 5.0]]},
+    "decay": {"exponential_decay_length_penalty": (2, 2.0)},
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("kind", ["marian", "llama"])
+def test_the_generation_config_is_obeyed_as_by_generate(kind, name):
+    """Greedily, token by token, and in what is possible at all."""
+    model = tiny.model(kind)
+    for setting, value in RULES[name].items():
+        setattr(model.generation_config, setting, value)
+    given = prompts(model)
+    for prompt, [ours] in zip(given, engine(model, 8, top_k=1).draw(given, 2, 0, range(3)),
+                              strict=True):
+        tokens = torch.tensor([prompt.source or prompt.prefix])
+        [theirs] = model.generate(input_ids=tokens, attention_mask=torch.ones_like(tokens),
+                                  do_sample=False, max_new_tokens=8, max_length=None).tolist()
+        assert ours.tokens == cut_at_end(theirs[len(prompt.prefix):])
+
+
+def test_a_text_is_forced_to_end_at_the_limit():
+    model = tiny.model("marian")
+    model.generation_config.min_new_tokens = 3
+    [drawn] = engine(model, 4).draw(prompts(model)[:1], 50, 0, [0])
+    assert {d.tokens[-1] for d in drawn} == {tiny.EOS}
+    assert max(len(d.tokens) for d in drawn) == 4
+    assert min(len(d.tokens) for d in drawn) == 4
+
+
+@pytest.mark.parametrize("kind", ["marian", "fsmt", "m2m", "mbart", "bart"])
+def test_the_fast_decoder_draws_what_the_generic_one_draws(kind, monkeypatch):
+    """Also with the padding token, which has no position in some models."""
+    if kind == "fsmt" and transformers.__version__ < "5":
+        pytest.skip("transformers 4 forgets FSMT's positions in its cache")
+    model = tiny.model(kind)
+    if kind != "fsmt":  # whose own positions after padding depend on whether there is a cache
+        model.generation_config.bad_words_ids = None
+    given = prompts(model)
+    assert fast_reasons(model) == []
+    fast = engine(model).draw(given, 60, 2, range(3))
+    monkeypatch.setattr("minrisk.sampling.hf.engine.not_supported_reasons", lambda model: ["told"])
+    slow = engine(model).draw(given, 60, 2, range(3))
+    assert any(tiny.PAD in d.tokens[:-1] for own in fast for d in own) == (kind != "fsmt")
+    assert counts(fast) == counts(slow)
+    for own, others in zip(fast, slow, strict=True):
+        np.testing.assert_allclose([d.logprob for d in own], [d.logprob for d in others], atol=1e-3)
+
+
+def test_the_fast_decoder_says_why_it_cannot():
+    model = tiny.model("t5")
+    assert fast_reasons(model) == ["t5 is not one of bart, mbart, marian, m2m_100, fsmt"]
+    assert "trained" in fast_reasons(tiny.model("marian").train())[0]
+
+
+def test_rounded_sizes_as_graphs_want_them_change_nothing():
+    """The step that a graph records, with rows, queries and positions that fill up."""
+    model = tiny.model("m2m")
+    bart = BartLike(model)
+    with torch.inference_mode():
+        encoded, mask = encode(model, prompts(model))
+        over = bart.over(encoded)
+        tokens, places = torch.tensor([6, 7, 8, 9]), torch.tensor([0, 1, 2, 4])
+        exact, rounded = (Memory(torch.zeros(2, 2, 8, 2, 8, 8), over, mask.bool()[:, None, None])
+                          for _ in range(2))
+        for position in range(3):
+            at = torch.tensor([position])
+            one = bart.step(tokens, at, places, 2, position + 1, exact)
+            more = torch.cat([tokens, torch.zeros(2, dtype=torch.long)])
+            wide = torch.cat([places // 2 * 3 + places % 2, torch.tensor([9, 9])])
+            other = bart.step(more, at, wide, 3, 8, rounded, rounded=True)
+            torch.testing.assert_close(other[:4], one, atol=1e-5, rtol=1e-5)
+
+
+TEMPLATE = "{% for m in messages %}<s> {{ m.content }} {% endfor %}big"
+
+
+def test_a_folder_is_all_it_takes(folders):
+    sampler = Transformers(folders("marian"), epsilon=0.02, device="cpu")
+    assert sampler.name == "hf"
+    assert not sampler.is_causal
+    first, second = sampler.sample(SOURCES[:2], 20, 3)
+    assert sum(sample.count for sample in first) == 20
+    assert all(sample.tokens[-1] == tiny.EOS and "</s>" not in sample.text for sample in first)
+    [again] = sampler.sample(SOURCES[1:2], 20, 3, [1])
+    assert [(s.text, s.tokens, s.count) for s in again] == [
+        (s.text, s.tokens, s.count) for s in second]
+    assert sampler.sample([], 20) == []
+
+
+@pytest.mark.parametrize("beams", [5, 25])
+def test_beams_are_those_of_generate(folders, beams):
+    found = Transformers(folders("bart"), device="cpu", beams=beams, max_tokens=6).sample(
+        SOURCES, 3)
+    model = tiny.model("bart")
+    for text, own in zip(SOURCES, found, strict=True):
+        given = tiny.tokenizer()(text, return_tensors="pt", return_token_type_ids=False)
+        theirs = model.generate(**given, num_beams=beams, num_return_sequences=3,
+                                max_new_tokens=6, max_length=None)
+        assert [s.tokens for s in own] == [cut_at_end(row[1:]) for row in theirs.tolist()]
+        prompt = Prompt(tuple(given["input_ids"][0].tolist()), (2,))
+        for sample in own:
+            assert math.isclose(sample.logprob, scored(model, prompt, sample.tokens),
+                                abs_tol=1e-3)
+            assert sample.truncated_logprob is None
+
+
+def test_languages_become_the_codes_that_models_want(folders):
+    sampler = Transformers(folders("m2m"), device="cpu", target_language="fr_XX", max_tokens=5)
+    assert {s.tokens[0] for s in sampler.sample(SOURCES[:1], 20)[0]} == {5}
+    with pytest.raises(InputError, match=r"'tlh' is no code .* en_XX, fr_XX"):
+        Transformers(folders("m2m"), target_language="tlh").sample(SOURCES, 1)
+
+
+def test_a_causal_model_writes_on_from_its_prompt(tmp_path):
+    plain = tiny.save(tmp_path / "plain", "gpt2")
+    chat = tiny.save(tmp_path / "chat", "gpt2", template=TEMPLATE)
+    asked = Transformers(plain, device="cpu", prompt="<s> the {source} big", max_tokens=5)
+    assert asked.is_causal
+    templated = Transformers(chat, device="cpu", prompt="the {source}", max_tokens=5)
+    assert asked.sample(["cat sat"], 20) == templated.sample(["cat sat"], 20)
+    other = Transformers(plain, device="cpu", max_tokens=5).sample(["cat sat"], 20)
+    assert other != asked.sample(["cat sat"], 20)
+
+
+def test_sources_past_the_limit_are_cut_with_a_warning_that_counts_them(folders):
+    long = " ".join(["the", "cat"] * 40)
+    sampler = Transformers(folders("marian"), device="cpu", max_tokens=3)
+    with pytest.warns(UserWarning, match="1 of 2 sources have more than 32 tokens"):
+        _, found = sampler.sample(["the dog", long], 5)
+    [short] = sampler.sample([" ".join(["the", "cat"] * 15 + ["the"])], 5, 0, [1])
+    assert [s.tokens for s in found] == [s.tokens for s in short]
+    strict = Transformers(folders("marian"), device="cpu", max_tokens=3, overlong="error")
+    with pytest.raises(InputError, match="source 2 has more than 32 tokens"):
+        strict.sample(["the dog", long], 5)
+
+
+BAD_OPTIONS = [
+    ({"epsilon": 1.0}, "epsilon 1.0"), ({"epsilon": -0.1}, "epsilon -0.1"), ({"eta": 2}, "eta 2"),
+    ({"top_k": -1}, "top_k -1"), ({"top_p": 0}, "top_p 0"), ({"min_p": 1}, "min_p 1"),
+    ({"temperature": 0}, "temperature 0"), ({"temperature": math.nan}, "temperature nan"),
+    ({"beams": -1}, "beams -1"), ({"beams": 4, "epsilon": 0.02}, "beams 4 and epsilon"),
+    ({"max_tokens": 0}, "max_tokens 0"), ({"min_tokens": -1}, "min_tokens -1"),
+    ({"max_tokens": 2, "min_tokens": 3}, "min_tokens 3 is more than max_tokens 2"),
+    ({"max_tokens": 99}, "this model writes 31 at most"), ({"prompt": "say it"}, "no place"),
+    ({"rows": 0}, "rows 0"), ({"memory": 0}, "memory 0"), ({"device": "gpu"}, "device 'gpu'"),
+]
+
+
+@pytest.mark.parametrize(("options", "wants"), BAD_OPTIONS, ids=lambda value: str(value)[:30])
+def test_options_that_make_no_sense_are_refused(folders, options, wants):
+    with pytest.raises(InputError, match=wants):
+        Transformers(folders("marian"), **{"device": "cpu"} | options).sample(SOURCES, 1)
+
+
+@pytest.mark.parametrize(("texts", "n", "wants"), [
+    (["the cat", " \t"], 1, "source 2 is blank"), ([""], 1, "source 1 is blank"),
+    (["the cat"], 0, "n = 0"), (["the cat"], -3, "n = -3")])
+def test_prompts_that_make_no_sense_are_refused(folders, texts, n, wants):
+    with pytest.raises(InputError, match=wants):
+        Transformers(folders("marian"), device="cpu").sample(texts, n)
+
+
+def test_more_samples_than_beams_are_refused(folders):
+    with pytest.raises(InputError, match="n = 3 of 2 beams"):
+        Transformers(folders("marian"), device="cpu", beams=2).sample(SOURCES, 3)
+
+
+@pytest.mark.parametrize(("gone", "wants"), [
+    ("model.safetensors", "its model cannot be read"),
+    ("config.json", "its configuration cannot be read"),
+    ("tokenizer*", "its tokenizer"),
+])
+def test_a_folder_that_lacks_something_is_refused(tmp_path, gone, wants):
+    folder = tiny.save(tmp_path / "model", "marian")
+    for path in (tmp_path / "model").glob(gone):
+        path.unlink()
+    with pytest.raises(InputError, match=wants):
+        Transformers(folder, device="cpu").sample(SOURCES, 1)
+
+
+def test_a_name_that_nobody_has_is_refused():
+    with pytest.raises(InputError, match="nobody/nothing: its configuration is not in the local"):
+        Transformers("nobody/nothing").sample(SOURCES, 1)
+    with pytest.raises(InputError, match="no-such-folder: its configuration cannot be read"):
+        Transformers("no-such-folder").sample(SOURCES, 1)
+
+
+def test_a_setting_that_needs_more_than_a_prefix_is_refused():
+    model = tiny.model("marian")
+    model.generation_config.guidance_scale = 2.0
+    with pytest.raises(InputError, match="sets guidance_scale"):
+        engine(model).draw(prompts(model), 2, 0, range(3))
+
+
+def test_the_sampler_says_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    for name in [name for name in sys.modules if name.startswith("minrisk.sampling.hf.")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[hf\]'"):
+        Transformers("some/model").sample(SOURCES, 1)
+
+
+def test_progress_is_told():
+    model = tiny.model("marian")
+    told = []
+    with listening(lambda *said: told.append(said)):
+        engine(model, rows=10).draw(prompts(model), 10, 0, range(3))
+    assert told == [("samples", 10, 30), ("samples", 20, 30), ("samples", 30, 30)]
