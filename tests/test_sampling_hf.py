@@ -26,6 +26,7 @@ from minrisk.sampling.hf.generic import encode
 from minrisk.sampling.hf.prefixes import Prompt
 from minrisk.sampling.hf.search import search
 from minrisk.sampling.hf.truncation import Everything, Truncation
+from minrisk.signature import signature
 
 KINDS = [*tiny.SEQ2SEQ, *tiny.CAUSAL]
 SOURCES = ["the cat sat on a mat", "the dog", "it ran to a red mat"]
@@ -406,6 +407,18 @@ def test_languages_become_the_codes_that_models_want(folders):
     assert {s.tokens[0] for s in sampler.sample(SOURCES[:1], 20)[0]} == {5}
     with pytest.raises(InputError, match=r"'tlh' is no code .* en_XX, fr_XX"):
         Transformers(folders("m2m"), target_language="tlh").sample(SOURCES, 1)
+
+
+def test_a_source_language_is_refused_where_nobody_looks_at_it(folders):
+    with pytest.raises(InputError, match=r"'cat': this model does not ask .* leave it out"):
+        Transformers(folders("marian"), source_language="cat").sample(SOURCES, 1)
+
+
+def test_what_only_takes_memory_is_not_in_the_signature():
+    text = signature(Transformers("m", rows=3, memory=1.0), "sampler")
+    assert text.startswith("sampler:hf|model:m|")
+    assert "rows" not in text
+    assert "memory" not in text
 
 
 def test_a_causal_model_writes_on_from_its_prompt(tmp_path):

@@ -50,8 +50,10 @@ class Transformers:
     device: str = option("auto", help="cuda or cpu; the best there is")
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = option(
         "auto", help="of the numbers; bf16 on CUDA, fp32 elsewhere")
-    rows: int | None = option(None, help="samples drawn at once at most; as memory allows")
-    memory: float | None = option(None, help="gigabytes for caches; half of what is free")
+    rows: int | None = option(None, help="samples drawn at once at most; as memory allows",
+                              matters=False)
+    memory: float | None = option(None, help="gigabytes for caches; half of what is free",
+                                  matters=False)
 
     def __post_init__(self) -> None:
         self._check_lengths()

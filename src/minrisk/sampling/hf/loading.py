@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,7 +22,10 @@ def load(name: str, device: str, dtype: str) -> tuple[Any, Any]:
     """The model, ready to run, and its tokenizer."""
     where = _device(device)
     config = _read(name, "configuration", AutoConfig.from_pretrained)
-    tokenizer = _read(name, "tokenizer", AutoTokenizer.from_pretrained)
+    with warnings.catch_warnings():
+        # for punctuation; an extra of ours has it, and who left it out knows
+        warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")
+        tokenizer = _read(name, "tokenizer", AutoTokenizer.from_pretrained)
     if not len(tokenizer):
         raise InputError(f"{name}: its tokenizer knows no words; are all of its files there?")
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM

@@ -27,8 +27,7 @@ class Prompts:
         if not self._causal:
             self._start = (decoder_start(model),)
         if options.source_language is not None:
-            self._check_code(options.source_language)
-            tokenizer.src_lang = options.source_language
+            self._set_source(options.source_language)
         # the token that says which language to write
         self.forced: int | None = model.generation_config.forced_bos_token_id
         kind = type(tokenizer).__name__
@@ -39,6 +38,13 @@ class Prompts:
         elif self.forced is None and kind.startswith(_MULTILINGUAL):
             raise InputError("this model writes many languages; say which (target_language), as "
                              f"one of its codes, which look like {_examples(tokenizer)}")
+
+    def _set_source(self, language: str) -> None:
+        if not hasattr(self._tokenizer, "src_lang"):  # it would not look at it
+            raise InputError(f"source_language {language!r}: this model does not ask which "
+                             "language it reads; leave it out")
+        self._check_code(language)
+        self._tokenizer.src_lang = language
 
     def of(self, texts: Sequence[str], places: Sequence[int]) -> list[Prompt]:
         ids = [self._ids(text) for text in texts]
