@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+import faulty
+from minrisk.sampling import retry
+
 settings.register_profile(
     "default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -23,6 +26,15 @@ def blocks(document: str, language: str) -> list[str]:
     """The pieces of code in a document."""
     text = (ROOT / document).read_text(encoding="utf-8")
     return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """An OpenAI-like server on this machine that fails as it is told to."""
+    monkeypatch.setattr(retry, "FIRST", 0.01)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with faulty.serving() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

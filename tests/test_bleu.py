@@ -19,6 +19,7 @@ from generated import texts as generated_texts
 from minrisk import _native
 from minrisk.metrics import _bleu_plain, _core
 from minrisk.metrics._tokenizers import OURS
+from twin import check_twin
 
 logging.getLogger("sacrebleu").setLevel(logging.ERROR)  # it warns of every sentence
 
@@ -85,18 +86,7 @@ def test_real_samples_equal_sacrebleu(fastchrf_samples):
 
 @given(metric=METRICS, case=cases())
 def test_the_plain_twin_has_the_same_numbers(metric, case):
-    def everything() -> list[np.ndarray]:
-        hyps, refs = metric.features(case.hyps), metric.features(case.refs)
-        groups = case.groups
-        averages = metric.aggregate(refs, groups)
-        return [metric.scores(hyps, refs), metric.scores(hyps, averages),
-                metric.utility(hyps, averages, groups.mass)]
-
-    native = everything()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_core, "_native", lambda: None)
-        for ours, same in zip(native, everything(), strict=True):
-            np.testing.assert_allclose(ours, same, rtol=1e-9, atol=1e-9)
+    check_twin(metric, case)
 
 
 def check_tokens(text: str, tokenize: str) -> None:

@@ -16,6 +16,7 @@ from generated import cases, text_lists, texts
 from minrisk import _native
 from minrisk.groups import Groups
 from minrisk.metrics import _core
+from twin import check_twin
 
 CHECK_HYPS = ["The cat sat on the mat.", "The cat sat on the hat."]
 CHECK_REFS = ["The cat sat on the mat.", "The fat cat sat on the mat.", "A cat sat on a mat."]
@@ -104,18 +105,7 @@ def plain(monkeypatch):
 
 @given(metric=METRICS, case=cases())
 def test_the_plain_twin_has_the_same_numbers(metric, case):
-    def everything() -> list[np.ndarray]:
-        hyps, refs = metric.features(case.hyps), metric.features(case.refs)
-        groups = case.groups
-        averages = metric.aggregate(refs, groups)
-        return [metric.scores(hyps, refs), metric.scores(hyps, averages),
-                metric.utility(hyps, averages, groups.mass)]
-
-    native = everything()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_core, "_native", lambda: None)
-        for ours, theirs in zip(native, everything(), strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+    check_twin(metric, case)
 
 
 def test_the_plain_twin_decodes(plain):

@@ -21,14 +21,6 @@ from minrisk.sampling.sample import PartialError
 KEY = "sk-not-for-anybody-s-eyes"
 
 
-@pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setattr(retry, "FIRST", 0.01)
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with faulty.serving() as found:
-        yield found
-
-
 def sampler(server: Faulty, **options) -> Endpoint:
     return Endpoint(server.endpoint, "m", **({"per_request": 4} | options))
 

@@ -13,17 +13,8 @@ import faulty
 from commands import read, run, spawn, write
 from faulty import Faulty, status
 from minrisk.cli import progress
-from minrisk.sampling import retry
 
 SOURCES = ["one", "two", "three", "four"]
-
-
-@pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setattr(retry, "FIRST", 0.01)
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with faulty.serving() as found:
-        yield found
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from minrisk.engine.sampling import Drawn
 from minrisk.errors import InputError
 from minrisk.io.files import Input
 from minrisk.io.prompts import Asked, read_prompts
-from minrisk.io.resume import Journal
+from minrisk.io.resume import Resumable
 from minrisk.registry import SAMPLERS
 from minrisk.sampling.sample import Sample, Sampler
 
@@ -66,13 +66,13 @@ def prompts_for(params: dict[str, Any], inputs: list[Input], made: dict[str, Any
     asked = read_prompts(inputs, params["input_format"])
     path = params["output"]
     if not params["resume"]:
-        if Journal.fits(path):
-            Journal(path, made).begin()
+        if Resumable.fits(path):
+            Resumable(path, made).begin()
         return asked
-    if not Journal.fits(path):
+    if not Resumable.fits(path):
         raise InputError("--resume goes on with a file; name one with -o")
     everything = list(asked)
-    left = Journal(path, made).remaining(everything)
+    left = Resumable(path, made).remaining(everything)
     progress.note(f"{path}: {len(everything) - len(left)} finished, {len(left)} to go")
     progress.expect(len(left))
     return left

@@ -71,7 +71,7 @@ class Progress:
                                                           *self._counts.items()]))
 
     def _speed(self, name: str, count: int) -> str:
-        return f"{count / self._seconds():,.1f} {name}/s"
+        return f"{count / self._seconds():.1f} {name}/s"
 
     def _tell(self) -> None:
         # a first batch was read, but nothing of it is done

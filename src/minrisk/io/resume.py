@@ -23,7 +23,7 @@ _BESIDE = ".run.json"
 _TELLING = ("id", "source", "prompt", "messages")  # fields that tell segments apart
 
 
-class Journal:
+class Resumable:
     """An output that can be gone on with."""
 
     def __init__(self, path: str, made: Mapping[str, Any]) -> None:

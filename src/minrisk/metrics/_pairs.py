@@ -11,7 +11,25 @@ import numpy as np
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
-from minrisk.metrics._objects import Objects
+from minrisk.metrics._objects import Objects, objects
+
+
+class OfPairs:
+    """A metric whose options say whether it reads the source, and whether lower is better."""
+
+    source: bool
+    error: bool
+
+    @property
+    def needs_source(self) -> bool:
+        return self.source
+
+    @property
+    def is_error(self) -> bool:
+        return self.error
+
+    def features(self, texts: Sequence[str]) -> Objects:
+        return objects(texts)
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
-from minrisk.metrics._objects import Objects, objects
-from minrisk.metrics._pairs import Pairs, as_scores
+from minrisk.metrics._objects import Objects
+from minrisk.metrics._pairs import OfPairs, Pairs, as_scores
 from minrisk.metrics._program import Program
 from minrisk.options import option
 
@@ -20,7 +19,7 @@ _NAMES = ("hypothesis", "reference", "source")
 
 
 @dataclass(frozen=True)
-class Command:
+class Command(OfPairs):
     """a program that reads pairs and writes scores, as JSON lines: --metric command:PROGRAM
 
     It gets {"hypothesis": "...", "reference": "..."} per line, and "source" if that is asked for;
@@ -41,13 +40,6 @@ class Command:
         if self.timeout <= 0 or self.restarts < 0:
             raise InputError(f"command: timeout {self.timeout} and restarts {self.restarts}; "
                              "wanted a positive number of seconds, and 0 or more")
-
-    @property
-    def needs_source(self) -> bool:
-        return self.source
-
-    def features(self, texts: Sequence[str]) -> Objects:
-        return objects(texts)
 
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) what the program says of every pair."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -11,13 +10,13 @@ import numpy as np
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError, MissingExtra
-from minrisk.metrics._objects import Objects, objects
-from minrisk.metrics._pairs import Pairs, as_scores
+from minrisk.metrics._objects import Objects
+from minrisk.metrics._pairs import OfPairs, Pairs, as_scores
 from minrisk.options import option
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(OfPairs):
     """a metric of Hugging Face evaluate: --metric evaluate:FOLDER; needs minrisk[evaluate]"""
 
     name: ClassVar[str] = "evaluate"
@@ -33,13 +32,6 @@ class Evaluate:
         if not self.run_code:
             raise InputError(f"evaluate: a metric of `evaluate` is a script, {self.script!r}, that "
                              "is run on this machine; agree with run_code (--metric.run-code)")
-
-    @property
-    def needs_source(self) -> bool:
-        return self.source
-
-    def features(self, texts: Sequence[str]) -> Objects:
-        return objects(texts)
 
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) what the script says of every pair."""

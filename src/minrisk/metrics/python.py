@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
-from minrisk.metrics._objects import Objects, objects
-from minrisk.metrics._pairs import Pairs, as_scores
+from minrisk.metrics._objects import Objects
+from minrisk.metrics._pairs import OfPairs, Pairs, as_scores
 from minrisk.options import option
 
 
 @dataclass(frozen=True)
-class Python:
+class Python(OfPairs):
     """a function of hypothesis and reference: --metric python:package.module:function"""
 
     name: ClassVar[str] = "python"
@@ -27,13 +27,6 @@ class Python:
     source: bool = option(False, help="give it the source as a third argument")
     lists: bool = option(False, help="call it once, with a list for each argument")
     error: bool = option(False, help="lower is better")
-
-    @property
-    def needs_source(self) -> bool:
-        return self.source
-
-    def features(self, texts: Sequence[str]) -> Objects:
-        return objects(texts)
 
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) what the function says of every pair."""

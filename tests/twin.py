@@ -1,0 +1,27 @@
+"""The native core and its plain twin side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minrisk.metrics import _core
+from minrisk.testing import Case
+
+
+def check_twin(metric: Any, case: Case) -> None:
+    """Both give the same numbers, for texts and for averages."""
+    native = _everything(metric, case)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_core, "_native", lambda: None)
+        for ours, plain in zip(native, _everything(metric, case), strict=True):
+            np.testing.assert_allclose(ours, plain, rtol=1e-9, atol=1e-9)
+
+
+def _everything(metric: Any, case: Case) -> list[np.ndarray]:
+    hyps, refs = metric.features(case.hyps), metric.features(case.refs)
+    averages = metric.aggregate(refs, case.groups)
+    return [metric.scores(hyps, refs), metric.scores(hyps, averages),
+            metric.utility(hyps, averages, case.groups.mass)]
