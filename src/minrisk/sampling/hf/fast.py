@@ -18,6 +18,8 @@ from minrisk.sampling.hf.rules import Head
 from minrisk.sampling.hf.transfer import upload
 from minrisk.sampling.hf.truncation import Candidates
 
+_SHORTEST = 32  # tokens of a buffer; longer ones have room for two, four, ... times as many
+
 
 class FastDecoder:
     """Rows are slots of a buffer; only those are copied that are not their own parent."""
@@ -81,7 +83,7 @@ class FastDecoder:
         kept, seen = self._memory.over, self._memory.mask
         if sources > kept.shape[2] or length > kept.shape[4]:
             count = max(kept.shape[2], _power(sources, 1))
-            room = max(kept.shape[4], _power(length, 32))
+            room = max(kept.shape[4], _power(length, _SHORTEST))
             kept = over.new_zeros(layers, two, count, heads, room, size)
             seen = mask.new_zeros(count, 1, 1, room)
             self._graphs.clear()
@@ -94,7 +96,7 @@ class FastDecoder:
     def _buffer(self, samples: int, length: int) -> Tensor:
         """Room for as many rows as there can be; small ones are kept, for graphs are made of them.
         """
-        room, now = _power(length, 32), self._memory.own
+        room, now = _power(length, _SHORTEST), self._memory.own
         if samples > LARGEST:
             fits = now.shape[4] == room and now.shape[2] >= samples
             return now if fits else self._zeros(samples, room)

@@ -146,7 +146,7 @@ def draw(decoder: Decoder, rules: Rules, jobs: Sequence[Job], seed: int,
         parents, tokens = row[one], picked.tokens[one]
         texts = _grown(rows[parents], picked, one)
         trail.append(node[parents], tokens)
-        over = np.isin(tokens, rules.ends) | (step == rules.limit - 1)
+        over = (tokens[:, None] == rules.ends).any(1) | (step == rules.limit - 1)
         gone, going = over.nonzero()[0], (~over).nonzero()[0]
         ended.append((texts[gone], count[gone], numbers[sample[one[gone]]]))
         last.append(gone)

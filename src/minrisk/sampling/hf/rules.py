@@ -63,7 +63,8 @@ class Head:
         lost = logits[:, self.banned].float().logsumexp(1, keepdim=True)
         logits.index_fill_(1, self.banned, -math.inf)
         scores = logs = logits.log_softmax(1, dtype=torch.float32)
-        total = logits.amax(1, keepdim=True).float() - logs.amax(1, keepdim=True)
+        known = logits[:1].argmax(1)  # a token that the model does not rule out
+        total = logits[:, known].float() - logs[:, known]
         if self.processors:
             seen = upload(history(), logits.device)
             scores = self.processors(seen, logits.float()).log_softmax(1)
