@@ -99,7 +99,8 @@ class Packed:
         offset = 0
         if _POSITIONS_AFTER_PADDING[model.config.model_type]:
             offset = model.config.pad_token_id + 1
-        found: Tensor = model.embeddings(input_ids=texts.tokens[None],
+        tokens = texts.tokens[None]
+        found: Tensor = model.embeddings(input_ids=tokens, token_type_ids=torch.zeros_like(tokens),
                                          position_ids=texts.positions[None] + offset)
         return found[0]
 
