@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from minrisk.arrays import Ints
+from minrisk.metrics.comet.transfer import sent
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet.encoder import Encoder
@@ -67,9 +68,7 @@ class Texts:
 
 
 def _sent(numbers: Ints, device: torch.device) -> Tensor:
-    """On the device, without waiting for what it is still doing."""
-    tensor = torch.from_numpy(numbers.astype(np.int32))
-    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+    return sent(numbers.astype(np.int32), device)
 
 
 class Packed:
