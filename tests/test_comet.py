@@ -241,6 +241,17 @@ def test_little_memory_gives_the_same_utilities(memory):
         np.testing.assert_allclose(*found, atol=1e-6)
 
 
+@pytest.mark.parametrize("count", [3, 64, 150])
+def test_symmetric_utilities_are_those_of_all_pairs(count):
+    """For few texts in one block, and for many in strips."""
+    metric = comet()
+    texts = metric.features([f"{TEXTS[0]} {i}" for i in range(count)])
+    source = metric.features([TEXTS[1]])
+    mass = np.random.default_rng(0).random(count)
+    np.testing.assert_allclose(metric.utility(texts, texts, mass, source),
+                               metric.scores(texts, texts, source) @ mass, rtol=1e-5)
+
+
 def test_tiles_cover_every_cell_once():
     for pairs in (1, 3, 7, 12, 100):
         seen = np.zeros((5, 4), int)

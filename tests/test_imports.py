@@ -13,7 +13,7 @@ from conftest import ROOT
 
 SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {"arrays", "errors", "options", "segment", "groups", "kmeans", "lazy", "version", "threads",
-         "progress"}
+         "progress", "transfer"}
 PROTOCOLS = PLAIN | {"metric", "rows", "strategy", "pool", "registry", "signature"}
 
 # package -> modules of minrisk that it may import; "*" is everything
@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "version": set(),
     "threads": {"errors"},
     "progress": set(),
+    "transfer": set(),
     "kmeans": {"arrays"},
     "segment": PLAIN,
     "groups": PLAIN,

@@ -242,8 +242,9 @@ def measure(setting: Setting) -> dict[str, Any]:
     results["theirs"] = {}
     found = {}
     chosen = (peers.PAPER, peers.MBRS, peers.COMET_MBR)
-    if setting.device == "cpu":
-        chosen = tuple(replace(peer, dtype=torch.float32) for peer in chosen)
+    if setting.device == "cpu":  # where half precision is slow; comet-mbr insists on it
+        chosen = (*(replace(peer, dtype=torch.float32) for peer in chosen),
+                  replace(peers.COMET_MBR, name="comet-mbr, fp16"))
     for peer in chosen:
         say(peer.name)
         results["theirs"][peer.name] = theirs(setting, peer)

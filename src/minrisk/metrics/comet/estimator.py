@@ -18,6 +18,8 @@ from minrisk.metrics.comet import fused
 from minrisk.metrics.comet.patience import Patience
 
 BLOCKS = 6  # mt, ref, mt*ref, |mt-ref|, mt*src, |mt-src|
+_STRIPS = 8  # of rows, at least: what is on the diagonal of a strip is computed twice
+_LEAST = 1 << 12  # pairs in a block, where fewer would not be worth a call
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,9 @@ class Estimator:
     def symmetric_utility(self, texts: Side, mass: Tensor, pairs: int,
                           patience: Patience) -> Tensor:
         """(N,) every text against every text, forming the features of each pair once."""
+        pairs = min(pairs, max(_LEAST, len(texts) ** 2 // _STRIPS))
+        if pairs >= len(texts) ** 2:  # all in one block, which has nothing to share
+            return self.utility(texts, texts, mass, pairs, patience)
         total = mass.new_zeros(len(texts))
         for rows, columns in tiles(len(texts), len(texts), pairs, upper=True):
             forth, back = self.pair_scores(texts[rows], texts[columns], both=True).to(mass.dtype)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from minrisk.arrays import Ints
+from minrisk.transfer import upload
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet.encoder import Encoder
@@ -67,9 +68,7 @@ class Texts:
 
 
 def _sent(numbers: Ints, device: torch.device) -> Tensor:
-    """On the device, without waiting for what it is still doing."""
-    tensor = torch.from_numpy(numbers.astype(np.int32))
-    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+    return upload(numbers.astype(np.int32), device)
 
 
 class Packed:
@@ -99,7 +98,8 @@ class Packed:
         offset = 0
         if _POSITIONS_AFTER_PADDING[model.config.model_type]:
             offset = model.config.pad_token_id + 1
-        found: Tensor = model.embeddings(input_ids=texts.tokens[None],
+        tokens = texts.tokens[None]
+        found: Tensor = model.embeddings(input_ids=tokens, token_type_ids=torch.zeros_like(tokens),
                                          position_ids=texts.positions[None] + offset)
         return found[0]
 

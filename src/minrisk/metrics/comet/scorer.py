@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,9 +15,10 @@ from minrisk.metrics.comet.embedder import Embedder
 from minrisk.metrics.comet.estimator import Estimator, tiles
 from minrisk.metrics.comet.patience import Patience
 from minrisk.rows import WeightedRows
+from minrisk.transfer import upload
 
 _SHARE = 0.5  # of the free memory of a device that scoring may take
-_UNKNOWN = 1e9  # bytes for scoring where the free memory cannot be asked for
+_MODEST = 1e9  # bytes for scoring that may be taken without asking how many are free
 _ENOUGH = 1 << 16  # pairs at a time; more of them are not faster, and take memory
 
 
@@ -32,14 +35,14 @@ class Scorer:
     @torch.inference_mode()
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats:
         mt, src = texts_of(hyps), texts_of(source)
-        estimator = self.estimator
+        estimator, pairs = self.estimator, self._pairs(len(hyps) * len(refs))
         with self.embedder.precision():
             if self._expects(refs):
                 found = [self._against(mt, refs, row, src) for row in range(len(refs))]
                 return array(torch.stack(found, dim=1))
             left, right = estimator.hypotheses(mt, src), estimator.references(means(refs))
             result = np.empty((len(left), len(right)))
-            for rows, columns in tiles(len(left), len(right), self._pairs()):
+            for rows, columns in tiles(len(left), len(right), pairs):
                 result[rows, columns] = array(
                     estimator.pair_scores(left[rows], right[columns])[0])
             return result
@@ -50,15 +53,15 @@ class Scorer:
         if self._expects(refs):
             return self.scores(hyps, refs, source) @ mass
         mt, src = texts_of(hyps), texts_of(source)
-        weights = torch.as_tensor(mass, dtype=_precise(mt.device), device=mt.device)
+        weights = upload(mass.astype(_precise(mt.device)), mt.device)
         patience = Patience(len(hyps) * len(refs), mt.device.type == "cpu")
-        estimator = self.estimator
+        estimator, pairs = self.estimator, self._pairs(len(hyps) * len(refs))
         with self.embedder.precision():
             if _same(hyps, refs):
                 texts = estimator.both(mt, src)
-                return array(estimator.symmetric_utility(texts, weights, self._pairs(), patience))
+                return array(estimator.symmetric_utility(texts, weights, pairs, patience))
             left, right = estimator.hypotheses(mt, src), estimator.references(means(refs))
-            return array(estimator.utility(left, right, weights, self._pairs(), patience))
+            return array(estimator.utility(left, right, weights, pairs, patience))
 
     def _expects(self, refs: WeightedRows) -> bool:
         return self._expected and not refs.is_plain
@@ -71,14 +74,15 @@ class Scorer:
         estimator = self.estimator
         return estimator.finish(estimator.expected_first(mt, src, texts, weights))
 
-    def _pairs(self) -> int:
-        """How many pairs fit into the memory that there is for them."""
-        device, free = self.embedder.device, _UNKNOWN
+    def _pairs(self, count: int) -> int:
+        """How many pairs fit into the memory that there is for them, of so many at most."""
+        device, free = self.embedder.device, _MODEST
+        wanted, each = min(_ENOUGH, count), self.estimator.pair_bytes()
         if self._memory is not None:
             free = self._memory * 1e9
-        elif device.type == "cuda":
+        elif device.type == "cuda" and wanted * each > _MODEST:  # asking takes its time
             free = torch.cuda.mem_get_info(device)[0] * _SHARE
-        return max(1, min(_ENOUGH, int(free / self.estimator.pair_bytes())))
+        return max(1, min(wanted, int(free / each)))
 
 
 class Judge:
@@ -102,9 +106,9 @@ def vectors(features: WeightedRows) -> Floats:
     return array(means(features))
 
 
-def _precise(device: torch.device) -> torch.dtype:
+def _precise(device: torch.device) -> type[np.floating[Any]]:
     """For sums over many pairs; Apple's GPUs have no doubles."""
-    return torch.float32 if device.type == "mps" else torch.float64
+    return np.float32 if device.type == "mps" else np.float64
 
 
 def texts_of(features: WeightedRows) -> Tensor:
@@ -124,11 +128,12 @@ def means(features: WeightedRows) -> Tensor:
     weighted = _rows(features.base, features.members) * weights[:, None]
     label = np.repeat(np.arange(len(features)), np.diff(features.offsets))
     means = weighted.new_zeros(len(features), weighted.shape[1])
-    return means.index_add_(0, torch.as_tensor(label, device=weighted.device), weighted)
+    return means.index_add_(0, upload(label, weighted.device), weighted)
 
 
 def _rows(base: Tensor, rows: Ints) -> Tensor:
-    return base[torch.as_tensor(rows, device=base.device)]
+    found: Tensor = base[upload(rows, base.device)]
+    return found
 
 
 def _same(hyps: WeightedRows, refs: WeightedRows) -> bool:

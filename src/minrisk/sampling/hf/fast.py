@@ -15,8 +15,8 @@ from minrisk.sampling.hf.generic import encode, prefixes, token_bytes
 from minrisk.sampling.hf.graphs import LARGEST, Graphs
 from minrisk.sampling.hf.prefixes import Move, Prompt
 from minrisk.sampling.hf.rules import Head
-from minrisk.sampling.hf.transfer import upload
 from minrisk.sampling.hf.truncation import Candidates
+from minrisk.transfer import upload
 
 _SHORTEST = 32  # tokens of a buffer; longer ones have room for two, four, ... times as many
 

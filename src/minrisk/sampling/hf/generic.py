@@ -15,8 +15,8 @@ from transformers.modeling_outputs import BaseModelOutput
 from minrisk.arrays import Ints
 from minrisk.sampling.hf.prefixes import Move, Prompt
 from minrisk.sampling.hf.rules import Head
-from minrisk.sampling.hf.transfer import upload
 from minrisk.sampling.hf.truncation import Candidates
+from minrisk.transfer import upload
 
 
 class CausalDecoder:

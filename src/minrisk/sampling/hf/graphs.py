@@ -12,8 +12,8 @@ from torch import Tensor
 from minrisk.arrays import Ints
 from minrisk.sampling.hf.bart import BartLike, Memory
 from minrisk.sampling.hf.rules import Head
-from minrisk.sampling.hf.transfer import upload
 from minrisk.sampling.hf.truncation import Candidates
+from minrisk.transfer import upload
 
 LARGEST = 2048  # rows; more of them keep a device busy while the next kernels are launched
 _WARM_UP = 2  # runs before a recording, in which libraries choose their kernels

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
-from minrisk.sampling.hf.transfer import upload
+from minrisk.transfer import upload
 
 _TIES = 32  # tokens as likely as the last of the top k, for which there is room in a short list
 _SHORT = 256  # tokens of a first list, where the options say nothing about how many they keep

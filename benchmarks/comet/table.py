@@ -1,0 +1,132 @@
+"""Fills the tables of README.md from cuda.json and cpu.json, so that no number is typed by hand.
+
+usage: python benchmarks/comet/table.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+README = HERE / "README.md"
+PLACE = re.compile(r"(<!-- (?:table|value): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BARS = {"exact": "130 (90)", "pairs": "45 (32)", "aggregate": "80 (60)"}  # ms: bar (aim)
+
+Results = dict[str, Any]
+
+
+def markdown(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def ms(timing: Results, share: float = 1.0) -> str:
+    value = 1000 * share * timing["median_s"]
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def machine(results: Results) -> str:
+    m = results["machine"]
+    tokenizing = ms(results["tokenizing"])
+    return (f"{m['device']}; {m['cores']} CPU threads; Python {m['python']}, torch {m['torch']}, "
+            f"transformers {m['transformers']}, minrisk {m['minrisk']}. "
+            f"{results['samples']} samples; tokenizing, not included: {tokenizing} ms.")
+
+
+def rate(results: Results, part: str) -> str:
+    """Operations a second, and how near that is to a large matrix product's."""
+    done = results["operations"][part] / results["ours"][part]["median_s"]
+    return f"{done / 1e12:,.3g} TFLOP/s, {done / results['peak']:.0%}"
+
+
+def ways(results: Results) -> str:
+    ours, theirs = results["ours"], results["theirs"]
+    rows = [["**minrisk**", ms(ours["exact"]), ms(ours["encoder"]), ms(ours["pairs"]),
+             ms(ours["aggregate"]), *agreement(results, "minrisk")]]
+    if results["machine"]["device"].startswith("NVIDIA"):
+        rows.append(["minrisk, plain path", ms(ours["exact, plain path"]),
+                     ms(ours["encoder, plain path"]), ms(ours["pairs, plain path"]), "", "", ""])
+    rows += [[name, ms(own["exact"]), ms(own["encoder"]), "", ms(own["aggregate"]),
+              *agreement(results, name)] for name, own in theirs.items()]
+    head = ["ms", "exact", "of which encoder", "of which pairs", "their aggregate, or ours",
+            "same choice", "rank correlation with fp32"]
+    return markdown(head, rows)
+
+
+def agreement(results: Results, name: str) -> list[str]:
+    found = results["agreement"][name]
+    return ["yes" if found["same choice"] else "no", f"{found['rank correlation']:.4f}"]
+
+
+def best(results: Results, work: str) -> float:
+    return min(own[work]["median_s"] for own in results["theirs"].values())
+
+
+def against(results: Results) -> str:
+    exact = results["ours"]["exact"]["median_s"]
+    return (f"Exact is {best(results, 'exact') / exact:.1f} times as fast as the fastest of the "
+            f"others' exact computations, and {best(results, 'aggregate') / exact:.1f} times as "
+            "fast as the fastest of their aggregates.")
+
+
+def cuda_table(results: Results) -> str:
+    bars = markdown(["", "bar (aim), ms", "measured, ms", "of the card's measured peak"], [
+        [name, BARS[name], ms(results["ours"][name]), rate(results, part) if part else ""]
+        for name, part in (("exact", ""), ("pairs", "pairs"), ("aggregate", ""))]
+        + [["encoder", "", ms(results["ours"]["encoder"]), rate(results, "encoder")]])
+    peak = f"A large bf16 product runs at {results['peak'] / 1e12:.0f} TFLOP/s here."
+    return "\n\n".join([machine(results), ways(results), against(results), bars, peak])
+
+
+def cpu_table(results: Results) -> str:
+    exact = results["ours"]["exact"]["median_s"]
+    ratios = {name: results["theirs"][name]["exact"]["median_s"] / exact
+              for name in ("comet-mbr", "comet-mbr, fp16")}
+    told = " and ".join(f"{ratio:.1f} times as fast as {name}" for name, ratio in ratios.items())
+    return "\n\n".join([machine(results), ways(results), against(results),
+                        f"Exact is {told} (bar: 5)."])
+
+
+def batching_table(results: Results) -> str:
+    found = results["batching"]
+    share = 1 / found["segments"]
+    rows = [[name, ms(found[name], share)] for name in
+            ("together", "one at a time", "one at a time, plain path")]
+    rows += [[f"{name}, one at a time", ms(own, 1 / own["segments"])]
+             for name, own in found["peers, one at a time"].items()]
+    return markdown([f"{found['segments']} segments of {found['samples']} samples",
+                     "ms a segment"], rows)
+
+
+def precision_table(results: Results) -> str:
+    return markdown(
+        ["", "ms", "largest error", "rank correlation"],
+        [[name, ms(own) if "median_s" in own else "", f"{own['largest error']:.2g}",
+          f"{own['rank correlation']:.5f}"] for name, own in results["precisions"].items()])
+
+
+def limits_line(results: Results) -> str:
+    parts = [f"{own['samples']:,} samples" + (f" with `memory={own['memory option, GB']:g}`"
+                                              if own["memory option, GB"] else "")
+             + f" take {own['seconds']:.2f} s in the first call and "
+             f"{own['extra bytes'] / 1e9:.2f} GB beside the model" for own in results["limits"]]
+    return "; ".join(parts) + "."
+
+
+def main() -> None:
+    cuda, cpu = (json.loads((HERE / f"{name}.json").read_text()) for name in ("cuda", "cpu"))
+    made: dict[str, Callable[[], str]] = {
+        "cuda": lambda: cuda_table(cuda), "batching": lambda: batching_table(cuda),
+        "precision": lambda: precision_table(cuda), "limits": lambda: limits_line(cuda),
+        "cpu": lambda: cpu_table(cpu)}
+    text = PLACE.sub(lambda m: f"{m[1]}{made[m[2]]()}\n{m[3]}", README.read_text(encoding="utf-8"))
+    README.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
