@@ -421,6 +421,7 @@ def test_batches_rounded_as_graphs_want_them_draw_the_same(kind, largest, monkey
     assert 2 < before == len(used._recorded) < 20
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("options", [{"epsilon": 0.02}, {"top_p": 0.9}, {}], ids=str)
 def test_graphs_draw_what_the_cpu_draws(options):

@@ -12,8 +12,10 @@ from torch import Tensor
 
 def upload(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     """A copy that the device makes when it gets there; on the CPU the array itself."""
+    return staged(array, device).to(device, non_blocking=True)
+
+
+def staged(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """Where the device can fetch it; torch uses that memory again only after the copy."""
     tensor: Tensor = torch.from_numpy(np.ascontiguousarray(array))
-    if device.type != "cuda":
-        return tensor.to(device)
-    # torch keeps pinned memory from being used again before the copy has happened
-    return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.pin_memory() if device.type == "cuda" else tensor

@@ -44,7 +44,7 @@ class Engine:
     limit: int  # tokens that may be drawn
     rows: int | None = None  # samples drawn at once
     memory: float | None = None  # bytes that the rows may remember
-    _made: dict[int, Rules] = field(default_factory=dict, init=False)
+    _made: dict[int, Rules] = field(default_factory=dict, init=False, compare=False)
 
     @torch.inference_mode()
     def draw(self, prompts: Sequence[Prompt], n: int, seed: int,

@@ -13,7 +13,7 @@ from minrisk.arrays import Ints
 from minrisk.sampling.hf.bart import BartLike, Memory
 from minrisk.sampling.hf.rules import Head
 from minrisk.sampling.hf.truncation import Candidates
-from minrisk.transfer import upload
+from minrisk.transfer import staged, upload
 
 LARGEST = 2048  # rows; more of them keep a device busy while the next kernels are launched
 _WARM_UP = 2  # runs before a recording, in which libraries choose their kernels
@@ -42,13 +42,14 @@ class Graphs:
     def __init__(self, bart: BartLike) -> None:
         self._bart = bart
         self._recorded: dict[_Size, _Recorded] = {}
-        # one for all: what a step leaves is drawn from before the next one writes over it
-        self._pool: Any = torch.cuda.graph_pool_handle()
+        self._pool = _pool()
 
     def clear(self, room: int | None = None) -> None:
         """The memory that was recorded with, of one length or any, is no longer the one in use."""
         self._recorded = {size: recorded for size, recorded in self._recorded.items()
                           if room not in (None, size.room)}
+        if not self._recorded:  # torch gives a pool up with the last graph in it
+            self._pool = _pool()
 
     def suit(self, rows: int, head: Head, memory: Memory) -> bool:
         return head.is_recordable and max(rows, memory.own.shape[2]) <= LARGEST
@@ -56,14 +57,15 @@ class Graphs:
     def step(self, tokens: Ints, position: int, source: Ints, ranks: Ints, memory: Memory,
              head: Head) -> Candidates:
         slots, room = memory.own.shape[2], memory.own.shape[4]
-        size = _Size(min(_round(len(tokens)), slots), _round(int(ranks.max()) + 1), head, room)
+        rows = min(_round(len(tokens), 2), slots)
+        size = _Size(rows, min(_round(int(ranks.max()) + 1, 4), rows), head, room)
         given = _blank(size, memory, position)
         given[1 : 1 + len(tokens)] = tokens
         given[1 + size.rows : 1 + size.rows + len(tokens)] = source * size.widest + ranks
         if size not in self._recorded:
             self._recorded[size] = self._record(size, memory)
         recorded = self._recorded[size]
-        recorded.given.copy_(upload(given, recorded.given.device))
+        recorded.given.copy_(staged(given, memory.own.device), non_blocking=True)
         recorded.graph.replay()
         return recorded.candidates
 
@@ -88,6 +90,11 @@ class Graphs:
         return size.head(logits, _no_history)
 
 
+def _pool() -> Any:
+    """One for all graphs: what a step leaves is drawn from before the next one writes over it."""
+    return torch.cuda.graph_pool_handle()
+
+
 def _blank(size: _Size, memory: Memory, position: int) -> Ints:
     """A position, and rows of nobody: they stand behind the last place of the last source."""
     given = np.zeros(1 + 2 * size.rows, np.intp)
@@ -100,6 +107,6 @@ def _no_history() -> Ints:
     raise AssertionError("what looks at histories is not recorded")
 
 
-def _round(number: int) -> int:
-    """Up to a power of four, 16 at least, and to no more than the largest."""
-    return min(LARGEST, max(16, 1 << 2 * -(-(number - 1).bit_length() // 2)))
+def _round(number: int, bits: int) -> int:
+    """Up to a power of two whose exponent these bits divide; 16 at least."""
+    return int(max(16, 1 << bits * -(-(number - 1).bit_length() // bits)))

@@ -75,7 +75,10 @@ class Listed:
 
 
 def _download(columns: Tensor) -> Picked:
-    """The one moment of a step when the host waits for the device."""
+    """The one moment of a step when the host waits for the device.
+
+    Tokens came as float32, which holds all numbers below 2**24.
+    """
     tokens, truncated, full = columns.cpu().numpy().T.astype(np.float64)
     return Picked(tokens.astype(np.intp), truncated, full)
 
