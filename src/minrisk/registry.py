@@ -68,6 +68,8 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "chrf": "minrisk.metrics.chrf:ChrF",
     "comet": "minrisk.metrics.comet:Comet",
     "comet-qe": "minrisk.metrics.comet:CometQE",
+    "comet-kiwi": "minrisk.metrics.comet.unified:CometKiwi",
+    "xcomet": "minrisk.metrics.comet.unified:XComet",
 })
 
 STRATEGIES = Registry("strategy", "minrisk.strategies", {

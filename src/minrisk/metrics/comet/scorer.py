@@ -33,7 +33,7 @@ class Scorer:
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats:
         mt, src = _texts(hyps), _texts(source)
         estimator = self._estimator
-        with self._embedder.precision():
+        with self._embedder.runtime.precision():
             if self._expects(refs):
                 found = [self._against(mt, refs, row, src) for row in range(len(refs))]
                 return _array(torch.stack(found, dim=1))
@@ -53,7 +53,7 @@ class Scorer:
         weights = torch.as_tensor(mass, dtype=_precise(mt.device), device=mt.device)
         patience = Patience(len(hyps) * len(refs), mt.device.type == "cpu")
         estimator = self._estimator
-        with self._embedder.precision():
+        with self._embedder.runtime.precision():
             if _same(hyps, refs):
                 texts = estimator.both(mt, src)
                 return _array(estimator.symmetric_utility(texts, weights, self._pairs(), patience))
@@ -73,7 +73,7 @@ class Scorer:
 
     def _pairs(self) -> int:
         """How many pairs fit into the memory that there is for them."""
-        device, free = self._embedder.device, _UNKNOWN
+        device, free = self._embedder.runtime.device, _UNKNOWN
         if self._memory is not None:
             free = self._memory * 1e9
         elif device.type == "cuda":
@@ -93,7 +93,7 @@ class Judge:
         mt = _texts(hyps)
         src = _texts(source).expand_as(mt)
         features = torch.cat([mt, src, mt * src, (mt - src).abs()], dim=1)
-        with self._embedder.precision():
+        with self._embedder.runtime.precision():
             return _array(self._network(features)[:, 0])
 
 

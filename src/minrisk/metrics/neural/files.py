@@ -1,0 +1,51 @@
+"""Models' files, from the hub or from disk, read without executing anything that is in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from minrisk.errors import InputError
+
+
+def folder_of(model: str) -> Path:
+    """A folder as it is, or that of a model on the hub."""
+    path = Path(model)
+    if path.is_dir():
+        return path
+    if model.count("/") != 1 or path.is_absolute():
+        raise InputError(f"{model}: no such file or folder, and no name of a model on the hub "
+                         "(owner/name)")
+    return _from_hub(model)
+
+
+def _from_hub(model: str) -> Path:
+    """The model's folder in the local cache, downloaded only if it is not there."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(model, local_files_only=True))
+    except Exception:  # not in the cache: the hub may still have it
+        pass
+    try:
+        return Path(snapshot_download(model))
+    except Exception as error:  # absent, gated, offline: the hub's own words say which
+        raise InputError(f"{model}: not in the local cache, and not to be had from the hub: "
+                         f"{_short(error)}; for a gated model accept its terms there and run "
+                         "`hf auth login`, or give the folder of a copy") from None
+
+
+def read_pickled(path: Path, harmless: list[Any] | None = None) -> Any:
+    """What torch saved, with nothing but tensors, plain data and what is known to be harmless."""
+    try:
+        with torch.serialization.safe_globals(harmless or []):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise InputError(f"{path}: cannot be read as a checkpoint: {_short(error)}; "
+                         "copy it again, it may be truncated") from None
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
