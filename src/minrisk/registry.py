@@ -70,6 +70,7 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "comet-qe": "minrisk.metrics.comet:CometQE",
     "comet-kiwi": "minrisk.metrics.comet.unified:CometKiwi",
     "xcomet": "minrisk.metrics.comet.unified:XComet",
+    "bertscore": "minrisk.metrics.bertscore:BertScore",
 })
 
 STRATEGIES = Registry("strategy", "minrisk.strategies", {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from minrisk.metrics.comet.checkpoint import Architecture, Checkpoint
 from minrisk.metrics.comet.packed import Packed
 from minrisk.metrics.comet.pooling import Accumulator, Pool, accumulator, layer_weights
 from minrisk.metrics.neural.batches import batches, padded
+from minrisk.metrics.neural.files import pretrained
 from minrisk.progress import tell
 
 # the class that each kind of encoder has in transformers, and its settings
@@ -71,7 +71,7 @@ class Encoder:
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
         if not texts:
             return []
-        ids = self.tokenizer(list(texts), truncation=False)["input_ids"]
+        ids = self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
         return [np.array(own, dtype=np.intp) for own in ids]
 
     def cut(self, ids: Ints) -> Ints:
@@ -137,24 +137,9 @@ def own_files(checkpoint: Checkpoint, files: str | None) -> tuple[Any, Any]:
     beside = checkpoint.folder / "encoder"
     if files is not None or beside.is_dir():
         name = tokenizer = files or str(beside)
-    return (_pretrained(AutoConfig, name, "configuration", beside),
-            _pretrained(PreTrainedTokenizerFast, tokenizer, "tokenizer", beside))
-
-
-def _pretrained(kind: Any, name: str, what: str, beside: Path) -> Any:
-    try:
-        return kind.from_pretrained(name, local_files_only=True)
-    except Exception as error:  # transformers raises many; each means that it is not there
-        reason = error
-    if Path(name).exists():
-        raise InputError(f"{name}: the encoder's {what} cannot be read: {reason}")
-    try:
-        return kind.from_pretrained(name)
-    except Exception as error:
-        raise InputError(
-            f"the {what} of the encoder {name!r} is not in {beside}, not in the local cache, and "
-            f"not to be had from the hub: {' '.join(str(error).split())[:200]}; "
-            "give a folder that has it as the option `encoder`") from None
+    hint = f"put it into {beside}, or give a folder that has it as the option `encoder`"
+    return (pretrained(AutoConfig, name, "the configuration of the encoder", hint),
+            pretrained(PreTrainedTokenizerFast, tokenizer, "the tokenizer of the encoder", hint))
 
 
 def _build(architecture: Architecture, config: Any) -> Any:

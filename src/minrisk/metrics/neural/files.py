@@ -37,6 +37,38 @@ def _from_hub(model: str) -> Path:
                          "`hf auth login`, or give the folder of a copy") from None
 
 
+def pretrained(kind: Any, name: str, what: str, hint: str = "give the folder of a copy",
+               **settings: Any) -> Any:
+    """By a class of transformers, which reads no pickled code: from here first, the hub last."""
+    try:
+        return _quietly(kind, name, local_files_only=True, **settings)
+    except Exception as error:  # transformers raises many; each means that it is not there
+        reason = error
+    if Path(name).exists():
+        raise InputError(f"{name}: {what} cannot be read: {_short(reason)}")
+    try:
+        return _quietly(kind, name, **settings)
+    except Exception as error:
+        raise InputError(f"{what} {name!r} is not in the local cache, and not to be had from the "
+                         f"hub: {_short(error)}; {hint}") from None
+
+
+def _quietly(kind: Any, name: str, **settings: Any) -> Any:
+    """Without the notes and bars of transformers, which would break ours."""
+    from transformers.utils import logging as found
+
+    logging: Any = found  # which has no types
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        return kind.from_pretrained(name, **settings)
+    finally:
+        logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()
+
+
 def read_pickled(path: Path, harmless: list[Any] | None = None) -> Any:
     """What torch saved, with nothing but tensors, plain data and what is known to be harmless."""
     try:
