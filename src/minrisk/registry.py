@@ -71,6 +71,7 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "comet-kiwi": "minrisk.metrics.comet.unified:CometKiwi",
     "xcomet": "minrisk.metrics.comet.unified:XComet",
     "bertscore": "minrisk.metrics.bertscore:BertScore",
+    "metricx": "minrisk.metrics.metricx:MetricX",
 })
 
 STRATEGIES = Registry("strategy", "minrisk.strategies", {

@@ -16,7 +16,7 @@ from torch.nn import functional
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
 from minrisk.metrics.neural.batches import batches, padded
-from minrisk.metrics.neural.files import pretrained
+from minrisk.metrics.neural.files import pretrained, whole_model
 from minrisk.metrics.neural.runtime import Runtime
 from minrisk.progress import tell
 
@@ -46,9 +46,9 @@ class Encoder:
         config = pretrained(AutoConfig, model, "the configuration of the model")
         self._tokenizer = _tokenizer(model, config.model_type in _SPACED)
         self.layer = _layer(model, layer, config.num_hidden_layers)
-        self._model = pretrained(AutoModel, model, "the model")
+        self._model = whole_model(AutoModel, model)
         _drop_layers_above(self._model, self.layer)
-        self._model.to(runtime.device, runtime.dtype).eval()
+        self._model.to(runtime.device, runtime.dtype)
         marks = (self._tokenizer.cls_token_id, self._tokenizer.sep_token_id)
         self.marks = [mark for mark in marks if mark is not None]
         self._longest = _longest(self._tokenizer, config)

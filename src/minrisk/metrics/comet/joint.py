@@ -8,9 +8,8 @@ severities, whose sum counts beside the three scores.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 import torch
@@ -21,10 +20,10 @@ from minrisk.errors import InputError
 from minrisk.metrics.comet.checkpoint import JOINT, XCOMET
 from minrisk.metrics.comet.embedder import Embedder
 from minrisk.metrics.neural.batches import batches
+from minrisk.metrics.neural.pairs import pairs_in_chunks
 from minrisk.progress import tell
 
 _ENCODERS = ("XLM-RoBERTa", "XLM-RoBERTa-XL", "MiniLM")  # two separators, and no token types
-_AT_ONCE = 2048  # pairs whose tags are held together
 # how XCOMET weighs what it reads: hypothesis with the source; with the reference; with both
 _SCORE_SHARES, _TAG_SHARES, _SPANS_SHARE = (0.12, 0.33, 0.33), (0.1667, 0.3333, 0.5), 0.22
 _SEVERITIES = (0.0, 1.0, 5.0, 10.0)  # none, minor, major, critical, as in MQM
@@ -76,7 +75,7 @@ class Joint:
         found: list[Floats] = []
         with self._embedder.runtime.precision():
             alone = self._read(hyps, ([hyp, source] for hyp in hyps))
-            for pairs in _chunks(list(product(range(len(hyps)), range(len(refs))))):
+            for pairs in pairs_in_chunks(len(hyps), len(refs)):
                 mt, ref = [hyps[h] for h, _ in pairs], [refs[r] for _, r in pairs]
                 readings = [alone[[h for h, _ in pairs]],
                             self._read(mt, zip(mt, ref, strict=True)),
@@ -150,10 +149,6 @@ def spans_score(tags: Tensor, lengths: Sequence[int]) -> Tensor:
     starts = wrong & ~before & (place < last_right)
     severities = torch.tensor(_SEVERITIES, device=labels.device)[labels]
     return 1 - (severities * starts).sum(1).clamp(max=_WORST) / _WORST
-
-
-def _chunks(pairs: Sequence[tuple[int, int]]) -> Iterator[Sequence[tuple[int, int]]]:
-    return (pairs[start : start + _AT_ONCE] for start in range(0, len(pairs), _AT_ONCE))
 
 
 def _array(tensor: Tensor) -> Floats:

@@ -37,6 +37,25 @@ def _from_hub(model: str) -> Path:
                          "`hf auth login`, or give the folder of a copy") from None
 
 
+def file_of(model: str, name: str) -> Path:
+    """One file of a folder, or of a model on the hub."""
+    if (Path(model) / name).is_file():
+        return Path(model) / name
+    if Path(model).exists():
+        raise InputError(f"{model}: found no {name}; give a folder that has it")
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(model, name, local_files_only=True))
+    except Exception:  # not in the cache: the hub may still have it
+        pass
+    try:
+        return Path(hf_hub_download(model, name))
+    except Exception as error:
+        raise InputError(f"{name} of {model!r} is not in the local cache, and not to be had from "
+                         f"the hub: {_short(error)}; give a folder that has it") from None
+
+
 def pretrained(kind: Any, name: str, what: str, hint: str = "give the folder of a copy",
                **settings: Any) -> Any:
     """By a class of transformers, which reads no pickled code: from here first, the hub last."""
@@ -51,6 +70,16 @@ def pretrained(kind: Any, name: str, what: str, hint: str = "give the folder of 
     except Exception as error:
         raise InputError(f"{what} {name!r} is not in the local cache, and not to be had from the "
                          f"hub: {_short(error)}; {hint}") from None
+
+
+def whole_model(kind: Any, name: str) -> Any:
+    """A model none of whose weights are missing, which transformers would make up."""
+    model, found = pretrained(kind, name, "the model", output_loading_info=True)
+    absent = sorted(key for key in found["missing_keys"] if "pooler" not in key)
+    if absent:
+        raise InputError(f"{name}: lacks {len(absent)} weights of {type(model).__name__}, "
+                         f"{absent[0]} for one; is it a model of another kind?")
+    return model.eval()
 
 
 def _quietly(kind: Any, name: str, **settings: Any) -> Any:
