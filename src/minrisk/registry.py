@@ -72,6 +72,7 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "xcomet": "minrisk.metrics.comet.unified:XComet",
     "bertscore": "minrisk.metrics.bertscore:BertScore",
     "metricx": "minrisk.metrics.metricx:MetricX",
+    "bleurt": "minrisk.metrics.bleurt:Bleurt",
 })
 
 STRATEGIES = Registry("strategy", "minrisk.strategies", {

@@ -18,6 +18,7 @@ from minrisk.metrics.comet.packed import Packed
 from minrisk.metrics.comet.pooling import Accumulator, Pool, accumulator, layer_weights
 from minrisk.metrics.neural.batches import batches, padded
 from minrisk.metrics.neural.files import pretrained
+from minrisk.metrics.neural.filling import fill
 from minrisk.progress import tell
 
 # the class that each kind of encoder has in transformers, and its settings
@@ -30,7 +31,6 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 _TOKENIZERS = {"MiniLM": "xlm-roberta-base"}  # the others use their own model's
 _PREFIX = "encoder.model."
-_COUNTERS = ("position_ids", "token_type_ids")  # 0, 1, 2, ... and zeros: not weights
 
 
 Watch = Callable[[Tensor], None]  # sees hidden states as they come
@@ -153,15 +153,7 @@ def _build(architecture: Architecture, config: Any) -> Any:
 def _fill(model: Any, checkpoint: Checkpoint) -> None:
     weights = {name.removeprefix(_PREFIX): tensor for name, tensor in checkpoint.weights.items()
                if name.startswith(_PREFIX)}
-    missing, _ = model.load_state_dict(weights, strict=False, assign=True)
-    absent = [name for name in missing if not name.endswith(_COUNTERS)]
-    if absent:
-        raise InputError(f"{checkpoint.folder}: the checkpoint lacks {len(absent)} weights of its "
-                         f"encoder, {absent[0]} for one; is `encoder` the right one?")
-    embeddings = model.embeddings
-    for name, buffer in [(n, b) for n, b in embeddings.named_buffers() if b.is_meta]:
-        counting = torch.arange(buffer.shape[1]) if name == _COUNTERS[0] else torch.zeros(1)
-        embeddings.register_buffer(name, counting.long().expand(buffer.shape), persistent=False)
+    fill(model, weights, checkpoint.folder, "is `encoder` the right one?")
 
 
 def _mix(checkpoint: Checkpoint, count: int) -> dict[int, float]:

@@ -13,6 +13,7 @@ from minrisk.errors import InputError
 
 class Pieces:
     def __init__(self, path: Path) -> None:
+        self._path = path
         try:
             self._model = SentencePieceProcessor(model_file=str(path))
         except (OSError, RuntimeError) as error:
@@ -21,3 +22,10 @@ class Pieces:
 
     def ids(self, text: str) -> Ints:
         return np.array(self._model.encode(text), dtype=np.intp)
+
+    def id(self, piece: str) -> int:
+        """Of a piece that must be there."""
+        found: int = self._model.piece_to_id(piece)
+        if found == self._model.unk_id():
+            raise InputError(f"{self._path}: found no piece {piece!r}; is it another's model?")
+        return found
