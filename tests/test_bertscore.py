@@ -20,6 +20,7 @@ from commands import run, write
 from minrisk.errors import MissingExtra
 from minrisk.metric import Aggregates
 from minrisk.metrics.bertscore import BertScore
+from minrisk.metrics.bertscore.encoder import Tokens
 from minrisk.progress import listening
 from minrisk.testing import check_metric, check_strategy
 
@@ -55,6 +56,23 @@ def test_frequencies_of_a_file_are_those_of_the_references_that_are_in_it(part, 
     file.write_text("\n".join(REFS), encoding="utf-8")
     counted, by_file = (bertscore(idf=idf, part=part) for idf in ("references", str(file)))
     np.testing.assert_allclose(scores(counted), scores(by_file))
+
+
+def test_matching_equals_a_loop_over_texts_where_nothing_is_similar():
+    """Padding, which is at right angles to all, must not seem nearer than what is there."""
+    rng = torch.Generator().manual_seed(0)
+
+    def texts(sign: float) -> list[Tokens]:
+        vectors = [sign * torch.rand(length, 16, generator=rng) for length in (3, 7, 5)]
+        return [Tokens(np.arange(10, 10 + len(own)), torch.nn.functional.normalize(own))
+                for own in vectors]
+
+    hyps, refs = texts(1.0), texts(-1.0)
+    near = [[hyp.vectors @ ref.vectors.T for ref in refs] for hyp in hyps]
+    for part, over in (("precision", 1), ("recall", 0)):
+        expected = [[float(own.amax(over).mean()) for own in row] for row in near]
+        found = bertscore(part=part)._matcher.scores(hyps, refs)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_small_batches_and_blocks_change_nothing(monkeypatch):

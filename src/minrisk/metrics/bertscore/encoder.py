@@ -82,8 +82,8 @@ class Encoder:
 
     def _vectors(self, ids: Sequence[Ints]) -> Tensor:
         """(B, T, D)"""
-        tokens, mask = (part.to(self._runtime.device)
-                        for part in padded(ids, self._tokenizer.pad_token_id))
+        pad = self._tokenizer.pad_token_id or 0  # masked, whatever it is
+        tokens, mask = (part.to(self._runtime.device) for part in padded(ids, pad))
         states = self._model(input_ids=tokens, attention_mask=mask, output_hidden_states=True)
         return functional.normalize(states.hidden_states[self.layer], dim=2)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.bertscore import BertScore
 
 _AT_ONCE = {True: 8192, False: 2048}  # tokens on each side of a block, with and without CUDA
-_EMPTY = 2  # tokens of a text that has none of its own
+_EMPTY = 2  # tokens of a text that has none of its own: the marks, as bert-score has it
 _COLUMNS = {"precision": "P", "recall": "R", "f1": "F"}  # of a file of baselines
 
 
@@ -36,7 +36,7 @@ class Block:
         device = self.vectors.device
         lengths = torch.tensor([own.ids.size for own in texts], device=device)
         self.mask = torch.arange(self.vectors.shape[1], device=device) < lengths[:, None]
-        self.filled = lengths != _EMPTY  # (n,)
+        self.filled = (lengths != _EMPTY) & (lengths > 0)  # (n,)
         own_weights = [torch.from_numpy(weights.of(own.ids)).float() for own in texts]
         self.weights = pad_sequence(own_weights, batch_first=True).to(device)  # (n, L)
 

@@ -57,7 +57,8 @@ class Architecture:
                              f"{', '.join(get_args(Pool))}")
         given |= {key: tuple(given[key]) for key in _LISTS if key in given}
         if given["class_identifier"] in JOINT:
-            given |= {"pool": "cls", "layer": parameters.get("sent_layer", given.get("layer"))}
+            layer = parameters.get("sent_layer", given.get("layer", cls.layer))
+            given |= {"pool": "cls", "layer": layer}
         # what the official code makes of this name since version 2.2.4
         if given.get("layer_transformation") == _PATCH:
             given["layer_transformation"] = "softmax"

@@ -32,7 +32,6 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 _TOKENIZERS = {"MiniLM": "xlm-roberta-base"}  # the others use their own model's
 _PREFIX = "encoder.model."
 
-
 Watch = Callable[[Tensor], None]  # sees hidden states as they come
 
 
@@ -89,8 +88,8 @@ class Encoder:
 
     def embed(self, ids: Sequence[Ints]) -> Tensor:
         """(B, D)"""
-        # a text may spell the padding token out, whose position and share only the model knows
         pad = self.tokenizer.pad_token_id
+        # a text may spell the padding token out, whose position and share only the model knows
         if self.packed is not None and not np.any(np.concatenate(ids) == pad):
             return self.packed.embed(ids)
         return self._run(ids, [])

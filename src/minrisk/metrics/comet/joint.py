@@ -90,7 +90,9 @@ class Joint:
         ids = [self._joined(texts) for texts in inputs]
         longest = max((hyp.size for hyp in hyps), default=0)
         scores = torch.zeros(len(ids), device=runtime.device)
-        tags = torch.zeros(len(ids), longest, len(_SEVERITIES), device=runtime.device)
+        kinds = 0 if self._tagger is None else len(_SEVERITIES)
+        tags = torch.zeros(len(ids), longest, kinds, device=runtime.device)
+        done = 0
         for rows in batches([own.size for own in ids], runtime.tokens):
             batch = [ids[row] for row in rows]
             if self._tagger is None:
@@ -100,6 +102,8 @@ class Joint:
                 chances = self._tagger(states[:, :longest]).float().softmax(2)
                 tags[rows, : chances.shape[1]] = chances
             scores[rows] = self._network(embeddings.to(runtime.dtype))[:, 0].float()
+            done += len(rows)
+            tell("texts encoded", done, len(ids))
         return Reading(scores, tags)
 
     def _joined(self, texts: Sequence[Ints]) -> Ints:
