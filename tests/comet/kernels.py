@@ -130,14 +130,14 @@ def check_encoder(variant: str, dtype: str) -> None:
     """A whole encoder, packed and padded, against one in single precision."""
     options = {"model": str(CHECKPOINTS / variant), "device": DEVICE, "fast": False,
                "encoder": str(HERE / GOLDEN["hub"][pretrained(CHECKPOINTS / variant)])}
-    encoder = Comet(**options, dtype=dtype)._embedder._encoder
+    encoder = Comet(**options, dtype=dtype)._embedder.encoder
     ids = [encoder.cut(np.array(own)) for own in IDS]
     reasons = [r for r in packed.not_supported_reasons(encoder) if "device" not in r]
     assert reasons == ([] if dtype != "fp32" else reasons)
     with torch.inference_mode():
         found = packed.Packed(encoder).embed(ids)
         padded = encoder.encode(ids, 10**6)
-        exact = Comet(**options, dtype="fp32")._embedder._encoder.encode(ids, 10**6)
+        exact = Comet(**options, dtype="fp32")._embedder.encoder.encode(ids, 10**6)
     if dtype == "fp32":
         close(found, exact, 1e-5 if DEVICE == "cpu" else 3e-3)
     else:

@@ -15,6 +15,7 @@ import numpy as np
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError, MissingExtra
 from minrisk.groups import Groups
+from minrisk.metrics.neural import NeuralModel
 from minrisk.options import option
 from minrisk.rows import WeightedRows
 
@@ -25,19 +26,39 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class EmbeddingModel:
-    """What all COMET models on sentence embeddings have in common."""
+class CometModel(NeuralModel):
+    """What all COMET models have in common."""
 
     needs_source: ClassVar[bool] = True
+    reads_jointly: ClassVar[bool]  # source, hypothesis and reference as one text
 
     model: str = option("Unbabel/wmt22-comet-da", help="a hub name, a folder or a .ckpt file")
     encoder: str | None = option(None, help="where the encoder's configuration and tokenizer are")
-    dtype: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = option(
-        "auto", help="of the numbers; bf16 on CUDA, fp32 elsewhere")
-    device: str = option("auto", help="cuda, mps or cpu; the best there is")
-    tokens: int | None = option(None, help="tokens that are encoded at once; by the device")
-    cache: str | None = option(None, help="folder that keeps embeddings for other runs")
     fast: bool = option(True, help="packed texts and fused kernels, where they can run")
+
+    @cached_property
+    def _embedder(self) -> Embedder:
+        try:
+            from minrisk.metrics.comet.embedder import Embedder
+        except ImportError as error:
+            raise MissingExtra(f"COMET needs {error.name}: pip install 'minrisk[comet]'") from None
+        return Embedder(self)
+
+    def _checked(self, source: WeightedRows | None, *others: WeightedRows) -> WeightedRows:
+        if source is None:
+            raise InputError("COMET needs the source")
+        for features in (source, *others):
+            features.check(self)
+        return source
+
+
+@dataclass(frozen=True)
+class EmbeddingModel(CometModel):
+    """A COMET model on sentence embeddings."""
+
+    reads_jointly: ClassVar[bool] = False
+
+    cache: str | None = option(None, help="folder that keeps embeddings for other runs")
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return self._rows(self._embedder.embed(texts))
@@ -58,21 +79,6 @@ class EmbeddingModel:
 
     def _rows(self, embeddings: Any) -> WeightedRows:
         return WeightedRows.plain(self, embeddings, np.arange(len(embeddings)))
-
-    @cached_property
-    def _embedder(self) -> Embedder:
-        try:
-            from minrisk.metrics.comet.embedder import Embedder
-        except ImportError as error:
-            raise MissingExtra(f"COMET needs {error.name}: pip install 'minrisk[comet]'") from None
-        return Embedder(self)
-
-    def _checked(self, source: WeightedRows | None, *others: WeightedRows) -> WeightedRows:
-        if source is None:
-            raise InputError("COMET needs the source")
-        for features in (source, *others):
-            features.check(self)
-        return source
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,18 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
-import torch
 import yaml
 from torch import Tensor
 
 from minrisk.errors import InputError
 from minrisk.metrics.comet.pooling import Pool
+from minrisk.metrics.neural.files import folder_of, read_pickled
 
 REGRESSION, REFERENCELESS = "regression_metric", "referenceless_regression_metric"
+UNIFIED, XCOMET = "unified_metric", "xcomet_metric"
+JOINT = (UNIFIED, XCOMET)  # they read source, hypothesis and reference together
 _PATCH = "sparsemax_patch"
+_LISTS = ("hidden_sizes", "input_segments")
 _CHECKPOINT = Path("checkpoints") / "model.ckpt"
 _CONVERTED, _WEIGHTS = "minrisk.json", "model.safetensors"
 
@@ -39,6 +42,8 @@ class Architecture:
     hidden_sizes: tuple[int, ...] = (3072, 1024)
     activations: str = "Tanh"
     final_activation: str | None = None
+    input_segments: tuple[str, ...] = ("mt", "src", "ref")  # of those that read together
+    word_layer: int = 24  # by which XCOMET judges words
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any], where: Path) -> Architecture:
@@ -50,7 +55,10 @@ class Architecture:
         if given.get("pool", "avg") not in get_args(Pool):
             raise InputError(f"{where}: found the pooling {given['pool']!r}, wanted one of "
                              f"{', '.join(get_args(Pool))}")
-        given["hidden_sizes"] = tuple(given.get("hidden_sizes", (3072, 1024)))
+        given |= {key: tuple(given[key]) for key in _LISTS if key in given}
+        if given["class_identifier"] in JOINT:
+            layer = parameters.get("sent_layer", given.get("layer", cls.layer))
+            given |= {"pool": "cls", "layer": layer}
         # what the official code makes of this name since version 2.2.4
         if given.get("layer_transformation") == _PATCH:
             given["layer_transformation"] = "softmax"
@@ -58,12 +66,10 @@ class Architecture:
 
 
 def _check_class(found: object, where: Path) -> None:
-    if found in (REGRESSION, REFERENCELESS):
-        return
-    raise InputError(
-        f"{where}: a COMET model of class {found!r} reads source, hypothesis and reference "
-        "together and has no sentence embeddings to compare; wanted a "
-        f"{REGRESSION!r} such as Unbabel/wmt22-comet-da")
+    known = (REGRESSION, REFERENCELESS, *JOINT)
+    if found not in known:
+        raise InputError(f"{where}: found a COMET model of class {found!r}, wanted one of "
+                         f"{', '.join(known)}")
 
 
 @dataclass(frozen=True)
@@ -104,12 +110,7 @@ def _locate(model: str) -> tuple[Path, Path]:
     if path.is_file():
         folder = path.parent.parent if path.parent.name == _CHECKPOINT.parent.name else path.parent
         return folder, path
-    if path.is_dir():
-        return path, _weights_in(path)
-    if model.count("/") != 1 or path.is_absolute():
-        raise InputError(f"{model}: no such file or folder, and no name of a model on the hub "
-                         "(owner/name)")
-    folder = _from_hub(model)
+    folder = folder_of(model)
     return folder, _weights_in(folder)
 
 
@@ -121,31 +122,8 @@ def _weights_in(folder: Path) -> Path:
                      "as on the hub, or as `minrisk comet convert` writes it")
 
 
-def _from_hub(model: str) -> Path:
-    """The model's folder in the local cache, downloaded only if it is not there."""
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(model, local_files_only=True))
-    except Exception:  # not in the cache: the hub may still have it
-        pass
-    try:
-        return Path(snapshot_download(model))
-    except Exception as error:  # absent, gated, offline: the hub's own words say which
-        reason = " ".join(str(error).split())
-        raise InputError(f"{model}: not in the local cache, and not to be had from the hub: "
-                         f"{reason[:300]}; for a gated model accept its terms there and run "
-                         "`hf auth login`, or give the folder of a copy") from None
-
-
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        with torch.serialization.safe_globals(_harmless()):
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: cannot be read as a checkpoint: {reason[:300]}; "
-                         "copy it again, it may be truncated") from None
+    content = read_pickled(path, _harmless())
     if not isinstance(content, dict) or "state_dict" not in content:
         raise InputError(f"{path}: found no state_dict, wanted a Lightning checkpoint")
     return content

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,29 +17,33 @@ from minrisk.metrics.comet import checkpoint, packed
 from minrisk.metrics.comet.encoder import Encoder
 from minrisk.metrics.comet.estimator import feed_forward
 from minrisk.metrics.comet.store import Store, fingerprint
+from minrisk.metrics.neural.runtime import Runtime
 
 if TYPE_CHECKING:
-    from minrisk.metrics.comet import EmbeddingModel
+    from minrisk.metrics.comet import CometModel
 
-_DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
-           "fp16": torch.float16}
-_TOKENS = {True: 32768, False: 4096}  # at once, with and without CUDA
+N = TypeVar("N", bound=nn.Module)
 _OTHERWISE = {  # what to do with a model of each class that was taken for another
     checkpoint.REGRESSION: "compares a hypothesis with references, and cannot judge it by its "
                            "source alone; use it as --metric comet",
     checkpoint.REFERENCELESS: "judges a hypothesis by its source alone, and cannot compare it "
                               "with references; use it as --metric comet-qe",
+    **dict.fromkeys(checkpoint.JOINT, "reads source, hypothesis and reference together, and has "
+                                      "no sentence embeddings to compare; use it as --metric "
+                                      "comet-kiwi or --metric xcomet"),
 }
 
 
 class Embedder:
     """Loads what a metric names, once."""
 
-    def __init__(self, options: EmbeddingModel) -> None:
+    def __init__(self, options: CometModel) -> None:
         self._options = options
         self._checkpoint = checkpoint.load(options.model)
-        self.device = _device(options.device)
-        self._dtype = _dtype(options.dtype, self.device)
+        self.architecture = self._checkpoint.architecture
+        if (self.architecture.class_identifier in checkpoint.JOINT) != options.reads_jointly:
+            raise self.misused()
+        self.runtime = Runtime(options)
 
     def embed(self, texts: Sequence[str]) -> Tensor:
         """(N, D), from the cache where they are there."""
@@ -52,10 +55,11 @@ class Embedder:
             added = dict(zip(new, self.encode(self.tokenize(new)).float().cpu(), strict=True))
             self._store.put(added)
             known |= added
-        return torch.stack([known[text] for text in texts]).to(self.device, self._dtype)
+        found = torch.stack([known[text] for text in texts])
+        return found.to(self.runtime.device, self.runtime.dtype)
 
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
-        encoder = self._encoder
+        encoder = self.encoder
         ids = encoder.tokenize(texts)
         long = sum(own.size > encoder.longest for own in ids)
         if long:
@@ -66,60 +70,57 @@ class Embedder:
     @torch.inference_mode()
     def encode(self, ids: Sequence[Ints]) -> Tensor:
         """(N, D)"""
-        with self.precision():
-            budget = self._options.tokens or _TOKENS[self.device.type == "cuda"]
-            return self._encoder.encode(ids, budget).to(self._dtype)
+        with self.runtime.precision():
+            return self.encoder.encode(ids, self.runtime.tokens).to(self.runtime.dtype)
 
-    def network(self, wanted: str) -> nn.Sequential:
-        """The estimator, of a model that must be of the wanted class."""
-        spec = self._checkpoint.architecture
-        if spec.class_identifier != wanted:
-            raise InputError(f"{self._options.model}: {_OTHERWISE[spec.class_identifier]}")
-        prefix = "estimator.ff."
-        weights = {name.removeprefix(prefix): tensor
-                   for name, tensor in self._checkpoint.weights.items() if name.startswith(prefix)}
+    def network(self, *wanted: str) -> nn.Sequential:
+        """The estimator, of a model that must be of a wanted class."""
+        spec = self.architecture
+        if spec.class_identifier not in wanted:
+            raise self.misused()
+        weights = self._weights("estimator.ff.")
         units = weights["0.weight"].shape[1]
         network = feed_forward(units, spec.hidden_sizes, spec.activations, spec.final_activation)
-        network.load_state_dict(weights)
-        return network.to(self.device, self._dtype).eval()
+        return self._filled(network, weights)
 
-    @contextmanager
-    def precision(self) -> Iterator[None]:
-        """Whether products of float32 may drop digits; the caller's choice comes back after it."""
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high" if self._options.dtype == "tf32" else "highest")
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(before)
+    def tagger(self) -> nn.Linear:
+        """What judges the words of a hypothesis."""
+        weights = self._weights("hidden2tag.")
+        labels, units = weights["weight"].shape
+        return self._filled(nn.Linear(units, labels), weights)
+
+    def misused(self) -> InputError:
+        reason = _OTHERWISE[self.architecture.class_identifier]
+        return InputError(f"{self._options.model}: {reason}")
+
+    def _weights(self, prefix: str) -> dict[str, Tensor]:
+        found = {name.removeprefix(prefix): tensor
+                 for name, tensor in self._checkpoint.weights.items() if name.startswith(prefix)}
+        if not found:
+            raise InputError(f"{self._options.model}: the checkpoint lacks the weights of its "
+                             f"{prefix.split('.')[0]}; copy it again")
+        return found
+
+    def _filled(self, network: N, weights: dict[str, Tensor]) -> N:
+        network.load_state_dict(weights)
+        return network.to(self.runtime.device, self.runtime.dtype).eval()
 
     @cached_property
-    def _encoder(self) -> Encoder:
-        made = Encoder.of(self._checkpoint, self._options.encoder)
-        made.model.to(self.device, self._dtype)
+    def encoder(self) -> Encoder:
+        spec = self.architecture
+        words = spec.word_layer if spec.class_identifier == checkpoint.XCOMET else None
+        made = Encoder.of(self._checkpoint, self._options.encoder, words)
+        made.model.to(self.runtime.device, self.runtime.dtype)
         if self._options.fast and not packed.not_supported_reasons(made):
             return replace(made, packed=packed.Packed(made))
         return made
 
     @cached_property
     def _store(self) -> Store | None:
-        if self._options.cache is None:
+        cache = getattr(self._options, "cache", None)  # those that read together have none
+        if cache is None:
             return None
-        words = sorted(self._encoder.tokenizer.get_vocab().items())
-        model = fingerprint(self._checkpoint.weights, str(self._checkpoint.architecture),
-                            str(self._dtype), str(self._options.dtype == "tf32"), str(words))
-        return Store(self._options.cache, model)
-
-
-def _device(name: str) -> torch.device:
-    if name != "auto":
-        return torch.device(name)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-
-
-def _dtype(name: str, device: torch.device) -> torch.dtype:
-    if name != "auto":
-        return _DTYPES[name]
-    return torch.bfloat16 if device.type == "cuda" else torch.float32
+        words = sorted(self.encoder.tokenizer.get_vocab().items())
+        model = fingerprint(self._checkpoint.weights, str(self.architecture),
+                            str(self.runtime.dtype), str(self._options.dtype == "tf32"), str(words))
+        return Store(cache, model)

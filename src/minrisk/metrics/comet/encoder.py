@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,9 @@ from minrisk.errors import InputError
 from minrisk.metrics.comet.checkpoint import Architecture, Checkpoint
 from minrisk.metrics.comet.packed import Packed
 from minrisk.metrics.comet.pooling import Accumulator, Pool, accumulator, layer_weights
+from minrisk.metrics.neural.batches import batches, padded
+from minrisk.metrics.neural.files import pretrained
+from minrisk.metrics.neural.filling import fill
 from minrisk.progress import tell
 
 # the class that each kind of encoder has in transformers, and its settings
@@ -29,7 +31,8 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 _TOKENIZERS = {"MiniLM": "xlm-roberta-base"}  # the others use their own model's
 _PREFIX = "encoder.model."
-_COUNTERS = ("position_ids", "token_type_ids")  # 0, 1, 2, ... and zeros: not weights
+
+Watch = Callable[[Tensor], None]  # sees hidden states as they come
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,11 @@ class Encoder:
     layer_norm: bool
     mix: Mapping[int, float]  # weight of each hidden state that counts
     taps: Mapping[int, nn.Module]  # the module whose output it is
+    words: nn.Module | None = None  # the module whose output is read word by word
     packed: Packed | None = None  # runs the model without padding, if it can
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, files: str | None) -> Encoder:
+    def of(cls, checkpoint: Checkpoint, files: str | None, words: int | None = None) -> Encoder:
         architecture = checkpoint.architecture
         if architecture.encoder_model not in _MODELS:
             raise InputError(f"{checkpoint.folder}: encoder {architecture.encoder_model!r} is not "
@@ -54,17 +58,19 @@ class Encoder:
         config, tokenizer = own_files(checkpoint, files)
         model = _build(architecture, config)
         _fill(model, checkpoint)
-        mix = _mix(checkpoint, config.num_hidden_layers + 1)
+        count = config.num_hidden_layers + 1
+        mix = _mix(checkpoint, count)
         taps = {layer: _tap(model, layer) for layer in mix}
-        _drop_layers_above(model, max(mix))
+        read = None if words is None else _tap(model, _layer(words, count, checkpoint))
+        _drop_layers_above(model, max([*mix, words or 0]))
         longest = config.max_position_embeddings - 4  # as the official code has it
         return cls(model.eval(), tokenizer, longest, architecture.pool,
-                   architecture.layer_norm and architecture.layer == "mix", mix, taps)
+                   architecture.layer_norm and architecture.layer == "mix", mix, taps, read)
 
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
         if not texts:
             return []
-        ids = self.tokenizer(list(texts), truncation=False)["input_ids"]
+        ids = self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
         return [np.array(own, dtype=np.intp) for own in ids]
 
     def cut(self, ids: Ints) -> Ints:
@@ -75,52 +81,49 @@ class Encoder:
         """(N, D) in the order given; batches have about `budget` tokens, padding included."""
         parts, order = [], []
         for rows in batches([own.size for own in ids], budget):
-            parts.append(self._embed([ids[r] for r in rows]))
+            parts.append(self.embed([ids[r] for r in rows]))
             order += rows
             tell("texts encoded", len(order), len(ids))
         return torch.cat(parts)[torch.tensor(order).argsort()] if parts else torch.empty(0, 0)
 
-    def _embed(self, ids: Sequence[Ints]) -> Tensor:
+    def embed(self, ids: Sequence[Ints]) -> Tensor:
         """(B, D)"""
         pad = self.tokenizer.pad_token_id
         # a text may spell the padding token out, whose position and share only the model knows
         if self.packed is not None and not np.any(np.concatenate(ids) == pad):
             return self.packed.embed(ids)
+        return self._run(ids, [])
+
+    def embed_and_read(self, ids: Sequence[Ints]) -> tuple[Tensor, Tensor]:
+        """(B, D) and, of the layer that is read word by word, (B, T, D)."""
+        assert self.words is not None
+        states: list[Tensor] = []
+        embeddings = self._run(ids, [(self.words, states.append)])
+        return embeddings, states[0]
+
+    def _run(self, ids: Sequence[Ints], also: Sequence[tuple[nn.Module, Watch]]) -> Tensor:
+        """(B, D), while others see the states that they wait for."""
+        pad = self.tokenizer.pad_token_id
         device = next(self.model.parameters()).device
-        tokens, mask = (part.to(device) for part in _padded(ids, pad))
-        content = tokens != pad
-        pooled = accumulator(self.pool, mask, content, self.layer_norm)
+        tokens, mask = (part.to(device) for part in padded(ids, pad))
+        pooled = accumulator(self.pool, mask, tokens != pad, self.layer_norm)
+        watches = [(module, _adds(pooled, self.mix[layer])) for layer, module in self.taps.items()]
         with contextlib.ExitStack() as stack:
-            for layer, module in self.taps.items():
-                hook = module.register_forward_hook(_adds(pooled, self.mix[layer]))
-                stack.callback(hook.remove)
+            for module, watch in [*watches, *also]:
+                stack.callback(module.register_forward_hook(_hook(watch)).remove)
             self.model(input_ids=tokens, attention_mask=mask)
         return pooled.result()
 
 
-def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Rows of similar length together, longest first, so that too large a batch fails at once."""
-    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    start = 0
-    while start < len(order):
-        size = max(1, budget // max(1, lengths[order[start]]))
-        yield order[start : start + size]
-        start += size
+def _adds(pooled: Accumulator, weight: float) -> Watch:
+    return lambda states: pooled.add(states, weight)
 
 
-def _adds(pooled: Accumulator, weight: float) -> Callable[[nn.Module, Any, Any], None]:
+def _hook(watch: Watch) -> Callable[[nn.Module, Any, Any], None]:
     def hook(module: nn.Module, given: Any, output: Any) -> None:
-        pooled.add(output[0] if isinstance(output, tuple) else output, weight)
+        watch(output[0] if isinstance(output, tuple) else output)
 
     return hook
-
-
-def _padded(ids: Sequence[Ints], pad: int) -> tuple[Tensor, Tensor]:
-    lengths = np.array([own.size for own in ids])
-    mask = np.arange(lengths.max()) < lengths[:, None]
-    tokens = np.full(mask.shape, pad)
-    tokens[mask] = np.concatenate(ids)
-    return torch.from_numpy(tokens), torch.from_numpy(mask.astype(np.int64))
 
 
 def own_files(checkpoint: Checkpoint, files: str | None) -> tuple[Any, Any]:
@@ -133,24 +136,9 @@ def own_files(checkpoint: Checkpoint, files: str | None) -> tuple[Any, Any]:
     beside = checkpoint.folder / "encoder"
     if files is not None or beside.is_dir():
         name = tokenizer = files or str(beside)
-    return (_pretrained(AutoConfig, name, "configuration", beside),
-            _pretrained(PreTrainedTokenizerFast, tokenizer, "tokenizer", beside))
-
-
-def _pretrained(kind: Any, name: str, what: str, beside: Path) -> Any:
-    try:
-        return kind.from_pretrained(name, local_files_only=True)
-    except Exception as error:  # transformers raises many; each means that it is not there
-        reason = error
-    if Path(name).exists():
-        raise InputError(f"{name}: the encoder's {what} cannot be read: {reason}")
-    try:
-        return kind.from_pretrained(name)
-    except Exception as error:
-        raise InputError(
-            f"the {what} of the encoder {name!r} is not in {beside}, not in the local cache, and "
-            f"not to be had from the hub: {' '.join(str(error).split())[:200]}; "
-            "give a folder that has it as the option `encoder`") from None
+    hint = f"put it into {beside}, or give a folder that has it as the option `encoder`"
+    return (pretrained(AutoConfig, name, "the configuration of the encoder", hint),
+            pretrained(PreTrainedTokenizerFast, tokenizer, "the tokenizer of the encoder", hint))
 
 
 def _build(architecture: Architecture, config: Any) -> Any:
@@ -164,30 +152,26 @@ def _build(architecture: Architecture, config: Any) -> Any:
 def _fill(model: Any, checkpoint: Checkpoint) -> None:
     weights = {name.removeprefix(_PREFIX): tensor for name, tensor in checkpoint.weights.items()
                if name.startswith(_PREFIX)}
-    missing, _ = model.load_state_dict(weights, strict=False, assign=True)
-    absent = [name for name in missing if not name.endswith(_COUNTERS)]
-    if absent:
-        raise InputError(f"{checkpoint.folder}: the checkpoint lacks {len(absent)} weights of its "
-                         f"encoder, {absent[0]} for one; is `encoder` the right one?")
-    embeddings = model.embeddings
-    for name, buffer in [(n, b) for n, b in embeddings.named_buffers() if b.is_meta]:
-        counting = torch.arange(buffer.shape[1]) if name == _COUNTERS[0] else torch.zeros(1)
-        embeddings.register_buffer(name, counting.long().expand(buffer.shape), persistent=False)
+    fill(model, weights, checkpoint.folder, "is `encoder` the right one?")
 
 
 def _mix(checkpoint: Checkpoint, count: int) -> dict[int, float]:
     """How much each hidden state counts; those that do not count are left out."""
     layer = checkpoint.architecture.layer
     if layer != "mix":
-        if not isinstance(layer, int) or not 0 <= layer < count:
-            raise InputError(f"{checkpoint.folder}: layer {layer!r} of {count}; "
-                             "wanted 'mix' or a number below that")
-        return {layer: 1.0}
+        return {_layer(layer, count, checkpoint): 1.0}
     start = "layerwise_attention."
     scalars = torch.cat([checkpoint.weights[f"{start}scalar_parameters.{i}"] for i in range(count)])
     gamma = float(checkpoint.weights[f"{start}gamma"])
     weights = layer_weights(scalars.float(), checkpoint.architecture.layer_transformation)
     return {i: gamma * weight for i, weight in enumerate(weights) if weight > 0}
+
+
+def _layer(layer: object, count: int, checkpoint: Checkpoint) -> int:
+    if not isinstance(layer, int) or not 0 <= layer < count:
+        raise InputError(f"{checkpoint.folder}: layer {layer!r} of {count}; "
+                         "wanted 'mix' or a number below that")
+    return layer
 
 
 def _tap(model: Any, layer: int) -> nn.Module:

@@ -36,7 +36,7 @@ class Scorer:
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats:
         mt, src = texts_of(hyps), texts_of(source)
         estimator, pairs = self.estimator, self._pairs(len(hyps) * len(refs))
-        with self.embedder.precision():
+        with self.embedder.runtime.precision():
             if self._expects(refs):
                 found = [self._against(mt, refs, row, src) for row in range(len(refs))]
                 return array(torch.stack(found, dim=1))
@@ -56,7 +56,7 @@ class Scorer:
         weights = upload(mass.astype(_precise(mt.device)), mt.device)
         patience = Patience(len(hyps) * len(refs), mt.device.type == "cpu")
         estimator, pairs = self.estimator, self._pairs(len(hyps) * len(refs))
-        with self.embedder.precision():
+        with self.embedder.runtime.precision():
             if _same(hyps, refs):
                 texts = estimator.both(mt, src)
                 return array(estimator.symmetric_utility(texts, weights, pairs, patience))
@@ -76,7 +76,7 @@ class Scorer:
 
     def _pairs(self, count: int) -> int:
         """How many pairs fit into the memory that there is for them, of so many at most."""
-        device, free = self.embedder.device, _MODEST
+        device, free = self.embedder.runtime.device, _MODEST
         wanted, each = min(_ENOUGH, count), self.estimator.pair_bytes()
         if self._memory is not None:
             free = self._memory * 1e9
@@ -97,7 +97,7 @@ class Judge:
         mt = texts_of(hyps)
         src = texts_of(source).expand_as(mt)
         features = torch.cat([mt, src, mt * src, (mt - src).abs()], dim=1)
-        with self._embedder.precision():
+        with self._embedder.runtime.precision():
             return array(self._network(features)[:, 0])
 
 

@@ -76,7 +76,7 @@ def linearised(scorer: Scorer, hyps: WeightedRows, refs: WeightedRows, mass: Flo
     mt = texts_of(hyps)
     weights = torch.as_tensor(mass, dtype=mt.dtype, device=mt.device)
     return Linearised.of(scorer.estimator, mt, texts_of(refs), weights, texts_of(source),
-                         scorer.embedder.precision)
+                         scorer.embedder.runtime.precision)
 
 
 def _value_and_slope(estimator: Estimator, mu: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,124 @@
+"""Any encoder of the hub, up to one of its layers: texts in, a vector per token out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from minrisk.arrays import Ints
+from minrisk.errors import InputError
+from minrisk.metrics.neural.batches import batches, padded
+from minrisk.metrics.neural.files import pretrained, whole_model
+from minrisk.metrics.neural.runtime import Runtime
+from minrisk.progress import tell
+
+# the layers that correlate best with people's judgements, as bert-score has them
+_LAYERS = {
+    "bert-base-uncased": 9, "bert-large-uncased": 18, "bert-base-multilingual-cased": 9,
+    "bert-base-chinese": 8, "distilbert-base-multilingual-cased": 5, "roberta-base": 10,
+    "roberta-large": 17, "roberta-large-mnli": 19, "xlm-roberta-base": 9, "xlm-roberta-large": 17,
+    "deberta-large-mnli": 18, "deberta-xlarge-mnli": 40, "mdeberta-v3-base": 10,
+    "deberta-v3-large": 12,
+}
+_SPACED = ("roberta", "gpt2")  # kinds whose tokens know of the space before them
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A text: its tokens, and a vector of length 1 for each."""
+
+    ids: Ints  # (L,)
+    vectors: Tensor  # (L, D)
+
+
+class Encoder:
+    def __init__(self, model: str, layer: int | None, runtime: Runtime) -> None:
+        from transformers import AutoConfig, AutoModel
+
+        config = pretrained(AutoConfig, model, "the configuration of the model")
+        self._tokenizer = _tokenizer(model, config.model_type in _SPACED)
+        self.layer = _layer(model, layer, config.num_hidden_layers)
+        self._model = whole_model(AutoModel, model)
+        _drop_layers_above(self._model, self.layer)
+        self._model.to(runtime.device, runtime.dtype)
+        marks = (self._tokenizer.cls_token_id, self._tokenizer.sep_token_id)
+        self.marks = [mark for mark in marks if mark is not None]
+        self._longest = _longest(self._tokenizer, config)
+        self._runtime = runtime
+
+    def tokenize(self, texts: Sequence[str]) -> list[Ints]:
+        if not texts:
+            return []
+        stripped = [text.strip() for text in texts]
+        ids = self._tokenizer(stripped, truncation=False, verbose=False)["input_ids"]
+        long = sum(len(own) > self._longest for own in ids)
+        if long:
+            warnings.warn(f"{long} of {len(ids)} texts have more than {self._longest} tokens; "
+                          "BERTScore does not see the rest", stacklevel=4)
+        return [self._cut(np.array(own, dtype=np.intp)) for own in ids]
+
+    def _cut(self, ids: Ints) -> Ints:
+        return ids if ids.size <= self._longest else np.append(ids[: self._longest - 1], ids[-1])
+
+    @torch.inference_mode()
+    def encode(self, texts: Sequence[str]) -> list[Tokens]:
+        ids = self.tokenize(texts)
+        found: dict[int, Tokens] = {}
+        with self._runtime.precision():
+            for rows in batches([own.size for own in ids], self._runtime.tokens):
+                vectors = self._vectors([ids[row] for row in rows])
+                found |= {row: Tokens(ids[row], own[: ids[row].size])
+                          for row, own in zip(rows, vectors, strict=True)}
+                tell("texts encoded", len(found), len(ids))
+        return [found[row] for row in range(len(ids))]
+
+    def _vectors(self, ids: Sequence[Ints]) -> Tensor:
+        """(B, T, D)"""
+        pad = self._tokenizer.pad_token_id or 0  # masked, whatever it is
+        tokens, mask = (part.to(self._runtime.device) for part in padded(ids, pad))
+        states = self._model(input_ids=tokens, attention_mask=mask, output_hidden_states=True)
+        return functional.normalize(states.hidden_states[self.layer], dim=2)
+
+
+def _tokenizer(model: str, spaced: bool) -> Any:
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    what = "the tokenizer of the model"
+    if spaced:
+        return pretrained(AutoTokenizer, model, what, add_prefix_space=True)
+    try:  # takes tokenizer.json as it is; others may rebuild it with another normaliser
+        return pretrained(PreTrainedTokenizerFast, model, what)
+    except InputError:  # there is none
+        return pretrained(AutoTokenizer, model, what)
+
+
+def _layer(model: str, layer: int | None, count: int) -> int:
+    chosen = _LAYERS.get(PurePath(model).name) if layer is None else layer
+    if chosen is None:
+        raise InputError(f"{model}: no layer is known to be best for this model; "
+                         f"choose one from 0 to {count} by the option `layer`")
+    if not 0 <= chosen <= count:
+        raise InputError(f"{model}: layer {chosen} of {count}; choose from 0 to {count}")
+    return chosen
+
+
+def _drop_layers_above(model: Any, last: int) -> None:
+    """Where they are a plain list; elsewhere they run for nothing."""
+    for part in model.children():
+        if isinstance(getattr(part, "layer", None), torch.nn.ModuleList):
+            part.layer = part.layer[:last]
+
+
+def _longest(tokenizer: Any, config: Any) -> int:
+    """Tokens; position embeddings of RoBERTa's kind leave two unused."""
+    positions = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
+    unused = 2 if config.model_type.endswith("roberta") else 0
+    return int(min(tokenizer.model_max_length, positions - unused))

@@ -1,0 +1,118 @@
+"""Greedy matching of all pairs on the device: each token with its nearest in the other text."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from minrisk.arrays import Floats, Ints
+from minrisk.errors import InputError
+from minrisk.metrics.bertscore.encoder import Encoder, Tokens
+from minrisk.metrics.bertscore.weights import TokenWeights
+from minrisk.metrics.neural.batches import batches
+from minrisk.metrics.neural.runtime import Runtime
+from minrisk.progress import tell
+
+if TYPE_CHECKING:
+    from minrisk.metrics.bertscore import BertScore
+
+_AT_ONCE = {True: 8192, False: 2048}  # tokens on each side of a block, with and without CUDA
+_EMPTY = 2  # tokens of a text that has none of its own: the marks, as bert-score has it
+_COLUMNS = {"precision": "P", "recall": "R", "f1": "F"}  # of a file of baselines
+
+
+class Block:
+    """Texts of similar length, padded."""
+
+    def __init__(self, texts: Sequence[Tokens], weights: TokenWeights) -> None:
+        self.vectors = pad_sequence([own.vectors for own in texts], batch_first=True)  # (n, L, D)
+        device = self.vectors.device
+        lengths = torch.tensor([own.ids.size for own in texts], device=device)
+        self.mask = torch.arange(self.vectors.shape[1], device=device) < lengths[:, None]
+        self.filled = (lengths != _EMPTY) & (lengths > 0)  # (n,)
+        own_weights = [torch.from_numpy(weights.of(own.ids)).float() for own in texts]
+        self.weights = pad_sequence(own_weights, batch_first=True).to(device)  # (n, L)
+
+
+class Matcher:
+    def __init__(self, options: BertScore) -> None:
+        self._runtime = Runtime(options)
+        self._encoder = Encoder(options.model, options.layer, self._runtime)
+        self._part = options.part
+        self._idf = options.idf
+        self._counted = self._count(options.idf)
+        self._base = _baseline(options.baseline, self._encoder.layer, options.part)
+
+    def encode(self, texts: Sequence[str]) -> list[Tokens]:
+        return self._encoder.encode(texts)
+
+    @torch.inference_mode()
+    def scores(self, hyps: Sequence[Tokens], refs: Sequence[Tokens]) -> Floats:
+        """(H, R)"""
+        result = np.zeros((len(hyps), len(refs)))
+        weights = self._weights(refs)
+        left, right = (self._blocks(side, weights) for side in (hyps, refs))
+        done = 0
+        with self._runtime.precision():
+            for rows, hyp in left:
+                for columns, ref in right:
+                    matched = self._matched(hyp, ref)
+                    result[np.ix_(rows, columns)] = matched.cpu().numpy()
+                    done += matched.numel()
+                    tell("pairs scored", done, result.size)
+        return (result - self._base) / (1 - self._base)
+
+    def _matched(self, hyp: Block, ref: Block) -> Tensor:
+        """(h, r) of two blocks."""
+        near = torch.einsum("hid,rjd->hirj", hyp.vectors, ref.vectors).float()
+        seen = near.masked_fill(~ref.mask, -torch.inf)  # each has a token, so that one is left
+        precision = torch.einsum("hir,hi->hr", seen.amax(3), hyp.weights)
+        seen = near.masked_fill(~hyp.mask[:, :, None, None], -torch.inf)
+        recall = torch.einsum("hrj,rj->hr", seen.amax(1), ref.weights)
+        either = hyp.filled[:, None] & ref.filled
+        if self._part == "f1":
+            match = 2 * precision * recall / (precision + recall)
+            either = either & (precision + recall != 0)
+        else:
+            match = precision if self._part == "precision" else recall
+        return match.where(either, 0.0)
+
+    def _blocks(self, texts: Sequence[Tokens], weights: TokenWeights) -> list[tuple[Ints, Block]]:
+        budget = _AT_ONCE[self._runtime.device.type == "cuda"]
+        return [(np.array(rows), Block([texts[row] for row in rows], weights))
+                for rows in batches([own.ids.size for own in texts], budget)]
+
+    def _weights(self, refs: Sequence[Tokens]) -> TokenWeights:
+        if self._idf is None:
+            return TokenWeights.even(self._encoder.marks)
+        return self._counted or TokenWeights.rare([own.ids for own in refs])
+
+    def _count(self, path: str | None) -> TokenWeights | None:
+        """The weights by a file, if one is given."""
+        if path is None or path == "references":
+            return None
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: cannot be read as texts to count tokens in: {error}; "
+                             "give a UTF-8 file with one text a line, or 'references'") from None
+        return TokenWeights.rare(self._encoder.tokenize(lines))
+
+
+def _baseline(path: str | None, layer: int, part: str) -> float:
+    """What unrelated texts score: a row per layer, with columns P, R and F."""
+    if path is None:
+        return 0.0
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return float(list(csv.DictReader(file))[layer][_COLUMNS[part]])
+    except (OSError, LookupError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: cannot be read as baselines of layer {layer}: {error!r}; wanted "
+                         "the columns LAYER,P,R,F and a row for every layer from 0") from None

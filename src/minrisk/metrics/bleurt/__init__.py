@@ -1,0 +1,35 @@
+"""BLEURT-20 (Sellam et al. 2020; Pu et al. 2021): a RemBERT that reads reference and hypothesis.
+
+This file needs no torch, so that the metric can be listed where its extra is not installed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+from minrisk.errors import MissingExtra
+from minrisk.metrics.neural.cross_encoder import CrossEncoder
+from minrisk.options import option
+
+if TYPE_CHECKING:
+    from minrisk.metrics.bleurt.reader import Reader
+
+
+@dataclass(frozen=True)
+class Bleurt(CrossEncoder):
+    """BLEURT-20 and its distilled models, in their PyTorch format: pairs only; minrisk[neural]"""
+
+    name: ClassVar[str] = "bleurt"
+
+    model: str = option("lucadiliello/BLEURT-20", help="a hub name or a folder")
+
+    @cached_property
+    def _reader(self) -> Reader:
+        try:
+            from minrisk.metrics.bleurt.reader import Reader
+        except ImportError as error:
+            raise MissingExtra(f"BLEURT needs {error.name}: "
+                               "pip install 'minrisk[neural]'") from None
+        return Reader(self)

@@ -1,0 +1,116 @@
+"""BLEURT-20 is RemBERT with other names for its weights: [CLS] reference [SEP] hypothesis [SEP]."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from minrisk.arrays import Floats, Ints
+from minrisk.errors import InputError
+from minrisk.metrics.neural.batches import padded
+from minrisk.metrics.neural.files import file_of, folder_of, read_pickled
+from minrisk.metrics.neural.filling import fill
+from minrisk.metrics.neural.pairs import pair_scores
+from minrisk.metrics.neural.pieces import Pieces
+from minrisk.metrics.neural.runtime import Runtime
+
+if TYPE_CHECKING:
+    from minrisk.metrics.bleurt import Bleurt
+
+_NAMES = {"bleurt.": "rembert.", "embedding_projection": "embedding_hidden_mapping_in"}
+_SHAPE = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+          "intermediate_size", "hidden_act", "max_position_embeddings", "type_vocab_size",
+          "layer_norm_eps")
+_MARKS = 3  # tokens that no text brings
+_PAD = 0
+
+
+class Reader:
+    def __init__(self, options: Bleurt) -> None:
+        self._runtime = Runtime(options)
+        folder = folder_of(options.model)
+        self._pieces = Pieces(file_of(str(folder), "spm.model"))
+        self._begin, self._end = (self._pieces.id(mark) for mark in ("[CLS]", "[SEP]"))
+        model = _model(folder)
+        self._room = model.config.max_position_embeddings - _MARKS
+        self._model = model.to(self._runtime.device, self._runtime.dtype).eval()
+
+    def scores(self, hyps: Sequence[str], refs: Sequence[str], source: str) -> Floats:
+        """(H, R)"""
+        ids = cache(self._pieces.ids)
+
+        def read(hyp: int, ref: int) -> tuple[Ints, bool]:
+            return self._joined(ids(refs[ref]), ids(hyps[hyp]))
+
+        return pair_scores(len(hyps), len(refs), read, self._judge, self._runtime)
+
+    def _joined(self, ref: Ints, hyp: Ints) -> tuple[Ints, bool]:
+        """One sequence; what is too long loses the end of its longer text, as in BLEURT."""
+        kept = min(hyp.size, max(self._room // 2, self._room - ref.size))
+        begin, end = np.array([self._begin]), np.array([self._end])
+        joined = np.concatenate([begin, ref[: self._room - kept], end, hyp[:kept], end])
+        return joined, ref.size + hyp.size > self._room
+
+    def _judge(self, ids: Sequence[Ints]) -> Tensor:
+        """(B,)"""
+        tokens, mask = (part.to(self._runtime.device) for part in padded(ids, _PAD))
+        ends = tokens == self._end
+        second = ((ends.cumsum(1) - ends.long()) > 0).long()  # what comes after the first mark
+        logits: Tensor = self._model(input_ids=tokens, attention_mask=mask,
+                                     token_type_ids=second).logits
+        return logits[:, 0]
+
+
+def _model(folder: Path) -> Any:
+    import transformers
+
+    found = _settings(folder)
+    shape: dict[str, Any] = {name: found[name] for name in _SHAPE if name in found}
+    shape |= {"input_embedding_size": found["embedding_size"], "num_labels": 1}
+    build: Any = transformers.RemBertForSequenceClassification
+    with torch.device("meta"):  # random weights would only cost time
+        model = build(transformers.RemBertConfig(**shape))
+    fill(model, _renamed(_weights(folder)), folder, "copy it again")
+    return model
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    path = file_of(str(folder), "config.json")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: found invalid JSON: {error}") from None
+    if not isinstance(found, dict) or found.get("model_type") != "bleurt" \
+            or found.get("embedding_size") is None:
+        raise InputError(f"{path}: found no BLEURT-20; wanted the model_type 'bleurt' with an "
+                         "embedding_size, such as lucadiliello/BLEURT-20-D12")
+    return found
+
+
+def _weights(folder: Path) -> Mapping[str, Tensor]:
+    safe = folder / "model.safetensors"
+    if not safe.is_file():
+        found: Mapping[str, Tensor] = read_pickled(file_of(str(folder), "pytorch_model.bin"))
+        return found
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(safe)
+    except Exception as error:  # it raises its own kinds
+        raise InputError(f"{safe}: cannot be read: {error}; copy it again") from None
+
+
+def _renamed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    renamed = {}
+    for name, tensor in weights.items():
+        for old, new in _NAMES.items():
+            name = name.replace(old, new)
+        renamed[name] = tensor
+    return renamed

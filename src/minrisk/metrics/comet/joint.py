@@ -1,0 +1,160 @@
+"""Joint reading: hypothesis, source and reference as one sequence, and its first token judged.
+
+A model that takes references reads each pair twice (with and without the source) and each
+hypothesis once with the source alone. XCOMET also tags the hypothesis's tokens with error
+severities, whose sum counts beside the three scores.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from minrisk.arrays import Floats, Ints
+from minrisk.errors import InputError
+from minrisk.metrics.comet.checkpoint import JOINT, XCOMET
+from minrisk.metrics.comet.embedder import Embedder
+from minrisk.metrics.neural.batches import batches
+from minrisk.metrics.neural.pairs import pairs_in_chunks
+from minrisk.progress import tell
+
+_ENCODERS = ("XLM-RoBERTa", "XLM-RoBERTa-XL", "MiniLM")  # two separators, and no token types
+# how XCOMET weighs what it reads: hypothesis with the source; with the reference; with both
+_SCORE_SHARES, _TAG_SHARES, _SPANS_SHARE = (0.12, 0.33, 0.33), (0.1667, 0.3333, 0.5), 0.22
+_SEVERITIES = (0.0, 1.0, 5.0, 10.0)  # none, minor, major, critical, as in MQM
+_WORST = 25.0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the model makes of some inputs."""
+
+    scores: Tensor  # (N,)
+    tags: Tensor  # (N, T, C) chances of each severity, by the token; none but for XCOMET
+
+    def __getitem__(self, rows: Sequence[int]) -> Reading:
+        return Reading(self.scores[rows], self.tags[rows])
+
+
+class Joint:
+    """A model that reads jointly, on its device."""
+
+    def __init__(self, embedder: Embedder, model: str) -> None:
+        spec = embedder.architecture
+        if spec.encoder_model not in _ENCODERS or "src" not in spec.input_segments:
+            raise InputError(f"{model}: found the encoder {spec.encoder_model!r} that reads "
+                             f"{', '.join(spec.input_segments)}; wanted one of "
+                             f"{', '.join(_ENCODERS)} that reads mt and src")
+        self._model = model
+        self._embedder = embedder
+        self._network = embedder.network(*JOINT)
+        self._tagger = embedder.tagger() if spec.class_identifier == XCOMET else None
+
+    def tokenize(self, texts: Sequence[str]) -> list[Ints]:
+        return self._embedder.tokenize(texts)
+
+    @torch.inference_mode()
+    def quality(self, hyps: Sequence[Ints], source: Ints) -> Floats:
+        """(H,) by the source alone."""
+        self._warn_of_long([hyp.size + source.size for hyp in hyps])
+        with self._embedder.runtime.precision():
+            return _array(self._judged([self._read(hyps, ([hyp, source] for hyp in hyps))], hyps))
+
+    @torch.inference_mode()
+    def scores(self, hyps: Sequence[Ints], refs: Sequence[Ints], source: Ints) -> Floats:
+        """(H, R)"""
+        if "ref" not in self._embedder.architecture.input_segments:
+            raise InputError(f"{self._model}: judges a hypothesis by its source alone, and cannot "
+                             "compare it with references; use it as --metric comet-kiwi")
+        self._warn_of_long([hyp.size + source.size + ref.size for hyp in hyps for ref in refs])
+        found: list[Floats] = []
+        with self._embedder.runtime.precision():
+            alone = self._read(hyps, ([hyp, source] for hyp in hyps))
+            for pairs in pairs_in_chunks(len(hyps), len(refs)):
+                mt, ref = [hyps[h] for h, _ in pairs], [refs[r] for _, r in pairs]
+                readings = [alone[[h for h, _ in pairs]],
+                            self._read(mt, zip(mt, ref, strict=True)),
+                            self._read(mt, ([m, source, r] for m, r in zip(mt, ref, strict=True)))]
+                found.append(_array(self._judged(readings, mt)))
+                tell("pairs scored", sum(map(len, found)), len(hyps) * len(refs))
+        return np.concatenate([np.empty(0), *found]).reshape(len(hyps), len(refs))
+
+    def _read(self, hyps: Sequence[Ints], inputs: Iterable[Sequence[Ints]]) -> Reading:
+        """Each input starts with its hypothesis."""
+        encoder, runtime = self._embedder.encoder, self._embedder.runtime
+        ids = [self._joined(texts) for texts in inputs]
+        longest = max((hyp.size for hyp in hyps), default=0)
+        scores = torch.zeros(len(ids), device=runtime.device)
+        kinds = 0 if self._tagger is None else len(_SEVERITIES)
+        tags = torch.zeros(len(ids), longest, kinds, device=runtime.device)
+        done = 0
+        for rows in batches([own.size for own in ids], runtime.tokens):
+            batch = [ids[row] for row in rows]
+            if self._tagger is None:
+                embeddings = encoder.embed(batch)
+            else:
+                embeddings, states = encoder.embed_and_read(batch)
+                chances = self._tagger(states[:, :longest]).float().softmax(2)
+                tags[rows, : chances.shape[1]] = chances
+            scores[rows] = self._network(embeddings.to(runtime.dtype))[:, 0].float()
+            done += len(rows)
+            tell("texts encoded", done, len(ids))
+        return Reading(scores, tags)
+
+    def _joined(self, texts: Sequence[Ints]) -> Ints:
+        """<s> a </s> </s> b </s> ..., cut to what the encoder takes."""
+        encoder = self._embedder.encoder
+        first, *others = (own[own != encoder.tokenizer.pad_token_id] for own in texts)
+        separator = first[-1:]
+        parts = [first, *(part for own in others for part in (separator, own[1:]))]
+        return np.concatenate(parts)[: self._limit]
+
+    @property
+    def _limit(self) -> int:
+        return self._embedder.encoder.longest + 2  # as the official code has it
+
+    def _judged(self, readings: Sequence[Reading], hyps: Sequence[Ints]) -> Tensor:
+        """(N,) one score from one reading of each hypothesis, or from three."""
+        if self._tagger is None:
+            return torch.stack([reading.scores for reading in readings]).mean(0)
+        alone = len(readings) == 1
+        score_shares = (sum(_SCORE_SHARES),) if alone else _SCORE_SHARES
+        tag_shares = (1.0,) if alone else _TAG_SHARES
+        score, tags = torch.zeros(()), torch.zeros(())
+        for reading, share, tag_share in zip(readings, score_shares, tag_shares, strict=True):
+            score = reading.scores.clamp(max=1.0) * share + score
+            tags = reading.tags * tag_share + tags
+        return score + _SPANS_SHARE * spans_score(tags, [hyp.size for hyp in hyps])
+
+    def _warn_of_long(self, lengths: Sequence[int]) -> None:
+        long = sum(length > self._limit for length in lengths)
+        if long:
+            warnings.warn(f"{long} of {len(lengths)} inputs have more than {self._limit} tokens "
+                          "together; COMET does not see the rest", stacklevel=4)
+
+
+def spans_score(tags: Tensor, lengths: Sequence[int]) -> Tensor:
+    """(N,) from 1 for no error to 0 for many: spans of tagged tokens, as severe as their first.
+
+    A span that lasts until the end does not count: the official code closes one at the next token
+    without an error only.
+    """
+    labels = tags.argmax(2)  # (N, T)
+    place = torch.arange(labels.shape[1], device=labels.device)
+    inside = place < torch.tensor(lengths, device=labels.device)[:, None]
+    wrong = (labels > 0) & inside
+    last_right = torch.where(inside & ~wrong, place, -1).amax(1, keepdim=True)
+    before = torch.nn.functional.pad(wrong, (1, 0))[:, :-1]
+    starts = wrong & ~before & (place < last_right)
+    severities = torch.tensor(_SEVERITIES, device=labels.device)[labels]
+    return 1 - (severities * starts).sum(1).clamp(max=_WORST) / _WORST
+
+
+def _array(tensor: Tensor) -> Floats:
+    found: Floats = tensor.cpu().numpy().astype(np.float64)
+    return found

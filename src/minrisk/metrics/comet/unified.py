@@ -1,0 +1,87 @@
+"""COMET models that read source, hypothesis and reference together (Rei et al. 2022; Guerreiro et
+al. 2024): CometKiwi, UniTE and XCOMET. They compare pairs or judge, and cannot average references.
+
+This file needs no torch, so that the metrics can be listed where their extra is not installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from minrisk.arrays import Floats, Ints
+from minrisk.groups import Groups
+from minrisk.metrics.comet import CometModel
+from minrisk.options import option
+from minrisk.rows import WeightedRows
+
+if TYPE_CHECKING:
+    from minrisk.metrics.comet.joint import Joint
+
+_MODEL_HELP = "a hub name, a folder or a .ckpt file"
+
+
+@dataclass(frozen=True)
+class JointModel(CometModel):
+    """What both have in common: features are tokens, and all work is in the pairs."""
+
+    reads_jointly: ClassVar[bool] = True
+
+    def features(self, texts: Sequence[str]) -> WeightedRows:
+        return WeightedRows.plain(self, self._joint.tokenize(texts), np.arange(len(texts)))
+
+    @cached_property
+    def _joint(self) -> Joint:
+        embedder = self._embedder
+        from minrisk.metrics.comet.joint import Joint
+
+        return Joint(embedder, self.model)
+
+
+@dataclass(frozen=True)
+class CometKiwi(JointModel):
+    """a COMET model that reads source and hypothesis together; every strategy ranks by quality"""
+
+    name: ClassVar[str] = "comet-kiwi"
+    model: str = option("Unbabel/wmt22-cometkiwi-da", help=_MODEL_HELP)
+
+    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+        """(H,) what the model makes of each hypothesis."""
+        source = self._checked(source, hyps)
+        return self._joint.quality(_tokens(hyps), _tokens(source)[0])
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows,
+               source: WeightedRows | None = None) -> Floats:
+        """(H, R) the quality of each hypothesis, whatever the reference."""
+        quality = self.quality(hyps, self._checked(source, hyps, refs))
+        return np.tile(quality[:, None], len(refs))
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: WeightedRows | None = None) -> Floats:
+        quality: Floats = self.quality(hyps, self._checked(source, hyps, refs)) * mass.sum()
+        return quality
+
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
+        return refs.average(groups)  # references do not matter, nor do averages of them
+
+
+@dataclass(frozen=True)
+class XComet(JointModel):
+    """XCOMET and UniTE, which read source, hypothesis and reference together: pairs only"""
+
+    name: ClassVar[str] = "xcomet"
+    model: str = option("Unbabel/XCOMET-XL", help=_MODEL_HELP)
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows,
+               source: WeightedRows | None = None) -> Floats:
+        """(H, R) the score of every pair."""
+        source = self._checked(source, hyps, refs)
+        return self._joint.scores(_tokens(hyps), _tokens(refs), _tokens(source)[0])
+
+
+def _tokens(features: WeightedRows) -> list[Ints]:
+    return [features.base[row] for row in features.members]

@@ -1,0 +1,65 @@
+"""mT5 reads a pair, and the first logit of one reserved token is how bad it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from minrisk.arrays import Floats, Ints
+from minrisk.errors import InputError
+from minrisk.metrics.neural.batches import padded
+from minrisk.metrics.neural.files import file_of, whole_model
+from minrisk.metrics.neural.pairs import pair_scores
+from minrisk.metrics.neural.pieces import Pieces
+from minrisk.metrics.neural.runtime import Runtime
+
+if TYPE_CHECKING:
+    from minrisk.metrics.metricx import MetricX
+
+_TEXT = {"24": "source: {source} candidate: {hyp} reference: {ref}",
+         "23": "candidate: {hyp} reference: {ref}"}
+_LONGEST = {"24": 1536, "23": 1024}  # with a mark of the end, which is then taken off
+_SCORE = 250089  # the token <extra_id_10>
+_WORST = 25.0
+_PAD = _START = 0
+
+
+class Reader:
+    def __init__(self, options: MetricX) -> None:
+        from transformers import MT5ForConditionalGeneration
+
+        self._runtime = Runtime(options)
+        self._text, self._longest = _TEXT[options.version], _LONGEST[options.version] - 1
+        self._pieces = Pieces(file_of(options.tokenizer, "spiece.model"))
+        model = whole_model(MT5ForConditionalGeneration, options.model)
+        words = len(model.lm_head.weight)
+        if words <= _SCORE:
+            raise InputError(f"{options.model}: found {words} tokens, wanted MetricX, which has "
+                             f"more than {_SCORE}")
+        where = self._runtime.device, self._runtime.dtype
+        self._head = model.lm_head.weight[_SCORE].detach().to(*where)  # no other word is needed
+        self._encoder, self._decoder = model.encoder.to(*where), model.decoder.to(*where)
+
+    def scores(self, hyps: Sequence[str], refs: Sequence[str], source: str) -> Floats:
+        """(H, R) higher is better."""
+        def read(hyp: int, ref: int) -> tuple[Ints, bool]:
+            return self._read(self._text.format(source=source, hyp=hyps[hyp], ref=refs[ref]))
+
+        return -pair_scores(len(hyps), len(refs), read, self._errors, self._runtime)
+
+    def _read(self, text: str) -> tuple[Ints, bool]:
+        ids = self._pieces.ids(text)
+        return ids[: self._longest], ids.size > self._longest
+
+    def _errors(self, ids: Sequence[Ints]) -> Tensor:
+        """(B,)"""
+        tokens, mask = (part.to(self._runtime.device) for part in padded(ids, _PAD))
+        states = self._encoder(input_ids=tokens, attention_mask=mask).last_hidden_state
+        start = torch.full((len(ids), 1), _START, device=tokens.device)
+        first = self._decoder(input_ids=start, encoder_hidden_states=states,
+                              encoder_attention_mask=mask, use_cache=False).last_hidden_state[:, 0]
+        errors: Tensor = first @ self._head
+        return errors.clamp(0, _WORST)

@@ -1,0 +1,23 @@
+"""What metrics with a neural network have in common.
+
+This file needs no torch, so that such metrics can be listed where their extras are not installed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from minrisk.options import option
+
+Dtype = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
+
+
+@dataclass(frozen=True)
+class NeuralModel:
+    """A model, and how it runs."""
+
+    model: str = option(help="a hub name or a folder")
+    dtype: Dtype = option("auto", help="of the numbers; bf16 on CUDA, fp32 elsewhere")
+    device: str = option("auto", help="cuda, mps or cpu; the best there is")
+    tokens: int | None = option(None, help="tokens that are encoded at once; by the device")

@@ -1,0 +1,51 @@
+"""Metrics that read hypothesis and reference together, and so have no features but the texts.
+
+This file needs no torch, so that such metrics can be listed where their extras are not installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from minrisk.arrays import Floats
+from minrisk.errors import InputError
+from minrisk.metrics.neural import NeuralModel
+from minrisk.rows import WeightedRows
+
+
+class Reader(Protocol):
+    def scores(self, hyps: Sequence[str], refs: Sequence[str], source: str) -> Floats: ...
+
+
+@dataclass(frozen=True)
+class CrossEncoder(NeuralModel):
+    """Every pair is read by the model; nothing can be averaged."""
+
+    name: ClassVar[str]
+
+    @property
+    def needs_source(self) -> bool:
+        return False
+
+    def features(self, texts: Sequence[str]) -> WeightedRows:
+        return WeightedRows.plain(self, list(texts), np.arange(len(texts)))
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows,
+               source: WeightedRows | None = None) -> Floats:
+        """(H, R) the score of every pair."""
+        if self.needs_source and source is None:
+            raise InputError(f"metric {self.name!r} needs the source")
+        (text,) = self._texts(source) if self.needs_source and source is not None else ("",)
+        return self._reader.scores(self._texts(hyps), self._texts(refs), text)
+
+    @property
+    def _reader(self) -> Reader:
+        raise NotImplementedError
+
+    def _texts(self, features: WeightedRows) -> list[Any]:
+        features.check(self)
+        return [features.base[row] for row in features.members]

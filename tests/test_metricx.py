@@ -1,0 +1,148 @@
+"""MetricX has the official errors, negated."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
+torch = pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
+pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
+pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
+
+import minrisk
+from commands import run, write
+from metricx.expand import expand
+from minrisk.errors import MissingExtra
+from minrisk.metric import Aggregates
+from minrisk.metrics.metricx import MetricX
+from minrisk.progress import listening
+from minrisk.testing import check_metric, check_strategy
+
+DATA = Path(__file__).parent / "metricx"
+GOLDEN = json.loads((DATA / "golden.json").read_text(encoding="utf-8"))
+HYPS, REFS, SOURCES = (GOLDEN[name] for name in ("hypotheses", "references", "sources"))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("metricx")
+    expand(folder)
+    return folder
+
+
+@pytest.fixture
+def metricx(model):
+    def make(**options) -> MetricX:
+        chosen = {"model": str(model), "tokenizer": str(DATA / "tokenizer"), "device": "cpu"}
+        return MetricX(**chosen | options)
+
+    return make
+
+
+def scores(metric: MetricX, hyps=HYPS, refs=REFS, source=SOURCES[0]):
+    return metric.scores(*(metric.features(texts) for texts in (hyps, refs, [source])))
+
+
+@pytest.mark.parametrize("version", ["24", "23"])
+@pytest.mark.parametrize("tokens", [1, 4096])
+def test_errors_equal_the_official_ones(metricx, version, tokens):
+    """In batches of one and in large ones."""
+    metric = metricx(version=version, tokens=tokens)
+    assert metric.is_error
+    for source, theirs in zip(SOURCES, GOLDEN["scores"][version], strict=True):
+        np.testing.assert_allclose(-scores(metric, source=source), theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("version", ["24", "23"])
+def test_a_text_that_is_too_long_is_cut_as_officially_and_told(metricx, version):
+    metric = metricx(version=version)
+    with pytest.warns(UserWarning, match="1 of 2 pairs have more tokens than the model takes"):
+        found = scores(metric, [GOLDEN["long"], "short"], REFS[:1])
+    assert -found[0, 0] == pytest.approx(GOLDEN["long_scores"][version], abs=1e-4)
+
+
+def test_it_keeps_the_contract(metricx):
+    check_metric(metricx(), rtol=2e-4)
+    segments = [minrisk.Segment(HYPS[i : i + 4], source=SOURCES[0], index=i) for i in range(3)]
+    check_strategy(minrisk.Standard(metricx(tokens=1)), segments)
+
+
+def test_the_fine_stage_of_a_cascade_is_exact_for_what_it_keeps(metricx):
+    strategy = minrisk.CoarseToFine(metricx(), coarse=minrisk.ChrF(), keep=3)
+    ranking = strategy.rank([minrisk.Segment(HYPS, REFS, SOURCES[0])])[0]
+    kept = np.flatnonzero(~np.isnan(ranking.utility))
+    assert kept.size == 3
+    theirs = -np.array(GOLDEN["scores"]["24"][0]).mean(1)
+    np.testing.assert_allclose(ranking.utility[kept], theirs[kept], atol=1e-4)
+
+
+def test_averages_are_refused_with_what_to_do(metricx):
+    assert not isinstance(metricx(), Aggregates)
+    with pytest.raises(minrisk.InputError, match="'metricx' cannot average references"):
+        minrisk.Aggregate(metricx()).rank([minrisk.Segment(["a", "b"], source="c")])
+
+
+def test_only_version_24_needs_the_source(metricx):
+    with pytest.raises(minrisk.InputError, match="'metricx' needs the source"):
+        minrisk.decode(["a", "b"], metric=metricx())
+    assert minrisk.decode(["a", "b"], metric=metricx(version="23")).utility.max() <= 0
+
+
+def test_progress_counts_pairs(metricx):
+    told = []
+    with listening(lambda *event: told.append(event)):
+        scores(metricx())
+    assert told[-1] == ("pairs scored", len(HYPS) * len(REFS), len(HYPS) * len(REFS))
+
+
+def test_decode_from_the_command_line(model, tmp_path):
+    samples = write(tmp_path / "x.jsonl", {"source": SOURCES[0], "samples": HYPS[:3]})
+    result = run("decode", samples, "--metric", "metricx", "--metric.model", model,
+                 "--metric.tokenizer", DATA / "tokenizer", "--metric.device", "cpu")
+    assert result.code == 0, result.err
+    assert result.records[0]["text"] in HYPS
+
+
+class Malicious:
+    def __reduce__(self):
+        return os.system, ("touch executed",)
+
+
+def test_a_malicious_model_is_told_and_never_executed(metricx, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_bytes((DATA / "tokenizer" / "config.json").read_bytes())
+    torch.save({"shared.weight": Malicious()}, "pytorch_model.bin")
+    with pytest.raises(minrisk.InputError, match="the model cannot be read"):
+        scores(metricx(model=str(tmp_path)))
+    assert not Path("executed").exists()
+
+
+def test_a_model_with_missing_weights_is_told(metricx, tmp_path):
+    from safetensors.torch import save_file
+
+    (tmp_path / "config.json").write_bytes((DATA / "tokenizer" / "config.json").read_bytes())
+    save_file({"shared.weight": torch.zeros(250112, 16)}, tmp_path / "model.safetensors",
+              metadata={"format": "pt"})
+    with pytest.raises(minrisk.InputError, match=r"lacks \d+ weights of MT5For"):
+        scores(metricx(model=str(tmp_path)))
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"model": "owner/absent"}, "'owner/absent' is not in the local cache"),
+    ({"tokenizer": "owner/absent"}, "spiece.model of 'owner/absent' is not in the local cache"),
+    ({"tokenizer": str(DATA)}, "found no spiece.model")])
+def test_files_that_are_not_there_are_told(metricx, options, message):
+    with pytest.raises(minrisk.InputError, match=message):
+        scores(metricx(**options))
+
+
+def test_without_torch_the_install_line_is_given(metricx, monkeypatch):
+    monkeypatch.setitem(sys.modules, "minrisk.metrics.metricx.reader", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[neural\]'"):
+        scores(metricx())
