@@ -41,7 +41,7 @@ class Plan:
 
 
 PLANS = {"cuda": Plan(models.COMET_22, 1024, 15, 3, "bf16"),
-         "cpu": Plan(models.SMALL, 256, 5, 3, "fp32")}
+         "cpu": Plan(models.SMALL, 256, 3, 2, "fp32")}
 QUICK = {"samples": 64, "turns": 2, "slow_turns": 1}
 
 
@@ -242,9 +242,8 @@ def measure(setting: Setting) -> dict[str, Any]:
     results["theirs"] = {}
     found = {}
     chosen = (peers.PAPER, peers.MBRS, peers.COMET_MBR)
-    if setting.device == "cpu":  # where half precision is slow; comet-mbr insists on it
-        chosen = (*(replace(peer, dtype=torch.float32) for peer in chosen),
-                  replace(peers.COMET_MBR, name="comet-mbr, fp16"))
+    if setting.device == "cpu":  # where half precision would be slow
+        chosen = tuple(replace(peer, dtype=torch.float32) for peer in chosen)
     for peer in chosen:
         say(peer.name)
         results["theirs"][peer.name] = theirs(setting, peer)
