@@ -124,8 +124,8 @@ def summary(results: Results) -> str:
     for work in ("aggregate", "exact"):
         name, own = min(results["theirs"].items(), key=lambda item: item[1][work]["median_s"])
         rows.append([f"{name}'s way, {work}, the fastest of three", ms(own[work])])
-    title = (f"COMET-22's shape with random weights, {results['samples']:,} samples, from token ids "
-             f"to the choice, on an {results['machine']['device']}:")
+    title = (f"COMET-22's shape with random weights, {results['samples']:,} samples, from token "
+             f"ids to the choice, on an {results['machine']['device']}:")
     return f"{title}\n\n{markdown(['', 'ms'], rows)}\n\nMore: [benchmarks/comet](benchmarks/comet)."
 
 
