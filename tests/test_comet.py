@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import pickle
 import shutil
@@ -21,6 +20,7 @@ torch = pytest.importorskip("torch", reason="needs the extra minrisk[comet]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
 
 import minrisk
+from comet_hub import CHECKPOINTS, DATA, GOLDEN, enter_hub
 from commands import run, write
 from minrisk.errors import MissingExtra
 from minrisk.groups import Groups
@@ -33,9 +33,6 @@ from minrisk.metrics.neural.batches import batches
 from minrisk.progress import listening
 from minrisk.testing import check_metric, check_strategy
 
-DATA = Path(__file__).parent / "comet"
-CHECKPOINTS = DATA / "checkpoints"
-GOLDEN = json.loads((DATA / "golden.json").read_text(encoding="utf-8"))
 TEXTS = GOLDEN["texts"] + GOLDEN["edges"]
 EMBEDDING = [name for name, golden in GOLDEN["variants"].items() if "joint" not in golden]
 VARIANTS = [name for name in EMBEDDING if name != "referenceless"]
@@ -44,11 +41,7 @@ ONE = "xlmr_mix_sparsemax"
 
 @pytest.fixture(autouse=True)
 def hub(tmp_path, monkeypatch):
-    """A folder in which the encoders' names lead to their files, as names on the hub would."""
-    for name, kind in GOLDEN["hub"].items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).symlink_to(DATA / kind)
-    monkeypatch.chdir(tmp_path)
+    enter_hub(tmp_path, monkeypatch)
 
 
 def comet(variant: str = ONE, **options) -> Comet:

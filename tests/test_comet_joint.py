@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ torch = pytest.importorskip("torch", reason="needs the extra minrisk[comet]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
 
 import minrisk
+from comet_hub import CHECKPOINTS, GOLDEN, enter_hub
 from commands import run, write
 from minrisk.errors import MissingExtra
 from minrisk.metric import Aggregates, Quality
@@ -24,9 +24,6 @@ from minrisk.metrics.comet.unified import CometKiwi, XComet
 from minrisk.progress import listening
 from minrisk.testing import check_metric, check_strategy
 
-DATA = Path(__file__).parent / "comet"
-CHECKPOINTS = DATA / "checkpoints"
-GOLDEN = json.loads((DATA / "golden.json").read_text(encoding="utf-8"))
 JOINT = {name: golden for name, golden in GOLDEN["variants"].items() if "joint" in golden}
 WITH_REFERENCES = [name for name, golden in JOINT.items() if "scores" in golden]
 TEXTS, GRID = GOLDEN["texts"], GOLDEN["grid"]
@@ -35,11 +32,7 @@ HYPS, REFS, SOURCES = ([TEXTS[i] for i in GRID[k]] for k in ("hypotheses", "refe
 
 @pytest.fixture(autouse=True)
 def hub(tmp_path, monkeypatch):
-    """A folder in which the encoders' names lead to their files, as names on the hub would."""
-    for name, kind in GOLDEN["hub"].items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).symlink_to(DATA / kind)
-    monkeypatch.chdir(tmp_path)
+    enter_hub(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -88,7 +88,3 @@ def texts(count: int, shortest: int = 25, longest: int = 64, seed: int = 0) -> l
     rng = np.random.default_rng(seed)
     lengths = rng.integers(shortest, longest + 1, count) - 2
     return [" ".join(f"w{i}" for i in rng.integers(WORDS, size=length)) for length in lengths]
-
-
-def describe(shape: Shape) -> dict[str, object]:
-    return asdict(shape)

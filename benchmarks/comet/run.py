@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -309,7 +309,7 @@ def main() -> None:
         setting = replace(setting, ids=metric.tokenize(models.texts(plan.samples)),
                           source=metric.tokenize(models.texts(1, seed=9))[0])
         results = {"machine": machine(given.device), "quick": given.quick,
-                   "shape": models.describe(plan.shape), "samples": plan.samples,
+                   "shape": asdict(plan.shape), "samples": plan.samples,
                    "dtype": plan.dtype, **measure(setting)}
     output = given.output or HERE / f"{given.device}.json"
     output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

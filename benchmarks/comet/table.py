@@ -54,7 +54,7 @@ def ways(results: Results) -> str:
                      ms(ours["encoder, plain path"]), ms(ours["pairs, plain path"]), "", "", ""])
     rows += [[name, ms(own["exact"]), ms(own["encoder"]), "", ms(own["aggregate"]),
               *agreement(results, name)] for name, own in theirs.items()]
-    head = ["ms", "exact", "of which encoder", "of which pairs", "their aggregate, or ours",
+    head = ["ms", "exact", "of which encoder", "of which pairs", "aggregate",
             "same choice", "rank correlation with fp32"]
     return markdown(head, rows)
 

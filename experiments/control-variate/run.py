@@ -137,14 +137,14 @@ def write_tables(results: dict[str, Any]) -> None:
         lines += [f"| {name} | {row['pairs']:.1%} | {row['top1']:.2f} | {row['loss']:.4f} |"
                   for name, row in results[part].items()]
         table = "\n".join(lines)
-        text = re.sub(rf"(<!-- table: {part} -->\n).*?(<!-- end -->)", rf"\1{table}\n\2", text,
+        text = re.sub(rf"(<!-- table: {part} -->\n).*?(<!-- end -->)", rf"\g<1>{table}\n\2", text,
                       flags=re.DOTALL)
     m = results["machine"]
     line = (f"{results['segments']} segments, hidden layers {results['hidden']}, "
             f"{results['epochs']} epochs, Spearman {results['spearman']:.2f} on ted2021. "
             f"{m['cpu']}, {m['cores']} cores; Python {m['python']}, torch {m['torch']}, "
             f"NumPy {m['numpy']}, minrisk {m['minrisk']}.")
-    text = re.sub(r"(<!-- machine -->\n).*?(<!-- end -->)", rf"\1{line}\n\2", text,
+    text = re.sub(r"(<!-- machine -->\n).*?(<!-- end -->)", rf"\g<1>{line}\n\2", text,
                   flags=re.DOTALL)
     readme.write_text(text, encoding="utf-8")
 

@@ -5,6 +5,7 @@ This file needs no torch, so that the metric can be listed where its extra is no
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -120,15 +121,12 @@ class Comet(EmbeddingModel):
 
 
 @dataclass(frozen=True)
-class CometQE(EmbeddingModel):
-    """a COMET model that judges by the source alone; every strategy then ranks by quality"""
+class ReferenceFree(CometModel, ABC):
+    """Judges by the source alone: references do not matter, nor do averages of them."""
 
-    name: ClassVar[str] = "comet-qe"
-    model: str = option("Unbabel/wmt20-comet-qe-da", help="a hub name, a folder or a .ckpt file")
-
+    @abstractmethod
     def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
         """(H,) what the model makes of each hypothesis."""
-        return self._judge.quality(hyps, self._checked(source, hyps))
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows,
                source: WeightedRows | None = None) -> Floats:
@@ -143,6 +141,17 @@ class CometQE(EmbeddingModel):
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)
+
+
+@dataclass(frozen=True)
+class CometQE(ReferenceFree, EmbeddingModel):
+    """a COMET model that judges by the source alone; every strategy then ranks by quality"""
+
+    name: ClassVar[str] = "comet-qe"
+    model: str = option("Unbabel/wmt20-comet-qe-da", help="a hub name, a folder or a .ckpt file")
+
+    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+        return self._judge.quality(hyps, self._checked(source, hyps))
 
     @cached_property
     def _judge(self) -> Judge:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from minrisk.arrays import Floats, Ints
-from minrisk.groups import Groups
-from minrisk.metrics.comet import CometModel
+from minrisk.metrics.comet import CometModel, ReferenceFree
 from minrisk.options import option
 from minrisk.rows import WeightedRows
 
@@ -43,30 +42,15 @@ class JointModel(CometModel):
 
 
 @dataclass(frozen=True)
-class CometKiwi(JointModel):
+class CometKiwi(ReferenceFree, JointModel):
     """a COMET model that reads source and hypothesis together; every strategy ranks by quality"""
 
     name: ClassVar[str] = "comet-kiwi"
     model: str = option("Unbabel/wmt22-cometkiwi-da", help=_MODEL_HELP)
 
     def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
-        """(H,) what the model makes of each hypothesis."""
         source = self._checked(source, hyps)
         return self._joint.quality(_tokens(hyps), _tokens(source)[0])
-
-    def scores(self, hyps: WeightedRows, refs: WeightedRows,
-               source: WeightedRows | None = None) -> Floats:
-        """(H, R) the quality of each hypothesis, whatever the reference."""
-        quality = self.quality(hyps, self._checked(source, hyps, refs))
-        return np.tile(quality[:, None], len(refs))
-
-    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
-                source: WeightedRows | None = None) -> Floats:
-        quality: Floats = self.quality(hyps, self._checked(source, hyps, refs)) * mass.sum()
-        return quality
-
-    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
-        return refs.average(groups)  # references do not matter, nor do averages of them
 
 
 @dataclass(frozen=True)

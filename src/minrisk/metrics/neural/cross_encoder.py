@@ -5,6 +5,7 @@ This file needs no torch, so that such metrics can be listed where their extras 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -22,7 +23,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True)
-class CrossEncoder(NeuralModel):
+class CrossEncoder(NeuralModel, ABC):
     """Every pair is read by the model; nothing can be averaged."""
 
     name: ClassVar[str]
@@ -43,8 +44,8 @@ class CrossEncoder(NeuralModel):
         return self._reader.scores(self._texts(hyps), self._texts(refs), text)
 
     @property
-    def _reader(self) -> Reader:
-        raise NotImplementedError
+    @abstractmethod
+    def _reader(self) -> Reader: ...
 
     def _texts(self, features: WeightedRows) -> list[Any]:
         features.check(self)
