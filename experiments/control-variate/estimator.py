@@ -107,5 +107,10 @@ def _members(refs: WeightedRows, row: int) -> tuple[Tensor, Tensor]:
 
 
 def _spearman(one: np.ndarray, other: np.ndarray) -> float:
-    ranks = [np.unique(x, return_inverse=True)[1] for x in (one, other)]  # ties share one
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Equal values have the mean of their ranks."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]

@@ -141,7 +141,7 @@ def write_tables(results: dict[str, Any]) -> None:
                       flags=re.DOTALL)
     m = results["machine"]
     line = (f"{results['segments']} segments, hidden layers {results['hidden']}, "
-            f"{results['epochs']} epochs, Spearman {results['spearman']:.2f} on ted2021. "
+            f"{results['epochs']} epochs, Spearman {results['spearman']:.2f} on 60 sources of ted2021. "
             f"{m['cpu']}, {m['cores']} cores; Python {m['python']}, torch {m['torch']}, "
             f"NumPy {m['numpy']}, minrisk {m['minrisk']}.")
     text = re.sub(r"(<!-- machine -->\n).*?(<!-- end -->)", rf"\g<1>{line}\n\2", text,
