@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from minrisk.arrays import Floats
 from minrisk.errors import MissingExtra
 from minrisk.metrics.neural.cross_encoder import CrossEncoder
+from minrisk.metrics.neural.reference_free import ReferenceFree
 from minrisk.options import option
+from minrisk.rows import WeightedRows
 
 if TYPE_CHECKING:
     from minrisk.metrics.metricx.reader import Reader
+
+_MODEL = "google/metricx-24-hybrid-large-v2p6"
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class MetricX(CrossEncoder):
     name: ClassVar[str] = "metricx"
     is_error: ClassVar[bool] = True
 
-    model: str = option("google/metricx-24-hybrid-large-v2p6", help="a hub name or a folder")
+    model: str = option(_MODEL, help="a hub name or a folder")
     tokenizer: str = option("google/mt5-large", help="where mT5's tokenizer is")
     version: Literal["24", "23"] = option("24", help="how texts are put together; 24 has a source")
 
@@ -40,3 +45,16 @@ class MetricX(CrossEncoder):
             raise MissingExtra(f"MetricX needs {error.name}: "
                                "pip install 'minrisk[neural]'") from None
         return Reader(self)
+
+
+@dataclass(frozen=True)
+class MetricXQE(ReferenceFree, MetricX):
+    """MetricX-24 and MetricX-23-QE by the source alone; every strategy then ranks by quality"""
+
+    name: ClassVar[str] = "metricx-qe"
+
+    model: str = option(_MODEL, help="a hub name or a folder; for version 23, one of its QE models")
+
+    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+        (text,) = self._texts(self._checked(source))
+        return self._reader.quality(self._texts(hyps), text)

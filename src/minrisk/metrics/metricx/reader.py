@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _TEXT = {"24": "source: {source} candidate: {hyp} reference: {ref}",
          "23": "candidate: {hyp} reference: {ref}"}
+_ALONE = {"24": "source: {source} candidate: {hyp}", "23": "candidate: {hyp} source: {source}"}
 _LONGEST = {"24": 1536, "23": 1024}  # with a mark of the end, which is then taken off
 _SCORE = 250089  # the token <extra_id_10>
 _WORST = 25.0
@@ -32,7 +33,8 @@ class Reader:
         from transformers import MT5ForConditionalGeneration
 
         self._runtime = Runtime(options)
-        self._text, self._longest = _TEXT[options.version], _LONGEST[options.version] - 1
+        self._text, self._alone = _TEXT[options.version], _ALONE[options.version]
+        self._longest = _LONGEST[options.version] - 1
         self._pieces = Pieces(file_of(options.tokenizer, "spiece.model"))
         model = whole_model(MT5ForConditionalGeneration, options.model)
         words = len(model.lm_head.weight)
@@ -49,6 +51,13 @@ class Reader:
             return self._read(self._text.format(source=source, hyp=hyps[hyp], ref=refs[ref]))
 
         return -pair_scores(len(hyps), len(refs), read, self._errors, self._runtime)
+
+    def quality(self, hyps: Sequence[str], source: str) -> Floats:
+        """(H,) by the source alone; higher is better."""
+        def read(hyp: int, _: int) -> tuple[Ints, bool]:
+            return self._read(self._alone.format(source=source, hyp=hyps[hyp]))
+
+        return -pair_scores(len(hyps), 1, read, self._errors, self._runtime)[:, 0]
 
     def _read(self, text: str) -> tuple[Ints, bool]:
         ids = self._pieces.ids(text)
