@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from minrisk.arrays import Floats, Ints
-from minrisk.errors import MissingExtra
+from minrisk.errors import InputError, MissingExtra
 from minrisk.groups import Groups
 from minrisk.metrics.neural import NeuralModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
@@ -83,6 +83,12 @@ class Comet(EmbeddingModel):
     aggregation: Literal["expected", "mean"] = option(
         "expected", help="average the first layer's features, or (the paper's) the embeddings")
     memory: float | None = option(None, help="gigabytes that scoring may take; half of the free")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.memory is not None and not self.memory > 0:
+            raise InputError(f"comet: {self.memory} gigabytes of memory; a positive number is "
+                             "wanted")
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)

@@ -17,6 +17,7 @@ from minrisk.metrics.comet import checkpoint, packed
 from minrisk.metrics.comet.encoder import Encoder
 from minrisk.metrics.comet.estimator import feed_forward
 from minrisk.metrics.comet.store import Store, fingerprint
+from minrisk.metrics.neural.filling import fill
 from minrisk.metrics.neural.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Embedder:
         return found
 
     def _filled(self, network: N, weights: dict[str, Tensor]) -> N:
-        network.load_state_dict(weights)
+        fill(network, weights, self._options.model, "copy it again")
         return network.to(self.runtime.device, self.runtime.dtype).eval()
 
     @cached_property

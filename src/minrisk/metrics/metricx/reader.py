@@ -11,7 +11,7 @@ from torch import Tensor
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
 from minrisk.metrics.neural.batches import padded
-from minrisk.metrics.neural.files import file_of, whole_model
+from minrisk.metrics.neural.files import file_of, pretrained, whole_model
 from minrisk.metrics.neural.pairs import pair_scores
 from minrisk.metrics.neural.pieces import Pieces
 from minrisk.metrics.neural.runtime import Runtime
@@ -30,12 +30,16 @@ _PAD = _START = 0
 
 class Reader:
     def __init__(self, options: MetricX) -> None:
-        from transformers import MT5ForConditionalGeneration
+        from transformers import AutoConfig, MT5ForConditionalGeneration
 
         self._runtime = Runtime(options)
         self._text, self._alone = _TEXT[options.version], _ALONE[options.version]
         self._longest = _LONGEST[options.version] - 1
         self._pieces = Pieces(file_of(options.tokenizer, "spiece.model"))
+        kind = pretrained(AutoConfig, options.model, "the configuration of the model").model_type
+        if kind != "mt5":
+            raise InputError(f"{options.model}: found a model of the kind {kind!r}, wanted "
+                             "MetricX, which is an 'mt5'")
         model = whole_model(MT5ForConditionalGeneration, options.model)
         words = len(model.lm_head.weight)
         if words <= _SCORE:
