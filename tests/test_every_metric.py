@@ -145,9 +145,26 @@ def test_a_weight_is_as_many_references(metric, strategy):
     assert_near(one.utility, other.utility)
 
 
+NEURAL = ["comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx", "metricx-qe",
+          "bleurt"]
+
+
+@pytest.mark.parametrize("metric", NEURAL, indirect=True)
+def test_too_little_memory_is_told_with_the_option_to_change(metric, monkeypatch):
+    torch = pytest.importorskip("torch", reason="needs the extra minrisk[comet]")
+
+    def linear(self, given):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    scores(metric, ["a"], ["b"])
+    monkeypatch.setattr(torch.nn.Linear, "forward", linear)
+    with pytest.raises(minrisk.InputError, match=r"not enough memory for 4096 tokens at once; "
+                                                 r"lower the option tokens \(--metric.tokens\)"):
+        scores(metric, ["a"], ["b"])
+
+
 @pytest.mark.parametrize("device", ["nonsense", "cuda:99"])
-@pytest.mark.parametrize("metric", ["comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore",
-                                    "metricx", "metricx-qe", "bleurt"], indirect=True)
+@pytest.mark.parametrize("metric", NEURAL, indirect=True)
 def test_a_device_that_is_not_there_is_told(metric, device):
     with pytest.raises(minrisk.InputError, match=f"device '{device}' cannot be used: .*; wanted"):
         scores(replace(metric, device=device), ["a"], ["b"])

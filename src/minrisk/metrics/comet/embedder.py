@@ -71,7 +71,7 @@ class Embedder:
     @torch.inference_mode()
     def encode(self, ids: Sequence[Ints]) -> Tensor:
         """(N, D)"""
-        with self.runtime.precision():
+        with self.runtime.running():
             return self.encoder.encode(ids, self.runtime.tokens).to(self.runtime.dtype)
 
     def network(self, *wanted: str) -> nn.Sequential:

@@ -64,7 +64,7 @@ class Joint:
     def quality(self, hyps: Sequence[Ints], source: Ints) -> Floats:
         """(H,) by the source alone."""
         self._warn_of_long([hyp.size + source.size for hyp in hyps])
-        with self._embedder.runtime.precision():
+        with self._embedder.runtime.running():
             return _array(self._judged([self._read(hyps, ([hyp, source] for hyp in hyps))], hyps))
 
     @torch.inference_mode()
@@ -75,7 +75,7 @@ class Joint:
                              "compare it with references; use it as --metric comet-kiwi")
         self._warn_of_long([hyp.size + source.size + ref.size for hyp in hyps for ref in refs])
         found: list[Floats] = []
-        with self._embedder.runtime.precision():
+        with self._embedder.runtime.running():
             alone = self._read(hyps, ([hyp, source] for hyp in hyps))
             for pairs in pairs_in_chunks(len(hyps), len(refs)):
                 mt, ref = [hyps[h] for h, _ in pairs], [refs[r] for _, r in pairs]

@@ -32,6 +32,16 @@ class Runtime:
         finally:
             torch.set_float32_matmul_precision(before)
 
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The same for a model that runs batches of texts; one that is too large is told."""
+        try:
+            with self.precision():
+                yield
+        except torch.OutOfMemoryError:
+            raise InputError(f"{self.device} has not enough memory for {self.tokens} tokens at "
+                             "once; lower the option tokens (--metric.tokens)") from None
+
 
 def _device(name: str) -> torch.device:
     if name != "auto":
