@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sqlite3
 import subprocess
@@ -80,6 +81,47 @@ def test_symmetric_scores_are_symmetric(texts):
     np.testing.assert_allclose(found, found.T)
     there = scores(CHRF, texts, texts)
     np.testing.assert_allclose(found, (there + there.T) / 2)
+
+
+@pytest.mark.parametrize("name", ["chrf", "bleu", "ter", "edit"])
+@pytest.mark.parametrize("references", [["the cat sat", "a dog"],
+                                        [["the cat sat", "cats"], ["dogs", "a big dog"]]])
+def test_a_corpus_scores_the_same_through_a_cache(name, references):
+    systems = {"one": ["the cat sat down", "dogs"], "two": ["a cat", "a dog"]}
+    plain = minrisk.score(systems, references, metric=name, resamples=20)
+    cached = minrisk.score(systems, references, metric=f"cached:{name}", resamples=20)
+    for system in systems:
+        np.testing.assert_equal(vars(cached[system]), vars(plain[system]))
+
+
+@pytest.mark.parametrize("name", ["chrf", "bleu", "ter"])
+@given(hyps=text_lists, refs=text_lists)
+def test_a_symmetric_corpus_score_is_the_mean_of_both_directions(name, hyps, refs):
+    """With a reference each; a corpus has as many texts as both lists."""
+    count = min(len(hyps), len(refs))
+    hyps, refs = hyps[:count], refs[:count]
+    there, back = (minrisk.score({"it": ours}, theirs, metric=name)["it"].value
+                   for ours, theirs in ((hyps, refs), (refs, hyps)))
+    found = minrisk.score({"it": hyps}, refs, metric=f"symmetric:{name}")["it"].value
+    assert found == pytest.approx((there + back) / 2)
+
+
+def test_on_the_way_back_every_reference_counts():
+    metric = METRICS.make("symmetric:ter")
+    (rows,) = metric.statistics(["a b c"], [["a b", "a b c d"]])
+    assert rows.tolist() == [1, 3, 2, 6]  # nearest and mean length; both edits and lengths
+
+
+@pytest.mark.parametrize("name", ["cached:ter", "symmetric:ter", "cached:symmetric:ter"])
+def test_an_error_stays_one_inside_a_wrapper(name, tmp_path):
+    metric = METRICS.make(name)
+    assert metric.is_error
+    assert metric == pickle.loads(pickle.dumps(metric))
+    assert not METRICS.make(name.replace("ter", "edit")).is_error
+    lines = write(tmp_path / "system.txt", "a dog")
+    references = write(tmp_path / "references.txt", "a cat")
+    result = run("score", lines, "-r", references, "--metric", name)
+    assert json.loads(result.out)["score"] == 50.0
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ PROTOCOLS = PLAIN | {"metric", "rows", "strategy", "pool", "registry", "signatur
 MAY_IMPORT = {
     "arrays": set(),
     "errors": set(),
-    "options": set(),
+    "options": {"errors"},
     "lazy": set(),
     "version": set(),
     "threads": {"errors"},

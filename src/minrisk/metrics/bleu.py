@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from minrisk.arrays import Floats
-from minrisk.errors import InputError, unknown
+from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.metrics._bleu_plain import bleu
 from minrisk.metrics._core import core
@@ -19,7 +19,7 @@ from minrisk.metrics._indexed import indexed, lowered, scores, utility
 from minrisk.metrics._plain import ngram_counts
 from minrisk.metrics._plain import statistics as order_statistics
 from minrisk.metrics._tokenizers import OURS, sacrebleu_tokenizer
-from minrisk.options import option
+from minrisk.options import check_choices, option
 from minrisk.rows import WeightedRows
 
 Tokenize = Literal["13a", "zh", "char", "none", "intl", "ja-mecab", "ko-mecab", "flores101",
@@ -45,10 +45,7 @@ class BLEU:
     lowercase: bool = option(False, help="ignore case")
 
     def __post_init__(self) -> None:
-        for what, name, known in (("tokenizer", self.tokenize, Tokenize),
-                                  ("smoothing", self.smooth_method, SmoothMethod)):
-            if name not in get_args(known):
-                raise unknown(f"BLEU {what}", name, get_args(known))
+        check_choices(self)
         if not 1 <= self.order <= _MOST:
             raise InputError(f"BLEU of order {self.order}; wanted a number from 1 to {_MOST}")
         if self.smooth_value is not None and not 0 <= self.smooth_value <= _MOST:

@@ -12,7 +12,7 @@ from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.metric import Aggregates, AnyMetric, utility
-from minrisk.options import inner, option
+from minrisk.options import check_choices, inner, option
 
 _DIGITS = 9  # scores that agree to so many are equal: rounding must not make a rank
 
@@ -54,6 +54,7 @@ class Combined:
         if not np.all(np.isfinite(weights)):
             raise InputError(f"combined: weights {weights}; finite numbers are wanted")
         object.__setattr__(self, "weights", tuple(weights))
+        check_choices(self)
 
     @property
     def name(self) -> str:

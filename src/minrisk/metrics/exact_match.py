@@ -15,7 +15,7 @@ from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.metrics._objects import objects
-from minrisk.options import option
+from minrisk.options import check_choices, option
 from minrisk.rows import WeightedRows
 
 _NUMBER = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d*)?|[-+]?\.\d+")
@@ -35,6 +35,7 @@ class ExactMatch:
     numbers: bool = option(False, help="compare numbers by value: 1,000.0 is 1000")
 
     def __post_init__(self) -> None:
+        check_choices(self)
         try:
             re.compile(self.pattern or "")
         except re.error as error:

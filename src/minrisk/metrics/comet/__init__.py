@@ -5,7 +5,6 @@ This file needs no torch, so that the metric can be listed where its extra is no
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError, MissingExtra
 from minrisk.groups import Groups
 from minrisk.metrics.neural import NeuralModel
+from minrisk.metrics.neural.reference_free import ReferenceFree
 from minrisk.options import option
 from minrisk.rows import WeightedRows
 
@@ -44,13 +44,6 @@ class CometModel(NeuralModel):
         except ImportError as error:
             raise MissingExtra(f"COMET needs {error.name}: pip install 'minrisk[comet]'") from None
         return Embedder(self)
-
-    def _checked(self, source: WeightedRows | None, *others: WeightedRows) -> WeightedRows:
-        if source is None:
-            raise InputError("COMET needs the source")
-        for features in (source, *others):
-            features.check(self)
-        return source
 
 
 @dataclass(frozen=True)
@@ -91,6 +84,12 @@ class Comet(EmbeddingModel):
         "expected", help="average the first layer's features, or (the paper's) the embeddings")
     memory: float | None = option(None, help="gigabytes that scoring may take; half of the free")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.memory is not None and not self.memory > 0:
+            raise InputError(f"comet: {self.memory} gigabytes of memory; a positive number is "
+                             "wanted")
+
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)
 
@@ -118,29 +117,6 @@ class Comet(EmbeddingModel):
         from minrisk.metrics.comet.scorer import Scorer
 
         return Scorer(embedder, self.fast, self.aggregation == "expected", self.memory)
-
-
-@dataclass(frozen=True)
-class ReferenceFree(CometModel, ABC):
-    """Judges by the source alone: references do not matter, nor do averages of them."""
-
-    @abstractmethod
-    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
-        """(H,) what the model makes of each hypothesis."""
-
-    def scores(self, hyps: WeightedRows, refs: WeightedRows,
-               source: WeightedRows | None = None) -> Floats:
-        """(H, R) the quality of each hypothesis, whatever the reference."""
-        quality = self.quality(hyps, self._checked(source, hyps, refs))
-        return np.tile(quality[:, None], len(refs))
-
-    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
-                source: WeightedRows | None = None) -> Floats:
-        quality: Floats = self.quality(hyps, self._checked(source, hyps, refs)) * mass.sum()
-        return quality
-
-    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
-        return refs.average(groups)
 
 
 @dataclass(frozen=True)
