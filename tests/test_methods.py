@@ -15,7 +15,6 @@ from minrisk.kmeans import kmeans
 from minrisk.strategies import low_rank
 from minrisk.strategies.race import Race
 from minrisk.strategy import resampled
-from minrisk.testing import check_strategy
 from test_pairs import Counting
 
 CHRF = minrisk.ChrF()
@@ -82,67 +81,6 @@ def test_quality_that_keeps_all_is_standard(case):
     strategy = minrisk.QualityThenMBR(CHRF, Counting(), keep=len(case.hyps))
     np.testing.assert_allclose(strategy.rank([segment])[0].utility,
                                minrisk.Standard(CHRF).rank([segment])[0].utility)
-
-
-STRATEGIES = [
-    minrisk.Prune(CHRF, start=2),
-    minrisk.Prune(CHRF, 0.5, 1, most=1),
-    minrisk.Adaptive(CHRF),
-    minrisk.Adaptive(CHRF, 0.5),
-    minrisk.LowRank(CHRF, 0.5, factors=2),
-    minrisk.Centroid(Counting(), 2),
-    minrisk.Rerank(Counting()),
-    minrisk.QualityThenMBR(CHRF, Counting()),
-    minrisk.Diverse(CHRF),
-    minrisk.Medoids(CHRF, 2),
-]
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: s.name)
-@given(segments=st.lists(cases(), min_size=1, max_size=3))
-def test_every_strategy_keeps_the_contract(strategy, segments):
-    check_strategy(strategy, [
-        minrisk.Segment(c.hyps, c.refs, "source", c.weights, i) for i, c in enumerate(segments)])
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: s.name)
-def test_one_hypothesis_is_chosen(strategy):
-    [ranking] = strategy.rank([minrisk.Segment(["alone"], source="source")])
-    assert ranking.order.tolist() == [0]
-    assert np.isfinite(ranking.utility[0])
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: s.name)
-def test_equal_hypotheses_have_equal_utilities_and_ranks_in_sample_order(strategy):
-    hyps = many(20) * 2
-    [ranking] = strategy.rank([minrisk.Segment(hyps, source="source")])
-    np.testing.assert_array_equal(ranking.utility[:20], ranking.utility[20:])
-    places = np.argsort(ranking.order)
-    assert np.all(places[:20] < places[20:])
-
-
-@pytest.mark.parametrize("strategy", [
-    minrisk.Prune(CHRF, start=4), minrisk.Adaptive(CHRF, 0.3), minrisk.LowRank(CHRF, 0.3),
-    minrisk.Centroid(Counting(), 5),
-], ids=lambda s: s.name)
-def test_random_choices_depend_on_the_seed_alone(strategy):
-    segment = minrisk.Segment(many(), many(seed=1), "source")
-    runs = [type(strategy)(**(vars(strategy) | {"seed": seed})).rank([segment])[0]
-            for seed in (0, 0, 1, 2)]
-    np.testing.assert_array_equal(runs[0].utility, runs[1].utility)
-    assert any(not np.array_equal(runs[0].utility, r.utility, equal_nan=True) for r in runs[2:])
-
-
-@pytest.mark.parametrize("strategy", [minrisk.Diverse(CHRF), minrisk.Medoids(CHRF)],
-                         ids=lambda s: s.name)
-@given(case=cases(), data=st.data())
-def test_the_order_of_hypotheses_and_references_does_not_change_utilities(strategy, case, data):
-    rows = data.draw(st.permutations(range(len(case.hyps))))
-    columns = data.draw(st.permutations(range(len(case.refs))))
-    turned = minrisk.Segment([case.hyps[i] for i in rows], [case.refs[j] for j in columns], None,
-                             [case.weights[j] for j in columns])
-    one, other = strategy.rank([segment_of(case)])[0], strategy.rank([turned])[0]
-    np.testing.assert_allclose(other.utility, one.utility[rows], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("budget", [0.1, 0.3, 0.6])
