@@ -17,6 +17,8 @@ class Features(Protocol):
     def __getitem__(self, rows: Ints, /) -> Self: ...
 
 
+Points = Any  # (N, D) a NumPy array, or a torch tensor wherever it was made
+
 F = TypeVar("F", bound=Features)
 F_in = TypeVar("F_in", bound=Features, contravariant=True)
 
@@ -58,7 +60,7 @@ class HasUtility(Protocol[F_in]):
 class HasVectors(Protocol[F_in]):
     """Texts are points in a space where neighbours mean nearly the same: for clustering."""
 
-    def vectors(self, features: F_in) -> Floats: ...  # (N, D)
+    def vectors(self, features: F_in) -> Points: ...  # (N, D) in single or double precision
 
 
 @runtime_checkable

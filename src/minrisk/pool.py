@@ -24,6 +24,7 @@ from minrisk.metric import (
     HasSurrogate,
     HasVectors,
     Metric,
+    Points,
     Quality,
     utility,
 )
@@ -107,28 +108,30 @@ class Pool(Generic[F]):
         found: Floats = self.metric.quality(self.texts[distinct], self.source)
         return found[place]
 
-    def surrogate(self, columns: Ints, mass: Floats, some: Ints) -> tuple[Floats, Floats]:
-        """The metric's surrogate: (H,) its mean over the columns, and (H, s) some of its values.
+    def surrogate(self) -> tuple[Floats, Floats]:
+        """The metric's surrogate: (H,) its mean over the references, and (H, R) its values.
 
-        The mean counts as a pair for each hypothesis, as the score of an aggregate does.
+        The mean counts as a pair for each hypothesis, as the score of an aggregate does; the values
+        cost next to nothing.
         """
         if not isinstance(self.metric, HasSurrogate):
             raise InputError(f"metric {self.metric.name!r} has no surrogate to be corrected; "
-                             "use n-by-s, or aggregate-to-fine")
+                             "use adaptive, or aggregate-to-fine")
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
-        made = self.metric.surrogate(self.texts[distinct], self.texts[self.ref_rows[columns]],
-                                     mass, self.source)
-        return made.mean[place], made.at(self.texts[self.ref_rows[some]])[place]
+        others, ref_place = np.unique(self.ref_rows, return_inverse=True)
+        mass = sums(ref_place, self.segment.weights, others.size)
+        refs = self.texts[others]
+        made = self.metric.surrogate(self.texts[distinct], refs, mass, self.source)
+        return made.mean[place], made.at(refs)[np.ix_(place, ref_place)]
 
-    def vectors(self) -> Floats:
+    def vectors(self) -> Points:
         """(R, D) the references as points."""
         if not isinstance(self.metric, HasVectors):
             raise InputError(f"metric {self.metric.name!r} has no vectors to cluster; "
                              "use aggregate with --groups, which partitions at random")
         distinct, place = np.unique(self.ref_rows, return_inverse=True)
-        found: Floats = self.metric.vectors(self.texts[distinct])
-        return found[place]
+        return self.metric.vectors(self.texts[distinct])[place]
 
     @lazy
     def _distinct(self) -> tuple[Ints, Ints]:

@@ -18,7 +18,7 @@ from minrisk.arrays import Floats
 from minrisk.errors import InputError
 from minrisk.io.files import Input
 from minrisk.io.record import AUTO, Record, Weighting, placed
-from minrisk.segment import Segment, normalised
+from minrisk.segment import Segment
 
 SAMPLED = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
                      "truncated_logprobs"})  # lists that go with the samples
@@ -72,10 +72,8 @@ class JsonLines:
                            index=index)
         references = _list(fields, "references")
         weights = self._weights(fields, hypotheses if references is None else references)
-        counts = _counts(fields, len(hypotheses))
-        if counts and references is None:  # which are then the samples themselves
-            weights = normalised(weights, len(counts)) * normalised(counts, len(counts))
-        return Segment(hypotheses, references, source_of(fields), weights, index)
+        return Segment(hypotheses, references, source_of(fields), weights, index,
+                       _numbers(fields, "counts"))
 
     def _weights(self, fields: dict[str, Any], texts: list[Any]) -> Floats | list[Any] | None:
         if self._weighting.by == "uniform":
@@ -146,16 +144,6 @@ def _human(fields: dict[str, Any], name: str) -> list[Any]:
     if found is None:
         raise InputError(f"found no {name}, wanted the human references under this name")
     return [found] if isinstance(found, str) else _list(fields, name) or []
-
-
-def _counts(fields: dict[str, Any], count: int) -> list[int] | None:
-    found = _list(fields, "counts")
-    for value in found or ():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"found {show(value)} in counts, wanted whole numbers from 1 on")
-    if found is not None and len(found) != count:
-        raise InputError(f"counts: {len(found)} values for {count} samples; one each is wanted")
-    return found
 
 
 def _list(fields: dict[str, Any], name: str) -> list[Any] | None:

@@ -74,7 +74,7 @@ class Study:
         exact, seconds = self._timed(EXACT, batch)
         found = {EXACT: (exact, seconds)}
         found |= {trial: self._timed(trial, batch) for trial in self.trials[1:]}
-        gain = exact.utility[exact.best] - exact.utility.mean()
+        gain = exact.utility[exact.best] - np.average(exact.utility, weights=segment.counts)
         return Judgement(float(gain), len(segment.references), features, {
             trial.label: self._outcome(segment, exact, ranking, seconds)
             for trial, (ranking, seconds) in found.items()

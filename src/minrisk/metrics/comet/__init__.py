@@ -21,6 +21,8 @@ from minrisk.options import option
 from minrisk.rows import WeightedRows
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from minrisk.metrics.comet.embedder import Embedder
     from minrisk.metrics.comet.scorer import Judge, Scorer
     from minrisk.metrics.comet.surrogate import Linearised
@@ -65,11 +67,11 @@ class EmbeddingModel(CometModel):
         """Features from token ids."""
         return self._rows(self._embedder.encode(ids))
 
-    def vectors(self, features: WeightedRows) -> Floats:
-        """(N, D) sentence embeddings, for clustering."""
-        from minrisk.metrics.comet.scorer import vectors
+    def vectors(self, features: WeightedRows) -> Tensor:
+        """(N, D) sentence embeddings where they were made, for clustering."""
+        from minrisk.metrics.comet.scorer import means
 
-        return vectors(features)
+        return means(features).float()
 
     def _rows(self, embeddings: Any) -> WeightedRows:
         return WeightedRows.plain(self, embeddings, np.arange(len(embeddings)))

@@ -101,11 +101,6 @@ class Judge:
             return array(self._network(features)[:, 0])
 
 
-def vectors(features: WeightedRows) -> Floats:
-    """(N, D) of texts and of averages."""
-    return array(means(features))
-
-
 def _precise(device: torch.device) -> type[np.floating[Any]]:
     """For sums over many pairs; Apple's GPUs have no doubles."""
     return np.float32 if device.type == "mps" else np.float64
