@@ -61,11 +61,11 @@ def decode(utility: Utility, material: Material, count: int, settings: Settings,
 def _judged(segment: Segment, methods: Methods, top: int, curves: bool) -> Fields:
     batch = Batch([segment])
     [exact] = methods.exact.rank(batch)
-    outcomes, choices = {}, {}
-    for point in methods.points(len(segment.hypotheses)) if curves else ():
+    outcomes, choices, count = {}, {}, len(segment.hypotheses)
+    for point in methods.points(count) if curves else ():
         [ranking] = point.strategy.rank(batch)
         outcomes[point.label] = asdict(Outcome.of(segment, exact, ranking, top, 0.0))
-    for name, strategy in methods.choices():
+    for name, strategy in methods.choices(count):
         [ranking] = strategy.rank(batch)
         choices[name] = segment.hypotheses[ranking.best]
     return {"choices": choices, "outcomes": outcomes}

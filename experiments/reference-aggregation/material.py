@@ -59,16 +59,11 @@ def material(dataset: Dataset, settings: Settings, work: Path) -> Material:
     folder = work / dataset.name
     given = [_samples(record, i, settings.seed) for i, record in enumerate(records)
              if "samples" in record]
+    beams = {size: [record[f"beam{size}"] for record in records if f"beam{size}" in record]
+             or _searched(dataset, items[:limit], size, folder)
+             for size, limit in settings.searches}
     return Material(dataset.name, items, given or _drawn(dataset, items, settings, folder),
-                    {size: _beams(dataset, records, items[:limit], size, folder)
-                     for size, limit in settings.searches if dataset.model})
-
-
-def _beams(dataset: Dataset, records: Sequence[Fields], items: Sequence[Item], size: int,
-           folder: Path) -> list[str]:
-    """As the dataset has them, or else searched for."""
-    found = [record[f"beam{size}"] for record in records if f"beam{size}" in record]
-    return found or _searched(dataset, items, size, folder)
+                    {size: texts for size, texts in beams.items() if texts})
 
 
 def _records(dataset: Dataset, limit: int | None) -> list[Fields]:
@@ -128,6 +123,9 @@ def _drawn(dataset: Dataset, items: Sequence[Item], settings: Settings,
 
 
 def _searched(dataset: Dataset, items: Sequence[Item], beams: int, folder: Path) -> list[str]:
+    """The best of so many beams for each item; none where there is no model."""
+    if not dataset.model:
+        return []
     sampler = _sampler(dataset, beams=beams)
 
     def search(left: Sequence[Item]) -> Iterator[Fields]:

@@ -77,9 +77,9 @@ class Methods:
         if utility.coarse:
             yield COARSE, Aggregate(utility.coarse, size, seed=seed)
 
-    def choices(self) -> Iterator[tuple[str, Strategy]]:
+    def choices(self, count: int) -> Iterator[tuple[str, Strategy]]:
         """The rows of the tables."""
-        utility, keep = self.utility, self._settings.keep
+        utility, keep = self.utility, min(self._settings.keep, count)
         yield STANDARD, self.exact
         if self.averages:
             yield AGGREGATION, Aggregate(self.metric)

@@ -103,8 +103,9 @@ def more_rows(many: Sequence[Decoded], few: Sequence[Decoded], settings: Setting
             fewer, more = _scored(texts, whole, metric, settings)
             yield {"utility": many[0].utility.name, "method": method, "judge": judge,
                    "samples": f"{few[0].count} to {many[0].count}", "before": fewer["score"],
-                   "after": more["score"], "p_value": more["p_value"],
-                   "segments": more["segments"], "machine": more["machine"]}
+                   "after": more["score"], "difference": more["difference"],
+                   "p_value": more["p_value"], "segments": more["segments"],
+                   "machine": more["machine"]}
 
 
 def beam_rows(materials: Sequence[Material], settings: Settings) -> Iterable[Row]:
@@ -152,10 +153,12 @@ def _scored(systems: Mapping[str, Sequence[str]], material: Material, metric: An
     """A row for each system; differences are those from the first, and better if positive."""
     scores = minrisk.score(systems, material.references, material.sources, metric=metric,
                            resamples=settings.resamples)
-    first = next(iter(scores.values()))
+    baseline = next(iter(systems))
     sign = -1 if getattr(metric, "is_error", False) else 1
-    return [{"method": name, "score": sign * score.value, "difference": score.value - first.value,
-             "interval": score.interval, "p_value": score.p_value,
+    return [{"method": name, "score": sign * score.value,
+             "difference": score.value - scores[baseline].value, "interval": score.interval,
+             # sacreBLEU's test, as ours, finds that the same texts differ: by 0, in every resample
+             "p_value": 1.0 if systems[name] == systems[baseline] else score.p_value,
              "segments": len(material.items), "machine": machine()}
             for name, score in scores.items()]
 
