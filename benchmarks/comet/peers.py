@@ -78,7 +78,7 @@ class Peer:
         embeddings = model.embed(ids, self.batch)
         src = model.embed([source], 1)
         if self.triples:
-            return self._by_triples(model, embeddings, src)
+            return self.by_triples(model, embeddings, embeddings, src)
         count = len(embeddings)
         sources = src.repeat(count, 1)
         rows = [model.estimate(sources, own.repeat(count, 1), embeddings).float().mean()
@@ -87,20 +87,30 @@ class Peer:
 
     @torch.inference_mode()
     def aggregate(self, model: Model, ids: Sequence[np.ndarray], source: np.ndarray) -> Tensor:
-        embeddings = model.embed(ids, self.batch)
-        src = model.embed([source], 1)
+        return self.by_mean(model, model.embed(ids, self.batch), model.embed([source], 1))
+
+    @torch.inference_mode()
+    def to_fine(self, model: Model, ids: Sequence[np.ndarray], source: np.ndarray,
+                keep: int) -> Tensor:
+        """(keep,) exact utilities of the best by aggregation."""
+        embeddings, src = model.embed(ids, self.batch), model.embed([source], 1)
+        best = self.by_mean(model, embeddings, src).topk(keep).indices
+        return self.by_triples(model, embeddings[best.to(embeddings.device)], embeddings, src)
+
+    def by_mean(self, model: Model, embeddings: Tensor, src: Tensor) -> Tensor:
         mean = embeddings.mean(0, keepdim=True)
         size = self.batch if self.triples else len(embeddings)
         scores = [model.estimate(src.repeat(len(own), 1), own, mean.repeat(len(own), 1))
                   for own in embeddings.split(size)]
         return torch.cat(scores).float().cpu()
 
-    def _by_triples(self, model: Model, embeddings: Tensor, src: Tensor) -> Tensor:
-        count = len(embeddings)
-        scores = [model.estimate(src.expand(len(some), -1), embeddings[some // count],
-                                 embeddings[some % count])
-                  for some in _numbers(count * count, self.batch, model.device)]
-        return torch.cat(scores).view(count, count).mean(1).cpu()
+    def by_triples(self, model: Model, hyps: Tensor, refs: Tensor, src: Tensor) -> Tensor:
+        """(H,) gathered triples of source, hypothesis and reference, so many at a time."""
+        count = len(refs)
+        scores = [model.estimate(src.expand(len(some), -1), hyps[some // count],
+                                 refs[some % count])
+                  for some in _numbers(len(hyps) * count, self.batch, model.device)]
+        return torch.cat(scores).view(len(hyps), count).mean(1).cpu()
 
 
 def _numbers(count: int, size: int, device: str) -> Iterator[Tensor]:

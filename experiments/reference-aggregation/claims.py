@@ -7,9 +7,10 @@ from statistics import fmean
 from typing import Any
 
 import paper
+from machine import processor
 from methods import AGGREGATION, CONTROL, N_BY_S, STANDARD, TO_FINE
 from paper import LEXICAL
-from results import AVERAGE, BEAM, Results, Row, machine
+from results import AVERAGE, BEAM, Results, Row
 
 ENOUGH, LEVEL, FEW, MANY = 0.97, 0.05, 16, 10  # accuracy, p-value, references, times
 
@@ -32,7 +33,7 @@ def claims(results: Results, times: dict[str, Any]) -> Iterator[Row]:
 def _claim(claim: str, paper: str, found: str, holds: bool | None, segments: int) -> Row:
     return {"claim": claim, "paper": paper, "found": found,
             "holds": {True: "yes", False: "no", None: "-"}[holds], "segments": segments,
-            "machine": machine()}
+            "machine": processor()}
 
 
 def _lexical(results: Results) -> Iterator[Row]:
@@ -77,10 +78,8 @@ def _cost(times: dict[str, Any]) -> Iterator[Row]:
         for utility, methods in time["utilities"].items():
             exact, aggregate = (methods["minrisk"][name]["utility_s"]
                                 for name in (STANDARD, AGGREGATION))
-            theirs = paper.TABLES["seconds"][paper.like(utility)]
-            before = theirs[STANDARD][0] / theirs[AGGREGATION][0]
             yield {**_claim(f"{utility}: standard MBR costs {MANY} times what aggregation does, or "
-                            "more", f"{before:.0f} times", f"{exact / aggregate:.1f} times",
+                            "more", paper.cost(utility), f"{exact / aggregate:.1f} times",
                             exact / aggregate >= MANY, time["segments"]),
                    "machine": time["machine"]["name"]}
 
@@ -101,10 +100,8 @@ def _more(results: Results) -> Iterator[Row]:
     judge = next(iter(results.settings.judges))
     for row in results.more_samples:
         if row["method"] == STANDARD and row["judge"] == judge:
-            few, many = (paper.TABLES["quality"][n][paper.like(row["utility"])][STANDARD][-1]
-                         for n in ("256", "1024"))
             yield _claim(f"{row['utility']}: {row['samples']} samples improve standard MBR "
-                         f"({judge})", f"{many - few:+.2f} of {paper.TABLES['judge']}",
+                         f"({judge})", paper.gain(row["utility"]),
                          f"{row['before']:.2f} to {row['after']:.2f}, p = {row['p_value']:.3f}",
                          row["difference"] > 0 and row["p_value"] < LEVEL, row["segments"])
 

@@ -25,34 +25,30 @@ def draw(rows: list[Row], top: int, folder: Path) -> None:
 
 def _draw(rows: list[Row], field: str, label: str, path: Path) -> None:
     utilities, datasets = (_distinct(row[name] for row in rows) for name in ("utility", "dataset"))
-    whole = drawn.new_figure(max(5.0, 3.4 * len(datasets)), 2.3 * len(utilities) + 0.6)
+    whole = drawn.new_figure(max(5.0, 3.4 * len(datasets)), 2.4 * len(utilities) + 0.6)
     parts = whole.subfigures(len(utilities), 1, squeeze=False)[:, 0]
-    fullest = max(parts, key=lambda part: len(_panels(part, rows, field, label, datasets,
-                                                      utilities[list(parts).index(part)])))
-    drawn.legend(whole, fullest.axes[0])
+    for part, utility in zip(parts, utilities, strict=True):
+        own = [row for row in rows if row["utility"] == utility]
+        part.suptitle(f"Utility metric: {utility}", fontsize=11, fontweight="bold", x=0.01,
+                      ha="left")
+        _panels(part.subplots(1, len(datasets), sharey=True, squeeze=False)[0], own, field, label,
+                datasets)
+    drawn.legend(whole)
     for kind in _KINDS:
         drawn.save(whole, f"{path}.{kind}")
 
 
-def _panels(part: Any, rows: list[Row], field: str, label: str, datasets: list[str],
-            utility: str) -> list[Curve]:
-    """A utility's panels; returns the curves of the first."""
-    part.suptitle(f"Utility metric: {utility}", fontsize=11, fontweight="bold", x=0.01, ha="left")
-    panels = part.subplots(1, len(datasets), sharey=True, squeeze=False)[0]
-    found: list[Curve] = []
+def _panels(panels: Any, rows: list[Row], field: str, label: str, datasets: list[str]) -> None:
     for axes, dataset in zip(panels, datasets, strict=True):
-        own = [row for row in rows if (row["utility"], row["dataset"]) == (utility, dataset)]
-        curves = list(_curves(own, field))
-        drawn.panel(axes, f"{dataset}, {own[0]['segments']} segments", curves)
+        own = [row for row in rows if row["dataset"] == dataset]
+        drawn.panel(axes, f"{dataset}, {own[0]['segments']} segments", _curves(own, field))
         axes.set_xlabel("Effective references (log scale)", fontsize=9)
-        found = found or curves
     panels[0].set_ylabel(label, fontsize=9)
-    return found
 
 
 def _curves(rows: list[Row], field: str) -> Iterable[Curve]:
-    samples = rows[0]["samples"]
-    for name in _distinct(row["curve"] for row in rows):
+    samples, names = rows[0]["samples"], _distinct(row["curve"] for row in rows)
+    for name in sorted(names, key=lambda name: [*_STYLES, name].index(name)):
         points = [(float(row["effective"]), row[field]) for row in rows if row["curve"] == name]
         if name in _STYLES:  # whose limit is standard MBR
             points = [(float(samples), 1.0), *points]

@@ -68,8 +68,8 @@ def material(dataset: Dataset, settings: Settings, work: Path) -> Material:
 
 def _records(dataset: Dataset, limit: int | None) -> list[Fields]:
     records = (_given(dataset) if dataset.samples else
-               [{"source": source, "reference": reference} for source, reference
-                in zip(*_lines(dataset), strict=True)])[:limit]
+               [{"source": source, "reference": reference}
+                for source, reference in _pairs(dataset)])[:limit]
     if not records or any("source" not in r or "reference" not in r for r in records):
         raise InputError(f"dataset {dataset.name!r}: every segment needs a source and a reference")
     return records
@@ -80,23 +80,34 @@ def _given(dataset: Dataset) -> list[Fields]:
     return [parse(source.text(line), "name it as source and reference") for line in source]
 
 
+def _pairs(dataset: Dataset) -> list[tuple[str, str]]:
+    sources, references = _lines(dataset)
+    if len(sources) != len(references):
+        raise InputError(f"dataset {dataset.name!r} has {len(sources)} sources and "
+                         f"{len(references)} references; check that they belong together")
+    return list(zip(sources, references, strict=True))
+
+
 def _lines(dataset: Dataset) -> tuple[list[str], list[str]]:
     if dataset.sacrebleu:
         return _test_set(*dataset.sacrebleu.split("/"))
     if not dataset.source or not dataset.reference:
         raise InputError(f"dataset {dataset.name!r} has neither samples, nor source and reference, "
                          "nor a test set of sacrebleu")
-    source, reference = Input(dataset.source), Input(dataset.reference)
-    return ([source.text(line) for line in source], [reference.text(line) for line in reference])
+    return _file(dataset.source), _file(dataset.reference)
 
 
 def _test_set(name: str, pair: str) -> tuple[list[str], list[str]]:
     """Sources and first references; sacreBLEU fetches them once."""
     import sacrebleu
 
-    paths = sacrebleu.get_source_file(name, pair), sacrebleu.get_reference_files(name, pair)[0]
-    source, reference = (Path(path).read_text(encoding="utf-8").splitlines() for path in paths)
-    return source, reference
+    return _file(sacrebleu.get_source_file(name, pair)), _file(
+        sacrebleu.get_reference_files(name, pair)[0])
+
+
+def _file(path: str) -> list[str]:
+    lines = Input(path)
+    return [lines.text(line) for line in lines]
 
 
 def _samples(record: Fields, index: int, seed: int) -> list[str]:

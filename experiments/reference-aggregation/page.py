@@ -52,7 +52,7 @@ def _parts(results: Results, times: dict[str, Any]) -> Iterator[str]:
     if results.more_samples:
         yield "## What more samples buy"
         yield _more(results)
-    if results.beams:
+    if len({row["beams"] for row in results.beams}) > 1:
         yield f"## Beam sizes, by {judge}"
         yield _beams(results, judge)
     yield "## Time per segment"

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from methods import AGGREGATION, N_BY_S
+from methods import AGGREGATION, N_BY_S, STANDARD
 
 _HERE = Path(__file__).parent
 TABLES: dict[str, Any] = json.loads((_HERE / "paper.json").read_text(encoding="utf-8"))
@@ -31,3 +31,15 @@ def span(values: list[float], digits: int = 3) -> str:
 def like(utility: str) -> str:
     """The utility of the paper that stands beside one of ours."""
     return utility if utility in _UTILITIES else TRAINED
+
+
+def cost(utility: str) -> str:
+    """Of standard MBR, in times what aggregation costs; the utility alone."""
+    found = TABLES["seconds"].get(like(utility))
+    return f"{found[STANDARD][0] / found[AGGREGATION][0]:.0f} times" if found else ""
+
+
+def gain(utility: str) -> str:
+    """What four times the samples bring to standard MBR."""
+    few, many = (TABLES["quality"][count].get(like(utility)) for count in ("256", "1024"))
+    return f"{many[STANDARD][-1] - few[STANDARD][-1]:+.2f} {TABLES['judge']}" if many else ""

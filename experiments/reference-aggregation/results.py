@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from decoding import Decoded
+from machine import processor
 from material import Material
 from methods import COARSE
 from settings import Settings
@@ -53,13 +52,6 @@ class Results:
                     writer.writerows(rows)
 
 
-def machine() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
-
-
 def accuracy_rows(decoded: Decoded) -> Iterable[Row]:
     """Every point of every curve; at n all but the coarse metric are standard MBR itself."""
     common = {"utility": decoded.utility.name, "dataset": decoded.material.name,
@@ -70,7 +62,7 @@ def accuracy_rows(decoded: Decoded) -> Iterable[Row]:
         shown = decoded.utility.coarse.name if curve == COARSE else curve
         yield common | {"curve": shown, "effective": int(effective),
                         "top1": fmean(o.first for o in found), "top": fmean(o.among for o in found),
-                        "lost": fmean(o.lost for o in found), "machine": machine()}
+                        "lost": fmean(o.lost for o in found), "machine": processor()}
 
 
 def quality_rows(decoded: Sequence[Decoded], settings: Settings) -> Iterable[Row]:
@@ -124,13 +116,13 @@ def beam_rows(materials: Sequence[Material], settings: Settings) -> Iterable[Row
         for size, found in scores.items():
             yield {"beams": size, "dataset": AVERAGE, "judge": judge, "score": fmean(found),
                    "difference": None, "interval": None, "p_value": None, "segments": segments,
-                   "machine": machine()}
+                   "machine": processor()}
 
 
 def statistics_row(material: Material) -> Row:
     return {"dataset": material.name, "segments": len(material.items),
             "samples": fmean(map(len, material.samples)),
-            "distinct": fmean(len(set(own)) for own in material.samples), "machine": machine()}
+            "distinct": fmean(len(set(own)) for own in material.samples), "machine": processor()}
 
 
 def _systems(decoded: Decoded, settings: Settings) -> dict[str, list[str]]:
@@ -159,7 +151,7 @@ def _scored(systems: Mapping[str, Sequence[str]], material: Material, metric: An
              "difference": score.value - scores[baseline].value, "interval": score.interval,
              # sacreBLEU's test, as ours, finds that the same texts differ: by 0, in every resample
              "p_value": 1.0 if systems[name] == systems[baseline] else score.p_value,
-             "segments": len(material.items), "machine": machine()}
+             "segments": len(material.items), "machine": processor()}
             for name, score in scores.items()]
 
 

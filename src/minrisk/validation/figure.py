@@ -68,7 +68,7 @@ def draw(summary: Summary, study: Study, path: str) -> None:
         axes.set_xlabel("Effective references: pairs per hypothesis (log scale)", fontsize=9)
     figure.suptitle(f"Accuracy of efficiency methods with {study.metric.name} as utility metric "
                     f"({summary.segments} segments)", fontsize=11, fontweight="bold", y=1.04)
-    legend(figure, panels[0])
+    legend(figure)
     save(figure, path)
 
 
@@ -91,9 +91,11 @@ def panel(axes: Any, title: str, curves: Iterable[Curve]) -> None:
     _axis(axes, max(place for curve in curves for place, _ in curve.points))
 
 
-def legend(figure: Any, axes: Any) -> None:
-    """Below, for all panels the same."""
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5,
+def legend(figure: Any) -> None:
+    """Below, for all panels together."""
+    parts = [axes.get_legend_handles_labels() for axes in figure.get_axes()]
+    shown = {label: handle for part in parts for handle, label in zip(*part, strict=True)}
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=5,
                   frameon=False, fontsize=9)
 
 
