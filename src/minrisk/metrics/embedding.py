@@ -87,8 +87,8 @@ def _encoder(metric: Embedding) -> Encode:
         return _universal() if metric.model == UNIVERSAL else _transformer(metric)
     except ImportError as error:
         extra = "embedding" if metric.model == UNIVERSAL else "sentence-transformers"
-        raise MissingExtra(f"the 'embedding' metric with model {metric.model!r} needs "
-                           f"{error.name}: pip install 'minrisk[{extra}]'") from None
+        raise MissingExtra(f"sentence embeddings by {metric.model!r} need {error.name}: "
+                           f"pip install 'minrisk[{extra}]'") from None
 
 
 def _universal() -> Encode:

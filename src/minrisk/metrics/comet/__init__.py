@@ -9,28 +9,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError, MissingExtra
+from minrisk.errors import MissingExtra
 from minrisk.groups import Groups
+from minrisk.metrics.comet.estimated import (
+    AGGREGATION,
+    Aggregation,
+    Estimated,
+    PairScorer,
+    Sourced,
+)
 from minrisk.metrics.neural import NeuralModel
 from minrisk.options import option
 from minrisk.rows import WeightedRows
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet.embedder import Embedder
-    from minrisk.metrics.comet.scorer import Judge, Scorer
-    from minrisk.metrics.comet.surrogate import Linearised
-
+    from minrisk.metrics.comet.scorer import Judge
 
 @dataclass(frozen=True)
-class CometModel(NeuralModel):
+class CometModel(Sourced, NeuralModel):
     """What all COMET models have in common."""
 
-    needs_source: ClassVar[bool] = True
     reads_jointly: ClassVar[bool]  # source, hypothesis and reference as one text
 
     model: str = option("Unbabel/wmt22-comet-da", help="a hub name, a folder or a .ckpt file")
@@ -44,13 +48,6 @@ class CometModel(NeuralModel):
         except ImportError as error:
             raise MissingExtra(f"COMET needs {error.name}: pip install 'minrisk[comet]'") from None
         return Embedder(self)
-
-    def _checked(self, source: WeightedRows | None, *others: WeightedRows) -> WeightedRows:
-        if source is None:
-            raise InputError("COMET needs the source")
-        for features in (source, *others):
-            features.check(self)
-        return source
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class EmbeddingModel(CometModel):
 
     def vectors(self, features: WeightedRows) -> Floats:
         """(N, D) sentence embeddings, for clustering."""
-        from minrisk.metrics.comet.scorer import vectors
+        from minrisk.metrics.comet.tensors import vectors
 
         return vectors(features)
 
@@ -83,41 +80,21 @@ class EmbeddingModel(CometModel):
 
 
 @dataclass(frozen=True)
-class Comet(EmbeddingModel):
+class Comet(Estimated, EmbeddingModel):
     """a trained metric on sentence embeddings; needs the source, and minrisk[comet]"""
 
     name: ClassVar[str] = "comet"
-    aggregation: Literal["expected", "mean"] = option(
-        "expected", help="average the first layer's features, or (the paper's) the embeddings")
+    aggregation: Aggregation = option("expected", help=AGGREGATION)
     memory: float | None = option(None, help="gigabytes that scoring may take; half of the free")
 
-    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
-        return refs.average(groups)
-
-    def scores(self, hyps: WeightedRows, refs: WeightedRows,
-               source: WeightedRows | None = None) -> Floats:
-        """(H, R) COMET of every pair."""
-        return self._scorer.scores(hyps, refs, self._checked(source, hyps, refs))
-
-    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
-                source: WeightedRows | None = None) -> Floats:
-        """(H,) `scores @ mass`, added up on the device."""
-        return self._scorer.utility(hyps, refs, mass, self._checked(source, hyps, refs))
-
-    def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
-                  source: WeightedRows | None = None) -> Linearised:
-        """The estimator made linear from the exact mean of its first layer on."""
-        scorer, checked = self._scorer, self._checked(source, hyps, refs)
-        from minrisk.metrics.comet.surrogate import linearised
-
-        return linearised(scorer, hyps, refs, mass, checked)
-
     @cached_property
-    def _scorer(self) -> Scorer:
+    def _scorer(self) -> PairScorer:
         embedder = self._embedder
+        from minrisk.metrics.comet.checkpoint import REGRESSION
         from minrisk.metrics.comet.scorer import Scorer
 
-        return Scorer(embedder, self.fast, self.aggregation == "expected", self.memory)
+        return Scorer(embedder.network(REGRESSION), embedder.runtime,
+                      self.aggregation == "expected", self.fast, self.memory)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,73 @@
+"""Expert judgements, split by source, and the frozen embeddings of their texts."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from minrisk.metrics.embedding import Embedding
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared" / "data" / "mqm"
+CACHE = ROOT / "build" / "mqm"
+NEWS, NEWS_TEST, TED_TEST, TED_RU = ("en-de-news2020", "en-de-news2021", "en-de-ted2021",
+                                     "en-ru-ted2021")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """0 is a perfect translation, less is worse."""
+
+    source: str
+    hypothesis: str
+    reference: str
+    score: float
+    system: str
+
+
+def judgements(name: str) -> list[Judgement]:
+    with lzma.open(SHARED / f"{name}.jsonl.xz", "rt", encoding="utf-8") as lines:
+        return [Judgement(**json.loads(line)) for line in lines]
+
+
+def training_sets() -> list[list[Judgement]]:
+    """One for each pair of languages; no source of a test set is among them."""
+    tested = sources(row for rows in test_sets().values() for row in rows)
+    return [[row for row in judgements(name) if row.source not in tested]
+            for name in (NEWS, TED_RU)]
+
+
+def test_sets() -> dict[str, list[Judgement]]:
+    """The two English-German ones, and what English-Russian shares sources with."""
+    german = {name: judgements(name) for name in (NEWS_TEST, TED_TEST)}
+    tested = sources(german[TED_TEST])
+    # a human translation that is its own reference is no test
+    russian = [row for row in judgements(TED_RU) if row.source in tested and row.system != "ref.A"]
+    return german | {TED_RU: russian}
+
+
+def sources(rows: Iterable[Judgement]) -> set[str]:
+    return {row.source for row in rows}
+
+
+def embeddings() -> dict[str, np.ndarray]:
+    """(512,) of length 1 for every text; made once."""
+    path = CACHE / "embeddings.npz"
+    if not path.exists():
+        texts = sorted({text for name in (NEWS, NEWS_TEST, TED_TEST, TED_RU)
+                        for row in judgements(name)
+                        for text in (row.source, row.hypothesis, row.reference)})
+        CACHE.mkdir(parents=True, exist_ok=True)
+        np.savez(path, texts=np.array(texts),
+                 vectors=Embedding().features(texts).astype(np.float32))
+    with np.load(path) as stored:
+        return dict(zip(stored["texts"].tolist(), stored["vectors"], strict=True))
+
+
+if __name__ == "__main__":
+    print(len(embeddings()), "texts")
