@@ -29,9 +29,11 @@ class MQM(Estimated):
     model: str | None = option(None, help="a file of weights as experiments/mqm writes it; ours")
     aggregation: Aggregation = option("expected", help=AGGREGATION)
     device: str = option("auto", help="numpy, or cuda, mps or cpu by torch; cuda if it is there")
+    cache: str | None = option(None, help="folder that keeps embeddings for other runs",
+                               matters=False)
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        base = self._scorer.embeddings(Embedding().features(texts))
+        base = self._scorer.embeddings(Embedding(cache=self.cache).features(texts))
         return WeightedRows.plain(self, base, np.arange(len(texts)))
 
     def vectors(self, features: WeightedRows) -> Floats:
