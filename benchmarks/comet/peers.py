@@ -5,7 +5,7 @@ What is told apart: the numbers' type, how texts are batched, and how pairs are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,15 +29,7 @@ class Model:
                                       in weights.items() if name.startswith("encoder.")},
                                      strict=False)
         self.encoder.to(device, dtype).eval()
-        layers: list[nn.Module] = []
-        units = 6 * shape.width
-        for width in shape.hidden:
-            layers += [nn.Linear(units, width), nn.Tanh(), nn.Identity()]
-            units = width
-        self.estimator = nn.Sequential(*layers, nn.Linear(units, 1))
-        self.estimator.load_state_dict({name.removeprefix("estimator.ff."): tensor for name, tensor
-                                        in weights.items() if name.startswith("estimator.")})
-        self.estimator.to(device, dtype).eval()
+        self.estimator = estimator(weights).to(device, dtype)
         self.mix = shape.mix
         self.device, self.dtype = device, dtype
 
@@ -60,8 +52,25 @@ class Model:
         return (hidden * weights).sum(1) / weights.sum(1)
 
     def estimate(self, src: Tensor, mt: Tensor, ref: Tensor) -> Tensor:
-        features = torch.cat([mt, ref, mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()], 1)
-        return self.estimator(features)[:, 0]
+        return estimate(self.estimator, src, mt, ref)
+
+
+def estimate(network: nn.Module, src: Tensor, mt: Tensor, ref: Tensor) -> Tensor:
+    features = torch.cat([mt, ref, mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()], 1)
+    return network(features)[:, 0]
+
+
+def estimator(weights: Mapping[str, Tensor]) -> nn.Sequential:
+    """The layers one after the other, as a checkpoint names them."""
+    own = {name.removeprefix("estimator.ff."): tensor for name, tensor in weights.items()
+           if name.startswith("estimator.")}
+    layers: list[nn.Module] = []
+    for place in sorted({int(name.split(".")[0]) for name in own}):
+        width, units = own[f"{place}.weight"].shape
+        layers += [nn.Linear(units, width), nn.Tanh(), nn.Identity()]
+    network = nn.Sequential(*layers[:-2])  # nothing follows the last
+    network.load_state_dict(own)
+    return network.eval()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from pathlib import Path
 
 from claims import claims
@@ -36,6 +37,8 @@ HERE = Path(__file__).parent
 
 def main(arguments: list[str] | None = None) -> int:
     given = _parse(arguments)
+    # a metric warns of all pairs on a CPU, which are what this is about
+    warnings.filterwarnings("ignore", "the .* pairs of a segment take about")
     try:
         settings = Settings.read(given.config, given.work, given.limit)
         output = given.output or HERE / "results" / settings.name

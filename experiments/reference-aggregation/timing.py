@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.resources import as_file, files
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -65,10 +66,11 @@ class Clock:
             torch.cuda.synchronize()
 
 
-def read(path: Path, count: int) -> list[Segment]:
+def read(path: Path, segments: int, samples: int) -> list[Segment]:
     with lzma.open(path, "rt", encoding="utf-8") as lines:
-        records = [json.loads(line) for line in islice(lines, count)]
-    return [Segment(r["samples"], source=r["source"], index=i) for i, r in enumerate(records)]
+        records = [json.loads(line) for line in islice(lines, segments)]
+    return [Segment(r["samples"][:samples], source=r["source"], index=i)
+            for i, r in enumerate(records)]
 
 
 def ours(model: str, sources: Sequence[str], samples: int, device: str, clock: Clock) -> Times:
@@ -155,22 +157,23 @@ def by_triples(model: Any, given: Sequence[tuple[Any, Any]], clock: Clock) -> di
             for name, way in ways.items()}
 
 
-class PlainEstimator:
-    """The small metric's network as a plain sequence of layers, fed with its embeddings."""
+class SmallModel:
+    """The metric of this project as a plain sequence of layers on its own embeddings."""
 
     device = "cpu"
 
     def __init__(self, metric: AnyMetric) -> None:
-        from minrisk.metrics.mqm.loading import network
+        from safetensors.torch import load_file
 
-        self._metric, self._network = metric, network(metric.model)
+        self._metric = metric
+        with as_file(files("minrisk") / "data" / "mqm.safetensors") as path:
+            self._network = peers.estimator(load_file(path))
 
     def embed(self, texts: Sequence[str], batch: int) -> torch.Tensor:
         return torch.from_numpy(self._metric.features(texts).base)
 
     def estimate(self, src: torch.Tensor, mt: torch.Tensor, ref: torch.Tensor) -> torch.Tensor:
-        features = torch.cat([mt, ref, mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()], 1)
-        return self._network(features)[:, 0]
+        return peers.estimate(self._network, src, mt, ref)
 
 
 def machine(device: str) -> dict[str, Any]:
@@ -190,7 +193,7 @@ def told(what: str) -> Iterator[None]:
 
 def measure(given: argparse.Namespace) -> dict[str, Any]:
     clock, device = Clock(given.device), given.device
-    segments = read(given.samples, given.segments)
+    segments = read(given.samples, given.segments, given.count)
     some = segments[: given.peer_segments]
     sampling: dict[str, Times] = {}
     for name, way, own in (("minrisk", ours, segments), ("paper", theirs, some)):
@@ -217,10 +220,10 @@ def mqm(segments: Sequence[Segment], clock: Clock) -> dict[str, dict[str, Times]
     metric = MQM(aggregation="mean", device="numpy")
     given = [(s.hypotheses, s.source) for s in segments]
     return {"minrisk": ranked(metric, segments, clock),
-            "paper": by_triples(PlainEstimator(metric), given, clock)}
+            "paper": by_triples(SmallModel(metric), given, clock)}
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--model", required=True, help="OPUS-MT en-fr, as a folder")
@@ -229,7 +232,7 @@ def main() -> None:
     parser.add_argument("--segments", type=int, default=8)
     parser.add_argument("--peer-segments", type=int, default=2, help="for what takes long")
     parser.add_argument("--output", type=Path, required=True, help="results/NAME/time-DEVICE.json")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     found = measure(given)
     given.output.parent.mkdir(parents=True, exist_ok=True)
     given.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
