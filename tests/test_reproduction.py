@@ -213,7 +213,7 @@ def measured(top: float, to_fine: float) -> Results:
     """One dataset on which aggregation has such an accuracy, and such a p-value."""
     made = Results(settings(utilities=(Utility("chrF", ChrF()),), judges={"TER": None}))
     common = {"utility": "chrF", "dataset": "d", "segments": 6, "samples": 4}
-    made.accuracy += [common | {"curve": curve, "effective": 1, "top1": 0.5, "top": value}
+    made.accuracy += [common | {"curve": curve, "effective": 1, "top1": 0.5, "topk": value}
                       for curve, value in ((AGGREGATION, top), (N_BY_S, 0.5))]
     made.quality.append({"utility": "chrF", "samples": 1024, "dataset": AVERAGE, "judge": "TER",
                          "method": TO_FINE, "p_value": to_fine, "difference": 0.1, "segments": 6})

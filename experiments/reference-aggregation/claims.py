@@ -39,26 +39,26 @@ def _claim(claim: str, paper: str, found: str, holds: bool | None, segments: int
 def _lexical(results: Results) -> Iterator[Row]:
     at_one = _points(results, LEXICAL, AGGREGATION, 1)
     if at_one:
-        lowest = min(row["top"] for row in at_one)
+        lowest = min(row["topk"] for row in at_one)
         yield _claim(f"{LEXICAL}: one aggregate keeps top-{results.settings.top} accuracy at "
                      f"{ENOUGH} or above", paper.span(paper.accuracy(LEXICAL, AGGREGATION, 1, 20)),
-                     _each(at_one, "top"),
+                     _each(at_one, "topk"),
                      lowest >= ENOUGH, _segments(at_one))
         rivals = _points(results, LEXICAL, N_BY_S, 1)
         yield _claim(f"{LEXICAL}: aggregation is never less accurate than N-by-S, at any s",
-                     "yes", f"at s = 1: {fmean(r['top'] for r in at_one):.3f} against "
-                     f"{fmean(r['top'] for r in rivals):.3f}",
+                     "yes", f"at s = 1: {fmean(r['topk'] for r in at_one):.3f} against "
+                     f"{fmean(r['topk'] for r in rivals):.3f}",
                      _dominates(results, LEXICAL), _segments(at_one))
 
 
 def _trained(results: Results, utility: str) -> Iterator[Row]:
     own, lexical = (_points(results, name, AGGREGATION, 1) for name in (utility, LEXICAL))
     if own and lexical:
-        lost = fmean(r["top"] for r in lexical) - fmean(r["top"] for r in own)
+        lost = fmean(r["topk"] for r in lexical) - fmean(r["topk"] for r in own)
         theirs, least = (paper.accuracy(name, AGGREGATION, 1, 20) for name in (utility, LEXICAL))
         yield _claim(f"{utility} loses more accuracy by one aggregate than {LEXICAL}",
                      f"{paper.span(theirs)}: {fmean(least) - fmean(theirs):.3f} more",
-                     f"{_each(own, 'top')}: {lost:.3f} more", lost > 0, _segments(own))
+                     f"{_each(own, 'topk')}: {lost:.3f} more", lost > 0, _segments(own))
 
 
 def _to_fine(results: Results, utility: str) -> Iterator[Row]:
@@ -130,7 +130,7 @@ def _points(results: Results, utility: str, curve: str, effective: int) -> list[
 
 
 def _dominates(results: Results, utility: str) -> bool:
-    own, rival = ({(row["dataset"], row["effective"]): row["top"] for row in results.accuracy
+    own, rival = ({(row["dataset"], row["effective"]): row["topk"] for row in results.accuracy
                    if (row["utility"], row["curve"]) == (utility, curve)}
                   for curve in (AGGREGATION, N_BY_S))
     return all(own[place] >= rival[place] for place in own)

@@ -19,7 +19,7 @@ _KINDS = ("png", "svg")
 
 
 def draw(rows: list[Row], top: int, folder: Path) -> None:
-    _draw(rows, "top", f"Top-{top} accuracy", folder / "figure-1")
+    _draw(rows, "topk", f"Top-{top} accuracy", folder / "figure-1")
     _draw(rows, "top1", "Top-1 accuracy", folder / "figure-top-1")
 
 

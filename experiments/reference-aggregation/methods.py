@@ -60,7 +60,7 @@ class Methods:
 
     def points(self, count: int) -> Iterator[Point]:
         """Every curve down to one; at n only the coarse metric is not standard MBR itself."""
-        for size in halves(count):
+        for size in self._settings.effective or halves(count):
             for curve, strategy in self._curves(size):
                 if size <= self.utility.curves.get(curve, count if curve == COARSE else count - 1):
                     yield Point(curve, size, strategy)

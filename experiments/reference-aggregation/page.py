@@ -38,7 +38,7 @@ def _parts(results: Results, times: dict[str, Any]) -> Iterator[str]:
                   for r in results.claims))
     yield "## Figure 1: accuracy of efficiency methods"
     yield f"![Top-{settings.top} accuracy over effective references](figure-1.svg)"
-    yield _accuracy(results, "top", settings.top)
+    yield _accuracy(results, "topk", settings.top)
     yield "## Figure 1, top-1 accuracy"
     yield "![Top-1 accuracy over effective references](figure-top-1.svg)"
     yield _accuracy(results, "top1", 1)

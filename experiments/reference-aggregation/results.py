@@ -52,7 +52,7 @@ class Results:
                     writer.writerows(rows)
 
 
-def accuracy_rows(decoded: Decoded) -> Iterable[Row]:
+def accuracy_rows(decoded: Decoded, top: int) -> Iterable[Row]:
     """Every point of every curve; at n all but the coarse metric are standard MBR itself."""
     common = {"utility": decoded.utility.name, "dataset": decoded.material.name,
               "segments": len(decoded.material.items), "samples": decoded.count}
@@ -61,8 +61,9 @@ def accuracy_rows(decoded: Decoded) -> Iterable[Row]:
         found = decoded.outcomes(label)
         shown = decoded.utility.coarse.name if curve == COARSE else curve
         yield common | {"curve": shown, "effective": int(effective),
-                        "top1": fmean(o.first for o in found), "top": fmean(o.among for o in found),
-                        "lost": fmean(o.lost for o in found), "machine": processor()}
+                        "top1": fmean(o.first for o in found), "k": top,
+                        "topk": fmean(o.among for o in found), "lost": fmean(o.lost for o in found),
+                        "machine": processor()}
 
 
 def quality_rows(decoded: Sequence[Decoded], settings: Settings) -> Iterable[Row]:

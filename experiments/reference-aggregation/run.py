@@ -75,7 +75,7 @@ def _decode(utility: Utility, materials: dict[str, Material], settings: Settings
             has_curves = name in settings.validation and count == most
             decoded = decode(utility, own.first(utility.limit), count, settings, work, has_curves)
             if has_curves:
-                results.accuracy += accuracy_rows(decoded)
+                results.accuracy += accuracy_rows(decoded, settings.top)
             if name in settings.test:
                 found.setdefault(count, []).append(decoded)
     for decoded_sets in found.values():

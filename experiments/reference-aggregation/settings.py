@@ -53,6 +53,7 @@ class Settings:
     validation: tuple[str, ...]  # datasets of the figures
     test: tuple[str, ...]  # datasets of the tables
     samples: tuple[int, ...] = (1024, 256)
+    effective: tuple[int, ...] = ()  # numbers of references on the curves; n, n/2, ... 1 if none
     keep: int = 20
     top: int = 20
     corrected: int = 16  # references that correct a control variate, where there is one
