@@ -67,7 +67,8 @@ def test_numpy_and_torch_agree(hidden, aggregation, tmp_path):
 @pytest.mark.parametrize("aggregation", ["expected", "mean"])
 def test_mqm_keeps_the_contract(aggregation):
     metric = MQM(aggregation=aggregation, device="numpy")
-    check_metric(metric, cases([*TEXTS, " ", "日本語のテキスト。", "emoji 👍🏽"], count=3), rtol=1e-4)
+    texts = [*TEXTS, " ", "日本語のテキスト。", "emoji 👍🏽"]
+    check_metric(metric, cases(texts, count=3), rtol=1e-3)  # of small scores
 
 
 @pytest.mark.parametrize("strategy", [
@@ -127,7 +128,7 @@ def test_weights_of_something_else_are_told(tmp_path):
     with pytest.raises(minrisk.InputError, match=r"found no estimator\.ff"):
         MQM(str(path)).features(["a"])
     save_file({"estimator.ff.0.weight": np.zeros((2, 12), np.float32)}, path)
-    with pytest.raises(minrisk.InputError, match="wanted .* of 3072 numbers"):
+    with pytest.raises(minrisk.InputError, match="wanted one of 3072 numbers"):
         MQM(str(path)).features(["a"])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,12 @@ def test_sets() -> dict[str, list[Judgement]]:
 
 def sources(rows: Iterable[Judgement]) -> set[str]:
     return {row.source for row in rows}
+
+
+def sides(rows: Sequence[Judgement]) -> Iterator[np.ndarray]:
+    """(N, 512) the hypotheses, the references and the sources."""
+    return (embedded([getattr(row, side) for row in rows])
+            for side in ("hypothesis", "reference", "source"))
 
 
 def embedded(texts: Sequence[str]) -> np.ndarray:

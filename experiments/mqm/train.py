@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-from data import ROOT, Judgement, embedded, training_sets
+from data import ROOT, Judgement, sides, training_sets
 from safetensors.torch import save_file
 from scoring import accuracy, by_source, distinct, spearman
 from torch import Tensor, nn
@@ -81,8 +81,7 @@ def examples(parts: Sequence[Sequence[Judgement]],
 
 
 def features(rows: Sequence[Judgement]) -> Tensor:
-    mt, ref, src = (SCALE * torch.from_numpy(embedded([getattr(row, field) for row in rows]))
-                    for field in ("hypothesis", "reference", "source"))
+    mt, ref, src = (SCALE * torch.from_numpy(vectors) for vectors in sides(rows))
     return torch.cat([mt, ref, mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()], dim=1)
 
 
