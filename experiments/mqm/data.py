@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from minrisk.metrics.embedding import Embedding
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "data" / "mqm"
-CACHE = ROOT / "build" / "mqm"
+CACHE = ROOT / "build" / "mqm" / "embeddings.npz"
 NEWS, NEWS_TEST, TED_TEST, TED_RU = ("en-de-news2020", "en-de-news2021", "en-de-ted2021",
                                      "en-ru-ted2021")
 
@@ -55,19 +55,26 @@ def sources(rows: Iterable[Judgement]) -> set[str]:
     return {row.source for row in rows}
 
 
-def embeddings() -> dict[str, np.ndarray]:
-    """(512,) of length 1 for every text; made once."""
-    path = CACHE / "embeddings.npz"
-    if not path.exists():
-        texts = sorted({text for name in (NEWS, NEWS_TEST, TED_TEST, TED_RU)
-                        for row in judgements(name)
-                        for text in (row.source, row.hypothesis, row.reference)})
-        CACHE.mkdir(parents=True, exist_ok=True)
-        np.savez(path, texts=np.array(texts),
-                 vectors=Embedding().features(texts).astype(np.float32))
-    with np.load(path) as stored:
+def sides(rows: Sequence[Judgement]) -> Iterator[np.ndarray]:
+    """(N, 512) the hypotheses, the references and the sources."""
+    return (embedded([getattr(row, side) for row in rows])
+            for side in ("hypothesis", "reference", "source"))
+
+
+def embedded(texts: Sequence[str]) -> np.ndarray:
+    """(N, 512) of length 1; each text is encoded once and kept on disk."""
+    known = _known()
+    new = sorted({*texts} - known.keys())
+    if new:
+        vectors = Embedding().features(new).astype(np.float32)
+        known |= dict(zip(new, vectors, strict=True))
+        CACHE.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(CACHE, texts=np.array([*known]), vectors=np.stack([*known.values()]))
+    return np.stack([known[text] for text in texts])
+
+
+def _known() -> dict[str, np.ndarray]:
+    if not CACHE.exists():
+        return {}
+    with np.load(CACHE) as stored:
         return dict(zip(stored["texts"].tolist(), stored["vectors"], strict=True))
-
-
-if __name__ == "__main__":
-    print(len(embeddings()), "texts")

@@ -11,6 +11,7 @@ from minrisk.metrics.comet.estimated import PairScorer
 from minrisk.metrics.comet.plain import Array, PlainScorer
 
 _PREFIX = "estimator.ff."  # as in COMET's checkpoints
+_INPUTS = 6 * 512  # six blocks of the encoder's embeddings
 _NUMPY = "numpy"
 
 
@@ -40,8 +41,11 @@ def _read(path: Path, hint: str) -> dict[str, Array]:
         raise InputError(f"{path}: cannot be read as weights: {error}; {hint}") from None
     weights = {name.removeprefix(_PREFIX): values for name, values in found.items()
                if name.startswith(_PREFIX)}
-    if not weights:
-        raise InputError(f"{path}: found no {_PREFIX}*, wanted the weights of an estimator; {hint}")
+    if "0.weight" not in weights:
+        raise InputError(f"{path}: found no {_PREFIX}0.weight, wanted an estimator; {hint}")
+    if weights["0.weight"].shape[1] != _INPUTS:
+        raise InputError(f"{path}: found an estimator of {weights['0.weight'].shape[1]} numbers, "
+                         f"wanted one of {_INPUTS} numbers; {hint}")
     return weights
 
 
