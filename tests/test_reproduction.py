@@ -345,7 +345,7 @@ def test_times_of_both_ways_are_measured_and_shown(tmp_path, monkeypatch):
     own = replace(Settings.read(EXPERIMENT / "tiny.yaml", tmp_path), limit=2)
     reproduce(own, tmp_path / "work", output)
     page = (output / "README.md").read_text(encoding="utf-8")
-    assert f"{found['machine']['name']}; 24 samples; means of 2 segments." in page
+    assert f"{found['machine']['name']}; 24 samples; means of 2 segments, of 1 for" in page
     assert "| chrF: standard MBR costs 10 times" in page
 
 

@@ -143,7 +143,8 @@ def _times(times: dict[str, Any]) -> Iterator[str]:
         yield "Not measured yet: `timing.py` does it."
     for found in times.values():
         yield (f"{found['machine']['name']}; {found['samples']} samples; means of "
-               f"{found['segments']} segments.")
+               f"{found['segments']} segments, of {found['peer_segments']} for the paper's way and "
+               f"what takes long. Load of the machine when it ended: {found['machine']['load']:.1f}.")
         yield _table(["utility", "method", "minrisk, utility", "total", "the paper's way, utility",
                       "total", "the paper (RTX 3090), utility", "total"], _time_rows(found))
 
