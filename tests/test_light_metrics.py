@@ -177,6 +177,14 @@ def test_batches_do_not_change_embeddings(embedding):
                                embedding.features(texts), atol=1e-5)
 
 
+def test_embeddings_that_are_kept_are_not_made_again(embedding, tmp_path, monkeypatch):
+    keeping, texts = replace(embedding, cache=str(tmp_path)), ["the cat", "a dog", "the cat sat"]
+    first = keeping.features(texts)
+    np.testing.assert_allclose(first, embedding.features(texts), atol=1e-5)
+    monkeypatch.setattr(Embedding, "_encode", None)  # would raise
+    np.testing.assert_array_equal(keeping.features(texts[::-1]), first[::-1])
+
+
 def test_vectors_have_length_one(embedding):
     vectors = embedding.vectors(embedding.features(["the cat", "a dog"]))
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1)

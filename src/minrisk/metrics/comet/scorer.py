@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError
-from minrisk.metrics.comet.checkpoint import REFERENCELESS, REGRESSION
+from minrisk.arrays import Floats
+from minrisk.metrics.comet.checkpoint import REFERENCELESS
 from minrisk.metrics.comet.embedder import Embedder
-from minrisk.metrics.comet.estimator import Estimator, tiles
+from minrisk.metrics.comet.estimator import Estimator
 from minrisk.metrics.comet.patience import Patience
+from minrisk.metrics.comet.surrogate import Linearised
+from minrisk.metrics.comet.tensors import array, means, rows_of, texts_of, vectors
+from minrisk.metrics.comet.tiles import tiles
+from minrisk.metrics.neural.runtime import Runtime
 from minrisk.rows import WeightedRows
 from minrisk.transfer import upload
 
@@ -25,18 +28,24 @@ _ENOUGH = 1 << 16  # pairs at a time; more of them are not faster, and take memo
 class Scorer:
     """Scores of pairs, and their sums."""
 
-    def __init__(self, embedder: Embedder, fast: bool, expected: bool,
-                 memory: float | None) -> None:
-        self.embedder = embedder
-        self.estimator = Estimator.of(embedder.network(REGRESSION), fast)
+    def __init__(self, network: nn.Sequential, runtime: Runtime, expected: bool,
+                 fast: bool = True, memory: float | None = None) -> None:
+        self.estimator = Estimator.of(network, fast)
+        self._runtime = runtime
         self._expected = expected
         self._memory = memory
+
+    def embeddings(self, vectors: Floats) -> Tensor:
+        return torch.as_tensor(vectors, dtype=self._runtime.dtype, device=self._runtime.device)
+
+    def vectors(self, features: WeightedRows) -> Tensor:
+        return vectors(features)
 
     @torch.inference_mode()
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats:
         mt, src = texts_of(hyps), texts_of(source)
         estimator, pairs = self.estimator, self._pairs(len(hyps) * len(refs))
-        with self.embedder.runtime.precision():
+        with self._runtime.precision():
             if self._expects(refs):
                 found = [self._against(mt, refs, row, src) for row in range(len(refs))]
                 return array(torch.stack(found, dim=1))
@@ -56,12 +65,19 @@ class Scorer:
         weights = upload(mass.astype(_precise(mt.device)), mt.device)
         patience = Patience(len(hyps) * len(refs), mt.device.type == "cpu")
         estimator, pairs = self.estimator, self._pairs(len(hyps) * len(refs))
-        with self.embedder.runtime.precision():
+        with self._runtime.precision():
             if _same(hyps, refs):
                 texts = estimator.both(mt, src)
                 return array(estimator.symmetric_utility(texts, weights, pairs, patience))
             left, right = estimator.hypotheses(mt, src), estimator.references(means(refs))
             return array(estimator.utility(left, right, weights, pairs, patience))
+
+    def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                  source: WeightedRows) -> Linearised:
+        mt = texts_of(hyps)
+        weights = torch.as_tensor(mass, dtype=mt.dtype, device=mt.device)
+        return Linearised.of(self.estimator, mt, texts_of(refs), weights, texts_of(source),
+                             self._runtime.precision)
 
     def _expects(self, refs: WeightedRows) -> bool:
         return self._expected and not refs.is_plain
@@ -69,14 +85,14 @@ class Scorer:
     def _against(self, mt: Tensor, refs: WeightedRows, row: int, src: Tensor) -> Tensor:
         """(H,) against one aggregate, with the first layer's mean over its texts exact."""
         part = slice(refs.offsets[row], refs.offsets[row + 1])
-        texts = _rows(refs.base, refs.members[part])
+        texts = rows_of(refs.base, refs.members[part])
         weights = torch.as_tensor(refs.weights[part], dtype=texts.dtype, device=texts.device)
         estimator = self.estimator
         return estimator.finish(estimator.expected_first(mt, src, texts, weights))
 
     def _pairs(self, count: int) -> int:
         """How many pairs fit into the memory that there is for them, of so many at most."""
-        device, free = self.embedder.runtime.device, _MODEST
+        device, free = self._runtime.device, _MODEST
         wanted, each = min(_ENOUGH, count), self.estimator.pair_bytes()
         if self._memory is not None:
             free = self._memory * 1e9
@@ -106,36 +122,6 @@ def _precise(device: torch.device) -> type[np.floating[Any]]:
     return np.float32 if device.type == "mps" else np.float64
 
 
-def texts_of(features: WeightedRows) -> Tensor:
-    """(N, D) the embedding of each row, which must be a text."""
-    if not features.is_plain:
-        raise InputError("COMET scores texts against references; "
-                         "an aggregate cannot be the hypothesis")
-    return _rows(features.base, features.members)
-
-
-def means(features: WeightedRows) -> Tensor:
-    """(N, D) the embedding of each row: of its text, or the mean of its texts."""
-    if features.is_plain:
-        return _rows(features.base, features.members)
-    weights = torch.as_tensor(features.weights, dtype=features.base.dtype,
-                              device=features.base.device)
-    weighted = _rows(features.base, features.members) * weights[:, None]
-    label = np.repeat(np.arange(len(features)), np.diff(features.offsets))
-    means = weighted.new_zeros(len(features), weighted.shape[1])
-    return means.index_add_(0, upload(label, weighted.device), weighted)
-
-
-def _rows(base: Tensor, rows: Ints) -> Tensor:
-    found: Tensor = base[upload(rows, base.device)]
-    return found
-
-
 def _same(hyps: WeightedRows, refs: WeightedRows) -> bool:
     return (hyps.base is refs.base and refs.is_plain
             and np.array_equal(hyps.members, refs.members))
-
-
-def array(tensor: Tensor) -> Floats:
-    found: Floats = tensor.float().cpu().numpy().astype(np.float64)
-    return found

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from minrisk.arrays import Floats
-from minrisk.metrics.comet.estimator import Estimator, slices
-from minrisk.metrics.comet.scorer import Scorer, array, texts_of
+from minrisk.metrics.comet.estimator import Estimator
+from minrisk.metrics.comet.tensors import array, texts_of
+from minrisk.metrics.comet.tiles import slices
 from minrisk.rows import WeightedRows
 
 Precision = Callable[[], AbstractContextManager[None]]  # that of products, while it is entered
@@ -69,14 +70,6 @@ class Linearised:
         for rows in slices(0, len(self.mt), max(1, _BLOCK // max(1, ref.numel()))):
             apart = (self.mt[rows, None] - ref[None]).abs()  # (h, s, D)
             yield (apart @ self.per_distance[rows, :, None])[..., 0]
-
-
-def linearised(scorer: Scorer, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
-               source: WeightedRows) -> Linearised:
-    mt = texts_of(hyps)
-    weights = torch.as_tensor(mass, dtype=mt.dtype, device=mt.device)
-    return Linearised.of(scorer.estimator, mt, texts_of(refs), weights, texts_of(source),
-                         scorer.embedder.runtime.precision)
 
 
 def _value_and_slope(estimator: Estimator, mu: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,20 +6,18 @@ This file needs no torch, so that such metrics can be listed where their extras 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from minrisk.errors import InputError
+from minrisk.metrics._sourced import Sourced
 from minrisk.options import check_choices, option
-from minrisk.rows import WeightedRows
 
 Dtype = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 
 
 @dataclass(frozen=True)
-class NeuralModel:
+class NeuralModel(Sourced):
     """A model, and how it runs."""
-
-    name: ClassVar[str]
 
     model: str = option(help="a hub name or a folder")
     dtype: Dtype = option("auto", help="of the numbers; bf16 on CUDA, fp32 elsewhere")
@@ -31,11 +29,3 @@ class NeuralModel:
         if self.tokens is not None and self.tokens < 1:
             raise InputError(f"{self.name}: {self.tokens} tokens at once; "
                              "a number from 1 on is wanted")
-
-    def _checked(self, source: WeightedRows | None, *others: WeightedRows) -> WeightedRows:
-        """The source, which must be there; it and the others must be this metric's own."""
-        if source is None:
-            raise InputError(f"metric {self.name!r} needs the source")
-        for features in (source, *others):
-            features.check(self)
-        return source

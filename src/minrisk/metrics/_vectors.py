@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 from minrisk.errors import InputError
+
+Vectors = npt.NDArray[np.float32]
 
 _FILE = "embeddings.sqlite"
 _AT_ONCE = 500  # variables in a statement
 _PATIENCE = 60.0  # seconds to wait for another writer
-_SAMPLED = 64  # numbers of each weight that make the fingerprint
 
 
-class Store:
+class VectorStore:
     """Vectors by text, for one model."""
 
     def __init__(self, folder: str, model: bytes) -> None:
@@ -35,22 +36,30 @@ class Store:
             raise InputError(f"{self._path}: cannot be used as a cache: {error}; "
                              "give another folder, or remove the file") from None
 
-    def get(self, texts: Iterable[str]) -> dict[str, Tensor]:
+    def through(self, texts: Sequence[str], encode: Callable[[list[str]], Vectors]) -> Vectors:
+        """(N, D) of every text; only what is not known is encoded, and known from then on."""
+        known = self.get(texts)
+        new = [text for text in texts if text not in known]
+        if new:
+            added = dict(zip(new, encode(new), strict=True))
+            self._put(added)
+            known |= added
+        return np.stack([known[text] for text in texts])
+
+    def get(self, texts: Iterable[str]) -> dict[str, Vectors]:
         """Those that are known."""
         keys = {self._key(text): text for text in texts}
-        found: dict[str, Tensor] = {}
+        found: dict[str, Vectors] = {}
         with closing(self._connect()) as database:
             for some in _chunks(list(keys)):
                 wanted = ",".join("?" * len(some))
                 rows = database.execute(
                     f"SELECT key, vector FROM vectors WHERE key IN ({wanted})", some)
-                found |= {keys[key]: torch.frombuffer(bytearray(vector), dtype=torch.float32)
-                          for key, vector in rows}
+                found |= {keys[key]: np.frombuffer(vector, np.float32) for key, vector in rows}
         return found
 
-    def put(self, vectors: Mapping[str, Tensor]) -> None:
-        rows = [(self._key(text), vector.float().cpu().numpy().tobytes())
-                for text, vector in vectors.items()]
+    def _put(self, vectors: Mapping[str, Vectors]) -> None:
+        rows = [(self._key(text), vector.tobytes()) for text, vector in vectors.items()]
         with closing(self._connect()) as database, database:
             # another process may have been first, with the same vector
             database.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
@@ -60,16 +69,6 @@ class Store:
 
     def _key(self, text: str) -> bytes:
         return hashlib.sha256(self._model + text.encode("utf-8", "surrogatepass")).digest()
-
-
-def fingerprint(weights: Mapping[str, Tensor], *settings: str) -> bytes:
-    """Of a model: some numbers of each weight, so that gigabytes need not be read."""
-    digest = hashlib.sha256("\0".join(settings).encode())
-    for name, tensor in sorted(weights.items()):
-        flat = tensor.flatten()
-        some = flat[:: max(1, len(flat) // _SAMPLED)].float().contiguous()
-        digest.update(f"{name}{tuple(tensor.shape)}".encode() + some.numpy().tobytes())
-    return digest.digest()
 
 
 def _chunks(keys: Sequence[bytes]) -> Iterable[Sequence[bytes]]:

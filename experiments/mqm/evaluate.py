@@ -1,0 +1,101 @@
+"""Compares the metric `mqm` with others on the test sets.
+
+usage: python experiments/mqm/evaluate.py
+
+Writes results.json, and the table of README.md beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from data import NEWS, Judgement, judgements, sides, test_sets
+from scoring import accuracy, distinct, spearman, with_interval
+
+import minrisk
+from minrisk.metrics.mqm import MQM
+from minrisk.rows import WeightedRows
+
+HERE = Path(__file__).parent
+STATISTICS = {"Spearman": spearman, "accuracy": accuracy}
+
+
+def main() -> None:
+    results = {name: evaluated(distinct(rows)) for name, rows in test_sets().items()}
+    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write_table(results)
+
+
+def evaluated(rows: Sequence[Judgement]) -> dict[str, Any]:
+    systems = {"chrF": chrf, "cosine of the embeddings": cosine,
+               "ridge on the same features": ridge, "mqm": mqm}
+    sizes = {"rows": len(rows), "sources": len({row.source for row in rows})}
+    return sizes | {system: {name: with_interval(statistic, judge(rows), rows)
+                             for name, statistic in STATISTICS.items()}
+                    for system, judge in systems.items()}
+
+
+def chrf(rows: Sequence[Judgement]) -> np.ndarray:
+    metric = minrisk.ChrF()
+    return np.array([metric.scores(metric.features([row.hypothesis]),
+                                   metric.features([row.reference]))[0, 0] for row in rows])
+
+
+def cosine(rows: Sequence[Judgement]) -> np.ndarray:
+    mt, ref, _ = sides(rows)
+    return (mt * ref).sum(axis=1)
+
+
+def ridge(rows: Sequence[Judgement]) -> np.ndarray:
+    return features(rows) @ _ridge()
+
+
+@cache
+def _ridge() -> np.ndarray:
+    """Least squares with a penalty of 1, on what the estimator sees, untuned."""
+    rows = judgements(NEWS)
+    inputs, truth = features(rows), np.array([row.score for row in rows])
+    inputs -= inputs.mean(axis=0)
+    return np.linalg.solve(inputs.T @ inputs + np.eye(inputs.shape[1]),
+                           inputs.T @ (truth - truth.mean()))
+
+
+def features(rows: Sequence[Judgement]) -> np.ndarray:
+    mt, ref, src = (vectors.astype(np.float64) for vectors in sides(rows))
+    return np.concatenate([mt, ref, mt * ref, abs(mt - ref), mt * src, abs(mt - src)], axis=1)
+
+
+def mqm(rows: Sequence[Judgement]) -> np.ndarray:
+    metric = MQM(device="numpy")
+    every = np.arange(len(rows))
+    mt, ref, src = (WeightedRows.plain(metric, vectors, every) for vectors in sides(rows))
+    return np.array([metric.scores(mt[one], ref[one], src[one])[0, 0] for one in every[:, None]])
+
+
+def write_table(results: dict[str, Any]) -> None:
+    readme = HERE / "README.md"
+    lines = ["| | | " + " | ".join(f"{name} ({found['sources']} sources)"
+                                    for name, found in results.items()) + " |",
+             "|---" * (2 + len(results)) + "|"]
+    systems = [name for name, found in next(iter(results.values())).items()
+               if isinstance(found, dict)]
+    for statistic in STATISTICS:
+        for system in systems:
+            cells = ["{:.3f} ({:.3f} to {:.3f})".format(*found[system][statistic])
+                     for found in results.values()]
+            lines.append(f"| {statistic} | {system} | " + " | ".join(cells) + " |")
+    text = readme.read_text(encoding="utf-8")
+    table = "\n".join(lines)
+    text = re.sub(r"(<!-- table -->\n).*?(<!-- end -->)", rf"\g<1>{table}\n\2", text,
+                  flags=re.DOTALL)
+    readme.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""How well scores agree with expert judgements, with intervals over sources."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from data import Judgement
+
+RESAMPLES = 1000
+Statistic = Callable[[np.ndarray, np.ndarray, Sequence[np.ndarray]], float]
+
+
+def distinct(rows: Sequence[Judgement]) -> list[Judgement]:
+    """Each hypothesis once, with the mean of its judgements: systems often agree."""
+    found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for row in rows:
+        found[row.source, row.hypothesis, row.reference].append(row.score)
+    return [Judgement(*texts, float(np.mean(scores)), "") for texts, scores in found.items()]
+
+
+def by_source(rows: Sequence[Judgement]) -> list[np.ndarray]:
+    """The places of each source's rows."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        places[row.source].append(place)
+    return [np.array(own) for own in places.values()]
+
+
+def spearman(scores: np.ndarray, truth: np.ndarray, sources: Sequence[np.ndarray]) -> float:
+    """Of all rows of these sources together."""
+    rows = np.concatenate(sources)
+    return float(np.corrcoef(_ranks(scores[rows]), _ranks(truth[rows]))[0, 1])
+
+
+def accuracy(scores: np.ndarray, truth: np.ndarray, sources: Sequence[np.ndarray]) -> float:
+    """The share of pairs of one source that are ordered as judged, a mean over sources.
+
+    Pairs that were judged equal do not count; equal scores are half right.
+    """
+    shares = [_share(scores[rows], truth[rows]) for rows in sources]
+    return float(np.nanmean(shares))
+
+
+def with_interval(statistic: Statistic, scores: np.ndarray, rows: Sequence[Judgement],
+                  seed: int = 0) -> list[float]:
+    """The statistic, and the 95% of its values over resampled sources."""
+    truth, sources = np.array([row.score for row in rows]), by_source(rows)
+    rng = np.random.default_rng(seed)
+    again = [statistic(scores, truth, [sources[i] for i in rng.integers(len(sources),
+                                                                        size=len(sources))])
+             for _ in range(RESAMPLES)]
+    whole = statistic(scores, truth, sources)
+    return [round(x, 4) for x in (whole, *np.quantile(again, [0.025, 0.975]))]
+
+
+def _share(scores: np.ndarray, truth: np.ndarray) -> float:
+    judged = np.sign(truth[:, None] - truth)
+    if not judged.any():
+        return np.nan
+    right = np.sign(scores[:, None] - scores) * judged
+    return float((1 + right[judged != 0].mean()) / 2)
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Equal values have the mean of their ranks."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]

@@ -1,0 +1,79 @@
+"""Every method on every segment: what it chooses, and how near that is to standard MBR."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from kept import Fields, kept
+from material import Material
+from methods import Methods
+from settings import Settings, Utility
+
+from minrisk import Batch, Segment
+from minrisk.signature import parts_signature
+from minrisk.validation.study import Outcome
+
+
+class Decoded:
+    """What all methods made of the first n samples of each segment of a dataset."""
+
+    def __init__(self, utility: Utility, material: Material, count: int,
+                 records: Sequence[Fields]) -> None:
+        self.utility, self.material, self.count = utility, material, count
+        self._records = records
+
+    @property
+    def methods(self) -> list[str]:
+        return list(self._records[0]["choices"])
+
+    @property
+    def labels(self) -> list[str]:
+        return list(self._records[0]["outcomes"])
+
+    def texts(self, method: str) -> list[str]:
+        """What a method chose for each segment."""
+        return [record["choices"][method] for record in self._records]
+
+    def outcomes(self, label: str) -> list[Outcome]:
+        return [Outcome(**record["outcomes"][label]) for record in self._records]
+
+
+def decode(utility: Utility, material: Material, count: int, settings: Settings, work: Path,
+           curves: bool) -> Decoded:
+    """With the points of all curves, or only the choices."""
+    methods = Methods(utility, settings)
+
+    def judge(left: Sequence[int]) -> Iterator[Fields]:
+        for index in left:
+            segment = Segment(material.samples[index][:count], index=index,
+                              source=material.items[index].source)
+            yield _judged(segment, methods, settings.top, curves)
+
+    path = work / material.name / f"{utility.name}-{count}{'-curves' if curves else ''}.jsonl"
+    records = kept(path, _made(utility, settings, count), range(len(material.items)), judge)
+    return Decoded(utility, material, count, records)
+
+
+def _judged(segment: Segment, methods: Methods, top: int, curves: bool) -> Fields:
+    batch = Batch([segment])
+    [exact] = methods.exact.rank(batch)
+    outcomes, choices, count = {}, {}, len(segment.hypotheses)
+    for point in methods.points(count) if curves else ():
+        [ranking] = point.strategy.rank(batch)
+        outcomes[point.label] = asdict(Outcome.of(segment, exact, ranking, top, 0.0))
+    for name, strategy in methods.choices(count):
+        [ranking] = strategy.rank(batch)
+        choices[name] = segment.hypotheses[ranking.best]
+    return {"choices": choices, "outcomes": outcomes}
+
+
+def _made(utility: Utility, settings: Settings, count: int) -> str:
+    metrics: dict[str, Any] = {f.name: getattr(utility, f.name) for f in fields(utility)
+                               if f.name in ("metric", "expected", "coarse")}
+    return parts_signature(**metrics, curves=json.dumps(dict(utility.curves)), n=count,
+                           keep=settings.keep, top=settings.top, corrected=settings.corrected,
+                           seed=settings.seed)

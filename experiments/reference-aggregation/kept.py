@@ -1,0 +1,53 @@
+"""Work that is done once: what was made of each item is on disk when it is made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from minrisk import InputError
+from minrisk.cli.progress import Progress
+from minrisk.io.journal import Journal
+from minrisk.progress import listening
+
+Fields = dict[str, Any]
+T = TypeVar("T")
+
+
+def kept(path: Path, made: str, items: Sequence[T],
+         make: Callable[[Sequence[T]], Iterable[Fields]]) -> list[Fields]:
+    """What `make` makes of each item, as an earlier run left it where it was made in the same way.
+
+    `make` gets the items that are left, and gives their results one by one, in order.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Journal(str(path), resume=True) as journal:
+        if not journal.entries:
+            journal.append({"made": made})
+        elif journal.entries[0] != {"made": made}:
+            raise InputError(f"{path} was made otherwise ({journal.entries[0].get('made')}); "
+                             f"remove it, or give another work folder, for {made}")
+        found = journal.entries[1:][: len(items)]
+        with _shown(path, len(items) - len(found)) as progress:
+            for result in make(items[len(found):]):
+                journal.append(result)
+                found.append(result)
+                progress.advance()
+    return found
+
+
+@contextmanager
+def _shown(path: Path, left: int) -> Iterator[Progress]:
+    progress = Progress(not left, lambda: None)
+    progress.expect(left)
+    progress.note(f"{path.parent.name}/{path.stem}: {left} segments to go")
+    with listening(progress.stage):
+        yield progress
+    progress.finish()
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,215 @@
+"""The page: every table beside the paper's numbers, all from the rows, none typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import paper
+from claims import LEVEL
+from methods import STANDARD
+from results import AVERAGE, BEAM, SAMPLE, Results, Row
+
+from minrisk.signature import metric_signature
+
+_SHOWN = (1, 4, 16, 64, 256)  # effective references, of those that were tried
+_WAYS = ("minrisk", "paper")  # who computes
+_MARKS = ("Underlined: no significant difference from standard MBR of the same utility; bold: "
+          f"significantly better (paired bootstrap, p < {LEVEL}). The average is that of the "
+          "datasets, its test of all their segments together.")
+
+
+def write_page(results: Results, times: dict[str, Any], output: Path) -> None:
+    parts = [part for part in _parts(results, times) if part]
+    (output / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _parts(results: Results, times: dict[str, Any]) -> Iterator[str]:
+    settings = results.settings
+    most, judge = max(settings.samples), next(iter(settings.judges))
+    yield f"# The paper, reproduced: {settings.name}"
+    yield (f"Written by `run.py {settings.name}.yaml`; nothing is typed by hand. "
+           f"{results.statistics[0]['machine']}. The paper's numbers are for other test sets, "
+           "models and metrics: compare shapes, not values.")
+    yield "## Claims"
+    yield _table(["claim", "paper", "here", "holds", "segments", "machine"],
+                 ([r[k] for k in ("claim", "paper", "found", "holds", "segments", "machine")]
+                  for r in results.claims))
+    yield "## Figure 1: accuracy of efficiency methods"
+    yield f"![Top-{settings.top} accuracy over effective references](figure-1.svg)"
+    yield _accuracy(results, "topk", settings.top)
+    yield "## Figure 1, top-1 accuracy"
+    yield "![Top-1 accuracy over effective references](figure-top-1.svg)"
+    yield _accuracy(results, "top1", 1)
+    for count in sorted(settings.samples, reverse=True):
+        title = "Table 1: quality" if count == most else "The same table"
+        yield f"## {title}, {count} samples, by {judge}"
+        yield _quality(results, count, judge)
+        yield _MARKS if count == most else ""
+    yield f"## Extended table: averages by every judge, {most} samples"
+    yield _extended(results, most)
+    if results.more_samples:
+        yield "## What more samples buy"
+        yield _more(results)
+    if len({row["beams"] for row in results.beams}) > 1:
+        yield f"## Beam sizes, by {judge}"
+        yield _beams(results, judge)
+    yield "## Time per segment"
+    yield from _times(times)
+    yield "## Data"
+    yield _statistics(results)
+    yield "## Signatures"
+    yield "\n".join([*(f"- {u.name}: `{metric_signature(u.metric)}`" for u in settings.utilities),
+                     *(f"- judge {name}: `{metric_signature(metric)}`"
+                       for name, metric in settings.judges.items())])
+
+
+def _accuracy(results: Results, field: str, top: int) -> str:
+    """The paper's range is that of its four directions."""
+    rows = []
+    for utility, dataset, curve, segments in _distinct(
+            (r["utility"], r["dataset"], r["curve"], r["segments"]) for r in results.accuracy):
+        found = {r["effective"]: r[field] for r in results.accuracy if
+                 (r["utility"], r["dataset"], r["curve"]) == (utility, dataset, curve)}
+        rows.append([utility, dataset, segments, curve,
+                     *(f"{found[s]:.3f}" if s in found else "" for s in _SHOWN),
+                     paper.span(paper.accuracy(utility, curve, 1, top)),
+                     paper.span(paper.accuracy(utility, curve, 16, top))])
+    return _table(["utility", "dataset", "segments", "method", *(f"s = {s}" for s in _SHOWN),
+                   "paper, s = 1", "paper, s = 16"], rows)
+
+
+def _quality(results: Results, samples: int, judge: str) -> str:
+    """A block for each utility, with the baselines on the same segments."""
+    rows = [r for r in results.quality if (r["samples"], r["judge"]) == (samples, judge)]
+    datasets = _distinct(r["dataset"] for r in rows)
+    lines = []
+    for utility, method in _methods(rows):
+        own = {r["dataset"]: r for r in rows if (r["utility"], r["method"]) == (utility, method)}
+        lines.append([utility, method, *(_score(own[d]) for d in datasets),
+                      own[AVERAGE]["segments"],
+                      _number(_theirs("quality", str(samples), utility, method), -1)])
+    return _table(["utility", "method", *datasets, "segments",
+                   f"paper, average {paper.TABLES['judge']}"], lines)
+
+
+def _extended(results: Results, samples: int) -> str:
+    rows = [r for r in results.quality if (r["samples"], r["dataset"]) == (samples, AVERAGE)]
+    judges = _distinct(r["judge"] for r in rows)
+    theirs = paper.TABLES["extended"]["judges"]
+    lines = []
+    for utility, method in _methods(rows):
+        own = {r["judge"]: r for r in rows if (r["utility"], r["method"]) == (utility, method)}
+        printed = _theirs("extended", None, utility, method)
+        lines.append([utility, method, *(_score(own[j]) for j in judges),
+                      own[judges[0]]["segments"],
+                      *(_number(printed, i, 1) for i in range(len(theirs)))])
+    return _table(["utility", "method", *judges, "segments", *(f"paper, {j}" for j in theirs)],
+                  lines)
+
+
+def _more(results: Results) -> str:
+    return _table(["utility", "method", "judge", "samples", "before", "after", "p", "segments"],
+                  ([r["utility"], r["method"], r["judge"], r["samples"], f"{r['before']:.2f}",
+                    f"{r['after']:.2f}", f"{r['p_value']:.3f}", r["segments"]]
+                   for r in results.more_samples if r["method"] == STANDARD))
+
+
+def _beams(results: Results, judge: str) -> str:
+    rows = [r for r in results.beams if r["judge"] == judge]
+    datasets = _distinct(r["dataset"] for r in rows)
+    lines = []
+    for size in _distinct(r["beams"] for r in rows):
+        own = {r["dataset"]: r for r in rows if r["beams"] == size}
+        lines.append([size, *(f"{own[d]['score']:.2f}" for d in datasets),
+                      own[AVERAGE]["segments"],
+                      _number(paper.TABLES["beams"].get(str(size)), -1)])
+    return _table(["beams", *datasets, "segments", f"paper, average {paper.TABLES['judge']}"],
+                  lines)
+
+
+def _statistics(results: Results) -> str:
+    ours = [[r["dataset"], r["segments"], f"{r['samples']:.0f}", f"{r['distinct']:.1f}"]
+            for r in results.statistics]
+    theirs = [[f"paper, {name}", segments, 1024, paper.TABLES["distinct"][name]]
+              for name, segments in paper.TABLES["segments"].items()]
+    return _table(["dataset", "segments", "samples per segment", "distinct"], [*ours, *theirs])
+
+
+def _times(times: dict[str, Any]) -> Iterator[str]:
+    """The paper's last column, one machine after the other."""
+    if not times:
+        yield "Not measured yet: `timing.py` does it."
+    for found in times.values():
+        yield (f"{found['machine']['name']}; {found['samples']} samples; means of "
+               f"{found['segments']} segments, of {found['peer_segments']} for the paper's way and "
+               f"what takes long. Load of the machine when it ended: {found['machine']['load']:.1f}.")
+        yield _table(["utility", "method", "minrisk, utility", "total", "the paper's way, utility",
+                      "total", "the paper (RTX 3090), utility", "total"], _time_rows(found))
+
+
+def _time_rows(found: dict[str, Any]) -> Iterator[list[str]]:
+    sampling, seconds = found["sampling"], paper.TABLES["seconds"]
+    for method in (BEAM, SAMPLE):
+        ours, theirs = (_seconds(sampling[who].get(method)) for who in _WAYS)
+        yield ["", method, "", ours, "", theirs, "", _seconds(seconds[method][1])]
+    for utility, ways in found["utilities"].items():
+        for method in ways["minrisk"]:
+            cells = [cell for who in _WAYS
+                     for cell in _spent(ways.get(who, {}).get(method), sampling[who])]
+            printed = seconds.get(utility, {}).get(method, [None, None])
+            yield [utility, method, *cells, *map(_seconds, printed)]
+
+
+def _spent(found: dict[str, float] | None, sampling: dict[str, float]) -> list[str]:
+    """For the utility, and with the sampling."""
+    if found is None:
+        return ["", ""]
+    total = sampling.get("samples")
+    return [_seconds(found["utility_s"]),
+            _seconds(None if total is None else found["utility_s"] + total)]
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f} s" if value >= 0.1 else f"{1000 * value:.1f} ms"
+
+
+def _score(row: Row) -> str:
+    text = f"{row['score']:.2f}"
+    if row["p_value"] is None or row["method"] in (BEAM, SAMPLE):
+        return text
+    if row["p_value"] >= LEVEL:
+        return f"<ins>{text}</ins>"
+    return f"**{text}**" if row["difference"] > 0 else text
+
+
+def _theirs(table: str, samples: str | None, utility: str, method: str) -> list[float] | None:
+    """The paper's numbers for a method with the utility that stands beside ours."""
+    found = paper.TABLES[table] if samples is None else paper.TABLES[table].get(samples, {})
+    twin = paper.like(utility)
+    return found.get(method) or found.get(twin, {}).get(method.replace(utility, twin))
+
+
+def _number(values: Sequence[float] | None, place: int, digits: int = 2) -> str:
+    return f"{values[place]:.{digits}f}" if values else ""
+
+
+def _methods(rows: Iterable[Row]) -> list[tuple[str, str]]:
+    """In the paper's order: baselines first."""
+    found = _distinct((r["utility"], r["method"]) for r in rows)
+    utilities = _distinct(utility for utility, _ in found)
+    return [pair for utility in utilities for is_method in (False, True) for pair in found
+            if pair[0] == utility and (pair[1] not in (BEAM, SAMPLE)) == is_method]
+
+
+def _table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))

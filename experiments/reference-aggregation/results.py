@@ -1,0 +1,160 @@
+"""Everything that was measured, as rows: a row says of how many segments, and on which machine."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from decoding import Decoded
+from machine import processor
+from material import Material
+from methods import COARSE
+from settings import Settings
+
+import minrisk
+from minrisk.metric import AnyMetric
+
+Row = dict[str, Any]
+
+BEAM, SAMPLE, AVERAGE = "beam search", "epsilon sampling", "average"
+
+
+@dataclass
+class Results:
+    """The rows of each table."""
+
+    settings: Settings
+    accuracy: list[Row] = field(default_factory=list)
+    quality: list[Row] = field(default_factory=list)
+    more_samples: list[Row] = field(default_factory=list)  # what more of them buy
+    beams: list[Row] = field(default_factory=list)
+    statistics: list[Row] = field(default_factory=list)
+    claims: list[Row] = field(default_factory=list)
+
+    @property
+    def tables(self) -> dict[str, list[Row]]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, list)}
+
+    def write(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "results.json").write_text(json.dumps(self.tables, indent=1) + "\n",
+                                             encoding="utf-8")
+        for name, rows in self.tables.items():
+            if rows:
+                with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as stream:
+                    writer = csv.DictWriter(stream, list(rows[0]))
+                    writer.writeheader()
+                    writer.writerows(rows)
+
+
+def accuracy_rows(decoded: Decoded, top: int) -> Iterable[Row]:
+    """Every point of every curve; at n all but the coarse metric are standard MBR itself."""
+    common = {"utility": decoded.utility.name, "dataset": decoded.material.name,
+              "segments": len(decoded.material.items), "samples": decoded.count}
+    for label in decoded.labels:
+        curve, _, effective = label.rpartition(" ")
+        found = decoded.outcomes(label)
+        shown = decoded.utility.coarse.name if curve == COARSE else curve
+        yield common | {"curve": shown, "effective": int(effective),
+                        "top1": fmean(o.first for o in found), "k": top,
+                        "topk": fmean(o.among for o in found), "lost": fmean(o.lost for o in found),
+                        "machine": processor()}
+
+
+def quality_rows(decoded: Sequence[Decoded], settings: Settings) -> Iterable[Row]:
+    """One utility and number of samples on all datasets, by every judge.
+
+    The average is that of the datasets' scores; its test is of all their segments together.
+    """
+    systems = [_systems(own, settings) for own in decoded]
+    shared = [name for name in systems[0] if all(name in own for own in systems)]
+    together = {name: [text for own in systems for text in own[name]] for name in shared}
+    whole = _joined([own.material for own in decoded])
+    for judge, metric in settings.judges.items():
+        common = {"utility": decoded[0].utility.name, "samples": decoded[0].count, "judge": judge}
+        values: dict[str, list[float]] = {}
+        for own, texts in zip(decoded, systems, strict=True):
+            for row in _scored(texts, own.material, metric, settings):
+                values.setdefault(row["method"], []).append(row["score"])
+                yield common | {"dataset": own.material.name} | row
+        for row in _scored(together, whole, metric, settings):
+            yield common | {"dataset": AVERAGE} | row | {"score": fmean(values[row["method"]])}
+
+
+def more_rows(many: Sequence[Decoded], few: Sequence[Decoded], settings: Settings) -> Iterable[Row]:
+    """Standard MBR with many samples against the same with few, on all segments together."""
+    for method in [name for name in many[0].methods if name in few[0].methods]:
+        texts = {str(own[0].count): [text for one in own for text in one.texts(method)]
+                 for own in (few, many)}
+        whole = _joined([own.material for own in many])
+        for judge, metric in settings.judges.items():
+            fewer, more = _scored(texts, whole, metric, settings)
+            yield {"utility": many[0].utility.name, "method": method, "judge": judge,
+                   "samples": f"{few[0].count} to {many[0].count}", "before": fewer["score"],
+                   "after": more["score"], "difference": more["difference"],
+                   "p_value": more["p_value"], "segments": more["segments"],
+                   "machine": more["machine"]}
+
+
+def beam_rows(materials: Sequence[Material], settings: Settings) -> Iterable[Row]:
+    """All numbers of beams on the same segments."""
+    searched = [own.first(min(map(len, own.beams.values()))) for own in materials if own.beams]
+    if not searched:
+        return
+    for judge, metric in settings.judges.items():
+        scores: dict[int, list[float]] = {}
+        for own in searched:
+            systems = {str(size): texts for size, texts in own.beams.items()}
+            for size, row in zip(own.beams, _scored(systems, own, metric, settings), strict=True):
+                scores.setdefault(size, []).append(row["score"])
+                yield {"beams": size, "dataset": own.name, "judge": judge} | _without_method(row)
+        segments = sum(len(own.items) for own in searched)
+        for size, found in scores.items():
+            yield {"beams": size, "dataset": AVERAGE, "judge": judge, "score": fmean(found),
+                   "difference": None, "interval": None, "p_value": None, "segments": segments,
+                   "machine": processor()}
+
+
+def statistics_row(material: Material) -> Row:
+    return {"dataset": material.name, "segments": len(material.items),
+            "samples": fmean(map(len, material.samples)),
+            "distinct": fmean(len(set(own)) for own in material.samples), "machine": processor()}
+
+
+def _systems(decoded: Decoded, settings: Settings) -> dict[str, list[str]]:
+    """What is compared with standard MBR, which comes first."""
+    first, *others = decoded.methods
+    found = {first: decoded.texts(first)}
+    beams = decoded.material.beams.get(settings.beams[0]) if settings.beams else None
+    if beams:
+        found[BEAM] = beams
+    found[SAMPLE] = [own[0] for own in decoded.material.samples]
+    return found | {method: decoded.texts(method) for method in others}
+
+
+def _joined(materials: Sequence[Material]) -> Material:
+    return Material(AVERAGE, [item for own in materials for item in own.items], [], {})
+
+
+def _scored(systems: Mapping[str, Sequence[str]], material: Material, metric: AnyMetric,
+            settings: Settings) -> list[Row]:
+    """A row for each system; differences are those from the first, and better if positive."""
+    scores = minrisk.score(systems, material.references, material.sources, metric=metric,
+                           resamples=settings.resamples)
+    baseline = next(iter(systems))
+    sign = -1 if getattr(metric, "is_error", False) else 1
+    return [{"method": name, "score": sign * score.value,
+             "difference": score.value - scores[baseline].value, "interval": score.interval,
+             # sacreBLEU's test, as ours, finds that the same texts differ: by 0, in every resample
+             "p_value": 1.0 if systems[name] == systems[baseline] else score.p_value,
+             "segments": len(material.items), "machine": processor()}
+            for name, score in scores.items()]
+
+
+def _without_method(row: Row) -> Row:
+    return {key: value for key, value in row.items() if key != "method"}

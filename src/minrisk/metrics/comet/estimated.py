@@ -1,0 +1,61 @@
+"""What COMET's estimator offers as a metric, whatever made the embeddings and runs it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal, Protocol
+
+from minrisk.arrays import Floats
+from minrisk.groups import Groups
+from minrisk.metric import Points, Surrogate
+from minrisk.metrics._sourced import Sourced
+from minrisk.rows import WeightedRows
+
+Aggregation = Literal["expected", "mean"]
+AGGREGATION = "average the first layer's features, or (the paper's) the embeddings"
+
+
+class PairScorer(Protocol):
+    """COMET's estimator on embeddings."""
+
+    def embeddings(self, vectors: Floats) -> Any:
+        """As the rows of features hold them."""
+
+    def vectors(self, features: WeightedRows) -> Points:
+        """(N, D) of texts and of averages, where they are."""
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats: ...
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: WeightedRows) -> Floats: ...
+
+    def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                  source: WeightedRows) -> Surrogate[WeightedRows]: ...
+
+
+class Estimated(Sourced, ABC):
+    """Pairs are scored by an estimator, which may be fed averages."""
+
+    needs_source: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def _scorer(self) -> PairScorer: ...
+
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
+        return refs.average(groups)
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows,
+               source: WeightedRows | None = None) -> Floats:
+        """(H, R) of every pair."""
+        return self._scorer.scores(hyps, refs, self._checked(source, hyps, refs))
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: WeightedRows | None = None) -> Floats:
+        """(H,) `scores @ mass`, added up where the pairs are scored."""
+        return self._scorer.utility(hyps, refs, mass, self._checked(source, hyps, refs))
+
+    def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                  source: WeightedRows | None = None) -> Surrogate[WeightedRows]:
+        """The estimator made linear from the exact mean of its first layer on."""
+        return self._scorer.surrogate(hyps, refs, mass, self._checked(source, hyps, refs))

@@ -1,0 +1,191 @@
+"""COMET's estimator in NumPy: the plain twin of estimator, scorer and surrogate.
+
+For small models with tanh, where torch is not installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from minrisk.arrays import Floats
+from minrisk.errors import InputError
+from minrisk.metrics.comet.patience import Patience
+from minrisk.metrics.comet.tiles import slices, tiles
+from minrisk.rows import WeightedRows
+
+Array = npt.NDArray[Any]  # float32
+Layer = tuple[Array, Array]  # (in, out) weight and (out,) bias
+
+_PAIRS = 1 << 9  # at a time: their features stay in the cache
+
+
+class PlainScorer:
+    """Scores of pairs, and what can be had without all of them."""
+
+    def __init__(self, weights: Mapping[str, Array], expected: bool) -> None:
+        (first, self._bias), *self._rest = _layers(weights)
+        mt, self._per_ref, prod_ref, diff_ref, prod_src, diff_src = np.split(first, 6)
+        self._per_hyp = np.concatenate([mt, prod_src, diff_src])  # (3D, H1)
+        self._per_pair = np.concatenate([prod_ref, diff_ref])  # (2D, H1)
+        self._expected = expected
+
+    def embeddings(self, vectors: Floats) -> Array:
+        return vectors.astype(np.float32)
+
+    def vectors(self, features: WeightedRows) -> Floats:
+        return _means(features).astype(np.float64)
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats:
+        mt, own = _texts_of(hyps), self._hyp_part(_texts_of(hyps), _texts_of(source))
+        if self._expected and not refs.is_plain:
+            firsts = [own + self._expected_rest(mt, *_members(refs, row))
+                      for row in range(len(refs))]
+            return self._finish(np.stack(firsts, axis=1)).astype(np.float64)
+        ref = _means(refs)
+        theirs = ref @ self._per_ref
+        patience = Patience(len(mt) * len(ref), on_cpu=True)
+        # mt*ref and |mt-ref| are symmetric: where both are the same texts, each is formed once
+        same = mt.shape == ref.shape and np.array_equal(mt, ref)
+        found = np.empty((len(mt), len(ref)))
+        for rows, columns in tiles(len(mt), len(ref), _PAIRS, upper=same):
+            shared = self._pair_part(mt[rows], ref[columns])
+            found[rows, columns] = self._finish(shared + own[rows, None] + theirs[columns])
+            if same:
+                turned = self._finish(shared + theirs[rows, None] + own[columns])
+                found[columns, rows] = turned.T
+            patience.advance(shared.shape[0] * shared.shape[1] * (1 + same))
+        return found
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: WeightedRows) -> Floats:
+        return self.scores(hyps, refs, source) @ mass
+
+    def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                  source: WeightedRows) -> PlainLinearised:
+        mt, ref = _texts_of(hyps), _texts_of(refs)
+        rest = self._expected_rest(mt, ref, mass.astype(np.float32))
+        value, slope = self._value_and_slope(self._hyp_part(mt, _texts_of(source)) + rest)
+        product, distance = np.split(slope @ self._per_pair.T, 2, axis=1)
+        per_ref = slope @ self._per_ref.T + product * mt
+        return PlainLinearised(mt, value, value - (slope * rest).sum(axis=1), per_ref, distance)
+
+    def _hyp_part(self, mt: Array, src: Array) -> Array:
+        """(H, H1) what the first layer makes of each hypothesis and the source."""
+        features = np.concatenate([mt, mt * src, np.abs(mt - src)], axis=1)
+        part: Array = features @ self._per_hyp + self._bias
+        return part
+
+    def _pair_part(self, mt: Array, ref: Array) -> Array:
+        """(h, r, H1) what it makes of each pair of hypothesis and reference."""
+        left, right = mt[:, None], ref[None]
+        features = np.empty((len(mt), len(ref), len(self._per_pair)), mt.dtype)
+        product, distance = np.split(features, 2, axis=2)  # filled in place: copies take long
+        np.multiply(left, right, out=product)
+        np.abs(np.subtract(left, right, out=distance), out=distance)
+        part: Array = features @ self._per_pair
+        return part
+
+    def _expected_rest(self, mt: Array, refs: Array, weights: Array) -> Array:
+        """(H, H1) the mean of what it makes of weighted references and of pairs with them."""
+        mean = weights @ refs
+        pair = np.concatenate([mt * mean, mean_distance(mt, refs, weights)], axis=1)
+        rest: Array = mean @ self._per_ref + pair @ self._per_pair
+        return rest
+
+    def _finish(self, first: Array) -> Array:
+        """Scores from the first layer's outputs, whatever their leading shape."""
+        hidden = first
+        for weight, bias in self._rest:
+            hidden = np.tanh(hidden) @ weight + bias
+        return hidden[..., 0]
+
+    def _value_and_slope(self, first: Array) -> tuple[Array, Array]:
+        """(H,) the scores and (H, H1) their gradient."""
+        bent = []
+        hidden = first
+        for weight, bias in self._rest:
+            bent.append(np.tanh(hidden))
+            hidden = bent[-1] @ weight + bias
+        slope = np.ones_like(hidden)
+        for (weight, _), tanh in zip(self._rest[::-1], bent[::-1], strict=True):
+            slope = slope @ weight.T * (1 - tanh**2)
+        return hidden[:, 0], slope
+
+
+@dataclass(frozen=True)
+class PlainLinearised:
+    """The tangent of each hypothesis, as in `surrogate.Linearised`."""
+
+    mt: Array  # (H, D)
+    value: Array  # (H,)
+    offset: Array  # (H,)
+    per_ref: Array  # (H, D)
+    per_distance: Array  # (H, D)
+
+    @property
+    def mean(self) -> Floats:
+        return self.value.astype(np.float64)
+
+    def at(self, refs: WeightedRows) -> Floats:
+        ref = _texts_of(refs)
+        linear: Floats = np.float64(self.offset[:, None]) + self.per_ref @ ref.T
+        for rows in slices(0, len(self.mt), max(1, _PAIRS // max(1, len(ref)))):
+            apart = np.abs(self.mt[rows, None] - ref[None])  # (h, s, D)
+            linear[rows] += (apart @ self.per_distance[rows, :, None])[..., 0]
+        return linear
+
+
+def mean_distance(mt: Array, refs: Array, weights: Array) -> Array:
+    """(H, D) E|mt - ref| per dimension over weighted references, from sorted values."""
+    order = np.argsort(refs, axis=0)
+    values = np.take_along_axis(refs, order, axis=0).astype(np.float64)  # (R, D)
+    mass = weights.astype(np.float64)[order]
+    below = _sums_before(mass)  # (R + 1, D)
+    moment = _sums_before(mass * values)
+    points = mt.astype(np.float64)
+    place = np.stack([np.searchsorted(*column) for column in zip(values.T, points.T, strict=True)],
+                     axis=1)  # (H, D)
+    left, left_moment = (np.take_along_axis(sums, place, axis=0) for sums in (below, moment))
+    # of those above: what is left of all
+    right, right_moment = below[-1] - left, moment[-1] - left_moment
+    distance: Array = points * left - left_moment + right_moment - points * right
+    return distance.astype(np.float32)
+
+
+def _sums_before(values: Floats) -> Floats:
+    return np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
+
+
+def _layers(weights: Mapping[str, Array]) -> list[Layer]:
+    """In order, from the names that torch gives to the layers of a sequence."""
+    places = sorted({int(name.split(".")[0]) for name in weights})
+    return [(np.ascontiguousarray(weights[f"{place}.weight"].T), weights[f"{place}.bias"])
+            for place in places]
+
+
+def _texts_of(features: WeightedRows) -> Array:
+    """(N, D) the embedding of each row, which must be a text."""
+    if not features.is_plain:
+        raise InputError("texts are scored against references; "
+                         "an aggregate cannot be the hypothesis")
+    found: Array = features.base[features.members]
+    return found
+
+
+def _members(features: WeightedRows, row: int) -> tuple[Array, Array]:
+    """The embeddings of the texts of one row, and how much each counts."""
+    part = slice(features.offsets[row], features.offsets[row + 1])
+    return features.base[features.members[part]], features.weights[part].astype(np.float32)
+
+
+def _means(features: WeightedRows) -> Array:
+    """(N, D) the embedding of each row: of its text, or the mean of its texts."""
+    if features.is_plain:
+        return _texts_of(features)
+    parts = (_members(features, row) for row in range(len(features)))
+    return np.stack([weights @ texts for texts, weights in parts])

@@ -1,0 +1,75 @@
+"""The estimator's weights, and who computes with them."""
+
+from __future__ import annotations
+
+from importlib.resources import as_file, files
+from importlib.util import find_spec
+from pathlib import Path
+
+from minrisk.errors import InputError, MissingExtra
+from minrisk.metrics.comet.estimated import PairScorer
+from minrisk.metrics.comet.plain import Array, PlainScorer
+
+_PREFIX = "estimator.ff."  # as in COMET's checkpoints
+_INPUTS = 6 * 512  # six blocks of the encoder's embeddings
+_NUMPY = "numpy"
+
+
+def load(model: str | None, device: str, expected: bool) -> PairScorer:
+    weights = _weights(model)
+    chosen = _best() if device == "auto" else device
+    return (PlainScorer(weights, expected) if chosen == _NUMPY
+            else _on_device(weights, chosen, expected))
+
+
+def _weights(model: str | None) -> dict[str, Array]:
+    if model is not None:
+        return _read(Path(model), "give a file that experiments/mqm/train.py wrote")
+    with as_file(files("minrisk") / "data" / "mqm.safetensors") as bundled:
+        return _read(bundled, "install minrisk again")
+
+
+def _read(path: Path, hint: str) -> dict[str, Array]:
+    try:
+        from safetensors.numpy import load_file
+    except ImportError as error:
+        raise MissingExtra(f"the 'mqm' metric needs {error.name}: "
+                           "pip install 'minrisk[embedding]'") from None
+    try:
+        found = load_file(path)
+    except Exception as error:  # absent, torn, of another kind: the error says which
+        raise InputError(f"{path}: cannot be read as weights: {error}; {hint}") from None
+    weights = {name.removeprefix(_PREFIX): values for name, values in found.items()
+               if name.startswith(_PREFIX)}
+    if "0.weight" not in weights:
+        raise InputError(f"{path}: found no {_PREFIX}0.weight, wanted an estimator; {hint}")
+    if weights["0.weight"].shape[1] != _INPUTS:
+        raise InputError(f"{path}: found an estimator of {weights['0.weight'].shape[1]} numbers, "
+                         f"wanted one of {_INPUTS} numbers; {hint}")
+    return weights
+
+
+def _best() -> str:
+    if find_spec("torch") is None:
+        return _NUMPY
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else _NUMPY
+
+
+def _on_device(weights: dict[str, Array], device: str, expected: bool) -> PairScorer:
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtra(f"the 'mqm' metric on {device!r} needs torch: "
+                           "pip install 'minrisk[comet]'") from None
+    from minrisk.metrics.comet.estimator import feed_forward
+    from minrisk.metrics.comet.scorer import Scorer
+    from minrisk.metrics.neural import NeuralModel
+    from minrisk.metrics.neural.runtime import Runtime
+
+    *hidden, _ = (len(values) for name, values in weights.items() if name.endswith("bias"))
+    network = feed_forward(weights["0.weight"].shape[1], hidden, "Tanh", None)
+    network.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
+    runtime = Runtime(NeuralModel("mqm", "fp32", device))
+    return Scorer(network.to(runtime.device).eval(), runtime, expected)
