@@ -25,7 +25,7 @@ from minrisk.metrics.exact_match import ExactMatch
 from minrisk.metrics.symmetric import Symmetric
 from minrisk.registry import METRICS
 from minrisk.signature import parts_signature
-from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, check_metric
+from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS, check_metric
 
 CHRF = minrisk.ChrF()
 AVERAGES = st.builds(Combined, st.just((CHRF, ExactMatch(lowercase=True))),
@@ -39,7 +39,8 @@ def scores(metric, hyps, refs):
     return metric.scores(metric.features(hyps), metric.features(refs))
 
 
-@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
+                         ids=lambda c: c.__name__)
 @given(metric=AVERAGES, case=cases())
 def test_combined_averages_keep_the_contract(check, metric, case):
     check(metric, case, 1e-9)

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 import minrisk
 from generated import cases
 from minrisk.metric import HasUtility
-from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, Case, check_metric, check_strategy
+from minrisk.testing import (
+    AGGREGATE_CHECKS,
+    METRIC_CHECKS,
+    PARTS_CHECKS,
+    Case,
+    check_metric,
+    check_strategy,
+)
 
 CHRF = st.builds(
     minrisk.ChrF,
@@ -32,7 +39,8 @@ BLEU = st.builds(
 )
 
 
-@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
+                         ids=lambda c: c.__name__)
 @given(metric=st.one_of(CHRF, BLEU), case=cases())
 def test_metrics_of_ngrams_keep_the_contract(check, metric, case):
     check(metric, case, 1e-9)

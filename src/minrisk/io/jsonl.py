@@ -22,6 +22,8 @@ from minrisk.segment import Segment, normalised
 
 SAMPLED = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
                      "truncated_logprobs"})  # lists that go with the samples
+_JSON = (".jsonl", ".json", ".ndjson")
+_COMPRESSED = (".gz", ".xz", ".zst")
 KNOWN = SAMPLED | {"id", "source", "references"}
 
 
@@ -100,6 +102,13 @@ class JsonLines:
             self._note = None
 
 
+def looks_like_json(path: str, line: bytes) -> bool:
+    """Whether this is the first line of JSON lines, and not of plain text."""
+    for extension in _COMPRESSED:
+        path = path.removesuffix(extension)
+    return path.endswith(_JSON) or line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
+
+
 def parse(text: str, advice: str) -> dict[str, Any]:
     """The fields of a line; the advice is for those who meant to give plain text."""
     try:
@@ -139,6 +148,15 @@ def _hypotheses(fields: dict[str, Any]) -> list[Any]:
         raise InputError(f"found the fields {named or '(none)'}, "
                          "wanted samples or hypotheses: a list of strings")
     return hypotheses
+
+
+def references_of(fields: dict[str, Any]) -> tuple[list[Any], list[Any] | None, list[int] | None]:
+    """The texts that may be references, with their weights and counts."""
+    references = _list(fields, "references")
+    if references is not None:
+        return references, _numbers(fields, "weights"), None
+    samples = _hypotheses(fields)
+    return samples, _numbers(fields, "weights"), _counts(fields, len(samples))
 
 
 def _human(fields: dict[str, Any], name: str) -> list[Any]:

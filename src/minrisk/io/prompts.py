@@ -15,12 +15,10 @@ from typing import Any, Literal
 
 from minrisk.errors import InputError
 from minrisk.io.files import Input
-from minrisk.io.jsonl import SAMPLED, id_of, parse, show, source_of
+from minrisk.io.jsonl import SAMPLED, id_of, looks_like_json, parse, show, source_of
 from minrisk.io.record import placed
 
 InputFormat = Literal["auto", "text", "json"]
-_JSON = (".jsonl", ".json", ".ndjson")
-_COMPRESSED = (".gz", ".xz", ".zst")
 
 
 @dataclass(frozen=True)
@@ -45,18 +43,12 @@ def read_prompts(inputs: Iterable[Input], form: InputFormat = "auto") -> Iterato
     for source in inputs:
         lines = iter(source)
         first = next(lines, b"")
-        is_json = form == "json" or (form == "auto" and _looks_like_json(source.path, first))
+        is_json = form == "json" or (form == "auto" and looks_like_json(source.path, first))
         for line in chain([first] if source.number else [], lines):
             if is_json and not line.strip():
                 continue
             yield _asked(source, line, index, is_json)
             index += 1
-
-
-def _looks_like_json(path: str, line: bytes) -> bool:
-    for extension in _COMPRESSED:
-        path = path.removesuffix(extension)
-    return path.endswith(_JSON) or line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
 
 
 def _asked(source: Input, line: bytes, index: int, is_json: bool) -> Asked:

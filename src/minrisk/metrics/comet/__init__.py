@@ -16,6 +16,7 @@ import numpy as np
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError, MissingExtra
 from minrisk.groups import Groups
+from minrisk.metric import Evidence
 from minrisk.metrics.neural import NeuralModel
 from minrisk.options import option
 from minrisk.rows import WeightedRows
@@ -104,6 +105,14 @@ class Comet(EmbeddingModel):
         """(H,) `scores @ mass`, added up on the device."""
         return self._scorer.utility(hyps, refs, mass, self._checked(source, hyps, refs))
 
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+        return self._scorer.evidence(hyps, refs, weights)
+
+    def verdict(self, hyps: WeightedRows, evidence: Evidence,
+                source: WeightedRows | None = None) -> Floats:
+        """(H,) COMET against the average that the evidence is of."""
+        return self._scorer.verdict(hyps, evidence, self._checked(source, hyps))
+
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                   source: WeightedRows | None = None) -> Linearised:
         """The estimator made linear from the exact mean of its first layer on."""
@@ -141,6 +150,13 @@ class ReferenceFree(CometModel, ABC):
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)
+
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+        return np.zeros(0)  # whatever they say
+
+    def verdict(self, hyps: WeightedRows, evidence: Evidence,
+                source: WeightedRows | None = None) -> Floats:
+        return self.quality(hyps, self._checked(source, hyps))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,50 @@
+"""References of one segment in files: plain text with one a line, JSON lines or Parquet.
+
+    {"references" | "samples" | "hypotheses": [...], "weights"?: [...], "counts"?: [...], ...}
+
+Every line of JSON adds its references, so that what `minrisk sample` writes can be read as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from minrisk.errors import InputError
+from minrisk.io.files import Input
+from minrisk.io.inputs import open_input
+from minrisk.io.jsonl import looks_like_json, parse, references_of
+from minrisk.io.record import placed
+from minrisk.references import BLOCK, References
+
+
+@dataclass(frozen=True)
+class ReferenceFile:
+    """A shard that is read where it is needed, a part at a time."""
+
+    path: str
+
+    def blocks(self) -> Iterator[References]:
+        source = open_input(self.path)
+        lines = iter(source)
+        first = next(lines, None)
+        if first is None:
+            raise InputError(f"{source.name} is empty; at least one reference is wanted")
+        read = _from_json if looks_like_json(self.path, first) else _from_text
+        yield from read(source, chain([first], lines))
+
+
+def _from_text(source: Input, lines: Iterator[bytes]) -> Iterator[References]:
+    while texts := [source.text(line) for line in islice(lines, BLOCK)]:
+        yield References(texts, name=source.name)
+
+
+def _from_json(source: Input, lines: Iterator[bytes]) -> Iterator[References]:
+    for line in lines:
+        where = f"{source.name}:{source.number}"
+        if line.strip():
+            text = source.text(line)
+            with placed(where):
+                found = references_of(parse(text, "name it .txt"))
+            yield from References(*found, name=where).blocks()
