@@ -17,7 +17,8 @@ from minrisk.engine.sharded import taking_parts, workers_of
 from minrisk.errors import InputError
 from minrisk.io.files import Output
 from minrisk.io.inputs import open_input
-from minrisk.io.jsonl import JsonLines, looks_like_json
+from minrisk.io.jsonl import JsonLines
+from minrisk.io.prompts import is_json
 from minrisk.io.record import Record, placed
 from minrisk.io.references import ReferenceFile
 from minrisk.io.writer import Writer
@@ -86,7 +87,8 @@ def rank(ctx: click.Context, /, **params: Any) -> None:
     progress.note(signature(strategy))
     with summing_up(ctx, progress, params["output"]):
         question = Question(taking_parts(strategy), segment)
-        gathered = gather(question, map(ReferenceFile, params["references"]), workers)
+        shards = [ReferenceFile(path) for path in params["references"]]
+        gathered = gather(question, shards, workers)
         ranking = question.ranking(gathered)
         with Output(params["output"]) as output:
             Writer(output, params["form"], params["nbest"], params["utilities"]).write(record,
@@ -99,7 +101,7 @@ def _hypotheses(path: str) -> tuple[Record, Segment]:
     """The one segment that is to be ranked."""
     source = open_input(path)
     lines = list(source)
-    if not looks_like_json(path, lines[0] if lines else b""):
+    if not is_json("auto", path, lines[0] if lines else b""):
         with placed(source.name):
             segment = Segment([source.text(line, n) for n, line in enumerate(lines, 1)])
         return Record(0, source.name, segment), segment

@@ -13,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache, partial
 from multiprocessing import get_context
+from operator import length_hint
 from typing import TypeVar
 
 from minrisk.errors import InputError, MinriskError
@@ -31,9 +32,9 @@ AHEAD = 2  # shards for each worker, so that none of them waits for the next
 def gather(question: Question, shards: Iterable[Shard], workers: Workers) -> Part:
     """What all shards say."""
     total: Part | None = None
-    for part in workers(question, shards):
+    for number, part in enumerate(workers(question, shards), 1):
         total = part if total is None else total + part
-        tell("references", total.count, total.count)
+        tell("shards", number, max(number, length_hint(shards)))
     if total is None:
         raise InputError("no shards of references; at least one is wanted")
     return total

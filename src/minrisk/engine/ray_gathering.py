@@ -60,7 +60,7 @@ def _result(ray: ModuleType, task: Any) -> Part:
     try:
         part: Part = ray.get(task)
     except ray.exceptions.RayTaskError as error:
-        raise error.cause from None  # as it was raised there
+        raise error.cause if isinstance(error.cause, MinriskError) else error from None
     except ray.exceptions.RayError as error:
         raise MinriskError(f"a worker on Ray failed: {error}") from None
     return part

@@ -22,8 +22,6 @@ from minrisk.segment import Segment, normalised
 
 SAMPLED = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
                      "truncated_logprobs"})  # lists that go with the samples
-_JSON = (".jsonl", ".json", ".ndjson")
-_COMPRESSED = (".gz", ".xz", ".zst")
 KNOWN = SAMPLED | {"id", "source", "references"}
 
 
@@ -100,13 +98,6 @@ class JsonLines:
             self._note("logprobs are not used as weights: samples drawn from a model follow its "
                        "probabilities already; --weights logprobs uses them")
             self._note = None
-
-
-def looks_like_json(path: str, line: bytes) -> bool:
-    """Whether this is the first line of JSON lines, and not of plain text."""
-    for extension in _COMPRESSED:
-        path = path.removesuffix(extension)
-    return path.endswith(_JSON) or line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
 
 
 def parse(text: str, advice: str) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from itertools import chain, islice
 from minrisk.errors import InputError
 from minrisk.io.files import Input
 from minrisk.io.inputs import open_input
-from minrisk.io.jsonl import looks_like_json, parse, references_of
+from minrisk.io.jsonl import parse, references_of
+from minrisk.io.prompts import is_json
 from minrisk.io.record import placed
 from minrisk.references import BLOCK, References
 
@@ -31,7 +32,7 @@ class ReferenceFile:
         first = next(lines, None)
         if first is None:
             raise InputError(f"{source.name} is empty; at least one reference is wanted")
-        read = _from_json if looks_like_json(self.path, first) else _from_text
+        read = _from_json if is_json("auto", self.path, first) else _from_text
         yield from read(source, chain([first], lines))
 
 

@@ -5,8 +5,8 @@ This file needs no torch, so that such metrics can be listed where their extras 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from minrisk.options import option
 
@@ -21,3 +21,7 @@ class NeuralModel:
     dtype: Dtype = option("auto", help="of the numbers; bf16 on CUDA, fp32 elsewhere")
     device: str = option("auto", help="cuda, mps or cpu; the best there is")
     tokens: int | None = option(None, help="tokens that are encoded at once; by the device")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A model is sent as its options, and loaded where it arrives."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
