@@ -22,30 +22,26 @@ namespace minrisk {
 // The n-grams of up to `order` symbols; state 0 is none of them.
 class Automaton {
 public:
-    Automaton(const Symbols& symbols, int order) : order_(order), children_(symbols.values.size()) {
-        states_.push_back({});
+    Automaton(const Symbols& symbols, int order) : order_(order) {
         for (std::size_t t = 0; t < symbols.texts(); ++t) add(symbols[t]);
-        // a suffix is found through its parent's, which has a smaller number
-        for (State& state : states_)
-            if (state.length > 1)
-                state.suffix = child(states_[state.parent].suffix, state.symbol);
-        longest_first_.resize(states_.size() - 1);
+        longest_first_.resize(size() - 1);
         std::iota(longest_first_.begin(), longest_first_.end(), 1u);
         std::ranges::stable_sort(longest_first_, std::ranges::greater{},
-                                 [this](std::uint32_t state) { return states_[state].length; });
+                                 [this](std::uint32_t state) { return length_[state]; });
     }
 
     int order() const { return order_; }
-    std::size_t size() const { return states_.size(); }
+    std::size_t size() const { return length_.size(); }
     std::size_t evidence_size() const { return order_ + size(); }
-    std::uint32_t length(std::uint32_t state) const { return states_[state].length; }
-    std::uint32_t suffix(std::uint32_t state) const { return states_[state].suffix; }
+    std::uint32_t length(std::uint32_t state) const { return length_[state]; }
+    std::uint32_t suffix(std::uint32_t state) const { return suffix_[state]; }
 
-    // Calls use(state) after each symbol: the longest n-gram that ends there.
-    template <class Use>
-    void read(std::span<const std::uint32_t> text, Use&& use) const {
-        std::uint32_t state = 0;
-        for (std::uint32_t symbol : text) use(state = after(state, symbol));
+    // The longest n-gram that ends with this symbol, where the last ended before it.
+    std::uint32_t after(std::uint32_t state, std::uint32_t symbol) const {
+        for (state = extensible_[state];; state = suffix_[state]) {
+            const std::uint32_t next = child(state, symbol);
+            if (next != 0 || state == 0) return next;
+        }
     }
 
     // From counts of the longest n-grams, those of all: where one ends, so do its suffixes.
@@ -55,62 +51,78 @@ public:
     }
 
 private:
-    struct State {
-        std::uint32_t parent = 0, symbol = 0, suffix = 0, length = 0;
-    };
-
     void add(std::span<const std::uint32_t> text) {
-        for (std::size_t start = 0; start < text.size(); ++start) {
-            std::uint32_t parent = 0;
-            for (std::uint32_t symbol : text.subspan(start, std::min<std::size_t>(
-                                                                order_, text.size() - start))) {
-                const std::uint32_t state = children_(key(parent, symbol)) + 1;
-                if (state == states_.size())
-                    states_.push_back({parent, symbol, 0, states_[parent].length + 1});
-                parent = state;
-            }
-        }
+        std::uint32_t longest = 0;  // n-gram that ends here; the others are its suffixes
+        for (std::uint32_t symbol : text) longest = add_after(extensible_[longest], symbol);
     }
 
-    std::uint32_t after(std::uint32_t state, std::uint32_t symbol) const {
-        if (length(state) == std::uint32_t(order_)) state = suffix(state);
-        for (;; state = suffix(state)) {
-            const std::uint32_t next = child(state, symbol);
-            if (next != 0 || state == 0) return next;
-        }
+    // An n-gram that goes on with a symbol, and its suffixes before it.
+    std::uint32_t add_after(std::uint32_t state, std::uint32_t symbol) {
+        if (const std::uint32_t known = child(state, symbol)) return known;
+        const std::uint32_t suffix = state == 0 ? 0 : add_after(suffix_[state], symbol);
+        const std::uint32_t added = children_(key(state, symbol)) + 1;
+        length_.push_back(length_[state] + 1);
+        suffix_.push_back(suffix);
+        extensible_.push_back(length_[added] < std::uint32_t(order_) ? added : suffix);
+        return added;
     }
 
     std::uint32_t child(std::uint32_t state, std::uint32_t symbol) const {
         return children_.find(key(state, symbol));
     }
 
-    static std::uint64_t key(std::uint32_t parent, std::uint32_t symbol) {
-        return std::uint64_t(parent) << 32 | symbol;
+    static std::uint64_t key(std::uint32_t state, std::uint32_t symbol) {
+        return std::uint64_t(state) << 32 | symbol;
     }
 
     int order_;
-    Intern children_;
-    std::vector<State> states_;
+    Intern children_{0};  // no larger than it must be, so that it stays in the cache
+    Numbers length_{0}, suffix_{0};  // (states)
+    Numbers extensible_{0};          // (states) itself, or its suffix if it is as long as can be
     Numbers longest_first_;
 };
 
 using Automata = std::vector<Automaton>;  // one for each kind of symbol
 
 inline std::size_t evidence_size(const Automata& automata) {
-    return std::accumulate(automata.begin(), automata.end(), std::size_t{0},
-                           [](std::size_t sum, const Automaton& a) { return sum + a.evidence_size(); });
+    std::size_t size = 0;
+    for (const Automaton& automaton : automata) size += automaton.evidence_size();
+    return size;
 }
+
+namespace detail {
+
+constexpr std::size_t abreast = 4;  // texts: while one waits for memory, the others go on
+
+// Counts the states that some texts lead to.
+inline void count_states(const Automaton& automaton,
+                         const std::vector<std::span<const std::uint32_t>>& texts,
+                         const double* weights, double* counts) {
+    std::uint32_t state[abreast]{};
+    std::size_t longest = 0;
+    for (const auto& text : texts) longest = std::max(longest, text.size());
+    for (std::size_t place = 0; place < longest; ++place)
+        for (std::size_t i = 0; i < texts.size(); ++i)
+            if (place < texts[i].size())
+                counts[state[i] = automaton.after(state[i], texts[i][place])] += weights[i];
+}
+
+}  // namespace detail
 
 // What weighted texts add to an evidence: their n-grams of each length, then how often each state.
 inline void gather(const Automaton& automaton, const Symbols& symbols, const Texts& texts,
                    const double* weights, double* evidence) {
     double *totals = evidence, *counts = evidence + automaton.order();
+    std::vector<std::span<const std::uint32_t>> some;
     for (std::size_t i = 0; i < texts.size(); ++i) {
-        const double weight = weights[i];
-        const auto text = symbols[texts[i]];
-        for (std::size_t n = 1; n <= std::min<std::size_t>(automaton.order(), text.size()); ++n)
-            totals[n - 1] += weight * double(text.size() - n + 1);
-        automaton.read(text, [&](std::uint32_t state) { counts[state] += weight; });
+        some.push_back(symbols[texts[i]]);
+        const int length = int(some.back().size());
+        for (int n = 1; n <= std::min(automaton.order(), length); ++n)
+            totals[n - 1] += weights[i] * double(length - n + 1);
+        if (some.size() == detail::abreast || i + 1 == texts.size()) {
+            detail::count_states(automaton, some, weights + i + 1 - some.size(), counts);
+            some.clear();
+        }
     }
     automaton.add_to_suffixes(counts);
 }
@@ -125,8 +137,9 @@ public:
 
     // Fills the statistics of each order, and returns where those of the next kind begin.
     Statistics* judge(std::span<const std::uint32_t> text, Statistics* orders) {
-        for (std::size_t n = 1; n <= std::size_t(automaton_.order()); ++n)
-            orders[n - 1] = {n <= text.size() ? double(text.size() - n + 1) : 0.0, totals_[n - 1], 0};
+        const int length = int(text.size());
+        for (int n = 1; n <= automaton_.order(); ++n)
+            orders[n - 1] = {double(std::max(0, length - n + 1)), totals_[n - 1], 0.0};
         each_ngram(text, [&](std::uint32_t state) {
             const double left = counts_[state] - seen_[state]++;
             orders[automaton_.length(state) - 1].match += std::clamp(left, 0.0, 1.0);
@@ -138,9 +151,11 @@ public:
 private:
     template <class Use>
     void each_ngram(std::span<const std::uint32_t> text, Use&& use) const {
-        automaton_.read(text, [&](std::uint32_t state) {
-            for (; state != 0; state = automaton_.suffix(state)) use(state);
-        });
+        std::uint32_t longest = 0;
+        for (std::uint32_t symbol : text) {
+            longest = automaton_.after(longest, symbol);
+            for (auto state = longest; state != 0; state = automaton_.suffix(state)) use(state);
+        }
     }
 
     const Automaton& automaton_;

@@ -1,5 +1,5 @@
-// Texts as a metric sees them, and the ways to score them: against texts, against averages of texts,
-// and against averages of which only the evidence is left.
+// Texts as a metric sees them, and the ways to score them: against texts, against averages, and
+// against averages of which only the evidence is left.
 //
 // A front end turns texts into symbols: `kinds(corpus)` of them, each with the longest n-grams that
 // count. A metric makes scores of matches: for pairs of texts `Problem`, `kernels`, `Knowledge`,
