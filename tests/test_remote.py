@@ -140,7 +140,7 @@ def test_an_output_that_is_the_input_is_noticed_by_its_url(memory):
 @pytest.mark.parametrize(("url", "wants"), [
     ("memory://missing.jsonl", "cannot read memory://missing.jsonl: "),
     ("memory://folder", "cannot read memory://folder: it is a directory; wanted a file"),
-    ("nonsense://x", "nonsense://x cannot be opened: Protocol not known: nonsense"),
+    ("nonsense://x", "cannot read nonsense://x: Protocol not known: nonsense"),
 ])
 def test_urls_that_lead_nowhere_are_told(memory, url, wants):
     memory.pipe_file("/folder/in.jsonl", b"")
@@ -166,7 +166,7 @@ def test_what_a_protocol_raises_is_told(monkeypatch):
         raise RuntimeError("no credentials")
 
     monkeypatch.setattr("fsspec.core.url_to_fs", refuse)
-    with pytest.raises(InputError, match="memory://x cannot be opened: no credentials"):
+    with pytest.raises(InputError, match="cannot read memory://x: no credentials; check the URL"):
         Input("memory://x")
 
 

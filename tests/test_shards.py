@@ -123,6 +123,7 @@ def test_results_come_in_order_and_not_too_far_ahead():
     ({"workers": 0}, "0 workers; at least one is wanted"),
     ({"address": "auto"}, "go with the engine 'ray'"),
     ({"hypotheses": []}, "zero hypotheses"),
+    ({"strategy": minrisk.Standard(minrisk.ChrF()), "metric": "bleu"}, "metric: already part of"),
 ])
 def test_what_makes_no_sense_is_told(given, wants):
     with pytest.raises(minrisk.InputError, match=wants.replace("(", "[(]")):
@@ -135,6 +136,8 @@ def test_an_error_of_a_worker_is_told_as_it_was_raised():
 
 
 class _Deadly:
+    name = "deadly"
+
     def blocks(self):
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -164,6 +167,7 @@ def folder(tmp_path, monkeypatch):
     for name, content in lines.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in content), encoding="utf-8")
     (tmp_path / "empty.txt").write_bytes(b"")
+    (tmp_path / "blank.jsonl").write_bytes(b"\n\n")
     (tmp_path / "torn.txt.gz").write_bytes(gzip.compress(b"a cat\n" * 100)[:-9])
     (tmp_path / "latin.txt").write_bytes(b"a cat\nna\xefve\n")
     return tmp_path
@@ -218,7 +222,8 @@ def test_the_summary_and_the_signature_are_on_standard_error(folder):
 
 @pytest.mark.parametrize(("args", "wants"), [
     ("hyps.txt", "Missing argument 'REFERENCES...'"),
-    ("hyps.txt a.txt empty.txt", "empty.txt is empty; at least one reference is wanted"),
+    ("hyps.txt a.txt empty.txt", "empty.txt has no references; at least one is wanted"),
+    ("hyps.txt a.txt blank.jsonl", "blank.jsonl has no references; at least one is wanted"),
     ("hyps.txt a.txt missing.txt", "cannot read missing.txt: No such file or directory"),
     ("hyps.txt a.txt torn.txt.gz", "torn.txt.gz: truncated gz"),
     ("hyps.txt a.txt latin.txt", "latin.txt:2: found byte 0xef"),

@@ -53,6 +53,12 @@ def test_the_command_reads_files_on_the_cluster(address, tmp_path):
     assert not ray.is_initialized()
 
 
+def test_without_an_address_a_cluster_is_started_and_ended():
+    found = minrisk.decode_shards(HYPS, shards(2), engine="ray", workers=1)
+    np.testing.assert_array_equal(found.utility, minrisk.decode_shards(HYPS, shards(2)).utility)
+    assert not ray.is_initialized()
+
+
 @pytest.mark.parametrize("strategy", ["aggregate", "standard"])
 @pytest.mark.parametrize("metric", ["chrf", "bleu"])
 def test_a_cluster_changes_no_bit(connected, strategy, metric):
@@ -69,6 +75,7 @@ class DeadlyOnce:
     """The first worker that reads it dies."""
 
     marker: Path
+    name: str = "deadly"
 
     def blocks(self):
         if not self.marker.exists():

@@ -4,6 +4,7 @@ from minrisk.decoding import decode, make_strategy
 from minrisk.engine.sharded import decode_shards
 from minrisk.errors import InputError, MinriskError, MissingExtra
 from minrisk.groups import Groups
+from minrisk.io.references import ReferenceFile
 from minrisk.metrics.bleu import BLEU
 from minrisk.metrics.chrf import ChrF
 from minrisk.pool import Batch, Pool, bind
@@ -53,6 +54,7 @@ __all__ = [
     "Prune",
     "QualityThenMBR",
     "Ranking",
+    "ReferenceFile",
     "References",
     "Rerank",
     "Score",

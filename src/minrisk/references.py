@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,11 @@ class References:
         return mass
 
 
+@runtime_checkable
 class Shard(Protocol):
     """Where references come from. It can be pickled, and whoever needs them reads them there."""
+
+    @property
+    def name(self) -> str: ...
 
     def blocks(self) -> Iterable[References]: ...

@@ -69,7 +69,11 @@ class Question:
 
     def part(self, shard: Shard) -> Part:
         """What a shard says."""
-        return reduce(add, map(self._part, shard.blocks()))
+        parts = map(self._part, shard.blocks())
+        first = next(parts, None)
+        if first is None:
+            raise InputError(f"{shard.name} has no references; at least one is wanted")
+        return reduce(add, parts, first)
 
     def ranking(self, part: Part) -> Ranking:
         """What all shards say, once they are added up."""

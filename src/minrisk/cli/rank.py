@@ -50,8 +50,6 @@ _run = partial(option, "Run")
          help="Against the average of all references, or exactly against each.")
 @_output("-o", "--output", default="-", metavar="FILE", type=click.Path(),
          help="Standard output unless given; compressed if it ends in .gz, .xz or .zst.")
-@_output("--format", "form", type=click.Choice(["json", "text"]), default="json",
-         show_default=True, help="A line of JSON, or just the best as text.")
 @_output("--nbest", type=_POSITIVE, metavar="K", help="Add the K best.")
 @_output("--utilities/--no-utilities",
          help="Add the utilities of all hypotheses, and how many pairs were evaluated for them.")
@@ -91,7 +89,7 @@ def rank(ctx: click.Context, /, **params: Any) -> None:
         gathered = gather(question, shards, workers)
         ranking = question.ranking(gathered)
         with Output(params["output"]) as output:
-            Writer(output, params["form"], params["nbest"], params["utilities"]).write(record,
+            Writer(output, nbest=params["nbest"], utilities=params["utilities"]).write(record,
                                                                                        ranking)
         progress.count(references=gathered.count, pairs=ranking.pairs)
         progress.advance()

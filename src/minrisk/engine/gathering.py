@@ -7,6 +7,7 @@ no bit of the result.
 from __future__ import annotations
 
 import pickle
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -52,8 +53,9 @@ def processes(count: int) -> Workers:
 
 def _in_processes(question: Question, shards: Iterable[Shard], count: int) -> Iterator[Part]:
     pickled, cores = pickle.dumps(question), max(1, threads() // count)
-    # spawned: a fork would inherit locks that other threads hold
-    pool = ProcessPoolExecutor(count, get_context("spawn"))
+    # spawned: a fork would inherit locks that other threads hold; Ctrl-C ends them without a word
+    pool = ProcessPoolExecutor(count, get_context("spawn"), signal.signal,
+                               (signal.SIGINT, signal.SIG_DFL))
     try:
         yield from in_order(lambda shard: pool.submit(part_of, pickled, cores, shard).result,
                             shards, AHEAD * count)

@@ -28,7 +28,7 @@ def _on_ray(question: Question, shards: Iterable[Shard], address: str | None, co
         _start(ray, address, count)
     try:
         task = ray.remote(part_of).options(num_gpus=gpus)
-        pickled = ray.put(pickle.dumps(question))
+        pickled = pickle.dumps(question)
         ahead = AHEAD * (count or int(ray.cluster_resources().get("CPU", 1)))
         yield from in_order(lambda shard: partial(_result, ray, task.remote(pickled, 1, shard)),
                             shards, ahead)
@@ -50,7 +50,7 @@ def _ray() -> ModuleType:
 def _start(ray: ModuleType, address: str | None, count: int | None) -> None:
     own = {"num_cpus": count, "include_dashboard": False} if address is None else {}
     try:
-        ray.init(address, log_to_driver=False, logging_level="ERROR", **own)
+        ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **own)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise MinriskError(f"no Ray cluster at {address or 'this machine'}: {error}; "
                            "start one with `ray start`, or check --address") from None

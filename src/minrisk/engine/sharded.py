@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from minrisk.decoding import METRIC, make_strategy
+from minrisk.decoding import named_or_made
 from minrisk.engine.gathering import Workers, gather, processes
 from minrisk.engine.ray_gathering import on_ray
 from minrisk.errors import InputError
@@ -23,23 +23,24 @@ def decode_shards(
     shards: Iterable[Sequence[str] | Shard],
     source: str | None = None,
     *,
-    metric: str | AnyMetric = METRIC,
+    metric: str | AnyMetric | None = None,
     strategy: str | Strategy = "aggregate",
     workers: int | None = None,
     engine: Engine = "local",
     address: str | None = None,
     gpus_per_worker: float = 0,
+    **options: Any,
 ) -> Ranking:
     """Rank hypotheses by references that come in shards, of which only some are held at a time.
 
     A shard is a list of texts, `References` with weights, or a `ReferenceFile`, which its worker
-    reads. Workers are processes of this machine (one unless told otherwise), or tasks on Ray.
+    reads. Workers are processes of this machine, of which this is the only one unless
+    told otherwise, or tasks on Ray. Metric, strategy and options are those of `decode`.
     """
-    if isinstance(strategy, str):
-        strategy = make_strategy(strategy, metric)
-    question = Question(taking_parts(strategy), Segment(hypotheses, source=source))
-    chosen = workers_of(engine, workers, address, gpus_per_worker)
-    return question.ranking(gather(question, _named(shards), chosen))
+    chosen = taking_parts(named_or_made(strategy, metric, options))
+    question = Question(chosen, Segment(hypotheses, source=source))
+    found = workers_of(engine, workers, address, gpus_per_worker)
+    return question.ranking(gather(question, _named(shards), found))
 
 
 def taking_parts(strategy: Strategy) -> TakesParts:
@@ -62,4 +63,4 @@ def workers_of(engine: Engine, workers: int | None, address: str | None,
 
 def _named(shards: Iterable[Sequence[str] | Shard]) -> Iterator[Shard]:
     for number, shard in enumerate(shards, 1):
-        yield shard if hasattr(shard, "blocks") else References(shard, name=f"shard {number}")
+        yield shard if isinstance(shard, Shard) else References(shard, name=f"shard {number}")

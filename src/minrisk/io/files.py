@@ -149,6 +149,10 @@ def told(verb: str, name: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise InputError(f"cannot {verb} {name}: {error.strerror or error}") from None
+    except Exception as error:
+        if not remote.is_url(name):
+            raise
+        raise remote.told(verb, name, error) from None
 
 
 def _size(path: str) -> int | None:

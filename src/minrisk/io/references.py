@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from minrisk.errors import InputError
 from minrisk.io.files import Input
 from minrisk.io.inputs import open_input
 from minrisk.io.jsonl import parse, references_of
@@ -26,14 +25,16 @@ class ReferenceFile:
 
     path: str
 
+    @property
+    def name(self) -> str:
+        return self.path
+
     def blocks(self) -> Iterator[References]:
         source = open_input(self.path)
         lines = iter(source)
-        first = next(lines, None)
-        if first is None:
-            raise InputError(f"{source.name} is empty; at least one reference is wanted")
+        first = next(lines, b"")
         read = _from_json if is_json("auto", self.path, first) else _from_text
-        yield from read(source, chain([first], lines))
+        yield from read(source, chain([first] if source.number else [], lines))
 
 
 def _from_text(source: Input, lines: Iterator[bytes]) -> Iterator[References]:
@@ -42,10 +43,9 @@ def _from_text(source: Input, lines: Iterator[bytes]) -> Iterator[References]:
 
 
 def _from_json(source: Input, lines: Iterator[bytes]) -> Iterator[References]:
-    for line in lines:
+    for line in filter(bytes.strip, lines):
         where = f"{source.name}:{source.number}"
-        if line.strip():
-            text = source.text(line)
-            with placed(where):
-                found = references_of(parse(text, "name it .txt"))
-            yield from References(*found, name=where).blocks()
+        text = source.text(line)
+        with placed(where):
+            found = references_of(parse(text, "name it .txt"))
+        yield from References(*found, name=where).blocks()
