@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import minrisk
 from commands import run, write
 from generated import cases, text_lists
-from minrisk.metric import Aggregates
+from minrisk.metric import Aggregates, AggregatesParts
 from minrisk.metrics.cached import Cached
 from minrisk.metrics.combined import Combined
 from minrisk.metrics.edit import Edit
@@ -69,6 +69,7 @@ def test_ranks_ignore_scale_and_halve_ties():
 
 def test_a_combination_averages_references_if_all_of_it_does():
     assert isinstance(Combined((CHRF, ExactMatch())), Aggregates)
+    assert isinstance(Combined((CHRF, ExactMatch())), AggregatesParts)
     assert not isinstance(Combined((CHRF, Edit())), Aggregates)
     assert not isinstance(Symmetric(CHRF), Aggregates)
     with pytest.raises(minrisk.InputError, match=r"'chrf\+edit' cannot average references"):

@@ -205,6 +205,13 @@ def test_weights_and_counts_of_a_shard_count(folder):
     np.testing.assert_allclose(counted["utilities"], expected.utility, rtol=1e-9)
 
 
+def test_hypotheses_and_references_may_come_from_standard_input(folder):
+    expected = ranked("segment.jsonl", "a.txt")
+    for args, name in ((("-", "a.txt"), "segment.jsonl"), (("segment.jsonl", "-"), "a.txt")):
+        done = run("rank", *args, "-q", stdin=(folder / name).read_bytes())
+        assert done.records == [expected]
+
+
 def test_a_blank_line_of_text_is_a_reference(folder):
     assert [list(block.texts) for block in ReferenceFile("blank.txt").blocks()] == [["", ""]]
 
@@ -240,6 +247,7 @@ def test_the_summary_and_the_signature_are_on_standard_error(folder):
     ("hyps.txt a.txt --address auto", "go with the engine 'ray'"),
     ("hyps.txt a.txt -o hyps.txt", "the output is the input hyps.txt"),
     ("hyps.txt - -", "standard input was given more than once"),
+    ("hyps.txt - --workers 2", "standard input is read by this process alone"),
 ])
 def test_mistakes_on_the_command_line_are_told_in_one_line(folder, args, wants):
     done = run("rank", *args.split(), "-q")

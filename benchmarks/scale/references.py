@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
-import os
 import platform
 import re
 import subprocess
@@ -102,7 +101,7 @@ def measured(hyps: Path, shards: list[Path], count: int, workers: int,
         lines = shards[0].read_text(encoding="utf-8").split("\n")[:count]
         files = [str(write(hyps.parent / f"first-{count}.txt", lines))]
     command = [*RANK, str(hyps), *files, "--strategy", options.strategy, "--workers", str(workers)]
-    runs = [spawned(command, 1 if workers > 1 else None) for _ in range(options.repeats)]
+    runs = [spawned(command) for _ in range(options.repeats)]
     best = min(runs, key=lambda run: run["seconds"])
     row = {"references": count, "workers": workers, "seconds": best["seconds"],
            "peak_mb": max(run["peak_bytes"] for run in runs) / 1e6}
@@ -110,9 +109,8 @@ def measured(hyps: Path, shards: list[Path], count: int, workers: int,
     return row
 
 
-def spawned(command: list[str], threads: int | None) -> dict[str, float]:
-    environment = os.environ | ({"MINRISK_THREADS": str(threads)} if threads else {})
-    done = subprocess.run([sys.executable, str(SPAWN), *command], check=True, env=environment,
+def spawned(command: list[str]) -> dict[str, float]:
+    done = subprocess.run([sys.executable, str(SPAWN), *command], check=True,
                           stdout=subprocess.PIPE, text=True)
     found: dict[str, float] = json.loads(done.stdout)
     if found["status"] != 0:

@@ -17,7 +17,7 @@ from minrisk.engine.sharded import taking_parts, workers_of
 from minrisk.errors import InputError
 from minrisk.io.files import Output
 from minrisk.io.inputs import open_input
-from minrisk.io.jsonl import JsonLines
+from minrisk.io.jsonl import JsonLines, parse
 from minrisk.io.prompts import is_json
 from minrisk.io.record import Record, placed
 from minrisk.io.references import ReferenceFile
@@ -76,6 +76,7 @@ def rank(ctx: click.Context, /, **params: Any) -> None:
     if params["quiet"]:
         warnings.simplefilter("ignore")
     check_files([params["hypotheses"], *params["references"]], [params["output"]])
+    _check_stream(params)
     [metric] = metrics_of(params | {"metric": [params["metric"]]})
     strategy = make_strategy(params["strategy"], metric)
     record, segment = _hypotheses(params["hypotheses"])
@@ -98,14 +99,23 @@ def rank(ctx: click.Context, /, **params: Any) -> None:
 def _hypotheses(path: str) -> tuple[Record, Segment]:
     """The one segment that is to be ranked."""
     source = open_input(path)
-    lines = list(source)
-    if not is_json("auto", path, lines[0] if lines else b""):
+    texts = [source.text(line, number) for number, line in enumerate(source, 1)]
+    if not is_json("auto", path, texts[0].encode() if texts else b""):
         with placed(source.name):
-            segment = Segment([source.text(line, n) for n, line in enumerate(lines, 1)])
+            segment = Segment(texts)
         return Record(0, source.name, segment), segment
-    records = list(JsonLines([open_input(path)]))
-    if len(records) != 1:
-        raise InputError(f"{source.name} has {len(records)} segments, wanted one")
-    if isinstance(records[0].segment, InputError):
-        raise records[0].segment
-    return records[0], records[0].segment
+    objects = [text for text in texts if text.strip()]
+    if len(objects) != 1:
+        raise InputError(f"{source.name} has {len(objects)} segments, wanted one")
+    with placed(source.name):
+        fields = parse(objects[0], "name it .txt")
+    record = JsonLines([]).record(fields, source.name, 0)
+    if isinstance(record.segment, InputError):
+        raise record.segment
+    return record, record.segment
+
+
+def _check_stream(params: dict[str, Any]) -> None:
+    if "-" in params["references"] and (params["engine"] != "local" or params["workers"]):
+        raise InputError("standard input is read by this process alone; "
+                         "leave --workers and --engine out, or name files")

@@ -36,6 +36,9 @@ def decode_shards(
     A shard is a list of texts, `References` with weights, or a `ReferenceFile`, which its worker
     reads. Workers are processes of this machine, of which this is the only one unless
     told otherwise, or tasks on Ray. Metric, strategy and options are those of `decode`.
+
+    Utilities are those of `decode` but for rounding, because sums are taken in another order; how
+    many workers there are changes no bit of them.
     """
     chosen = taking_parts(named_or_made(strategy, metric, options))
     question = Question(chosen, Segment(hypotheses, source=source))
