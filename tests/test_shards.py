@@ -21,6 +21,7 @@ from minrisk import References
 from minrisk.engine.gathering import in_order
 from minrisk.io.references import ReferenceFile
 from minrisk.metrics.edit import Edit
+from minrisk.progress import listening
 
 METRICS = ["chrf", "bleu", "rouge", "exact-match", "chrf*0.5+bleu"]
 HYPS = ["the cat sat", "a cat sat down", "dogs ran", "the cat sat"]
@@ -64,11 +65,13 @@ def test_processes_change_no_bit(strategy):
     assert several.pairs == alone.pairs
 
 
-def test_a_shard_is_cut_into_blocks(monkeypatch):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_large_shard_is_work_for_all(monkeypatch, workers):
     monkeypatch.setattr("minrisk.references.BLOCK", 2)
-    [whole], several = shards(), list(shards()[0].blocks())
-    assert [len(block.texts) for block in several] == [2, 2, 2]
-    found = minrisk.decode_shards(HYPS, [whole], strategy="standard")
+    told = []
+    with listening(lambda *what: told.append(what)):
+        found = minrisk.decode_shards(HYPS, shards(), strategy="standard", workers=workers)
+    assert [(what, done) for what, done, _ in told] == [("shards", 1), ("shards", 2), ("shards", 3)]
     expected = minrisk.decode(HYPS, REFS, weights=WEIGHTS)
     np.testing.assert_allclose(found.utility, expected.utility, rtol=1e-12)
 

@@ -76,7 +76,7 @@ def rank(ctx: click.Context, /, **params: Any) -> None:
     if params["quiet"]:
         warnings.simplefilter("ignore")
     check_files([params["hypotheses"], *params["references"]], [params["output"]])
-    _check_stream(params)
+    _check_references(params)
     [metric] = metrics_of(params | {"metric": [params["metric"]]})
     strategy = make_strategy(params["strategy"], metric)
     record, segment = _hypotheses(params["hypotheses"])
@@ -115,7 +115,10 @@ def _hypotheses(path: str) -> tuple[Record, Segment]:
     return record, record.segment
 
 
-def _check_stream(params: dict[str, Any]) -> None:
+def _check_references(params: dict[str, Any]) -> None:
+    """All of them, before the work begins."""
+    for path in params["references"]:
+        open_input(path)
     if "-" in params["references"] and (params["engine"] != "local" or params["workers"]):
         raise InputError("standard input is read by this process alone; "
                          "leave --workers and --engine out, or name files")

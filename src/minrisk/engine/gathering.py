@@ -10,10 +10,7 @@ import pickle
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache, partial
-from multiprocessing import get_context
 from operator import length_hint
 from typing import TypeVar
 
@@ -52,6 +49,10 @@ def processes(count: int) -> Workers:
 
 
 def _in_processes(question: Question, shards: Iterable[Shard], count: int) -> Iterator[Part]:
+    # here, for they are slow to import
+    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
+    from multiprocessing import get_context
+
     pickled, cores = pickle.dumps(question), max(1, threads() // count)
     # spawned: a fork would inherit locks that other threads hold; Ctrl-C ends them without a word
     pool = ProcessPoolExecutor(count, get_context("spawn"), signal.signal,

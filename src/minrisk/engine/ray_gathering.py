@@ -1,4 +1,4 @@
-"""The same with workers on a Ray cluster, which starts a task again when its node dies."""
+"""Shards read by workers on a Ray cluster, which starts a task again when its node dies."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def decode_shards(
     chosen = taking_parts(named_or_made(strategy, metric, options))
     question = Question(chosen, Segment(hypotheses, source=source))
     found = workers_of(engine, workers, address, gpus_per_worker)
-    return question.ranking(gather(question, _named(shards), found))
+    return question.ranking(gather(question, _tiles(shards), found))
 
 
 def taking_parts(strategy: Strategy) -> TakesParts:
@@ -64,6 +64,8 @@ def workers_of(engine: Engine, workers: int | None, address: str | None,
     return processes(workers or 1)
 
 
-def _named(shards: Iterable[Sequence[str] | Shard]) -> Iterator[Shard]:
+def _tiles(shards: Iterable[Sequence[str] | Shard]) -> Iterator[Shard]:
+    """What is in memory is cut, so that there is work for all in one large shard too."""
     for number, shard in enumerate(shards, 1):
-        yield shard if isinstance(shard, Shard) else References(shard, name=f"shard {number}")
+        found = shard if isinstance(shard, Shard) else References(shard, name=f"shard {number}")
+        yield from found.blocks() if isinstance(found, References) else [found]
