@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import pickle
@@ -128,6 +129,25 @@ def test_the_papers_average_is_of_embeddings():
              + estimator.pair_part(hyps.base, ref))
     np.testing.assert_allclose(metric.scores(hyps, averages, source),
                                estimator.finish(first).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("strategy", ["aggregate", "standard"])
+def test_references_may_come_in_shards(strategy):
+    """Expected features too: what a shard says of the hypotheses is a sum over its references."""
+    metric, weights = comet(), np.arange(1.0, 9.0)
+    shards = [minrisk.References(TEXTS[rows], weights[rows]) for rows in (slice(2), slice(2, 8))]
+    chosen = {"source": TEXTS[0], "metric": metric, "strategy": strategy}
+    found = minrisk.decode_shards(TEXTS[3:9], shards, **chosen)
+    whole = minrisk.decode(TEXTS[3:9], TEXTS[:8], weights=weights, **chosen)
+    np.testing.assert_allclose(found.utility, whole.utility, atol=1e-5)
+
+
+def test_a_model_is_sent_as_its_options():
+    metric = comet()
+    quietly(metric, ["loaded now"])
+    sent = pickle.loads(pickle.dumps(metric))
+    assert sent == metric
+    assert set(vars(sent)) == {field.name for field in dataclasses.fields(metric)}
 
 
 def test_the_mean_distance_is_that_of_a_loop():

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import minrisk
 from commands import run, write
 from generated import cases, text_lists
-from minrisk.metric import Aggregates
+from minrisk.metric import Aggregates, AggregatesParts
 from minrisk.metrics.cached import Cached
 from minrisk.metrics.combined import Combined
 from minrisk.metrics.edit import Edit
@@ -26,7 +26,7 @@ from minrisk.metrics.exact_match import ExactMatch
 from minrisk.metrics.symmetric import Symmetric
 from minrisk.registry import METRICS
 from minrisk.signature import parts_signature
-from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, check_metric
+from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS, check_metric
 
 CHRF = minrisk.ChrF()
 AVERAGES = st.builds(Combined, st.just((CHRF, ExactMatch(lowercase=True))),
@@ -40,7 +40,8 @@ def scores(metric, hyps, refs):
     return metric.scores(metric.features(hyps), metric.features(refs))
 
 
-@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
+                         ids=lambda c: c.__name__)
 @given(metric=AVERAGES, case=cases())
 def test_combined_averages_keep_the_contract(check, metric, case):
     check(metric, case, 1e-9)
@@ -69,6 +70,7 @@ def test_ranks_ignore_scale_and_halve_ties():
 
 def test_a_combination_averages_references_if_all_of_it_does():
     assert isinstance(Combined((CHRF, ExactMatch())), Aggregates)
+    assert isinstance(Combined((CHRF, ExactMatch())), AggregatesParts)
     assert not isinstance(Combined((CHRF, Edit())), Aggregates)
     assert not isinstance(Symmetric(CHRF), Aggregates)
     with pytest.raises(minrisk.InputError, match=r"'chrf\+edit' cannot average references"):

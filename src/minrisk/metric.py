@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
+import numpy.typing as npt
+
 from minrisk.arrays import Floats, Ints
 from minrisk.groups import Groups
 
@@ -18,6 +20,7 @@ class Features(Protocol):
 
 
 Points = Any  # (N, D) a NumPy array, or a torch tensor wherever it was made
+Evidence = npt.NDArray[Any]  # what references say of given hypotheses; parts of it add up
 
 F = TypeVar("F", bound=Features)
 F_in = TypeVar("F_in", bound=Features, contravariant=True)
@@ -45,6 +48,20 @@ class Aggregates(Protocol[F]):
     """References can be averaged before they are scored."""
 
     def aggregate(self, refs: F, groups: Groups) -> F: ...  # G rows
+
+
+@runtime_checkable
+class AggregatesParts(Protocol[F_in]):
+    """References can be averaged in parts, each forgotten but for what it says of the hypotheses.
+
+    An evidence can be pickled, grows with the hypotheses and not with the references, and is
+    linear in the weights: those of several parts add up to that of the whole.
+    """
+
+    def evidence(self, hyps: F_in, refs: F_in, weights: Floats) -> Evidence: ...
+
+    def verdict(self, hyps: F_in, evidence: Evidence, source: F_in | None = None) -> Floats:
+        """(H,) scores against the average of references whose weights sum to 1."""
 
 
 @runtime_checkable

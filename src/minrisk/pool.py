@@ -19,7 +19,9 @@ from minrisk.groups import Groups
 from minrisk.lazy import lazy
 from minrisk.metric import (
     Aggregates,
+    AggregatesParts,
     AnyMetric,
+    Evidence,
     F,
     HasSurrogate,
     HasVectors,
@@ -98,6 +100,22 @@ class Pool(Generic[F]):
         matrix = self.metric.scores(self.texts[distinct], self.texts[others], self.source)
         return matrix[np.ix_(place, ref_place)]
 
+    def summed_scores(self, refs: F, weights: Floats) -> Floats:
+        """(H,) against further references, which add up with those against others."""
+        distinct, place = self._distinct
+        self.tally.add(distinct, len(refs))
+        return utility(self.metric, self.texts[distinct], refs, weights, self.source)[place]
+
+    def evidence(self, refs: F, weights: Floats) -> Evidence:
+        """What further references, to be averaged, say of the hypotheses."""
+        return self._aggregates_parts().evidence(self.texts[self._distinct[0]], refs, weights)
+
+    def verdict(self, evidence: Evidence) -> Floats:
+        """(H,) scores against the average that the evidence is of."""
+        distinct, place = self._distinct
+        self.tally.add(distinct, 1)
+        return self._aggregates_parts().verdict(self.texts[distinct], evidence, self.source)[place]
+
     def quality(self) -> Floats:
         """(H,) what each hypothesis is worth by the source alone; counts as a pair with it."""
         if not isinstance(self.metric, Quality):
@@ -132,6 +150,12 @@ class Pool(Generic[F]):
                              "use aggregate with --groups, which partitions at random")
         distinct, place = np.unique(self.ref_rows, return_inverse=True)
         return self.metric.vectors(self.texts[distinct])[place]
+
+    def _aggregates_parts(self) -> AggregatesParts[F]:
+        if not isinstance(self.metric, AggregatesParts):
+            raise InputError(f"metric {self.metric.name!r} cannot average references in parts; "
+                             "use the standard strategy")
+        return self.metric
 
     @lazy
     def _distinct(self) -> tuple[Ints, Ints]:

@@ -41,10 +41,11 @@ class Segment:
         """Weights are of the references: those of the hypotheses, if these are the references."""
         if source is not None and not isinstance(source, str):
             raise InputError(f"source must be a string; found {type(source).__name__}")
-        hyps = _texts(hypotheses, "hypotheses")
-        refs = hyps if references is None else _texts(references, "references")
+        hyps = checked_texts(hypotheses, "hypotheses")
+        refs = hyps if references is None else checked_texts(references, "references")
         mass = normalised(weights, len(refs))
-        times = np.ones(len(hyps), np.intp) if counts is None else _counts(counts, len(hyps))
+        times = (np.ones(len(hyps), np.intp) if counts is None
+                 else checked_counts(counts, len(hyps)))
         if counts is not None and references is None:
             refs = tuple(chain.from_iterable(map(repeat, hyps, times.tolist())))
             mass = normalised(np.repeat(mass, times), len(refs))
@@ -132,17 +133,23 @@ def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
     """Weights that sum to 1; uniform if none are given."""
     if weights is None:
         return np.full(count, 1.0 / count)
-    given = _numbers(weights, count, "weights")
-    wrong = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
-    if wrong.size:
-        raise InputError(f"weights must be finite and not negative; found {given[wrong[0]]} "
-                         f"as number {wrong[0] + 1}")
+    given = checked_weights(weights, count)
     largest = given.max()
     if largest == 0:
         raise InputError("weights are all zero; at least one must be positive")
     scaled = given / largest  # so that huge weights do not add up to infinity
     result: Floats = scaled / scaled.sum()
     return result
+
+
+def checked_weights(weights: npt.ArrayLike, count: int) -> Floats:
+    """One for each reference, as they are."""
+    given = _numbers(weights, count, "weights")
+    wrong = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
+    if wrong.size:
+        raise InputError(f"weights must be finite and not negative; found {given[wrong[0]]} "
+                         f"as number {wrong[0] + 1}")
+    return given
 
 
 def weights_from_logprobs(logprobs: npt.ArrayLike, count: int | None = None,
@@ -174,7 +181,7 @@ def _lengths(lengths: npt.ArrayLike, count: int) -> Floats:
     return given
 
 
-def _counts(counts: npt.ArrayLike, count: int) -> Ints:
+def checked_counts(counts: npt.ArrayLike, count: int) -> Ints:
     given = _numbers(counts, count, "counts", "samples")
     wrong = np.flatnonzero(~((given >= 1) & (given == np.floor(given))))
     if wrong.size:
@@ -199,7 +206,7 @@ def _numbers(values: npt.ArrayLike, count: int | None, name: str,
     return array
 
 
-def _texts(texts: Sequence[Any], name: str) -> tuple[str, ...]:
+def checked_texts(texts: Sequence[Any], name: str) -> tuple[str, ...]:
     if isinstance(texts, str):
         raise InputError(f"{name} must be a list of strings, not one string")
     if not isinstance(texts, Iterable) or isinstance(texts, Set | Mapping):

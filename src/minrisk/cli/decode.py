@@ -100,7 +100,7 @@ def decode(ctx: click.Context, /, **params: Any) -> None:
     INPUT is JSON lines: {"samples": ["...", ...]}, and where there are some "id", "source",
     "counts" (of equal samples), "references", "weights" or "logprobs" (and "lengths"); other fields
     pass through to the output. Several files are read one after the other; `-`, or none, is
-    standard input. Files may be compressed with gz, xz or zst.
+    standard input. Files may be compressed with gz, xz or zst, or be Parquet, or URLs.
     """
     if params["form"] == "text" and (
             params["nbest"] or params["utilities"] or params["confidence"]):

@@ -1,4 +1,4 @@
-"""Files and standard streams, with every failure told as the user's problem that it is."""
+"""Files, URLs and standard streams, with every failure told as the user's problem that it is."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from io import BufferedReader
+from io import BufferedReader, RawIOBase
 from typing import BinaryIO, Self, cast
 
 from minrisk.errors import InputError, MinriskError
+from minrisk.io import remote
 from minrisk.io.compression import codec_for, codec_of, could_be_compressed, decompressed
 
 _CHUNK = 1 << 15  # bytes; a small chunk keeps the estimate of the time left honest
@@ -21,6 +22,8 @@ class Input:
 
     Lines end at "\\n" only: the other separators that Unicode knows are part of the text.
     """
+
+    has_fields = False  # in a format of its own, and its lines are JSON
 
     def __init__(self, path: str) -> None:
         """Fails if there is no such file, but opens it only when its lines are asked for."""
@@ -51,7 +54,7 @@ class Input:
             if sys.stdin is None:
                 raise InputError("standard input is closed; name a file, or pipe something in")
             return nullcontext(cast(BufferedReader, sys.stdin.buffer))
-        return open(self.path, "rb")
+        return open_file(self.path)
 
     def _content(self, stream: BufferedReader) -> Iterator[bytes]:
         head = b""
@@ -115,12 +118,21 @@ class Output:
                 self._stream.close()
 
 
+def open_file(path: str) -> BufferedReader:
+    if remote.is_url(path):
+        return BufferedReader(cast(RawIOBase, remote.open_url(path, "rb")))
+    return open(path, "rb")
+
+
 def _create(path: str, append: bool) -> BinaryIO:
-    return open(path, "ab" if append else "wb")
+    mode = "ab" if append else "wb"
+    return remote.open_url(path, mode) if remote.is_url(path) else cast(BinaryIO, open(path, mode))
 
 
 def same_file(output: str, path: str) -> bool:
     """Whether writing the one would destroy the other; a device or a pipe may well be both."""
+    if remote.is_url(output) or remote.is_url(path):
+        return output == path
     try:
         ours = os.fstat(sys.stdout.fileno()) if output == "-" else os.stat(output)
         theirs = os.fstat(sys.stdin.fileno()) if path == "-" else os.stat(path)
@@ -137,9 +149,16 @@ def told(verb: str, name: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise InputError(f"cannot {verb} {name}: {error.strerror or error}") from None
+    except Exception as error:
+        if not remote.is_url(name):
+            raise
+        raise remote.told(verb, name, error) from None
 
 
 def _size(path: str) -> int | None:
+    if remote.is_url(path):
+        with told("read", path):
+            return remote.size(path)
     with told("read", path):
         found = os.stat(path)
     if stat.S_ISDIR(found.st_mode):

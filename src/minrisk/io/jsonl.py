@@ -139,6 +139,14 @@ def _hypotheses(fields: dict[str, Any]) -> list[Any]:
     return hypotheses
 
 
+def references_of(fields: dict[str, Any]) -> tuple[list[Any], list[Any] | None, list[int] | None]:
+    """The texts that may be references, with their weights and counts."""
+    references = _list(fields, "references")
+    if references is not None:
+        return references, _numbers(fields, "weights"), None
+    return _hypotheses(fields), _numbers(fields, "weights"), _numbers(fields, "counts")
+
+
 def _human(fields: dict[str, Any], name: str) -> list[Any]:
     found = fields.get(name)
     if found is None:

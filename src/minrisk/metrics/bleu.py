@@ -13,9 +13,10 @@ import numpy as np
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
 from minrisk.groups import Groups
+from minrisk.metric import Evidence
 from minrisk.metrics._bleu_plain import bleu
 from minrisk.metrics._core import core
-from minrisk.metrics._indexed import indexed, lowered, scores, utility
+from minrisk.metrics._indexed import evidence, indexed, lowered, scores, utility, verdict
 from minrisk.metrics._plain import ngram_counts
 from minrisk.metrics._plain import statistics as order_statistics
 from minrisk.metrics._tokenizers import OURS, sacrebleu_tokenizer
@@ -65,6 +66,12 @@ class BLEU:
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: object = None) -> Floats:
         return utility(self, hyps, refs, mass, *self._formula)
+
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+        return evidence(self, hyps, refs, weights)
+
+    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
+        return verdict(self, hyps, evidence, *self._formula)
 
     def statistics(self, hypotheses: Sequence[str],
                    references: Sequence[Sequence[str]]) -> Floats:

@@ -14,6 +14,7 @@ import numpy as np
 from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
+from minrisk.metric import Evidence
 from minrisk.metrics._objects import objects
 from minrisk.options import check_choices, option
 from minrisk.rows import WeightedRows
@@ -61,9 +62,16 @@ class ExactMatch:
                 source: object = None) -> Floats:
         """(H,) `scores @ mass`: the votes for each answer, counted once."""
         ours, theirs, count = self._numbered(hyps, refs)
-        votes = sums(theirs, refs.weights * mass[_row_of_each_member(refs)], count)
+        votes = sums(theirs, refs.spread(mass), count)
         votes[0] = 0
         return votes[ours]
+
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+        """(H,) votes, which add up."""
+        return self.utility(hyps, refs, weights)
+
+    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
+        return evidence
 
     def _numbered(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Ints, Ints, int]:
         """The answers of either side as numbers, and how many there are; 0 is none."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from minrisk.arrays import Floats
 from minrisk.groups import Groups
-from minrisk.metric import Points, Surrogate
+from minrisk.metric import Evidence, Points, Surrogate
 from minrisk.metrics._sourced import Sourced
 from minrisk.rows import WeightedRows
 
@@ -28,6 +28,10 @@ class PairScorer(Protocol):
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: WeightedRows) -> Floats: ...
+
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence: ...
+
+    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: WeightedRows) -> Floats: ...
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                   source: WeightedRows) -> Surrogate[WeightedRows]: ...
@@ -54,6 +58,14 @@ class Estimated(Sourced, ABC):
                 source: WeightedRows | None = None) -> Floats:
         """(H,) `scores @ mass`, added up where the pairs are scored."""
         return self._scorer.utility(hyps, refs, mass, self._checked(source, hyps, refs))
+
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+        return self._scorer.evidence(hyps, refs, weights)
+
+    def verdict(self, hyps: WeightedRows, evidence: Evidence,
+                source: WeightedRows | None = None) -> Floats:
+        """(H,) scores against the average that the evidence is of."""
+        return self._scorer.verdict(hyps, evidence, self._checked(source, hyps))
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                   source: WeightedRows | None = None) -> Surrogate[WeightedRows]:

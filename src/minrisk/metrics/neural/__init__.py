@@ -5,8 +5,8 @@ This file needs no torch, so that such metrics can be listed where their extras 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from minrisk.errors import InputError
 from minrisk.metrics._sourced import Sourced
@@ -29,3 +29,7 @@ class NeuralModel(Sourced):
         if self.tokens is not None and self.tokens < 1:
             raise InputError(f"{self.name}: {self.tokens} tokens at once; "
                              "a number from 1 on is wanted")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A model is sent as its options, and loaded where it arrives."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}

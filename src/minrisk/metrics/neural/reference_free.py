@@ -13,6 +13,7 @@ import numpy as np
 
 from minrisk.arrays import Floats
 from minrisk.groups import Groups
+from minrisk.metric import Evidence
 from minrisk.metrics.neural import NeuralModel
 from minrisk.rows import WeightedRows
 
@@ -40,3 +41,10 @@ class ReferenceFree(NeuralModel, ABC):
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)
+
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+        return np.zeros(0)  # whatever they say
+
+    def verdict(self, hyps: WeightedRows, evidence: Evidence,
+                source: WeightedRows | None = None) -> Floats:
+        return self.quality(hyps, self._checked(source, hyps))
