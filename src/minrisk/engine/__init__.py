@@ -3,7 +3,7 @@
 Knows nothing of files and metrics.
 """
 
-from minrisk.engine.local import run
+from minrisk.engine.ranking import run
 from minrisk.engine.sampling import draw
 
 __all__ = ["draw", "run"]

@@ -1,0 +1,354 @@
+"""Many files into a folder: the same bytes however it is made, and nothing lost or twice."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commands import read, run, spawn, write
+from conftest import ROOT
+from minrisk.cli.shared import SOME_FAILED
+from minrisk.engine.block import Block, End, Line
+from minrisk.engine.reading import Reading
+from minrisk.errors import InputError
+from minrisk.io.journal import Journal
+from minrisk.io.shards import Shard, expand, shards
+
+WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "mat", "hill"]
+
+
+def segments(count, seed=0):
+    rng = random.Random(seed)
+    return [{"id": f"{seed}-{i}", "source": "s", "samples":
+             [" ".join(rng.choices(WORDS, k=5)) for _ in range(8)]} for i in range(count)]
+
+
+@pytest.fixture
+def inputs(tmp_path) -> Path:
+    """Shards of unequal size, one of them empty."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number, count in enumerate((23, 0, 5, 40)):
+        write(folder / f"{number}.jsonl", *segments(count, number))
+    return folder
+
+
+def lines(folder: Path) -> dict[str, bytes]:
+    """The shards of a folder, without what lies beside them."""
+    beside = {"manifest.json", "errors.jsonl", ".lock"}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*")
+            if path.is_file() and path.name not in beside}
+
+
+def alone(inputs: Path, *args: object) -> dict[str, bytes]:
+    """What one process makes of every shard by itself."""
+    return {path.name: run("decode", path, *args).out.encode() for path in inputs.iterdir()}
+
+
+def errors(folder: Path) -> list[dict[str, object]]:
+    return read((folder / "errors.jsonl").read_text())
+
+
+@pytest.mark.parametrize("args", [
+    (), ("--strategy", "n-by-s", "--subset", "3", "--seed", "7"),
+    ("--confidence", "--utilities", "--nbest", "2"), ("--format", "text")])
+@pytest.mark.parametrize("scale", [("--workers", "1"), ("--workers", "3", "--batch-size", "1")])
+def test_a_folder_has_the_bytes_of_single_runs(inputs, tmp_path, args, scale):
+    result = run("decode", f"{inputs}/*.jsonl", "-o", f"{tmp_path}/out/", *args, *scale)
+    assert result.code == 0
+    expected = alone(inputs, *args)
+    if "text" in args:
+        expected = {Path(name).stem + ".txt": text for name, text in expected.items()}
+    assert lines(tmp_path / "out") == expected
+    assert "68 segments" in result.err
+    assert errors(tmp_path / "out") == []
+
+
+def test_shards_stay_compressed_as_they_were(tmp_path):
+    content = "".join(json.dumps(s) + "\n" for s in segments(9)).encode()
+    (tmp_path / "in.jsonl.gz").write_bytes(gzip.compress(content))
+    (tmp_path / "in.jsonl").write_bytes(content)
+    assert run("decode", tmp_path / "in.jsonl.gz", "-o", f"{tmp_path}/out/").code == 0
+    plain = run("decode", tmp_path / "in.jsonl").out
+    assert gzip.decompress((tmp_path / "out" / "in.jsonl.gz").read_bytes()).decode() == plain
+
+
+def test_the_memory_that_is_given_bounds_what_is_on_its_way(tmp_path):
+    path = write(tmp_path / "in.jsonl", *segments(40))
+    size = path.stat().st_size // 10
+    reading = Reading(0, Shard(str(path), "out", True), [], 16, size)
+    *blocks, end = reading.blocks()
+    assert end == End(0, 40)
+    assert all(sum(len(line.content) for line in block.items) <= size for block in blocks)
+    assert [len(b.items) for b in Reading(0, reading.shard, [], 16, 1).blocks()
+            if isinstance(b, Block)] == [1] * 40
+    assert run("decode", path, "-o", f"{tmp_path}/out/", "--buffer", "0.000001").code == 0
+    assert lines(tmp_path / "out") == {"in.jsonl": run("decode", path).out.encode()}
+
+
+@given(st.integers(0, 30), st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5))),
+       st.integers(1, 7))
+def test_every_segment_is_read_once_unless_it_is_done(tmp_path_factory, count, pieces, size):
+    path = tmp_path_factory.getbasetemp() / "in.jsonl"
+    path.write_text("\n \n".join(f'"{i}"' for i in range(count)))
+    done, spans, end = set(), [], 0
+    for start, length in sorted(pieces):
+        if end <= start < start + length <= count:
+            spans.append((start, end := start + length))
+            done |= set(range(start, end))
+    *blocks, last = Reading(3, Shard(str(path), "out", True), spans, size, 10**6).blocks()
+    seen = [(b.start + i, line) for b in blocks for i, line in enumerate(b.items)]
+    assert seen == [(i, Line(2 * i + 1, f'"{i}"'.encode())) for i in range(count) if i not in done]
+    assert last == End(3, count)
+    assert all(len(b.items) <= size for b in blocks)
+
+
+def test_names_are_kept_below_the_common_folder(tmp_path):
+    for name in ("a/x.jsonl", "b/x.jsonl.zst", "b/c/y.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = expand([f"{tmp_path}/**/*.*"])
+    assert [s.output for s in shards(found, ".jsonl")] == [
+        "a/x.jsonl", "b/c/y.jsonl", "b/x.jsonl.zst"]
+    with pytest.raises(InputError, match="would both become"):
+        shards([f"{tmp_path}/a/x.jsonl", f"{tmp_path}/a/x.txt"], ".jsonl")
+    with pytest.raises(InputError, match="no file matches"):
+        expand([f"{tmp_path}/*.parquet"])
+
+
+def test_what_is_finished_is_not_made_again(inputs, tmp_path):
+    out = tmp_path / "out"
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    times = {name: (out / name).stat().st_mtime_ns for name in lines(out)}
+    expected = lines(out)
+    (out / "2.jsonl").unlink()
+    result = run("decode", f"{inputs}/*", "-o", out, "--resume")
+    assert result.code == 0
+    assert "3 of 4 shards and 63 segments finished" in result.err
+    assert lines(out) == expected
+    assert [n for n in times if times[n] != (out / n).stat().st_mtime_ns] == ["2.jsonl"]
+
+
+def test_segments_of_a_torn_shard_are_kept_and_what_is_torn_is_redone(inputs, tmp_path):
+    out = tmp_path / "out"
+    failing = run("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:troubled:equal",
+                  "--workers", "1", "--batch-size", "4")
+    assert failing.code == 0
+    whole = lines(out)
+    with Journal(str(out / "3.jsonl.partial"), resume=True) as journal:  # as if it were not done
+        for start in (8, 0):
+            chosen = whole["3.jsonl"].splitlines(keepends=True)[start:start + 4]
+            journal.append({"start": start, "segments": 4, "text": b"".join(chosen).decode(),
+                            "counts": {}, "failures": []})
+    with open(out / "3.jsonl.partial", "ab") as torn:
+        torn.write(b'{"start": 4, "segm')
+    (out / "3.jsonl").unlink()
+    result = run("decode", f"{inputs}/*", "-o", out, "--metric", "python:troubled:equal",
+                 "--resume")
+    assert "3 of 4 shards and 36 segments finished" in result.err
+    assert "minrisk: 32 segments" in result.err
+    assert lines(out) == whole
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (["--metric.order", "4"], "metric.order was 6, is 4"),
+    (["--strategy", "aggregate"], "strategy was standard, is aggregate"),
+    (["--nbest", "2"], "nbest was None, is 2"),
+    (["--weights", "uniform"], "weights was auto, is uniform")])
+def test_going_on_in_another_way_is_refused(inputs, tmp_path, change, message):
+    out = tmp_path / "out"
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    before = lines(out)
+    result = run("decode", f"{inputs}/*", "-o", out, "--resume", *change)
+    assert result.code == 2
+    assert message in result.err
+    assert lines(out) == before
+
+
+def test_changed_and_missing_inputs_are_refused_by_name(inputs, tmp_path):
+    out = tmp_path / "out"
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    path = inputs / "2.jsonl"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"cat", b"cow"))
+    result = run("decode", f"{inputs}/*", "-o", out, "--resume")
+    assert result.code == 2
+    assert f"input {path} was {len(content)} bytes, " in result.err
+    path.unlink()
+    result = run("decode", f"{inputs}/*", "-o", out, "--resume")
+    assert f"input {path} was {len(content)} bytes" in result.err
+    assert "is None" in result.err
+
+
+def test_a_folder_is_never_overwritten(inputs, tmp_path):
+    out = tmp_path / "out"
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    result = run("decode", f"{inputs}/*", "-o", f"{out}/")
+    assert result.code == 2
+    assert "holds an earlier run; --resume goes on with it" in result.err
+    other = tmp_path / "other"
+    other.mkdir()
+    write(other / "2.jsonl", "precious")
+    result = run("decode", f"{inputs}/*", "-o", other)
+    assert result.code == 2
+    assert "2.jsonl exists, and is of no earlier run" in result.err
+    assert (other / "2.jsonl").read_text() == "precious\n"
+
+
+def test_two_runs_do_not_share_a_folder(inputs, tmp_path):
+    out = tmp_path / "out"
+    big = write(tmp_path / "big.jsonl", *segments(400))
+    args = ("decode", big, "-o", f"{out}/", "--metric", "python:troubled:slow", "--workers", "1")
+    with spawn(*args, cwd=ROOT / "tests") as process:
+        wait_for(out / "big.jsonl.partial")
+        result = run(*args, "--resume")
+        process.kill()
+    assert result.code == 2
+    assert "another run is writing" in result.err
+
+
+def wait_for(path: Path, size: int = 1) -> None:
+    end = time.monotonic() + 60
+    while not path.exists() or path.stat().st_size < size:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def poisoned(tmp_path: Path) -> Path:
+    good = {"samples": ["a", "b", "a"]}
+    return write(tmp_path / "in.jsonl", good, "not JSON", {"id": "x", "samples": ["bad"]},
+                 {"id": "empty", "samples": []}, {"id": "last", **good})
+
+
+def test_poison_is_recorded_and_costs_no_other_segment(tmp_path):
+    path, out = poisoned(tmp_path), tmp_path / "out"
+    result = run("decode", path, "-o", f"{out}/", "--metric", "python:troubled:equal")
+    assert result.code == SOME_FAILED
+    assert "5 segments, 3 failed" in result.err
+    assert [(e["file"], e["line"], e["id"]) for e in errors(out)] == [
+        (str(path), 2, 1), (str(path), 3, "x"), (str(path), 4, "empty")]
+    reasons = [e["reason"] for e in errors(out)]
+    assert reasons[0].startswith("found invalid JSON")
+    assert "ZeroDivisionError: a bad word" in reasons[1]
+    assert reasons[2].startswith("zero hypotheses")
+    records = read((out / "in.jsonl").read_text())
+    assert [("error" in r) for r in records] == [False, True, True, True, False]
+    again = run("decode", path, "-o", out, "--metric", "python:troubled:equal", "--resume")
+    assert again.code == SOME_FAILED
+    assert len(errors(out)) == 3
+
+
+def test_a_segment_that_kills_its_worker_is_recorded(tmp_path):
+    good = {"samples": ["a", "b", "a"]}
+    path = write(tmp_path / "in.jsonl", good, {"id": "k", "samples": ["deadly", "a"]}, good)
+    out = tmp_path / "out"
+    result = run("decode", path, "-o", f"{out}/", "--metric", "python:troubled:equal")
+    assert result.code == SOME_FAILED
+    [failure] = errors(out)
+    assert (failure["id"], failure["line"]) == ("k", 2)
+    assert "ended by SIGKILL" in failure["reason"]
+    assert [r.get("text") for r in read((out / "in.jsonl").read_text())] == ["a", None, "a"]
+
+
+def test_a_worker_that_dies_once_loses_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINRISK_TEST_FLAG", str(tmp_path / "flag"))
+    path = write(tmp_path / "in.jsonl", *segments(9), {"samples": ["deadly", "x"]}, *segments(9))
+    out = tmp_path / "out"
+    result = run("decode", path, "-o", f"{out}/", "--metric", "python:troubled:fatal_once",
+                 "--batch-size", "4")
+    assert result.code == 0
+    assert (tmp_path / "flag").exists()
+    assert lines(out) == {"in.jsonl": run("decode", path, "--metric",
+                                          "python:troubled:fatal_once").out.encode()}
+
+
+def test_an_error_stops_where_that_is_asked_for_and_is_tried_again(tmp_path):
+    path, out = poisoned(tmp_path), tmp_path / "out"
+    args = ["decode", path, "-o", f"{out}/", "--batch-size", "1", "--workers", "1",
+            "--metric", "python:troubled:equal"]
+    result = run(*args, "--on-error", "stop")
+    assert result.code == 2
+    assert f"error: {path}:2: found invalid JSON" in result.err
+    assert "in.jsonl" not in lines(out)
+    few = run(*args, "--resume", "--max-errors", "2")
+    assert few.code == 2
+    assert "3 segments failed, more than --max-errors 2" in few.err
+    assert run(*args, "--resume", "--max-errors", "3").code == SOME_FAILED
+    assert len(errors(out)) == 3
+
+
+def test_a_shard_that_breaks_off_is_told_and_the_others_are_made(inputs, tmp_path):
+    content = gzip.compress("".join(json.dumps(s) + "\n" for s in segments(300)).encode())
+    (inputs / "5.jsonl.gz").write_bytes(content[: len(content) // 2])
+    out = tmp_path / "out"
+    result = run("decode", f"{inputs}/*", "-o", f"{out}/")
+    assert result.code == SOME_FAILED
+    [failure] = errors(out)
+    assert failure["file"] == str(inputs / "5.jsonl.gz")
+    assert "truncated gz" in failure["reason"]
+    assert set(lines(out)) == {"0.jsonl", "1.jsonl", "2.jsonl", "3.jsonl", "5.jsonl.gz.partial"}
+    assert run("decode", f"{inputs}/*", "-o", out, "--resume").code == SOME_FAILED
+    assert len(errors(out)) == 1
+
+
+def test_a_full_disk_is_told_and_gone_on_from(inputs, tmp_path):
+    out = tmp_path / "out"
+    code = ("import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000)); "
+            "from minrisk.cli import main; sys.exit(main())")
+    args = ["decode", *sorted(inputs.iterdir()), "-o", f"{out}/", "--batch-size", "2", "-q"]
+    done = subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True)
+    assert done.returncode == 2
+    assert b"cannot write" in done.stderr
+    assert b"File too large" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert run(*args, "--resume").code == 0
+    assert lines(out) == alone(inputs)
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    big, out = write(tmp_path / "big.jsonl", *segments(50)), tmp_path / "out"
+    args = ("decode", big, "-o", f"{out}/", "--metric", "python:troubled:slow", "--workers", "2",
+            "--batch-size", "2")
+    with spawn(*args, cwd=ROOT / "tests") as process:
+        wait_for(out / "big.jsonl.partial")
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"--resume goes on" in error
+    assert b"Traceback" not in error
+    assert run(*args, "--resume").code == 0
+    assert lines(out) == {"big.jsonl": run("decode", big, "--metric",
+                                           "python:troubled:equal").out.encode()}
+
+
+def test_the_driver_may_be_killed_at_any_moment(inputs, tmp_path):
+    """At least twenty times, from the first instruction to the last shard."""
+    out, rng = tmp_path / "out", random.Random(0)
+    args = ("decode", *sorted(inputs.iterdir()), "-o", f"{out}/", "--batch-size", "1", "--workers",
+            "1", "--resume", "--metric", "python:troubled:slow")
+    kills = 0
+    while kills < 20:
+        with spawn(*args, cwd=ROOT / "tests") as process:
+            time.sleep(rng.uniform(0.1, 1.2))
+            process.kill()
+            process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+        if process.returncode == 0:  # it was faster
+            expected = alone(inputs, "--metric", "python:troubled:equal")
+            assert lines(out) == expected
+            for path in out.iterdir():
+                path.unlink()
+    assert run(*args).code == 0
+    assert lines(out) == alone(inputs, "--metric", "python:troubled:equal")
+    assert errors(out) == []
