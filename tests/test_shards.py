@@ -18,45 +18,23 @@ from hypothesis import strategies as st
 from commands import read, run, spawn, write
 from conftest import ROOT
 from minrisk.cli.shared import SOME_FAILED
+from minrisk.engine import local
 from minrisk.engine.block import Block, End, Line
 from minrisk.engine.reading import Reading
 from minrisk.errors import InputError
 from minrisk.io.journal import Journal
 from minrisk.io.shards import Shard, expand, shards
-
-WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "mat", "hill"]
-
-
-def segments(count, seed=0):
-    rng = random.Random(seed)
-    return [{"id": f"{seed}-{i}", "source": "s", "samples":
-             [" ".join(rng.choices(WORDS, k=5)) for _ in range(8)]} for i in range(count)]
+from sharded import errors, lines, segments, wait_for, write_shards
 
 
 @pytest.fixture
 def inputs(tmp_path) -> Path:
-    """Shards of unequal size, one of them empty."""
-    folder = tmp_path / "in"
-    folder.mkdir()
-    for number, count in enumerate((23, 0, 5, 40)):
-        write(folder / f"{number}.jsonl", *segments(count, number))
-    return folder
-
-
-def lines(folder: Path) -> dict[str, bytes]:
-    """The shards of a folder, without what lies beside them."""
-    beside = {"manifest.json", "errors.jsonl", ".lock"}
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*")
-            if path.is_file() and path.name not in beside}
+    return write_shards(tmp_path / "in")
 
 
 def alone(inputs: Path, *args: object) -> dict[str, bytes]:
     """What one process makes of every shard by itself."""
     return {path.name: run("decode", path, *args).out.encode() for path in inputs.iterdir()}
-
-
-def errors(folder: Path) -> list[dict[str, object]]:
-    return read((folder / "errors.jsonl").read_text())
 
 
 @pytest.mark.parametrize("args", [
@@ -217,13 +195,6 @@ def test_two_runs_do_not_share_a_folder(inputs, tmp_path):
     assert "another run is writing" in result.err
 
 
-def wait_for(path: Path, size: int = 1) -> None:
-    end = time.monotonic() + 60
-    while not path.exists() or path.stat().st_size < size:
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def poisoned(tmp_path: Path) -> Path:
     good = {"samples": ["a", "b", "a"]}
     return write(tmp_path / "in.jsonl", good, "not JSON", {"id": "x", "samples": ["bad"]},
@@ -330,6 +301,89 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     assert run(*args, "--resume").code == 0
     assert lines(out) == {"big.jsonl": run("decode", big, "--metric",
                                            "python:troubled:equal").out.encode()}
+
+
+@pytest.mark.parametrize("scale", [(), ("--workers", "2", "--batch-size", "5")])
+def test_samples_go_into_a_folder_as_into_files(server, tmp_path, scale):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\n\ntwo\n")
+    write(folder / "b.jsonl", *({"source": f"source {i}", "lang": "fr"} for i in range(9)))
+    args = ["--endpoint", server.endpoint, "--model", "m", "-n", "6", "--seed", "3"]
+    result = run("sample", f"{folder}/*", "-o", f"{tmp_path}/out/", *args, *scale)
+    assert result.code == SOME_FAILED
+    assert "66 samples" in result.err
+    assert lines(tmp_path / "out") == {
+        f"{path.stem}.jsonl": run("sample", path, *args, "--on-error", "skip").out.encode()
+        for path in folder.iterdir()}
+    assert [(e["line"], e["id"]) for e in errors(tmp_path / "out")] == [(2, 1)]
+
+
+def test_translations_are_drawn_by_some_and_chosen_by_others(server, tmp_path):
+    sources, out = tmp_path / "sources.txt", tmp_path / "out"
+    sources.write_text("".join(f"source {i}\n" for i in range(11)))
+    args = ["translate", sources, "--endpoint", server.endpoint, "--model", "m", "-n", "6",
+            "--strategy", "n-by-s", "--subset", "2"]
+    plain = run(*args, "--prompt", "{source}").out.encode()
+    result = run(*args, "--prompt", "{source}", "-o", f"{out}/", "--workers", "2",
+                 "--sampling-workers", "1", "--batch-size", "3")
+    assert result.code == 0
+    assert lines(out) == {"sources.txt": plain}
+    assert "1 workers for sample were busy" in result.err
+    assert "2 workers for decode were busy" in result.err
+    bare = run(*args, "-o", f"{tmp_path}/bare/")
+    assert bare.code == SOME_FAILED
+    assert len(errors(tmp_path / "bare")) == 11
+    assert "say so with --prompt" in errors(tmp_path / "bare")[0]["reason"]
+
+
+def test_a_report_says_what_was_done_and_how_fast(inputs, tmp_path):
+    report = tmp_path / "run.json"
+    args = ("decode", f"{inputs}/*", "-o", f"{tmp_path}/out/", "--report", report, "--workers", "2")
+    assert run(*args, "--threads", "1").code == 0
+    found = json.loads(report.read_text())
+    assert found["signatures"][0].startswith("strategy:standard|metric:chrf")
+    assert (found["engine"], found["workers"], found["threads"]) == (
+        "local", {"decode": 2}, {"decode": 1})
+    assert found["this_run"]["segments"] == found["folder"]["segments"] == 68
+    assert found["this_run"]["pairs"] == found["folder"]["pairs"] > 0
+    assert set(found["seconds_of_stages"]) == {"read", "decode", "write"}
+    assert 0 < found["utilisation"]["decode"] <= 1
+    assert found["folder"]["is_finished"]
+
+
+@pytest.mark.parametrize(("args", "message"), [
+    (["--workers", "2"], "--workers needs a folder as output: -o out/"),
+    (["--engine", "ray"], "--engine needs a folder"), (["--resume"], "--resume needs a folder"),
+    (["-o", "@out/", "--address", "auto"], "give --engine ray"),
+    (["-o", "@out/", "-n", "2"], "--num-candidates goes with one output"),
+    (["-o", "@out/", "--matrix", "m.npz"], "--matrix goes with one output"),
+    (["-o", "@in/"], "the output is the input"),
+    (["-o", "@out/", "-"], "needs files as input")])
+def test_what_makes_no_sense_with_a_folder_is_told(inputs, tmp_path, args, message):
+    given = [arg.replace("@", f"{tmp_path}/") for arg in args]
+    result = run("decode", *sorted(inputs.iterdir()), *given)
+    assert result.code == 2
+    assert message in result.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_ray_where_it_is_missing_says_what_to_install(inputs, tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "minrisk.engine.ray", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    result = run("decode", f"{inputs}/*", "-o", f"{tmp_path}/out/", "--engine", "ray")
+    assert result.code == 2
+    assert "pip install 'minrisk[ray]'" in result.err
+
+
+@pytest.mark.parametrize(("given", "gpus", "devices"), [
+    (None, 1, ["0", "1"]), (None, 0.5, ["0", "0"]), (None, 2, ["0,1", "2,3"]),
+    ("5,7", 1, ["5", "7"])])
+def test_workers_share_the_gpus(monkeypatch, given, gpus, devices):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert [local._devices(number, gpus) for number in range(2)] == devices
 
 
 def test_the_driver_may_be_killed_at_any_moment(inputs, tmp_path):

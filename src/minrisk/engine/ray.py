@@ -40,7 +40,9 @@ class Ray:
         """As many workers as the cluster has room for; of heavy ones without GPUs one a node."""
         self._connect(crews)
         found = [replace(crew, threads=crew.threads or 1) for crew in crews]
-        return [replace(crew, workers=crew.workers or max(1, _room(crew))) for crew in found]
+        rooms = [max(1, _room(crew)) for crew in found]
+        return [replace(crew, workers=crew.workers or room)
+                for crew, room in zip(found, rooms, strict=True)]
 
     def run(self, readings: Sequence[Reading], crews: Sequence[Crew]) -> Pieces:
         try:
@@ -77,7 +79,11 @@ class Ray:
 def _room(crew: Crew) -> int:
     there = ray.cluster_resources()
     if crew.gpus:
-        return int(there.get("GPU", 0) / crew.gpus)
+        room = int(there.get("GPU", 0) / crew.gpus)
+        if not room:  # Ray would wait for ever
+            raise InputError(f"no node has {crew.gpus:g} GPUs for a worker; the cluster has "
+                             f"{there.get('GPU', 0):g} in all")
+        return room
     if crew.stage.is_light:
         return int((there["CPU"] - 1) / (crew.threads or 1))  # one is for reading
     return sum(node["Alive"] for node in ray.nodes())
