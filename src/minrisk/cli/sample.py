@@ -56,7 +56,6 @@ def sample(ctx: click.Context, /, **params: Any) -> int:
     other fields pass through. The output is JSON lines: {"id", "source", "samples", "counts",
     "logprobs"}. Beside a file, FILE.run.json says how it was made.
     """
-    set_threads(params["threads"])
     if params["quiet"]:
         warnings.simplefilter("ignore")
     sampler = sampler_of(params)
@@ -67,6 +66,7 @@ def sample(ctx: click.Context, /, **params: Any) -> int:
         stage = Sample(sampler, **run, batch_size=params["batch_size"])
         return work_into_folder(ctx, params, paths_of(params), [crew_of(params, stage)], made,
                                 [told], params["input_format"], batch_size_for(sampler, run["n"]))
+    set_threads(params["threads"])
     inputs = inputs_for(params)
     read = partial(fraction_read, inputs)
     progress = Progress(params["quiet"], read, bar_fits(params["output"]))

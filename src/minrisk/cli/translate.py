@@ -76,7 +76,6 @@ def translate(ctx: click.Context, /, **params: Any) -> int:
     source a line, or JSON lines: {"source": "..."}, and where there are some "id", and "prompt" or
     "messages" to give the model instead.
     """
-    set_threads(params["threads"])
     if params["quiet"]:
         warnings.simplefilter("ignore")
     sampler, strategy = sampler_of(params), strategy_of(params)
@@ -92,6 +91,7 @@ def translate(ctx: click.Context, /, **params: Any) -> int:
             ctx, params, paths_of(params), _crews(params, sampler, strategy),
             made | {"form": params["form"]}, told, params["input_format"],
             batch_size_for(sampler, drawing["n"]))
+    set_threads(params["threads"])
     inputs = inputs_for(params)
     read = partial(fraction_read, inputs)
     progress = Progress(params["quiet"], read, bar_fits(params["output"]))

@@ -26,10 +26,9 @@ class Local:
     """Reads in this process, and works in others."""
 
     def staffed(self, crews: Sequence[Crew]) -> list[Crew]:
-        """Where a worker is light, one for each core; otherwise one that has all of them."""
+        """Where a worker is light, as many as there are cores; otherwise one that has them all."""
         cores = threads()
-        found = [replace(crew, workers=crew.workers or (cores if crew.stage.is_light else 1))
-                 for crew in crews]
+        found = [replace(crew, workers=crew.workers or _workers(crew, cores)) for crew in crews]
         each = max(1, cores // sum(crew.workers or 1 for crew in found))
         return [replace(crew, threads=crew.threads or each) for crew in found]
 
@@ -38,6 +37,10 @@ class Local:
         for crew in crews:
             pieces = _through(crew, pieces)
         yield from pieces
+
+
+def _workers(crew: Crew, cores: int) -> int:
+    return max(1, cores // (crew.threads or 1)) if crew.stage.is_light else 1
 
 
 def _through(crew: Crew, pieces: Iterator[Piece]) -> Iterator[Piece]:

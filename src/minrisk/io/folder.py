@@ -20,10 +20,10 @@ from minrisk.errors import InputError
 from minrisk.io.files import Input, Output, put_in_place, told
 from minrisk.io.growing import Growing
 from minrisk.io.manifest import Manifest
-from minrisk.io.shards import Shard, identity
+from minrisk.io.shards import ERRORS, Shard, identity
 from minrisk.io.writer import json_line
 
-_ERRORS, _LOCK = "errors.jsonl", ".lock"
+_LOCK = ".lock"
 Failure = dict[str, Any]  # file, line, id, reason
 
 
@@ -160,7 +160,7 @@ class Folder:
 
     @property
     def _errors_path(self) -> str:
-        return os.path.join(self._path, _ERRORS)
+        return os.path.join(self._path, ERRORS)
 
     def _place(self, number: int) -> str:
         return os.path.join(self._path, self._shards[number].output)

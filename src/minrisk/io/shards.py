@@ -13,7 +13,8 @@ from minrisk.io.compression import EXTENSIONS
 from minrisk.io.files import Input
 from minrisk.io.prompts import JSON, InputFormat, is_json
 
-_TEXT = (".txt", ".tsv")
+_OTHERS = (".txt", ".tsv", ".parquet")
+ERRORS = "errors.jsonl"  # the name of no shard
 _BEGINNING = 1 << 20  # bytes, which tell files apart
 
 
@@ -37,17 +38,19 @@ def expand(paths: Iterable[str]) -> list[str]:
 
 def shards(paths: Sequence[str], extension: str, form: InputFormat = "json") -> list[Shard]:
     """Outputs are named after the inputs, below the folder that these have in common."""
-    if "-" in paths:
+    if not paths or "-" in paths:
         raise InputError("a folder as output needs files as input, not standard input")
-    common = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
-    made: dict[str, str] = {}  # the input of each output
-    for path in paths:
-        output = _renamed(os.path.relpath(os.path.abspath(path), common), extension)
+    places = [_place(path) for path in paths]
+    common = os.path.commonpath([os.path.dirname(place) for place in places])
+    made = {ERRORS: "the list of errors"}  # the input of each output
+    for path, place in zip(paths, places, strict=True):
+        output = _renamed(os.path.relpath(place, common), extension)
         if output in made:
             raise InputError(f"{made[output]} and {path} would both become {output}; "
                              "rename one of them, or write to two folders")
         made[output] = path
-    return [Shard(path, output, _as_json(path, form)) for output, path in made.items()]
+    return [Shard(path, output, _as_json(path, form)) for output, path in made.items()
+            if output != ERRORS]
 
 
 def identity(path: str) -> str:
@@ -60,10 +63,16 @@ def identity(path: str) -> str:
 def _matches(path: str) -> list[str]:
     if not glob.has_magic(path) or os.path.exists(path):
         return [path]
-    found = sorted(glob.glob(path, recursive=True))
+    found = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
     if not found:
         raise InputError(f"no file matches {path}")
     return found
+
+
+def _place(path: str) -> str:
+    """Where a file is among the others; of a URL, what follows its protocol."""
+    _, is_url, rest = path.partition("://")
+    return f"/{rest}" if is_url else os.path.abspath(path)
 
 
 def _as_json(path: str, form: InputFormat) -> bool:
@@ -74,6 +83,6 @@ def _renamed(name: str, extension: str) -> str:
     """`a.txt.gz` as `a.jsonl.gz`."""
     compression = next((e for e in EXTENSIONS if name.endswith(e)), "")
     stem = name.removesuffix(compression)
-    for known in (*JSON, *_TEXT):
+    for known in (*JSON, *_OTHERS):
         stem = stem.removesuffix(known)
     return stem + extension + compression

@@ -100,6 +100,8 @@ def test_names_are_kept_below_the_common_folder(tmp_path):
         "a/x.jsonl", "b/c/y.jsonl", "b/x.jsonl.zst"]
     with pytest.raises(InputError, match="would both become"):
         shards([f"{tmp_path}/a/x.jsonl", f"{tmp_path}/a/x.txt"], ".jsonl")
+    with pytest.raises(InputError, match=r"the list of errors and .* would both become"):
+        shards([f"{tmp_path}/errors.txt"], ".jsonl")
     with pytest.raises(InputError, match="no file matches"):
         expand([f"{tmp_path}/*.parquet"])
 
