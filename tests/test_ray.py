@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import run, spawn, write
+from commands import read, run, spawn, write
 from conftest import ROOT
 from minrisk.cli.shared import SOME_FAILED
 from sharded import errors, lines, segments, wait_for, write_shards
@@ -81,6 +81,19 @@ def test_a_worker_that_dies_loses_nothing(on_ray, tmp_path):
                   "--workers", "2"))
     assert Path(os.environ["MINRISK_TEST_FLAG"]).exists()
     assert lines(tmp_path / "out") == {"in.jsonl": run("decode", path, *metric).out.encode()}
+
+
+def test_a_segment_that_kills_its_workers_is_recorded(on_ray, tmp_path):
+    path = write(tmp_path / "in.jsonl", *segments(5), {"id": "k", "samples": ["deadly"]})
+    with on_ray("decode", path, "-o", f"{tmp_path}/out/", "--metric", "python:troubled:equal",
+                "--batch-size", "3", "--workers", "1") as process:
+        process.communicate(timeout=PATIENCE)
+    assert process.returncode == SOME_FAILED
+    [failure] = errors(tmp_path / "out")
+    assert (failure["line"], failure["id"]) == (6, "k")
+    assert list(lines(tmp_path / "out")) == ["in.jsonl"]
+    records = read((tmp_path / "out" / "in.jsonl").read_text())
+    assert ["error" in record for record in records] == [False] * 5 + [True]
 
 
 def test_a_node_that_goes_takes_nothing_with_it(cluster, on_ray, inputs, tmp_path):

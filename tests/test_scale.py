@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,8 @@ from commands import read, run, spawn, write
 from conftest import ROOT
 from minrisk.cli.shared import SOME_FAILED
 from minrisk.engine import local
-from minrisk.engine.block import Block, End, Line
+from minrisk.engine.block import Block, Done, End, Line
+from minrisk.engine.local import Local
 from minrisk.engine.reading import Reading
 from minrisk.errors import InputError
 from minrisk.io.journal import Journal
@@ -72,6 +75,23 @@ def test_the_memory_that_is_given_bounds_what_is_on_its_way(tmp_path):
             if isinstance(b, Block)] == [1] * 40
     assert run("decode", path, "-o", f"{tmp_path}/out/", "--buffer", "0.000001").code == 0
     assert lines(tmp_path / "out") == {"in.jsonl": run("decode", path).out.encode()}
+
+
+def test_the_memory_of_the_driver_does_not_grow_with_the_number_of_segments(tmp_path):
+    def peak(count):
+        path = write(tmp_path / f"{count}.jsonl",
+                     *({"samples": ["a", "b"], "x": "x" * 5000},) * count)
+        tracemalloc.start()
+        try:
+            assert run("decode", path, "-o", f"{tmp_path}/{count}/", "-q", "--workers", "1",
+                       "--batch-size", "4").code == 0
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(5)  # whatever is made once
+    few, many = peak(40), peak(400)
+    assert many < few + 300_000  # holding the records alone would take 2 megabytes
 
 
 @given(st.integers(0, 30), st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5))),
@@ -243,6 +263,30 @@ def test_a_worker_that_dies_once_loses_nothing(tmp_path, monkeypatch):
     assert (tmp_path / "flag").exists()
     assert lines(out) == {"in.jsonl": run("decode", path, "--metric",
                                           "python:troubled:fatal_once").out.encode()}
+
+
+@dataclass(frozen=True)
+class Losing(Local):
+    """Never brings back the third segment, as a cluster on which it kills all workers."""
+
+    def run(self, readings, crews):
+        for piece in super().run(readings, crews):
+            lost = isinstance(piece, Done) and piece.start <= 2 < piece.start + piece.segments
+            if not lost:
+                yield piece
+
+
+def test_what_an_engine_loses_is_tried_alone_and_then_recorded(tmp_path, monkeypatch):
+    path, out = write(tmp_path / "in.jsonl", *segments(9)), tmp_path / "out"
+    monkeypatch.setattr(sys.modules["minrisk.cli.scaling"], "Local", Losing)
+    assert run("decode", path, "-o", f"{out}/").code == SOME_FAILED
+    [failure] = errors(out)
+    assert (failure["line"], failure["id"]) == (3, "0-2")
+    assert failure["reason"] == "every worker that tried it died"
+    expected = run("decode", path).out.splitlines()
+    made = (out / "in.jsonl").read_text().splitlines()
+    assert [line for line in made if "error" not in line] == expected[:2] + expected[3:]
+    assert list(lines(out)) == ["in.jsonl"]
 
 
 def test_an_error_stops_where_that_is_asked_for_and_is_tried_again(tmp_path):

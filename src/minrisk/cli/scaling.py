@@ -94,7 +94,7 @@ def work_into_folder(ctx: click.Context, params: dict[str, Any], paths: Sequence
             _summarise(pipeline, progress)
             if params["report"]:
                 _report(params, pipeline, progress, signatures)
-        failed = folder.counts["failed"] + pipeline.broken
+        failed = folder.counts["failed"] + len(pipeline.broken)
     return code_for(failed)
 
 
@@ -144,7 +144,7 @@ def _report(params: Mapping[str, Any], pipeline: Pipeline, progress: Progress,
         "workers": {crew.stage.name: crew.workers for crew in crews},
         "threads": {crew.stage.name: crew.threads for crew in crews},
         "this_run": {"segments": progress.done, "failed": progress.failed, **progress.counts,
-                     "seconds": progress.seconds, "shards_broken": pipeline.broken},
+                     "seconds": progress.seconds, "shards_broken": len(pipeline.broken)},
         "folder": {**pipeline.folder.counts, "is_finished": pipeline.folder.is_finished},
         "seconds_of_stages": dict(pipeline.seconds),
         "utilisation": _utilisation(pipeline, progress),

@@ -1,6 +1,7 @@
-"""Batches of prompts through a sampler, and of segments through a strategy.
+"""Batches of prompts through a sampler and of segments through a strategy, here or on many workers.
 
-Knows nothing of files and metrics.
+`run` and `draw` work in this process. A `Pipeline` takes blocks of shards through stages, on the
+processes of `local` or the cluster of `ray`. Knows nothing of metrics.
 """
 
 from minrisk.engine.ranking import run

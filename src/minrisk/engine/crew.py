@@ -29,7 +29,10 @@ class Crew:
 
     def work(self, block: Block) -> Block | Done:
         start = perf_counter()
-        made = self.stage(block)
+        try:
+            made = self.stage(block)
+        except Exception as error:  # of our own; a days-long run should not end with it
+            made = self.refuse(block, f"{type(error).__name__}: {error}")
         return replace(made, seconds=block.seconds | {self.stage.name: perf_counter() - start})
 
     def refuse(self, block: Block, reason: str) -> Block | Done:

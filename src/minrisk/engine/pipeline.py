@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Protocol
 
 from minrisk.engine.batches import OnError
-from minrisk.engine.block import Done, End, Pieces
+from minrisk.engine.block import Block, Done, End, Piece, Pieces
 from minrisk.engine.crew import Crew
 from minrisk.engine.reading import Reading
 from minrisk.errors import InputError
@@ -23,7 +23,8 @@ class Engine(Protocol):
     def staffed(self, crews: Sequence[Crew]) -> list[Crew]:
         """The same crews, with as many workers and threads as there should be."""
 
-    def run(self, readings: Sequence[Reading], crews: Sequence[Crew]) -> Pieces: ...
+    def run(self, readings: Sequence[Reading], crews: Sequence[Crew]) -> Pieces:
+        """What became of the blocks; one whose workers all died may be missing."""
 
 
 @dataclass
@@ -37,27 +38,37 @@ class Pipeline:
     memory: int  # bytes of all blocks that are on their way, at most
     on_error: OnError = "skip"
     max_errors: int | None = None
-    broken: int = 0  # shards that could not be read to their end
+    broken: set[int] = field(default_factory=set)  # shards that cannot be read to their end
     seconds: Counter[str] = field(default_factory=Counter)  # by stage, of all workers together
     read: dict[int, int] = field(default_factory=dict)  # bytes, by shard
 
     def run(self) -> Iterator[Done]:
         """Every block when it is on disk."""
-        readings = self._readings()
-        if not readings:
-            return
-        with closing(self.engine.run(readings, self.crews)) as pieces:
-            for piece in pieces:
-                if isinstance(piece, Done):
-                    yield from self._keep(piece)
-                elif isinstance(piece, End):
-                    self._end(piece)
+        for segments in (self.segments, 1):  # what brings workers down is found when it is alone
+            if readings := self._readings(segments):
+                with closing(self.engine.run(readings, self.crews)) as pieces:
+                    yield from self._take(pieces)
+        for reading in self._readings(1):
+            yield from self._take(map(self._refuse, reading.blocks()))
 
-    def _readings(self) -> list[Reading]:
+    def _readings(self, segments: int) -> list[Reading]:
         # a worker has a block in hand and one before its door
         size = self.memory // (2 * sum(crew.workers or 1 for crew in self.crews) + 2)
-        return [Reading(number, shard, spans, self.segments, size)
-                for number, shard, spans in self.folder.remaining()]
+        return [Reading(number, shard, spans, segments, size)
+                for number, shard, spans in self.folder.remaining() if number not in self.broken]
+
+    def _take(self, pieces: Iterable[Piece]) -> Iterator[Done]:
+        for piece in pieces:
+            if isinstance(piece, Done):
+                yield from self._keep(piece)
+            elif isinstance(piece, End):
+                self._end(piece)
+
+    def _refuse(self, piece: Piece) -> Piece:
+        for crew in self.crews:
+            if isinstance(piece, Block):
+                piece = crew.refuse(piece, "every worker that tried it died")
+        return piece
 
     def _keep(self, done: Done) -> Iterator[Done]:
         self._check(done)
@@ -88,5 +99,5 @@ class Pipeline:
         elif self.on_error == "stop":
             raise InputError(end.error)
         else:
-            self.broken += 1
+            self.broken.add(end.number)
             self.folder.fail(end.number, end.error)

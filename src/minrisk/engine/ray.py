@@ -26,6 +26,7 @@ except ImportError as missing:
     raise MissingExtra(f"--engine ray needs {missing.name}: pip install 'minrisk[ray]'") from None
 
 _READING = 0.01  # of a processor: it waits more than it works
+_RETRIES = 3  # of a block whose worker or node died
 _Rows = dict[str, Any]  # one column of pickled pieces, for blocks of text are nothing to Ray
 
 
@@ -45,6 +46,7 @@ class Ray:
                 for crew, room in zip(found, rooms, strict=True)]
 
     def run(self, readings: Sequence[Reading], crews: Sequence[Crew]) -> Pieces:
+        self._connect(crews)
         try:
             data = ray.data.from_items([{"piece": pickle.dumps(r)} for r in readings],
                                        override_num_blocks=len(readings))
@@ -52,7 +54,8 @@ class Ray:
             for crew in crews:
                 data = data.map_batches(
                     _Actor, fn_constructor_args=(crew,), batch_size=1, num_cpus=crew.threads,
-                    num_gpus=crew.gpus, compute=ray.data.ActorPoolStrategy(size=crew.workers))
+                    num_gpus=crew.gpus, max_task_retries=_RETRIES,
+                    compute=ray.data.ActorPoolStrategy(size=crew.workers))
             for rows in data.iter_batches(batch_size=None, prefetch_batches=0):
                 yield from map(pickle.loads, rows["piece"])
         finally:
@@ -60,6 +63,8 @@ class Ray:
 
     def _connect(self, crews: Sequence[Crew]) -> None:
         """A quiet Ray that tells nobody about us."""
+        if ray.is_initialized():
+            return
         os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
         own = 1 + sum((c.workers or threads()) * (c.threads or 1) for c in crews)
         try:
@@ -70,10 +75,11 @@ class Ray:
                              "`ray start --head`, or leave --address out") from None
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
+        context.max_errored_blocks = -1  # we notice what is missing
         context.target_max_block_size = 1  # a block of ours is one of theirs
         context.execution_options.resource_limits = ray.data.ExecutionResources(
             object_store_memory=self.memory)
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
 
 
 def _room(crew: Crew) -> int:

@@ -135,6 +135,8 @@ class Folder:
         self._counts[number].update(segments=entry["segments"], failed=len(entry["failures"]))
 
     def _put_together(self, number: int) -> None:
+        if self._has(self._shards[number]):  # it was read to its end before
+            return
         growing = self._grow(number)  # there may be no segments at all
         if growing.segments == self._totals.get(number):
             growing.finish()
