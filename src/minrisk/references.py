@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
-from minrisk.segment import checked_texts, checked_weights
+from minrisk.segment import checked_counts, checked_texts, checked_weights
 
 BLOCK = 1 << 13  # references that are held at a time
 
@@ -29,8 +29,8 @@ class References:
         """A shard by itself."""
         try:
             texts = checked_texts(self.texts, "references")
-            weights, counts = (None if given is None else checked_weights(given, len(texts))
-                               for given in (self.weights, self.counts))
+            weights = None if self.weights is None else checked_weights(self.weights, len(texts))
+            counts = None if self.counts is None else checked_counts(self.counts, len(texts))
         except InputError as error:
             raise InputError(f"{self.name}: {error}") from None
         for start in range(0, len(texts), BLOCK):

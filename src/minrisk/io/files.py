@@ -41,13 +41,12 @@ class Input:
 
     def text(self, line: bytes, number: int | None = None) -> str:
         """One of the lines (the last, unless numbered) as text, without a carriage return."""
-        number = self.number if number is None else number
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{self.name}:{number}: found byte 0x{line[error.start]:02x}, which "
-                             "is invalid UTF-8; wanted UTF-8 text: convert the file") from None
-        return text.removesuffix("\r")
+        return text_of(line, self.name, self.number if number is None else number)
+
+    def beginning(self, size: int) -> bytes:
+        """The first bytes, as they are."""
+        with told("read", self.name), self._open() as stream:
+            return stream.read(size)
 
     def _open(self) -> AbstractContextManager[BufferedReader]:
         if self.path == "-":
@@ -122,6 +121,32 @@ def open_file(path: str) -> BufferedReader:
     if remote.is_url(path):
         return BufferedReader(cast(RawIOBase, remote.open_url(path, "rb")))
     return open(path, "rb")
+
+
+def text_of(line: bytes, name: str, number: int) -> str:
+    """The line of this number, of the file of this name, as text without a carriage return."""
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}:{number}: found byte 0x{line[error.start]:02x}, which is invalid "
+                         "UTF-8; wanted UTF-8 text: convert the file") from None
+    return text.removesuffix("\r")
+
+
+def put_in_place(fresh: str, path: str) -> None:
+    """A file that was written beside takes its name, whole: also if the machine dies now."""
+    with told("write", path):
+        _to_disk(fresh)
+        os.replace(fresh, path)
+        _to_disk(os.path.dirname(path) or ".")
+
+
+def _to_disk(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _create(path: str, append: bool) -> BinaryIO:

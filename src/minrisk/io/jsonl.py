@@ -16,7 +16,7 @@ from typing import Any
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
-from minrisk.io.files import Input
+from minrisk.io.files import Input, text_of
 from minrisk.io.record import AUTO, Record, Weighting, placed
 from minrisk.segment import Segment
 
@@ -40,13 +40,14 @@ class JsonLines:
         for source in self._inputs:
             for line in source:
                 if line.strip():
-                    yield self._record(source, line, index)
+                    yield self.line(line, source.name, source.number, index)
                     index += 1
 
-    def _record(self, source: Input, line: bytes, index: int) -> Record:
-        where = f"{source.name}:{source.number}"
+    def line(self, line: bytes, name: str, number: int, index: int) -> Record:
+        """What a line of the file of this name says."""
+        where = f"{name}:{number}"
         try:
-            text = source.text(line)
+            text = text_of(line, name, number)
             with placed(where):
                 fields = parse(text, "give --num-candidates")
         except InputError as error:
