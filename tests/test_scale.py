@@ -55,6 +55,26 @@ def test_a_folder_has_the_bytes_of_single_runs(inputs, tmp_path, args, scale):
     assert errors(tmp_path / "out") == []
 
 
+def test_parquet_becomes_json_lines(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra minrisk[parquet]")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(segments(9)), tmp_path / "a.parquet")
+    write(tmp_path / "a.jsonl", *segments(9))
+    run("decode", f"{tmp_path}/*.parquet", "-o", f"{tmp_path}/out/", "--workers", 1)
+    expected = run("decode", tmp_path / "a.jsonl").out.encode()
+    assert lines(tmp_path / "out") == {"a.jsonl": expected}
+
+
+def test_patterns_of_urls_name_the_files_there(tmp_path):
+    fsspec = pytest.importorskip("fsspec", reason="needs the extra minrisk[fsspec]")
+    for number in (2, 1):
+        with fsspec.open(f"memory://shards/{number}.jsonl", "w") as file:
+            file.write("".join(json.dumps(s) + "\n" for s in segments(3, number)))
+    found = expand(["memory://shards/*.jsonl"])
+    assert found == ["memory:///shards/1.jsonl", "memory:///shards/2.jsonl"]
+    assert [shard.output for shard in shards(found, ".jsonl")] == ["1.jsonl", "2.jsonl"]
+
+
 def test_shards_stay_compressed_as_they_were(tmp_path):
     content = "".join(json.dumps(s) + "\n" for s in segments(9)).encode()
     (tmp_path / "in.jsonl.gz").write_bytes(gzip.compress(content))

@@ -8,7 +8,7 @@ from time import perf_counter
 
 from minrisk.engine.block import Block, End, Line
 from minrisk.errors import MinriskError
-from minrisk.io.files import Input
+from minrisk.io.inputs import open_input
 from minrisk.io.shards import Shard
 
 Span = tuple[int, int]  # of segments, half open
@@ -32,7 +32,7 @@ class Reading:
 class _Reader:
     def __init__(self, reading: Reading) -> None:
         self._of = reading
-        self._source = Input(reading.shard.path)
+        self._source = open_input(reading.shard.path)
         self._count = 0  # of all segments so far
         self._error: str | None = None
         self._since = perf_counter()

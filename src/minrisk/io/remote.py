@@ -27,6 +27,13 @@ def size(path: str) -> int | None:
     return size
 
 
+def matches(pattern: str) -> list[str]:
+    """The files of a pattern, in order."""
+    system, place = _fsspec().core.url_to_fs(pattern)
+    return [system.unstrip_protocol(found) for found in sorted(system.glob(place))
+            if system.isfile(found)]
+
+
 def told(verb: str, path: str, error: Exception) -> MinriskError:
     """Each protocol is a package of its own, which may be missing, and has errors of its own."""
     if isinstance(error, MinriskError):

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from minrisk.errors import InputError
+from minrisk.io import remote
 from minrisk.io.compression import EXTENSIONS
 from minrisk.io.files import Input
+from minrisk.io.inputs import open_input
 from minrisk.io.prompts import JSON, InputFormat, is_json
 
 _OTHERS = (".txt", ".tsv", ".parquet")
@@ -63,7 +65,10 @@ def identity(path: str) -> str:
 def _matches(path: str) -> list[str]:
     if not glob.has_magic(path) or os.path.exists(path):
         return [path]
-    found = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
+    if remote.is_url(path):
+        found = remote.matches(path)
+    else:
+        found = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
     if not found:
         raise InputError(f"no file matches {path}")
     return found
@@ -76,7 +81,8 @@ def _place(path: str) -> str:
 
 
 def _as_json(path: str, form: InputFormat) -> bool:
-    return form == "json" or is_json(form, path, next(iter(Input(path)), b""))
+    source = open_input(path)
+    return form == "json" or source.has_fields or is_json(form, path, next(iter(source), b""))
 
 
 def _renamed(name: str, extension: str) -> str:
