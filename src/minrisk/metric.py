@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
-from minrisk.arrays import Floats, Ints
+from minrisk.arrays import Floats, Ints, Points
 from minrisk.groups import Groups
 
 
@@ -16,8 +16,6 @@ class Features(Protocol):
 
     def __getitem__(self, rows: Ints, /) -> Self: ...
 
-
-Points = Any  # (N, D) a NumPy array, or a torch tensor wherever it was made
 
 F = TypeVar("F", bound=Features)
 F_in = TypeVar("F_in", bound=Features, contravariant=True)

@@ -13,7 +13,7 @@ from typing import Any, Generic, overload
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints, sums
+from minrisk.arrays import Floats, Ints, Points, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.lazy import lazy
@@ -24,7 +24,6 @@ from minrisk.metric import (
     HasSurrogate,
     HasVectors,
     Metric,
-    Points,
     Quality,
     Surrogate,
     utility,
