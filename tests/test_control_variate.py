@@ -63,7 +63,7 @@ def race_over(metric, hyps, refs, rows) -> Corrected:
     """After it met these references, of which all weigh the same."""
     [pool] = minrisk.bind(metric, [minrisk.Segment(hyps, refs)])
     others = np.setdiff1d(np.arange(len(refs)), rows)
-    race = Corrected(pool, np.concatenate([rows, others]))
+    race = Corrected(pool, pool.surrogate_mean(), np.concatenate([rows, others]))
     race.meet(len(rows))
     return race
 
@@ -88,7 +88,7 @@ def test_a_surrogate_whose_mean_is_another_would_be_biased():
     [pool] = minrisk.bind(Shifted(), [minrisk.Segment(hyps, refs)])
     means = []
     for row in range(3):
-        race = Corrected(pool, np.roll(np.arange(3), -row))
+        race = Corrected(pool, pool.surrogate_mean(), np.roll(np.arange(3), -row))
         race.meet(1)
         means.append(race.utility)
     assert abs(np.mean(means, axis=0) - pool.utility()).max() > 0.1

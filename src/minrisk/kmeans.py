@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints
-from minrisk.metric import Points
+from minrisk.arrays import Floats, Ints, Points
 
 _NOTHING = {4: 1e-5, 8: 1e-12}  # what rounding makes of lengths, by the bytes of a number
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy.typing as npt
 
-from minrisk.arrays import Floats, Ints
+from minrisk.arrays import Floats, Ints, Points
 from minrisk.groups import Groups
 
 
@@ -19,7 +19,6 @@ class Features(Protocol):
     def __getitem__(self, rows: Ints, /) -> Self: ...
 
 
-Points = Any  # (N, D) a NumPy array, or a torch tensor wherever it was made
 Evidence = npt.NDArray[Any]  # what references say of given hypotheses; parts of it add up
 
 F = TypeVar("F", bound=Features)

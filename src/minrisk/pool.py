@@ -13,7 +13,7 @@ from typing import Any, Generic, overload
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints, sums
+from minrisk.arrays import Floats, Ints, Points, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.lazy import lazy
@@ -26,8 +26,8 @@ from minrisk.metric import (
     HasSurrogate,
     HasVectors,
     Metric,
-    Points,
     Quality,
+    Surrogate,
     utility,
 )
 from minrisk.segment import Ranking, Segment
@@ -126,22 +126,19 @@ class Pool(Generic[F]):
         found: Floats = self.metric.quality(self.texts[distinct], self.source)
         return found[place]
 
-    def surrogate(self) -> tuple[Floats, Floats]:
-        """The metric's surrogate: (H,) its mean over the references, and (H, R) its values.
+    def surrogate_mean(self) -> Floats:
+        """(H,) of the metric's surrogate over all references.
 
-        The mean counts as a pair for each hypothesis, as the score of an aggregate does; the values
-        cost next to nothing.
+        Counts as a pair for each hypothesis, as the score of an aggregate does.
         """
-        if not isinstance(self.metric, HasSurrogate):
-            raise InputError(f"metric {self.metric.name!r} has no surrogate to be corrected; "
-                             "use adaptive, or aggregate-to-fine")
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
-        others, ref_place = np.unique(self.ref_rows, return_inverse=True)
-        mass = sums(ref_place, self.segment.weights, others.size)
-        refs = self.texts[others]
-        made = self.metric.surrogate(self.texts[distinct], refs, mass, self.source)
-        return made.mean[place], made.at(refs)[np.ix_(place, ref_place)]
+        return self._surrogate[0].mean[place]
+
+    def surrogate_values(self) -> Floats:
+        """(H, R) of the metric's surrogate, which cost next to nothing."""
+        made, refs, ref_place = self._surrogate
+        return made.at(refs)[np.ix_(self._distinct[1], ref_place)]
 
     def vectors(self) -> Points:
         """(R, D) the references as points."""
@@ -161,6 +158,17 @@ class Pool(Generic[F]):
     def _distinct(self) -> tuple[Ints, Ints]:
         """The rows of the hypotheses without repetition, and the place of each among them."""
         return np.unique(self.hyp_rows, return_inverse=True)
+
+    @lazy
+    def _surrogate(self) -> tuple[Surrogate[F], F, Ints]:
+        """With the distinct references, and the place of each among them."""
+        if not isinstance(self.metric, HasSurrogate):
+            raise InputError(f"metric {self.metric.name!r} has no surrogate to be corrected; "
+                             "use adaptive, or aggregate-to-fine")
+        rows, place = np.unique(self.ref_rows, return_inverse=True)
+        refs, mass = self.texts[rows], sums(place, self.segment.weights, rows.size)
+        made = self.metric.surrogate(self.texts[self._distinct[0]], refs, mass, self.source)
+        return made, refs, place
 
     def _utility(self, mass: Floats) -> Floats:
         """(H,) from the mass of each reference: duplicates are scored once, weighted k times."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from minrisk.arrays import Floats, Ints
 from minrisk.metric import AnyMetric
 from minrisk.options import option
-from minrisk.pool import Pool, bind
+from minrisk.pool import Pool, Tally, bind
 from minrisk.segment import Ranking, Segment
 from minrisk.strategies.race import Race, steps_of
 from minrisk.strategy import check_budget, segment_rng, shuffled
@@ -44,14 +44,19 @@ class ControlVariate:
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [self._rank(pool) for pool in bind(self.metric, segments)]
 
-    def _rank(self, pool: Pool[Any]) -> Ranking:
+    def _rank(self, whole: Pool[Any]) -> Ranking:
+        pool, place = whole.once()
         segment = pool.segment
-        race = Corrected(pool, shuffled(segment, segment_rng(self.seed, segment)))
-        budget = int(self.budget * race.left * len(segment.references))
-        race.keep_best(_affordable(race.left, len(segment.references), budget))
-        if race.left <= budget:
-            race.halve(budget)
-        return race.ranking()
+        first = pool.ranking(pool.surrogate_mean())
+        count, references = len(first.order), len(segment.references)
+        budget = int(self.budget * count * references)
+        kept = np.sort(first.order[: _affordable(count, references, budget)])
+        if budget < kept.size:
+            return first.repeat(place)
+        race = Corrected(replace(pool.keep(kept), tally=Tally()), first.utility[kept],
+                         shuffled(segment, segment_rng(self.seed, segment)))
+        race.halve(budget)
+        return first.refine(kept, race.ranking()).repeat(place)
 
 
 class Corrected(Race):
@@ -61,16 +66,17 @@ class Corrected(Race):
     all choices of references its mean is the exact utility.
     """
 
-    def __init__(self, pool: Pool[Any], references: Ints) -> None:
+    def __init__(self, pool: Pool[Any], mean: Floats, references: Ints) -> None:
         super().__init__(pool, references)
-        self._mean, self._surrogate = self._pool.surrogate()  # (H,), (H, R)
+        self._mean = mean  # (H,)
+        self._values = pool.surrogate_values()  # (H, R)
 
     @property
     def utility(self) -> Floats:  # (left,)
         return self._mean[self._left] + super().utility
 
     def _scores(self, columns: Ints) -> Floats:
-        return super()._scores(columns) - self._surrogate[np.ix_(self._left, columns)]
+        return super()._scores(columns) - self._values[np.ix_(self._left, columns)]
 
 
 def _affordable(count: int, references: int, budget: int) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, Protocol
 
-from minrisk.arrays import Floats
+from minrisk.arrays import Floats, Points
 from minrisk.groups import Groups
-from minrisk.metric import Evidence, Points, Surrogate
+from minrisk.metric import Evidence, Surrogate
 from minrisk.metrics._sourced import Sourced
 from minrisk.rows import WeightedRows
 

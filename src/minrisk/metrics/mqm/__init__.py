@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from minrisk.metric import Points
+from minrisk.arrays import Points
 from minrisk.metrics.comet.estimated import AGGREGATION, Aggregation, Estimated, PairScorer
 from minrisk.metrics.embedding import Embedding
 from minrisk.options import option
