@@ -142,9 +142,10 @@ def _times(times: dict[str, Any]) -> Iterator[str]:
     if not times:
         yield "Not measured yet: `timing.py` does it."
     for found in times.values():
-        yield (f"{found['machine']['name']}; {found['samples']} samples; means of "
-               f"{found['segments']} segments, of {found['peer_segments']} for the paper's way and "
-               f"what takes long. Load of the machine when it ended: {found['machine']['load']:.1f}.")
+        machine = found["machine"]
+        yield (f"{machine['name']}; {found['samples']} samples; means of {found['segments']} "
+               f"segments, of {found['peer_segments']} for the paper's way and what takes long. "
+               f"Load of the machine when it ended: {machine['load']:.1f}.")
         yield _table(["utility", "method", "minrisk, utility", "total", "the paper's way, utility",
                       "total", "the paper (RTX 3090), utility", "total"], _time_rows(found))
 
