@@ -153,12 +153,12 @@ def _times(times: dict[str, Any]) -> Iterator[str]:
 def _time_rows(found: dict[str, Any]) -> Iterator[list[str]]:
     sampling, seconds = found["sampling"], paper.TABLES["seconds"]
     for method in (BEAM, SAMPLE):
-        ours, theirs = (_seconds(sampling[who].get(method)) for who in _WAYS)
+        ours, theirs = (_seconds(sampling.get(who, {}).get(method)) for who in _WAYS)
         yield ["", method, "", ours, "", theirs, "", _seconds(seconds[method][1])]
     for utility, ways in found["utilities"].items():
         for method in ways["minrisk"]:
             cells = [cell for who in _WAYS
-                     for cell in _spent(ways.get(who, {}).get(method), sampling[who])]
+                     for cell in _spent(ways.get(who, {}).get(method), sampling.get(who, {}))]
             printed = seconds.get(utility, {}).get(method, [None, None])
             yield [utility, method, *cells, *map(_seconds, printed)]
 
