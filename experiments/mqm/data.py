@@ -6,6 +6,7 @@ import json
 import lzma
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from minrisk.metrics.embedding import Embedding
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "data" / "mqm"
-CACHE = ROOT / "build" / "mqm" / "embeddings.npz"
+CACHE = ROOT / "build" / "mqm"
 NEWS, NEWS_TEST, TED_TEST, TED_RU = ("en-de-news2020", "en-de-news2021", "en-de-ted2021",
                                      "en-ru-ted2021")
 
@@ -66,15 +67,16 @@ def embedded(texts: Sequence[str]) -> np.ndarray:
     known = _known()
     new = sorted({*texts} - known.keys())
     if new:
-        vectors = Embedding().features(new).astype(np.float32)
-        known |= dict(zip(new, vectors, strict=True))
-        CACHE.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(CACHE, texts=np.array([*known]), vectors=np.stack([*known.values()]))
+        known |= dict(zip(new, Embedding().features(new).astype(np.float32), strict=True))
+        CACHE.mkdir(parents=True, exist_ok=True)
+        np.save(CACHE / "vectors.npy", np.stack([*known.values()]))
+        (CACHE / "texts.json").write_text(json.dumps([*known]), encoding="utf-8")
     return np.stack([known[text] for text in texts])
 
 
+@cache
 def _known() -> dict[str, np.ndarray]:
-    if not CACHE.exists():
+    if not (CACHE / "texts.json").exists():
         return {}
-    with np.load(CACHE) as stored:
-        return dict(zip(stored["texts"].tolist(), stored["vectors"], strict=True))
+    texts = json.loads((CACHE / "texts.json").read_text(encoding="utf-8"))
+    return dict(zip(texts, np.load(CACHE / "vectors.npy"), strict=True))

@@ -9,7 +9,8 @@ import numpy as np
 from data import Judgement
 
 RESAMPLES = 1000
-Statistic = Callable[[np.ndarray, np.ndarray, Sequence[np.ndarray]], float]
+Resampled = Callable[[np.ndarray], float]  # of the sources at these places
+Statistic = Callable[[np.ndarray, np.ndarray, Sequence[np.ndarray]], Resampled]
 
 
 def distinct(rows: Sequence[Judgement]) -> list[Judgement]:
@@ -28,31 +29,32 @@ def by_source(rows: Sequence[Judgement]) -> list[np.ndarray]:
     return [np.array(own) for own in places.values()]
 
 
-def spearman(scores: np.ndarray, truth: np.ndarray, sources: Sequence[np.ndarray]) -> float:
-    """Of all rows of these sources together."""
-    rows = np.concatenate(sources)
-    return float(np.corrcoef(_ranks(scores[rows]), _ranks(truth[rows]))[0, 1])
+def spearman(scores: np.ndarray, truth: np.ndarray, sources: Sequence[np.ndarray]) -> Resampled:
+    """Of all rows of the sources together."""
+    def correlation(chosen: np.ndarray) -> float:
+        rows = np.concatenate([sources[source] for source in chosen])
+        return float(np.corrcoef(_ranks(scores[rows]), _ranks(truth[rows]))[0, 1])
+
+    return correlation
 
 
-def accuracy(scores: np.ndarray, truth: np.ndarray, sources: Sequence[np.ndarray]) -> float:
+def accuracy(scores: np.ndarray, truth: np.ndarray, sources: Sequence[np.ndarray]) -> Resampled:
     """The share of pairs of one source that are ordered as judged, a mean over sources.
 
     Pairs that were judged equal do not count; equal scores are half right.
     """
-    shares = [_share(scores[rows], truth[rows]) for rows in sources]
-    return float(np.nanmean(shares))
+    shares = np.array([_share(scores[rows], truth[rows]) for rows in sources])
+    return lambda chosen: float(np.nanmean(shares[chosen]))
 
 
 def with_interval(statistic: Statistic, scores: np.ndarray, rows: Sequence[Judgement],
                   seed: int = 0) -> list[float]:
     """The statistic, and the 95% of its values over resampled sources."""
-    truth, sources = np.array([row.score for row in rows]), by_source(rows)
-    rng = np.random.default_rng(seed)
-    again = [statistic(scores, truth, [sources[i] for i in rng.integers(len(sources),
-                                                                        size=len(sources))])
-             for _ in range(RESAMPLES)]
-    whole = statistic(scores, truth, sources)
-    return [round(x, 4) for x in (whole, *np.quantile(again, [0.025, 0.975]))]
+    sources = by_source(rows)
+    value = statistic(scores, np.array([row.score for row in rows]), sources)
+    rng, count = np.random.default_rng(seed), len(sources)
+    again = [value(rng.integers(count, size=count)) for _ in range(RESAMPLES)]
+    return [round(x, 4) for x in (value(np.arange(count)), *np.quantile(again, [0.025, 0.975]))]
 
 
 def _share(scores: np.ndarray, truth: np.ndarray) -> float:

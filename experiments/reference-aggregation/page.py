@@ -111,8 +111,8 @@ def _extended(results: Results, samples: int) -> str:
 
 def _more(results: Results) -> str:
     return _table(["utility", "method", "judge", "samples", "before", "after", "p", "segments"],
-                  ([r["utility"], r["method"], r["judge"], r["samples"], f"{r['before']:.2f}",
-                    f"{r['after']:.2f}", f"{r['p_value']:.3f}", r["segments"]]
+                  ([r["utility"], r["method"], r["judge"], r["samples"], _shown(r["before"]),
+                    _shown(r["after"]), f"{r['p_value']:.3f}", r["segments"]]
                    for r in results.more_samples if r["method"] == STANDARD))
 
 
@@ -122,7 +122,7 @@ def _beams(results: Results, judge: str) -> str:
     lines = []
     for size in _distinct(r["beams"] for r in rows):
         own = {r["dataset"]: r for r in rows if r["beams"] == size}
-        lines.append([size, *(f"{own[d]['score']:.2f}" for d in datasets),
+        lines.append([size, *(_shown(own[d]["score"]) for d in datasets),
                       own[AVERAGE]["segments"],
                       _number(paper.TABLES["beams"].get(str(size)), -1)])
     return _table(["beams", *datasets, "segments", f"paper, average {paper.TABLES['judge']}"],
@@ -142,9 +142,10 @@ def _times(times: dict[str, Any]) -> Iterator[str]:
     if not times:
         yield "Not measured yet: `timing.py` does it."
     for found in times.values():
-        yield (f"{found['machine']['name']}; {found['samples']} samples; means of "
-               f"{found['segments']} segments, of {found['peer_segments']} for the paper's way and "
-               f"what takes long. Load of the machine when it ended: {found['machine']['load']:.1f}.")
+        machine = found["machine"]
+        yield (f"{machine['name']}; {found['samples']} samples; means of {found['segments']} "
+               f"segments, of {found['peer_segments']} for the paper's way and what takes long. "
+               f"Load of the machine when it ended: {machine['load']:.1f}.")
         yield _table(["utility", "method", "minrisk, utility", "total", "the paper's way, utility",
                       "total", "the paper (RTX 3090), utility", "total"], _time_rows(found))
 
@@ -152,12 +153,12 @@ def _times(times: dict[str, Any]) -> Iterator[str]:
 def _time_rows(found: dict[str, Any]) -> Iterator[list[str]]:
     sampling, seconds = found["sampling"], paper.TABLES["seconds"]
     for method in (BEAM, SAMPLE):
-        ours, theirs = (_seconds(sampling[who].get(method)) for who in _WAYS)
+        ours, theirs = (_seconds(sampling.get(who, {}).get(method)) for who in _WAYS)
         yield ["", method, "", ours, "", theirs, "", _seconds(seconds[method][1])]
     for utility, ways in found["utilities"].items():
         for method in ways["minrisk"]:
             cells = [cell for who in _WAYS
-                     for cell in _spent(ways.get(who, {}).get(method), sampling[who])]
+                     for cell in _spent(ways.get(who, {}).get(method), sampling.get(who, {}))]
             printed = seconds.get(utility, {}).get(method, [None, None])
             yield [utility, method, *cells, *map(_seconds, printed)]
 
@@ -178,12 +179,17 @@ def _seconds(value: float | None) -> str:
 
 
 def _score(row: Row) -> str:
-    text = f"{row['score']:.2f}"
+    text = _shown(row["score"])
     if row["p_value"] is None or row["method"] in (BEAM, SAMPLE):
         return text
     if row["p_value"] >= LEVEL:
         return f"<ins>{text}</ins>"
     return f"**{text}**" if row["difference"] > 0 else text
+
+
+def _shown(score: float) -> str:
+    """Two digits of what goes to 100, four of what goes to 1."""
+    return f"{score:.2f}" if abs(score) >= 10 else f"{score:.4f}"
 
 
 def _theirs(table: str, samples: str | None, utility: str, method: str) -> list[float] | None:

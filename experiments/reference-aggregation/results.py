@@ -150,10 +150,14 @@ def _scored(systems: Mapping[str, Sequence[str]], material: Material, metric: An
     sign = -1 if getattr(metric, "is_error", False) else 1
     return [{"method": name, "score": sign * score.value,
              "difference": score.value - scores[baseline].value, "interval": score.interval,
-             # sacreBLEU's test, as ours, finds that the same texts differ: by 0, in every resample
-             "p_value": 1.0 if systems[name] == systems[baseline] else score.p_value,
+             "p_value": _p_value(score, systems[name] == systems[baseline]),
              "segments": len(material.items), "machine": processor()}
             for name, score in scores.items()]
+
+
+def _p_value(score: minrisk.Score, same: bool) -> float | None:
+    """sacreBLEU's test, as ours, finds that the same texts differ: by 0, in every resample."""
+    return 1.0 if same and score.p_value is not None else score.p_value
 
 
 def _without_method(row: Row) -> Row:

@@ -1,6 +1,6 @@
 """What does a segment cost, on this machine, our way and the paper's? Writes JSON for the page.
 
-usage: python experiments/reference-aggregation/timing.py --device cpu|cuda --model FOLDER
+usage: python experiments/reference-aggregation/timing.py [--device cuda] [--model FOLDER]
            --samples FILE --output FILE
 
 The paper's way, written plainly: samples and beams by `generate` in fp32, one source at a time;
@@ -138,7 +138,7 @@ def comet_22(samples: int, turns: int, clock: Clock) -> dict[str, dict[str, Time
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "comet"
         models.write(models.COMET_22, path)
-        metric = Comet(model=str(path), device="cuda")
+        metric = Comet(model=str(path), device="cuda", aggregation="mean")  # as in the paper
         segments = [Segment(models.texts(samples, seed=i), index=i,
                             source=models.texts(1, seed=1000 + i)[0]) for i in range(turns)]
         found = {"minrisk": ranked(metric, segments, clock)}
@@ -196,7 +196,8 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     segments = read(given.samples, given.segments, given.count)
     some = segments[: given.peer_segments]
     sampling: dict[str, Times] = {}
-    for name, way, own in (("minrisk", ours, segments), ("paper", theirs, some)):
+    for name, way, own in ((("minrisk", ours, segments), ("paper", theirs, some))
+                           if given.model else ()):
         with told(f"sampling, {name}"):
             sampling[name] = way(given.model, [s.source for s in own], given.count, device, clock)
     utilities: dict[str, Any] = {}
@@ -226,7 +227,7 @@ def mqm(segments: Sequence[Segment], clock: Clock) -> dict[str, dict[str, Times]
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--model", required=True, help="OPUS-MT en-fr, as a folder")
+    parser.add_argument("--model", help="OPUS-MT en-fr, as a folder; no sampling without it")
     parser.add_argument("--samples", type=Path, required=True, help="ntrex-en-fr.jsonl.xz")
     parser.add_argument("--count", type=int, default=1024, help="samples of a segment")
     parser.add_argument("--segments", type=int, default=8)

@@ -49,6 +49,8 @@ class Comparison:
     def __init__(self, seed: int) -> None:
         self.rows = {name: Row() for name in (SAMPLE, PROBABLE, BEAM)}  # these first
         self._seed = seed
+        if _is_installed():
+            _MQM.features([""])  # so that the first segment does not pay for loading it
 
     def add(self, record: Mapping[str, Any], index: int) -> dict[str, Choice]:
         """What each method picks from the samples of this record."""

@@ -115,7 +115,7 @@ def _table(rows: dict[str, Row], count: int) -> None:
     click.echo(f"\nMeans over {count} segments. utility: chrF against all samples, exactly. "
                "top-1, top-20: how\noften the string that exact MBR picks is the first, or among "
                "the first 20.\nvs human: chrF against a human translation. coarse-to-fine looks at "
-               "character pairs first.\n" + signature(Standard(ChrF())))
+               "character pairs first.\n" + _trained(rows) + signature(Standard(ChrF())))
 
 
 def _trained(rows: dict[str, Row]) -> str:

@@ -28,7 +28,7 @@ class PlainScorer:
     """Scores of pairs, and what can be had without all of them."""
 
     def __init__(self, weights: Mapping[str, Array], expected: bool) -> None:
-        (first, self._bias), *self._rest = _layers(weights)
+        (first, self._bias), *self._rest = layers(weights)
         mt, self._per_ref, prod_ref, diff_ref, prod_src, diff_src = np.split(first, 6)
         self._per_hyp = np.concatenate([mt, prod_src, diff_src])  # (3D, H1)
         self._per_pair = np.concatenate([prod_ref, diff_ref])  # (2D, H1)
@@ -41,25 +41,13 @@ class PlainScorer:
         return _means(features).astype(np.float64)
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats:
-        mt, own = _texts_of(hyps), self._hyp_part(_texts_of(hyps), _texts_of(source))
+        mt = _texts_of(hyps)
+        own = self._hyp_part(mt, _texts_of(source))
         if self._expected and not refs.is_plain:
             firsts = [own + self._rest_of(mt, moments(mt, *_members(refs, row)))
                       for row in range(len(refs))]
             return self._finish(np.stack(firsts, axis=1)).astype(np.float64)
-        ref = _means(refs)
-        theirs = ref @ self._per_ref
-        patience = Patience(len(mt) * len(ref), on_cpu=True)
-        # mt*ref and |mt-ref| are symmetric: where both are the same texts, each is formed once
-        same = mt.shape == ref.shape and np.array_equal(mt, ref)
-        found = np.empty((len(mt), len(ref)))
-        for rows, columns in tiles(len(mt), len(ref), _PAIRS, upper=same):
-            shared = self._pair_part(mt[rows], ref[columns])
-            found[rows, columns] = self._finish(shared + own[rows, None] + theirs[columns])
-            if same:
-                turned = self._finish(shared + theirs[rows, None] + own[columns])
-                found[columns, rows] = turned.T
-            patience.advance(shared.shape[0] * shared.shape[1] * (1 + same))
-        return found
+        return self._pair_scores(mt, own, _means(refs))
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: WeightedRows) -> Floats:
@@ -75,11 +63,8 @@ class PlainScorer:
         mt = _texts_of(hyps)
         own = self._hyp_part(mt, _texts_of(source))
         if self._expected:
-            first = own + self._rest_of(mt, evidence)
-        else:
-            mean = evidence.astype(np.float32)
-            first = own + mean @ self._per_ref + self._pair_part(mt, mean)[:, 0]
-        return self._finish(first).astype(np.float64)
+            return self._finish(own + self._rest_of(mt, evidence)).astype(np.float64)
+        return self._pair_scores(mt, own, evidence.astype(np.float32))[:, 0]
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                   source: WeightedRows) -> PlainLinearised:
@@ -105,6 +90,22 @@ class PlainScorer:
         np.abs(np.subtract(left, right, out=distance), out=distance)
         part: Array = features @ self._per_pair
         return part
+
+    def _pair_scores(self, mt: Array, own: Array, ref: Array) -> Floats:
+        """(H, R) from the hypotheses, their parts of the first layer, and the references."""
+        theirs = ref @ self._per_ref
+        # mt*ref and |mt-ref| are symmetric: among the same texts one block serves both ways
+        same = np.array_equal(mt, ref)
+        patience = Patience(len(mt) * len(ref), on_cpu=True)
+        found = np.empty((len(mt), len(ref)))
+        for rows, columns in tiles(len(mt), len(ref), _PAIRS, upper=same):
+            shared = self._pair_part(mt[rows], ref[columns])
+            found[rows, columns] = self._finish(shared + own[rows, None] + theirs[columns])
+            if same:
+                back = self._finish(shared + theirs[rows, None] + own[columns])
+                found[columns, rows] = back.T
+            patience.advance(found[rows, columns].size * (1 + same))
+        return found
 
     def _rest_of(self, mt: Array, moments: Floats) -> Array:
         """(H, H1) the mean of what it makes of references and of pairs with them."""
@@ -183,7 +184,7 @@ def _sums_before(values: Floats) -> Floats:
     return np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
 
 
-def _layers(weights: Mapping[str, Array]) -> list[Layer]:
+def layers(weights: Mapping[str, Array]) -> list[Layer]:
     """In order, from the names that torch gives to the layers of a sequence."""
     places = sorted({int(name.split(".")[0]) for name in weights})
     return [(np.ascontiguousarray(weights[f"{place}.weight"].T), weights[f"{place}.bias"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from minrisk.errors import InputError, MissingExtra
 from minrisk.metrics.comet.estimated import PairScorer
-from minrisk.metrics.comet.plain import Array, PlainScorer
+from minrisk.metrics.comet.plain import Array, PlainScorer, layers
 
 _PREFIX = "estimator.ff."  # as in COMET's checkpoints
 _INPUTS = 6 * 512  # six blocks of the encoder's embeddings
@@ -68,7 +68,7 @@ def _on_device(weights: dict[str, Array], device: str, expected: bool) -> PairSc
     from minrisk.metrics.neural import NeuralModel
     from minrisk.metrics.neural.runtime import Runtime
 
-    *hidden, _ = (len(values) for name, values in weights.items() if name.endswith("bias"))
+    *hidden, _ = (bias.size for _, bias in layers(weights))
     network = feed_forward(weights["0.weight"].shape[1], hidden, "Tanh", None)
     network.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
     runtime = Runtime(NeuralModel("mqm", "fp32", device))
