@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -o -name '*.xz' -o -name '*.safetensors') \
+SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -o -name '*.xz' \
+                                -o -name '*.safetensors') \
            CMakeLists.txt pyproject.toml
 
 .PHONY: demo test lint bench sanitize clean

@@ -54,7 +54,8 @@ def with_interval(statistic: Statistic, scores: np.ndarray, rows: Sequence[Judge
     value = statistic(scores, np.array([row.score for row in rows]), sources)
     rng, count = np.random.default_rng(seed), len(sources)
     again = [value(rng.integers(count, size=count)) for _ in range(RESAMPLES)]
-    return [round(x, 4) for x in (value(np.arange(count)), *np.quantile(again, [0.025, 0.975]))]
+    interval = np.quantile(again, [0.025, 0.975]).tolist()
+    return [round(x, 4) for x in (value(np.arange(count)), *interval)]
 
 
 def _share(scores: np.ndarray, truth: np.ndarray) -> float:
