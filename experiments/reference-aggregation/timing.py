@@ -131,18 +131,19 @@ def fastchrf_way(segments: Sequence[Segment], clock: Clock) -> dict[str, Times]:
             for name, way in ways.items()}
 
 
-def comet_22(samples: int, turns: int, clock: Clock) -> dict[str, dict[str, Times]]:
-    """COMET-22's shape with random weights; texts of 25 to 64 tokens, all different."""
+def comet(shape: models.Shape, samples: int, turns: int, device: str,
+          clock: Clock) -> dict[str, dict[str, Times]]:
+    """Random weights; texts of 25 to 64 tokens, all different."""
     from minrisk.metrics.comet import Comet
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "comet"
-        models.write(models.COMET_22, path)
-        metric = Comet(model=str(path), device="cuda", aggregation="mean")  # as in the paper
+        models.write(shape, path)
+        metric = Comet(model=str(path), device=device, aggregation="mean")  # as in the paper
         segments = [Segment(models.texts(samples, seed=i), index=i,
                             source=models.texts(1, seed=1000 + i)[0]) for i in range(turns)]
         found = {"minrisk": ranked(metric, segments, clock)}
-        plain = peers.Model(path, models.COMET_22, "cuda", torch.float32)
+        plain = peers.Model(path, shape, device, torch.float32)
         given = [(metric.tokenize(s.hypotheses), metric.tokenize([s.source])[0]) for s in segments]
     return found | {"paper": by_triples(plain, given, clock)}
 
@@ -195,15 +196,15 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     clock, device = Clock(given.device), given.device
     segments = read(given.samples, given.segments, given.count)
     some = segments[: given.peer_segments]
-    sampling: dict[str, Times] = {}
-    for name, way, own in ((("minrisk", ours, segments), ("paper", theirs, some))
-                           if given.model else ()):
-        with told(f"sampling, {name}"):
-            sampling[name] = way(given.model, [s.source for s in own], given.count, device, clock)
+    with told("sampling"):
+        sampling = {
+            name: way(given.model, [s.source for s in own], given.count, device, clock)
+            for name, way, own in (("minrisk", ours, segments), ("paper", theirs, some))
+        } if given.model else {}
     utilities: dict[str, Any] = {}
     if device == "cuda":
         with told("COMET-22"):
-            utilities["COMET-22"] = comet_22(given.count, len(some), clock)
+            utilities["COMET-22"] = comet(models.COMET_22, given.count, len(some), device, clock)
     else:
         with told("chrF"):
             utilities["chrF"] = {"minrisk": ranked(minrisk.ChrF(), segments, clock),
