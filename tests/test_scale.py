@@ -87,7 +87,7 @@ def test_shards_stay_compressed_as_they_were(tmp_path):
 def test_the_memory_that_is_given_bounds_what_is_on_its_way(tmp_path):
     path = write(tmp_path / "in.jsonl", *segments(40))
     size = path.stat().st_size // 10
-    reading = Reading(0, Shard(str(path), "out", True), [], 16, size)
+    reading = Reading(0, Shard("in", str(path), "out", True), [], 16, size)
     *blocks, end = reading.blocks()
     assert end == End(0, 40)
     assert all(sum(len(line.content) for line in block.items) <= size for block in blocks)
@@ -124,7 +124,7 @@ def test_every_segment_is_read_once_unless_it_is_done(tmp_path_factory, count, p
         if end <= start < start + length <= count:
             spans.append((start, end := start + length))
             done |= set(range(start, end))
-    *blocks, last = Reading(3, Shard(str(path), "out", True), spans, size, 10**6).blocks()
+    *blocks, last = Reading(3, Shard("in", str(path), "out", True), spans, size, 10**6).blocks()
     seen = [(b.start + i, line) for b in blocks for i, line in enumerate(b.items)]
     assert seen == [(i, Line(2 * i + 1, f'"{i}"'.encode())) for i in range(count) if i not in done]
     assert last == End(3, count)
@@ -144,6 +144,14 @@ def test_names_are_kept_below_the_common_folder(tmp_path):
         shards([f"{tmp_path}/errors.txt"], ".jsonl")
     with pytest.raises(InputError, match="no file matches"):
         expand([f"{tmp_path}/*.parquet"])
+
+
+def test_relative_paths_are_found_by_every_worker(inputs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [shard] = shards(["in/0.jsonl"], ".jsonl")
+    assert (shard.path, shard.place) == ("in/0.jsonl", f"{tmp_path}/in/0.jsonl")
+    [shard] = shards(["memory://bucket/x.jsonl"], ".jsonl")
+    assert (shard.place, shard.output) == ("memory://bucket/x.jsonl", "x.jsonl")
 
 
 def test_what_is_finished_is_not_made_again(inputs, tmp_path):

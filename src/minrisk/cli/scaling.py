@@ -68,34 +68,45 @@ def work_into_folder(ctx: click.Context, params: dict[str, Any], paths: Sequence
                      crews: Sequence[Crew], made: Mapping[str, Any], signatures: Sequence[str],
                      form: InputFormat = "json", batch_size: int = BATCH) -> int:
     """Everything from the inputs to the summary; the exit code."""
-    extension = ".txt" if params.get("form") == "text" else ".jsonl"
-    found = shards(expand(paths), extension, form)
-    folder_path = params["output"]
-    check_files([*(shard.path for shard in found), params["config"]],
-                [*(os.path.join(folder_path, shard.output) for shard in found), params["report"]])
+    found = _shards(params, paths, form)
     engine = _engine(params)
-    with Folder(folder_path, found, {**made, "version": __version__}, params["resume"]) as folder:
+    with Folder(params["output"], found, {**made, "version": __version__},
+                params["resume"]) as folder:
         remaining = [shard for _, shard, _ in folder.remaining()]
         pipeline = Pipeline(folder, engine, engine.staffed(crews) if remaining else crews,
                             params["batch_size"] or batch_size, _memory(params),
                             params["on_error"] or "skip", params["max_errors"])
-        progress = Progress(params["quiet"], partial(_fraction, pipeline, _sizes(remaining)))
+        progress = Progress(params["quiet"], partial(_fraction, pipeline, _size(remaining)))
         for line in signatures:
             progress.note(line)
         if params["resume"]:
-            progress.note(f"{folder_path}: {len(found) - len(remaining)} of {len(found)} shards "
-                          f"and {folder.counts['segments']} segments finished")
+            progress.note(f"{params['output']}: {len(found) - len(remaining)} of {len(found)} "
+                          f"shards and {folder.counts['segments']} segments finished")
         try:
-            with summing_up(ctx, progress, folder_path):
-                for done in pipeline.run():
-                    progress.count(**done.counts)
-                    progress.advance(done.segments, len(done.failures))
+            _work(ctx, pipeline, progress, params["output"])
         finally:
-            _summarise(pipeline, progress)
             if params["report"]:
                 _report(params, pipeline, progress, signatures)
-        failed = folder.counts["failed"] + len(pipeline.broken)
-    return code_for(failed)
+        return code_for(folder.counts["failed"] + len(pipeline.broken))
+
+
+def _shards(params: Mapping[str, Any], paths: Sequence[str], form: InputFormat) -> list[Shard]:
+    extension = ".txt" if params.get("form") == "text" else ".jsonl"
+    found = shards(expand(paths), extension, form)
+    check_files([*(shard.path for shard in found), params["config"]],
+                [*(os.path.join(params["output"], shard.output) for shard in found),
+                 params["report"]])
+    return found
+
+
+def _work(ctx: click.Context, pipeline: Pipeline, progress: Progress, output: str) -> None:
+    try:
+        with summing_up(ctx, progress, output):
+            for done in pipeline.run():
+                progress.count(**done.counts)
+                progress.advance(done.segments, len(done.failures))
+    finally:
+        _summarise(pipeline, progress)
 
 
 def _engine(params: Mapping[str, Any]) -> Engine:
@@ -112,7 +123,7 @@ def _memory(params: Mapping[str, Any]) -> int:
     return int((params["buffer"] or 1) * _GB)
 
 
-def _sizes(remaining: Sequence[Shard]) -> int:
+def _size(remaining: Sequence[Shard]) -> int:
     return sum(Input(shard.path).size or 0 for shard in remaining)
 
 

@@ -25,7 +25,6 @@ try:
 except ImportError as missing:
     raise MissingExtra(f"--engine ray needs {missing.name}: pip install 'minrisk[ray]'") from None
 
-_READING = 0.01  # of a processor: it waits more than it works
 _RETRIES = 3  # of a block whose worker or node died
 _Rows = dict[str, Any]  # one column of pickled pieces, for blocks of text are nothing to Ray
 
@@ -50,7 +49,8 @@ class Ray:
         try:
             data = ray.data.from_items([{"piece": pickle.dumps(r)} for r in readings],
                                        override_num_blocks=len(readings))
-            data = data.map_batches(_read, batch_size=1, num_cpus=_READING)
+            # without a processor of its own: where workers have all, it would wait for ever
+            data = data.map_batches(_read, batch_size=1, num_cpus=0)
             for crew in crews:
                 data = data.map_batches(
                     _Actor, fn_constructor_args=(crew,), batch_size=1, num_cpus=crew.threads,

@@ -32,7 +32,7 @@ class Reading:
 class _Reader:
     def __init__(self, reading: Reading) -> None:
         self._of = reading
-        self._source = open_input(reading.shard.path)
+        self._source = open_input(reading.shard.place)
         self._count = 0  # of all segments so far
         self._error: str | None = None
         self._since = perf_counter()

@@ -24,7 +24,8 @@ _BEGINNING = 1 << 20  # bytes, which tell files apart
 class Shard:
     """One file of the input, and the name of what is made of it."""
 
-    path: str
+    path: str  # as it was given, for messages
+    place: str  # where any process finds it
     output: str  # relative to the folder
     as_json: bool  # whether a line is an object, or a text
 
@@ -42,17 +43,16 @@ def shards(paths: Sequence[str], extension: str, form: InputFormat = "json") -> 
     """Outputs are named after the inputs, below the folder that these have in common."""
     if not paths or "-" in paths:
         raise InputError("a folder as output needs files as input, not standard input")
-    places = [_place(path) for path in paths]
-    common = os.path.commonpath([os.path.dirname(place) for place in places])
+    common = os.path.commonpath([os.path.dirname(_below_root(path)) for path in paths])
     made = {ERRORS: "the list of errors"}  # the input of each output
-    for path, place in zip(paths, places, strict=True):
-        output = _renamed(os.path.relpath(place, common), extension)
+    for path in paths:
+        output = _renamed(os.path.relpath(_below_root(path), common), extension)
         if output in made:
             raise InputError(f"{made[output]} and {path} would both become {output}; "
                              "rename one of them, or write to two folders")
         made[output] = path
-    return [Shard(path, output, _as_json(path, form)) for output, path in made.items()
-            if output != ERRORS]
+    return [Shard(path, _place(path), output, _as_json(path, form))
+            for output, path in made.items() if output != ERRORS]
 
 
 def identity(path: str) -> str:
@@ -75,9 +75,12 @@ def _matches(path: str) -> list[str]:
 
 
 def _place(path: str) -> str:
+    return path if "://" in path else os.path.abspath(path)
+
+
+def _below_root(path: str) -> str:
     """Where a file is among the others; of a URL, what follows its protocol."""
-    _, is_url, rest = path.partition("://")
-    return f"/{rest}" if is_url else os.path.abspath(path)
+    return "/" + _place(path).partition("://")[2] if "://" in path else _place(path)
 
 
 def _as_json(path: str, form: InputFormat) -> bool:
