@@ -303,14 +303,16 @@ def test_the_papers_configuration_loads_all_of_its_models(hub, tmp_path):
         text, count = re.subn(name, folder, text)
         assert count
     config = tmp_path / "paper.yaml"
-    config.write_text(f"{text}\nsamples: [8, 4]\nkeep: 3\ntop: 3\ncorrected: 2\nbeams: [2, 3]\n"
-                      "resamples: 10\n", encoding="utf-8")
+    small = {"validation": ["newstest21 en-de"], "test": ["newstest22 en-de"], "samples": [8, 4],
+             "keep": 3, "top": 3, "corrected": 2, "beams": [2, 3], "resamples": 10}
+    config.write_text("\n".join([text, *(f"{key}: {value}" for key, value in small.items())]),
+                      encoding="utf-8")  # of a key that is there twice, the last counts
     output = tmp_path / "out"
     assert main([str(config), "--work", str(tmp_path / "work"), "--output", str(output)]) == 0
     found = json.loads((output / "results.json").read_text(encoding="utf-8"))
     assert {row["judge"] for row in found["quality"]} == {
         "BLEURT-20", "chrF", "Cometinho", "COMET-22", "XCOMET-XL"}
-    assert {row["dataset"][:10] for row in found["accuracy"]} == {"newstest21"}
+    assert {row["dataset"] for row in found["accuracy"]} == {"newstest21 en-de"}
     assert {row["curve"] for row in found["accuracy"] if row["utility"] == "COMET-22"} == {
         AGGREGATION, N_BY_S, methods.EXPECTED, CONTROL, "chrf"}
     assert {row["beams"] for row in found["beams"]} == {2, 3}
