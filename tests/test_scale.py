@@ -443,7 +443,8 @@ def test_what_makes_no_sense_with_a_folder_is_told(inputs, tmp_path, args, messa
 
 
 def test_ray_where_it_is_missing_says_what_to_install(inputs, tmp_path, monkeypatch):
-    monkeypatch.delitem(sys.modules, "minrisk.engine.ray", raising=False)
+    for name in ("minrisk.engine.ray", "minrisk.engine.cluster"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     result = run("decode", f"{inputs}/*", "-o", f"{tmp_path}/out/", "--engine", "ray")
     assert result.code == 2

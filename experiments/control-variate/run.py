@@ -133,9 +133,8 @@ def write_tables(results: dict[str, Any]) -> None:
                       flags=re.DOTALL)
     m = results["machine"]
     line = (f"{results['segments']} segments, hidden layers {results['hidden']}, "
-            f"{results['epochs']} epochs, Spearman {results['spearman']:.2f} on 60 sources of "
-            f"ted2021. {m['cpu']}, {m['cores']} cores; Python {m['python']}, torch {m['torch']}, "
-            f"NumPy {m['numpy']}, minrisk {m['minrisk']}.")
+            f"{results['epochs']} epochs. {m['cpu']}, {m['cores']} cores; Python {m['python']}, "
+            f"torch {m['torch']}, NumPy {m['numpy']}, minrisk {m['minrisk']}.")
     text = re.sub(r"(<!-- machine -->\n).*?(<!-- end -->)", rf"\g<1>{line}\n\2", text,
                   flags=re.DOTALL)
     readme.write_text(text, encoding="utf-8")

@@ -7,13 +7,13 @@ its object store cannot hold. Blocks come back in any order.
 from __future__ import annotations
 
 import logging
-import os
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from minrisk.engine.block import Block, Piece, Pieces
+from minrisk.engine.cluster import connect
 from minrisk.engine.crew import Crew
 from minrisk.engine.reading import Reading
 from minrisk.errors import InputError, MissingExtra
@@ -62,17 +62,9 @@ class Ray:
             ray.shutdown()
 
     def _connect(self, crews: Sequence[Crew]) -> None:
-        """A quiet Ray that tells nobody about us."""
-        if ray.is_initialized():
+        if not connect(self.address, 1 + sum((c.workers or threads()) * (c.threads or 1)
+                                             for c in crews)):
             return
-        os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
-        own = 1 + sum((c.workers or threads()) * (c.threads or 1) for c in crews)
-        try:
-            ray.init(self.address, num_cpus=None if self.address else own,
-                     include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise InputError(f"no Ray cluster at {self.address}: {error}; start one with "
-                             "`ray start --head`, or leave --address out") from None
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.max_errored_blocks = -1  # we notice what is missing

@@ -18,6 +18,7 @@ from typing import Any
 from minrisk.errors import InputError
 from minrisk.io.files import Input, Output, told
 from minrisk.io.prompts import Asked
+from minrisk.io.remote import is_url
 
 _BESIDE = ".run.json"
 _TELLING = ("id", "source", "prompt", "messages")  # fields that tell segments apart
@@ -32,8 +33,10 @@ class Resumable:
 
     @classmethod
     def fits(cls, path: str) -> bool:
-        """Streams and devices cannot be read again."""
-        return path != "-" and (os.path.isfile(path) or not os.path.exists(path))
+        """Streams and devices cannot be read again, nor can URLs be written on."""
+        if path == "-" or is_url(path):
+            return False
+        return os.path.isfile(path) or not os.path.exists(path)
 
     def begin(self) -> None:
         """Say how the output will be made."""
