@@ -24,9 +24,9 @@ def connect(address: str | None, cpus: int | None) -> bool:
         return False
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
     try:
-        ray.init(address, num_cpus=None if address else cpus, include_dashboard=False,
+        ray.init(address or "local", num_cpus=None if address else cpus, include_dashboard=False,
                  log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise InputError(f"no Ray cluster at {address}: {error}; start one with "
+        raise InputError(f"no Ray cluster at {address or 'this machine'}: {error}; start one with "
                          "`ray start --head`, or leave --address out") from None
     return True
