@@ -87,7 +87,7 @@ def _encoder(metric: Embedding) -> Encode:
         return _universal() if metric.model == UNIVERSAL else _transformer(metric)
     except ImportError as error:
         extra = "embedding" if metric.model == UNIVERSAL else "sentence-transformers"
-        raise MissingExtra(f"sentence embeddings by {metric.model!r} need {error.name}: "
+        raise MissingExtra(f"the embedding model {metric.model!r} needs {error.name}: "
                            f"pip install 'minrisk[{extra}]'") from None
 
 
