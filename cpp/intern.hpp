@@ -21,6 +21,14 @@ public:
         }
     }
 
+    // One more than the number of a key, or 0 if it has none.
+    std::uint32_t find(std::uint64_t key) const {
+        for (std::size_t place = home(key);; place = (place + 1) & mask_) {
+            const Slot& slot = slots_[place];
+            if (slot.number == 0 || slot.key == key) return slot.number;
+        }
+    }
+
     std::uint32_t size() const { return size_; }
 
 private:

@@ -79,6 +79,14 @@ void check_rows(const Ints& rows, std::size_t texts) {
         if (rows(i) < 0 || std::size_t(rows(i)) >= texts) throw nb::index_error("no such text");
 }
 
+minrisk::Texts as_texts(const Ints& rows) { return {rows.data(), rows.data() + rows.shape(0)}; }
+
+template <class Texts>
+void check_front_ends(const Texts& a, const Texts& b) {
+    if (!(a.front_end() == b.front_end()))
+        throw nb::value_error("features of metrics with different options");
+}
+
 template <class FrontEnd, class Metric>
 minrisk::Task<FrontEnd, Metric> make_task(minrisk::IndexedTexts<FrontEnd>& texts, const Ints& hyps,
                                           const Ints& offsets, const Ints& members,
@@ -91,7 +99,7 @@ minrisk::Task<FrontEnd, Metric> make_task(minrisk::IndexedTexts<FrontEnd>& texts
     for (std::size_t g = 1; valid && g < count; ++g) valid = offsets(g - 1) <= offsets(g);
     if (!valid) throw nb::value_error("offsets, members and weights do not fit together");
     return {texts,
-            minrisk::Texts(hyps.data(), hyps.data() + hyps.shape(0)),
+            as_texts(hyps),
             {offsets.data(), members.data(), weights.data(), count - 1},
             metric};
 }
@@ -126,6 +134,31 @@ void bind_scores(nb::module_& m, MakeMetric make_metric) {
         }
         return as_array(std::move(result), {task.hyps.size()});
     });
+    m.def("evidence", [](Texts& hyps, const Texts& refs, Ints members, Floats weights) {
+        check_front_ends(hyps, refs);
+        check_rows(members, refs.size());
+        if (weights.shape(0) != members.shape(0))
+            throw nb::value_error("weights must have one value per member");
+        std::vector<double> result;
+        {
+            nb::gil_scoped_release release;
+            result = minrisk::evidence(hyps, refs, as_texts(members), weights.data());
+        }
+        const std::size_t size = result.size();
+        return as_array(std::move(result), {size});
+    });
+    m.def("verdict", [=](Texts& texts, Ints hyps, Floats evidence, Options... options) {
+        check_rows(hyps, texts.size());
+        if (evidence.shape(0) != minrisk::evidence_size(texts.automata()))
+            throw nb::value_error("this is no evidence for these hypotheses");
+        const auto metric = make_metric(texts.front_end(), options...);
+        std::vector<double> result;
+        {
+            nb::gil_scoped_release release;
+            result = minrisk::verdict(texts, as_texts(hyps), evidence.data(), metric);
+        }
+        return as_array(std::move(result), {hyps.shape(0)});
+    });
 }
 
 // `make_front_end(options...)` says what the options after the texts mean.
@@ -139,8 +172,7 @@ void bind_texts(nb::module_& m, MakeFrontEnd make_front_end) {
              })
         .def("__len__", &Texts::size)
         .def_static("join", [](const Texts& a, const Texts& b) {
-            if (!(a.front_end() == b.front_end()))
-                throw nb::value_error("features of metrics with different options");
+            check_front_ends(a, b);
             minrisk::Corpus both = a.corpus();
             both.append(b.corpus());
             return new Texts(std::move(both), a.front_end());

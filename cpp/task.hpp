@@ -1,4 +1,5 @@
-// Texts as a metric sees them, and the two ways to score them.
+// Texts as a metric sees them, and the ways to score them: against texts, against averages, and
+// against averages of which only the evidence is left.
 //
 // A front end turns texts into symbols: `kinds(corpus)` of them, each with the longest n-grams that
 // count. A metric makes scores of matches: for pairs of texts `Problem`, `kernels`, `Knowledge`,
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "aggregate.hpp"
+#include "evidence.hpp"
 #include "ngrams.hpp"
 #include "pairs.hpp"
 #include "text.hpp"
@@ -85,6 +87,18 @@ public:
         return *index_;
     }
 
+    // Of their n-grams, built when they are first needed.
+    const Automata& automata() {
+        std::lock_guard guard(lock_);
+        if (!automata_) {
+            Automata built;
+            for (const Kind& kind : front_end_.kinds(corpus_))
+                built.emplace_back(kind.symbols, kind.order);
+            automata_ = std::make_unique<const Automata>(std::move(built));
+        }
+        return *automata_;
+    }
+
 private:
     TextIndex build(const Workers& workers) const {
         std::vector<Kind> kinds = front_end_.kinds(corpus_);
@@ -103,6 +117,7 @@ private:
     FrontEnd front_end_;
     std::mutex lock_;
     std::unique_ptr<const TextIndex> index_;
+    std::unique_ptr<const Automata> automata_;
 };
 
 // Rows of the index without repetition, and where each given text is among them.
@@ -221,5 +236,47 @@ private:
         return result;
     }
 };
+
+// (E,) what weighted references say of the hypotheses.
+template <class FrontEnd>
+std::vector<double> evidence(IndexedTexts<FrontEnd>& hyps, const IndexedTexts<FrontEnd>& refs,
+                             Texts members, const double* weights) {
+    const Automata& automata = hyps.automata();
+    // symbols are numbered as they come, so those of the hypotheses are the same for any references
+    Corpus both = hyps.corpus();
+    both.append(refs.corpus());
+    for (std::int64_t& member : members) member += std::int64_t(hyps.size());
+    const std::vector<Kind> kinds = hyps.front_end().kinds(both);
+    std::vector<double> result(evidence_size(automata));
+    double* part = result.data();
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+        gather(automata[k], kinds[k].symbols, members, weights, part);
+        part += automata[k].evidence_size();
+    }
+    return result;
+}
+
+// (H,) scores against the average of references that weigh 1 in all, and of which this is left.
+template <class FrontEnd, class Metric>
+std::vector<double> verdict(IndexedTexts<FrontEnd>& texts, const Texts& hyps,
+                            const double* evidence, const Metric& metric) {
+    const std::vector<Kind> kinds = texts.front_end().kinds(texts.corpus());
+    std::vector<Verdict> verdicts;
+    std::size_t orders = 0;
+    for (const Automaton& automaton : texts.automata()) {
+        verdicts.emplace_back(automaton, evidence);
+        evidence += automaton.evidence_size();
+        orders += automaton.order();
+    }
+    std::vector<double> result;
+    std::vector<Statistics> statistics(orders);
+    for (std::int64_t hyp : hyps) {
+        Statistics* own = statistics.data();
+        for (std::size_t k = 0; k < kinds.size(); ++k)
+            own = verdicts[k].judge(kinds[k].symbols[hyp], own);
+        result.push_back(metric.score(statistics));
+    }
+    return result;
+}
 
 }  // namespace minrisk

@@ -126,6 +126,8 @@ def broken(kind: str, folder: Path) -> None:
         torch.save({"classifier.bias": torch.zeros(1)}, weights)
     elif kind == "other":
         (folder / "config.json").write_text('{"model_type": "bert"}')
+    elif kind == "first":
+        (folder / "config.json").write_text('{"model_type": "bleurt", "embedding_size": null}')
     elif kind == "json":
         (folder / "config.json").write_text("{")
     elif kind == "pieces":
@@ -136,7 +138,8 @@ def broken(kind: str, folder: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "message"), [
     ("malicious", "cannot be read as a checkpoint"), ("truncated", "it may be truncated"),
-    ("lacking", "the checkpoint lacks"), ("other", "found no BLEURT-20"),
+    ("lacking", "the checkpoint lacks"), ("other", "found no BLEURT"),
+    ("first", "one of the first BLEURT models, which are BERTs for English; wanted BLEURT-20"),
     ("json", "found invalid JSON"), ("pieces", "cannot be read as a model of SentencePiece"),
     ("absent", r"found no spm\.model")])
 def test_a_broken_model_is_told_and_never_executed(kind, message, tmp_path, monkeypatch):

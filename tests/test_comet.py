@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import pickle
@@ -128,6 +129,25 @@ def test_the_papers_average_is_of_embeddings():
              + estimator.pair_part(hyps.base, ref))
     np.testing.assert_allclose(metric.scores(hyps, averages, source),
                                estimator.finish(first).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("strategy", ["aggregate", "standard"])
+def test_references_may_come_in_shards(strategy):
+    """Expected features too: what a shard says of the hypotheses is a sum over its references."""
+    metric, weights = comet(), np.arange(1.0, 9.0)
+    shards = [minrisk.References(TEXTS[rows], weights[rows]) for rows in (slice(2), slice(2, 8))]
+    chosen = {"source": TEXTS[0], "metric": metric, "strategy": strategy}
+    found = minrisk.decode_shards(TEXTS[3:9], shards, **chosen)
+    whole = minrisk.decode(TEXTS[3:9], TEXTS[:8], weights=weights, **chosen)
+    np.testing.assert_allclose(found.utility, whole.utility, atol=1e-5)
+
+
+def test_a_model_is_sent_as_its_options():
+    metric = comet()
+    quietly(metric, ["loaded now"])
+    sent = pickle.loads(pickle.dumps(metric))
+    assert sent == metric
+    assert set(vars(sent)) == {field.name for field in dataclasses.fields(metric)}
 
 
 def test_the_mean_distance_is_that_of_a_loop():
@@ -545,19 +565,21 @@ def test_the_surrogate_is_the_tangent_at_the_mean_of_the_first_layer(variant):
     np.testing.assert_allclose(made.mean, metric.scores(hyps, whole, source)[:, 0], atol=1e-5)
 
 
-def test_a_corrected_surrogate_is_standard_with_all_references_and_the_aggregate_with_none():
+def test_a_corrected_surrogate_is_standard_with_all_pairs_and_the_aggregate_with_none():
     metric = comet()
     texts = [TEXTS[i] for i in GOLDEN["grid"]["hypotheses"]]
     weights = [*range(len(texts)), 3, 2]
     segment = minrisk.Segment(texts + texts[:2], source=TEXTS[0], weights=weights)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        runs = {s: minrisk.ControlVariate(metric, s).rank([segment])[0].utility for s in (0, 99)}
+        [none], [every] = (minrisk.ControlVariate(metric, budget).rank([segment])
+                           for budget in (1e-9, 1.0))
         exact = minrisk.Standard(metric).rank([segment])[0].utility
-        whole = minrisk.Aggregate(metric).rank([segment])[0].utility
-    np.testing.assert_allclose(runs[99], exact, atol=1e-5)
-    np.testing.assert_allclose(runs[0], whole, atol=1e-5)
-    assert np.abs(whole - exact).max() > 1e-4
+        whole = minrisk.Aggregate(metric).rank([segment])[0]
+    np.testing.assert_allclose(every.utility, exact, atol=1e-5)
+    np.testing.assert_array_equal(none.order, whole.order)
+    assert none.utility[none.best] == pytest.approx(whole.utility.max(), abs=1e-5)
+    assert np.abs(whole.utility - exact).max() > 1e-4
 
 
 def test_clusters_of_embeddings_are_averaged():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sqlite3
 import subprocess
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 import minrisk
 from commands import run, write
 from generated import cases, text_lists
-from minrisk.metric import Aggregates
+from minrisk.metric import Aggregates, AggregatesParts
 from minrisk.metrics.cached import Cached
 from minrisk.metrics.combined import Combined
 from minrisk.metrics.edit import Edit
@@ -25,7 +26,7 @@ from minrisk.metrics.exact_match import ExactMatch
 from minrisk.metrics.symmetric import Symmetric
 from minrisk.registry import METRICS
 from minrisk.signature import parts_signature
-from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, check_metric
+from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS, check_metric
 
 CHRF = minrisk.ChrF()
 AVERAGES = st.builds(Combined, st.just((CHRF, ExactMatch(lowercase=True))),
@@ -39,7 +40,8 @@ def scores(metric, hyps, refs):
     return metric.scores(metric.features(hyps), metric.features(refs))
 
 
-@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
+                         ids=lambda c: c.__name__)
 @given(metric=AVERAGES, case=cases())
 def test_combined_averages_keep_the_contract(check, metric, case):
     check(metric, case, 1e-9)
@@ -68,6 +70,7 @@ def test_ranks_ignore_scale_and_halve_ties():
 
 def test_a_combination_averages_references_if_all_of_it_does():
     assert isinstance(Combined((CHRF, ExactMatch())), Aggregates)
+    assert isinstance(Combined((CHRF, ExactMatch())), AggregatesParts)
     assert not isinstance(Combined((CHRF, Edit())), Aggregates)
     assert not isinstance(Symmetric(CHRF), Aggregates)
     with pytest.raises(minrisk.InputError, match=r"'chrf\+edit' cannot average references"):
@@ -80,6 +83,47 @@ def test_symmetric_scores_are_symmetric(texts):
     np.testing.assert_allclose(found, found.T)
     there = scores(CHRF, texts, texts)
     np.testing.assert_allclose(found, (there + there.T) / 2)
+
+
+@pytest.mark.parametrize("name", ["chrf", "bleu", "ter", "edit"])
+@pytest.mark.parametrize("references", [["the cat sat", "a dog"],
+                                        [["the cat sat", "cats"], ["dogs", "a big dog"]]])
+def test_a_corpus_scores_the_same_through_a_cache(name, references):
+    systems = {"one": ["the cat sat down", "dogs"], "two": ["a cat", "a dog"]}
+    plain = minrisk.score(systems, references, metric=name, resamples=20)
+    cached = minrisk.score(systems, references, metric=f"cached:{name}", resamples=20)
+    for system in systems:
+        np.testing.assert_equal(vars(cached[system]), vars(plain[system]))
+
+
+@pytest.mark.parametrize("name", ["chrf", "bleu", "ter"])
+@given(hyps=text_lists, refs=text_lists)
+def test_a_symmetric_corpus_score_is_the_mean_of_both_directions(name, hyps, refs):
+    """With a reference each; a corpus has as many texts as both lists."""
+    count = min(len(hyps), len(refs))
+    hyps, refs = hyps[:count], refs[:count]
+    there, back = (minrisk.score({"it": ours}, theirs, metric=name)["it"].value
+                   for ours, theirs in ((hyps, refs), (refs, hyps)))
+    found = minrisk.score({"it": hyps}, refs, metric=f"symmetric:{name}")["it"].value
+    assert found == pytest.approx((there + back) / 2)
+
+
+def test_on_the_way_back_every_reference_counts():
+    metric = METRICS.make("symmetric:ter")
+    (rows,) = metric.statistics(["a b c"], [["a b", "a b c d"]])
+    assert rows.tolist() == [1, 3, 2, 6]  # nearest and mean length; both edits and lengths
+
+
+@pytest.mark.parametrize("name", ["cached:ter", "symmetric:ter", "cached:symmetric:ter"])
+def test_an_error_stays_one_inside_a_wrapper(name, tmp_path):
+    metric = METRICS.make(name)
+    assert metric.is_error
+    assert metric == pickle.loads(pickle.dumps(metric))
+    assert not METRICS.make(name.replace("ter", "edit")).is_error
+    lines = write(tmp_path / "system.txt", "a dog")
+    references = write(tmp_path / "references.txt", "a cat")
+    result = run("score", lines, "-r", references, "--metric", name)
+    assert json.loads(result.out)["score"] == 50.0
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,15 @@ def test_leaving_self_out_is_honoured():
     assert judged(minrisk.Standard(CHRF), hyps, None, weights).best == 2
 
 
+def test_a_count_makes_as_sure_as_repetitions_do():
+    hyps, counts = ["the cat sat", "the cat sits", "a dog"], [40, 25, 1]
+    [counted] = minrisk.Confident(minrisk.Standard(CHRF)).rank([
+        minrisk.Segment(hyps, counts=counts)])
+    repeated = judged(minrisk.Standard(CHRF), np.repeat(hyps, counts).tolist())
+    assert counted.confidence == repeated.confidence
+    assert 0.5 < counted.confidence.probability < 1
+
+
 def test_features_are_extracted_once_and_seeds_repeat():
     class Once(Counting):
         made = 0

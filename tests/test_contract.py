@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 import minrisk
 from generated import cases
 from minrisk.metric import HasUtility
-from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, Case, check_metric, check_strategy
+from minrisk.testing import (
+    AGGREGATE_CHECKS,
+    METRIC_CHECKS,
+    PARTS_CHECKS,
+    Case,
+    check_metric,
+    check_strategy,
+)
 
 CHRF = st.builds(
     minrisk.ChrF,
@@ -32,7 +39,8 @@ BLEU = st.builds(
 )
 
 
-@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
+                         ids=lambda c: c.__name__)
 @given(metric=st.one_of(CHRF, BLEU), case=cases())
 def test_metrics_of_ngrams_keep_the_contract(check, metric, case):
     check(metric, case, 1e-9)
@@ -88,12 +96,23 @@ class _Faulty:
             return self.scores(hyps, refs).mean(axis=1)
         return self.scores(hyps, refs) @ mass
 
+    def evidence(self, hyps, refs, weights):
+        if self.fault == "evidence averaged":
+            weights = weights / max(weights.sum(), 1)
+        if self.fault == "evidence without weights":
+            weights = np.ones_like(weights)
+        return weights @ refs
+
+    def verdict(self, hyps, evidence, source=None):
+        return np.minimum(hyps, evidence).sum(1)
+
 
 def test_the_contract_accepts_a_sound_metric():
     check_metric(_Faulty("none"))
 
 
-@pytest.mark.parametrize("fault", ["position", "weights dropped", "not normalised", "mass ignored"])
+@pytest.mark.parametrize("fault", ["position", "weights dropped", "not normalised", "mass ignored",
+                                   "evidence averaged", "evidence without weights"])
 def test_the_contract_notices_a_planted_fault(fault):
     assert isinstance(_Faulty(fault), HasUtility)
     with pytest.raises(AssertionError):

@@ -33,6 +33,8 @@ def files(tmp_path) -> Path:
     lines = [json.dumps({"id": i, "source": f"Satz {i}", "reference": "the cat sat", "samples":
                          samples[i:] + samples[:i]}) for i in range(3)]
     (tmp_path / "samples.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big" / "1.jsonl").write_text("\n".join(lines), encoding="utf-8")
     (tmp_path / "hyps.txt").write_text("\n".join(samples * 2), encoding="utf-8")
     (tmp_path / "src.txt").write_text("die Katze saß\nHunde\n", encoding="utf-8")
     for name in ("ref", "beam", "mbr"):
@@ -48,7 +50,8 @@ def test_the_commands_of_the_readme_run_as_written(command, files):
     done = subprocess.run(command, shell=True, cwd=files, env=environment, capture_output=True,
                           text=True)
     assert done.returncode == 0, done.stderr
-    outputs = [files / name for name in ("best.jsonl", "best.txt") if (files / name).exists()]
+    names = ("best.jsonl", "best.txt", "out/1.jsonl")
+    outputs = [files / name for name in names if (files / name).exists()]
     assert done.stdout or outputs[0].read_text(encoding="utf-8").count("\n") in (2, 3)
 
 

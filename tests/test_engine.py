@@ -13,7 +13,7 @@ from commands import run as minrisk
 from commands import write
 from minrisk import ChrF, InputError, MissingExtra, Ranking, Segment, Standard
 from minrisk.engine import run
-from minrisk.engine.local import BATCH
+from minrisk.engine.batches import BATCH
 from minrisk.io.record import Record
 
 
@@ -78,9 +78,43 @@ def test_an_input_that_breaks_off_gives_what_came_before():
             next(results)
 
 
-def test_errors_that_are_our_own_are_not_swallowed():
+def test_errors_that_are_our_own_show_where_they_come_from_unless_they_are_skipped():
     with pytest.raises(ZeroDivisionError):
-        list(run(Lengths(error=ZeroDivisionError), records("bad"), 1, "skip"))
+        list(run(Lengths(error=ZeroDivisionError), records("bad"), 1))
+    skipped = outcomes(run(Lengths(error=ZeroDivisionError), records("bad", "a"), 2, "skip"))
+    assert skipped == [(0, "in:0: ZeroDivisionError: a bad word"), (1, 1)]
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch names it."""
+
+
+@dataclass
+class Small(Lengths):
+    """Has memory for so many segments at a time."""
+
+    room: int = 2
+
+    def rank(self, segments):
+        ranked = super().rank(segments)
+        if len(segments) > self.room:
+            raise OutOfMemoryError("CUDA out of memory")
+        return ranked
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_what_does_not_fit_into_memory_is_tried_in_smaller_batches(on_error):
+    strategy = Small()
+    assert outcomes(run(strategy, records(*"abcde"), 5, on_error)) == [(i, 1) for i in range(5)]
+    assert strategy.batches == [5, 2, 3, 1, 2]
+
+
+def test_a_segment_that_never_fits_is_told():
+    items = records("a", "b")
+    assert outcomes(run(Small(room=0), items, 2, "skip")) == [
+        (i, f"in:{i}: OutOfMemoryError: CUDA out of memory") for i in range(2)]
+    with pytest.raises(InputError, match="in:0: OutOfMemoryError"):
+        list(run(Small(room=0), items, 2))
 
 
 def test_a_batch_is_as_large_as_the_metric_likes():

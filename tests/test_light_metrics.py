@@ -16,7 +16,7 @@ from generated import cases, text_lists
 from minrisk.metrics.edit import Edit
 from minrisk.metrics.embedding import Embedding
 from minrisk.metrics.exact_match import ExactMatch
-from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, Case, check_metric
+from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS, Case, check_metric
 from minrisk.testing import cases as given_cases
 
 EDITS = st.builds(Edit, unit=st.sampled_from(["character", "word"]), lowercase=st.booleans())
@@ -56,7 +56,8 @@ def test_without_rapidfuzz_the_extra_is_named(monkeypatch):
         scores(Edit(), ["a"], ["b"])
 
 
-@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
+                         ids=lambda c: c.__name__)
 @given(metric=VOTES, case=cases())
 def test_exact_match_keeps_the_contract(check, metric, case):
     check(metric, case, 1e-9)

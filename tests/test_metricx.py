@@ -19,8 +19,8 @@ import minrisk
 from commands import run, write
 from metricx.expand import expand
 from minrisk.errors import MissingExtra
-from minrisk.metric import Aggregates
-from minrisk.metrics.metricx import MetricX
+from minrisk.metric import Aggregates, Quality
+from minrisk.metrics.metricx import MetricX, MetricXQE
 from minrisk.progress import listening
 from minrisk.testing import check_metric, check_strategy
 
@@ -38,9 +38,9 @@ def model(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def metricx(model):
-    def make(**options) -> MetricX:
+    def make(kind=MetricX, **options) -> MetricX:
         chosen = {"model": str(model), "tokenizer": str(DATA / "tokenizer"), "device": "cpu"}
-        return MetricX(**chosen | options)
+        return kind(**chosen | options)
 
     return make
 
@@ -60,6 +60,23 @@ def test_errors_equal_the_official_ones(metricx, version, tokens):
 
 
 @pytest.mark.parametrize("version", ["24", "23"])
+@pytest.mark.parametrize("tokens", [1, 4096])
+def test_quality_equals_the_official_one(metricx, version, tokens):
+    metric = metricx(MetricXQE, version=version, tokens=tokens)
+    assert isinstance(metric, Quality)
+    assert metric.is_error
+    for source, theirs in zip(SOURCES, GOLDEN["quality"][version], strict=True):
+        ours = metric.quality(metric.features(HYPS), metric.features([source]))
+        np.testing.assert_allclose(-ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("strategy", [minrisk.Standard, minrisk.Aggregate, minrisk.Rerank])
+def test_without_references_every_strategy_ranks_by_quality(metricx, strategy):
+    ranking = strategy(metricx(MetricXQE)).rank([minrisk.Segment(HYPS, source=SOURCES[0])])[0]
+    np.testing.assert_allclose(-ranking.utility, GOLDEN["quality"]["24"][0], atol=1e-4)
+
+
+@pytest.mark.parametrize("version", ["24", "23"])
 def test_a_text_that_is_too_long_is_cut_as_officially_and_told(metricx, version):
     metric = metricx(version=version)
     with pytest.warns(UserWarning, match="1 of 2 pairs have more tokens than the model takes"):
@@ -69,6 +86,7 @@ def test_a_text_that_is_too_long_is_cut_as_officially_and_told(metricx, version)
 
 def test_it_keeps_the_contract(metricx):
     check_metric(metricx(), rtol=2e-4)
+    check_metric(metricx(MetricXQE), rtol=2e-4)
     segments = [minrisk.Segment(HYPS[i : i + 4], source=SOURCES[0], index=i) for i in range(3)]
     check_strategy(minrisk.Standard(metricx(tokens=1)), segments)
 
@@ -88,7 +106,10 @@ def test_averages_are_refused_with_what_to_do(metricx):
         minrisk.Aggregate(metricx()).rank([minrisk.Segment(["a", "b"], source="c")])
 
 
-def test_only_version_24_needs_the_source(metricx):
+def test_what_reads_the_source_needs_it(metricx):
+    for version in ("24", "23"):
+        with pytest.raises(minrisk.InputError, match="'metricx-qe' needs the source"):
+            minrisk.decode(["a", "b"], metric=metricx(MetricXQE, version=version))
     with pytest.raises(minrisk.InputError, match="'metricx' needs the source"):
         minrisk.decode(["a", "b"], metric=metricx())
     assert minrisk.decode(["a", "b"], metric=metricx(version="23")).utility.max() <= 0

@@ -13,7 +13,7 @@ from rouge_score.rouge_scorer import RougeScorer
 import minrisk
 from generated import cases, text_lists
 from minrisk.metrics.rouge import Rouge, RougeL
-from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS
+from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS
 
 ROUGE = st.builds(Rouge, n=st.integers(1, 4), stemmer=st.booleans())
 ROUGE_L = st.builds(RougeL, stemmer=st.booleans())
@@ -50,7 +50,8 @@ def test_very_long_texts_equal_rouge_score(metric):
                                rtol=1e-9)
 
 
-@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
+                         ids=lambda c: c.__name__)
 @given(metric=ROUGE, case=cases())
 def test_rouge_n_keeps_the_contract(check, metric, case):
     check(metric, case, 1e-9)

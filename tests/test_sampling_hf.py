@@ -18,12 +18,9 @@ transformers = pytest.importorskip("transformers", reason="needs the extra minri
 import tiny
 from minrisk.errors import InputError, MissingExtra
 from minrisk.progress import listening
-from minrisk.sampling.hf import Transformers, fast, graphs
-from minrisk.sampling.hf.bart import BartLike, Memory
+from minrisk.sampling.hf import Transformers
 from minrisk.sampling.hf.bart import not_supported_reasons as fast_reasons
 from minrisk.sampling.hf.engine import Engine
-from minrisk.sampling.hf.generic import encode
-from minrisk.sampling.hf.graphs import Graphs
 from minrisk.sampling.hf.prefixes import Prompt
 from minrisk.sampling.hf.search import search
 from minrisk.sampling.hf.truncation import Everything, Truncation
@@ -349,76 +346,6 @@ def test_the_fast_decoder_says_why_it_cannot():
     model = tiny.model("t5")
     assert fast_reasons(model) == ["t5 is not one of bart, mbart, marian, m2m_100, fsmt"]
     assert "trained" in fast_reasons(tiny.model("marian").train())[0]
-
-
-def test_rounded_sizes_as_graphs_want_them_change_nothing():
-    """The step that a graph records, with rows, queries and positions that fill up."""
-    model = tiny.model("m2m")
-    bart = BartLike(model)
-    with torch.inference_mode():
-        encoded, mask = encode(model, prompts(model))
-        over = bart.over(encoded)
-        tokens, places = torch.tensor([6, 7, 8, 9]), torch.tensor([0, 1, 2, 4])
-        exact, rounded = (Memory(torch.zeros(2, 2, 8, 2, 8, 8), over, mask.bool()[:, None, None])
-                          for _ in range(2))
-        for position in range(3):
-            at = torch.tensor([position])
-            one = bart.step(tokens, at, places, 2, position + 1, exact)
-            more = torch.cat([tokens, torch.zeros(2, dtype=torch.long)])
-            wide = torch.cat([places // 2 * 3 + places % 2, torch.tensor([9, 9])])
-            other = bart.step(more, at, wide, 3, 8, rounded, rounded=True)
-            torch.testing.assert_close(other[:4], one, atol=1e-5, rtol=1e-5)
-
-
-class Rerun:
-    """Stands in for a CUDA graph: runs what was recorded once more, into the same memory."""
-
-    def __init__(self, run, candidates):
-        self.run, self.candidates = run, candidates
-
-    def replay(self):
-        again = self.run()
-        self.candidates.ladder.copy_(again.ladder)
-        self.candidates.table.copy_(again.table)
-
-
-def rerunning(made: Engine, monkeypatch) -> Graphs:
-    """Makes an engine on the CPU work as with graphs."""
-    def record(self, size, memory):
-        given = torch.from_numpy(graphs._blank(size, memory, size.room - 1))
-        candidates = self._run(size, given, memory)
-        return graphs._Recorded(Rerun(lambda: self._run(size, given, memory), candidates), given,
-                                candidates)
-
-    monkeypatch.setattr("torch.cuda.graph_pool_handle", lambda: None)
-    monkeypatch.setattr(Graphs, "_record", record)
-    made._decoder._graphs = Graphs(made._decoder._bart)
-    return made._decoder._graphs
-
-
-@pytest.mark.parametrize("largest", [128, 2048])
-@pytest.mark.parametrize("kind", ["marian", "m2m", "fsmt"])
-def test_batches_rounded_as_graphs_want_them_draw_the_same(kind, largest, monkeypatch):
-    """Sources, rows and lengths that fill up, buffers that grow, are left and come back."""
-    model = tiny.model(kind)
-    given = prompts(model)
-    plain = engine(model, 12, epsilon=0.02).draw(given, 50, 3, range(3))
-    for module in (fast, graphs):
-        monkeypatch.setattr(module, "LARGEST", largest)
-    monkeypatch.setattr(fast, "_SHORTEST", 4)
-    made = engine(model, 12, epsilon=0.02)
-    used = rerunning(made, monkeypatch)
-    for batch in (given[1:2], given, given[:2]):
-        first = given.index(batch[0])
-        places = range(first, first + len(batch))
-        drawn = made.draw(batch, 50, 3, places)
-        assert counts(drawn) == counts([plain[place] for place in places])
-        for own, place in zip(drawn, places, strict=True):
-            np.testing.assert_allclose([d.logprob for d in own],
-                                       [d.logprob for d in plain[place]], atol=1e-3)
-    before = len(used._recorded)
-    made.draw(given[:2], 50, 3, range(2))
-    assert 2 < before == len(used._recorded) < 20
 
 
 @pytest.mark.gpu

@@ -97,6 +97,24 @@ def test_leaving_self_out_is_by_position(hyps):
         np.testing.assert_allclose(ranking.utility[i], expected, rtol=1e-9, atol=1e-9)
 
 
+@given(case=cases(), data=st.data())
+def test_counts_are_repetitions_for_every_strategy_that_draws_or_leaves_out(case, data):
+    hyps = list(dict.fromkeys(case.hyps))
+    counts = data.draw(st.lists(st.integers(1, 3), min_size=len(hyps), max_size=len(hyps)))
+    weights = data.draw(st.lists(st.integers(1, 3), min_size=len(hyps), max_size=len(hyps)))
+    counted = minrisk.Segment(hyps, weights=weights, counts=counts)
+    repeated = minrisk.Segment(np.repeat(hyps, counts).tolist(), weights=np.repeat(weights, counts))
+    first = np.cumsum(counts) - counts
+    size = min(3, sum(counts))
+    for strategy in (minrisk.Standard(CHRF), minrisk.Standard(CHRF, leave_self_out=True),
+                     minrisk.NByS(CHRF, size), minrisk.NByS(CHRF, size, leave_self_out=True),
+                     minrisk.Aggregate(CHRF, size), minrisk.Prune(CHRF, start=1),
+                     minrisk.Adaptive(CHRF, 0.5)):
+        [one], [other] = strategy.rank([counted]), strategy.rank([repeated])
+        np.testing.assert_allclose(one.utility, other.utility[first], rtol=1e-9, atol=1e-9)
+        assert one.pairs == other.pairs
+
+
 def test_leaving_self_out_honours_weights_and_subsets():
     hyps, weights = ["a b c", "a b d", "x"], [3.0, 1.0, 2.0]
     ranking = minrisk.decode(hyps, weights=weights, leave_self_out=True)

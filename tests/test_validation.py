@@ -123,6 +123,17 @@ def test_gain_is_what_exact_mbr_wins_over_a_sample():
     assert judgement.outcomes["standard"].pairs == len(set(HYPS)) ** 2
 
 
+def test_gain_counts_equal_samples_as_often_as_they_were_drawn():
+    counted = Segment(["the cat sat", "a cat", "dogs"], counts=[1, 2, 5])
+    repeated = Segment(np.repeat(counted.hypotheses, counted.counts).tolist())
+    gains = [Study(ChrF(), segment, []).judge(segment).gain for segment in (counted, repeated)]
+    assert gains[0] == pytest.approx(gains[1])
+    others = Segment(counted.hypotheses, ["a cat sat"], counts=counted.counts)
+    exact = minrisk.Standard(ChrF()).rank([others])[0].utility
+    found = Study(ChrF(), others, []).judge(others).gain
+    assert found == pytest.approx(exact.max() - exact @ [1, 2, 5] / 8)
+
+
 def test_judgements_survive_json():
     judgement = Study(ChrF(), Segment(HYPS), ["n-by-s"]).judge(Segment(HYPS))
     assert Judgement.from_json(json.loads(json.dumps(judgement.as_json()))) == judgement

@@ -34,8 +34,9 @@ def native_cores() -> list[str]:
 
 
 def _accepts(core: str) -> bool:
-    # without the native core, minrisk warns and computes in plain Python
-    command = [sys.executable, "-W", "error::RuntimeWarning", "-c", "import minrisk"]
+    # the core is loaded for the first features; without it minrisk warns, and computes in Python
+    code = "import minrisk; minrisk.ChrF().features(['a'])"
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-c", code]
     return subprocess.run(command, env=os.environ | {"MINRISK_CORE": core},
                           stderr=subprocess.DEVNULL).returncode == 0
 

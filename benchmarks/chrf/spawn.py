@@ -1,4 +1,4 @@
-"""Runs a command and prints its wall time, peak memory and exit status as JSON.
+"""Runs a command and prints its time, peak memory and exit status as JSON.
 
 usage: spawn.py COMMAND ...
 
@@ -20,6 +20,7 @@ def main(command: list[str]) -> None:
     _, status, usage = os.wait4(child, 0)
     print(json.dumps({
         "seconds": time.perf_counter() - start,
+        "processor_seconds": usage.ru_utime + usage.ru_stime,
         "peak_bytes": usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         "status": os.waitstatus_to_exitcode(status),
     }))

@@ -129,6 +129,14 @@ def theirs(setting: Setting, peer: peers.Peer) -> dict[str, Any]:
     }
 
 
+def once(setting: Setting, peer: peers.Peer) -> float:
+    """Seconds of a single run, for what takes very many of them."""
+    model = peers.Model(setting.folder, setting.plan.shape, setting.device, peer.dtype)
+    start = time.perf_counter()
+    peer.exact(model, setting.ids, setting.source).argmax()
+    return time.perf_counter() - start
+
+
 @torch.inference_mode()
 def encode(model: peers.Model, ids: Sequence[np.ndarray], batch: int) -> torch.Tensor:
     return model.embed(ids, batch)
@@ -250,6 +258,9 @@ def measure(setting: Setting) -> dict[str, Any]:
         found[peer.name] = results["theirs"][peer.name].pop("utility")
         if setting.device == "cuda":
             torch.cuda.empty_cache()
+    if setting.device == "cpu":
+        say(f"{peers.COMET_MBR.name} in fp16")
+        results["comet-mbr in fp16, s"] = once(setting, peers.COMET_MBR)
     exactly = found[peers.PAPER.name]
     results["agreement"] = {name: agreement(values, exactly)
                             for name, values in {"minrisk": utility, **found}.items()}

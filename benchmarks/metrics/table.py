@@ -28,38 +28,41 @@ def machine_line(results: Results) -> str:
 def works_table(results: Results) -> str:
     parts = [f"{work}, milliseconds:\n\n{_table(results, work)}"
              for work in ("pairwise", "aggregate")]
-    return "\n\n".join([*parts, "An empty cell is a work that the metric does not have, or a call "
-                        f"that would have taken more than {results['limit']:g} seconds, judged by "
-                        "the size before."])
+    return "\n\n".join([*parts, f"Models have {results['models']}. An empty cell is a work that "
+                        "the library does not have; *over* is a call that would have taken more "
+                        f"than {results['budget']:g} seconds, judged by the sizes before."])
 
 
 def _table(results: Results, work: str) -> str:
     rows = [row for row in results["rows"] if row["work"] == work]
     sizes = sorted({row["samples"] for row in rows})
     libraries = list(dict.fromkeys(row["library"] for row in rows))
-    times = {(r["metric"], r["library"], r["samples"]): r["median"] for r in rows}
+    found = {(r["metric"], r["library"], r["samples"]): r for r in rows}
     head = ["metric", *(f"{library}, n = {size:,}" for library in libraries for size in sizes),
             "times faster"]
     lines = [head, ["---"] * len(head)]
     for metric in dict.fromkeys(row["metric"] for row in rows):
-        cells = [_ms(times.get((metric, library, size))) for library in libraries for size in sizes]
-        lines.append([f"`{metric}`", *cells, _ratio(metric, times, sizes, libraries)])
+        cells = [_ms(found.get((metric, library, size))) for library in libraries for size in sizes]
+        lines.append([f"`{metric}`", *cells, _ratio(metric, found, sizes, libraries)])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _ratio(metric: str, times: dict[Any, float], sizes: list[int], libraries: list[str]) -> str:
+def _ratio(metric: str, found: dict[Any, Results], sizes: list[int], libraries: list[str]) -> str:
     """At the largest size that all libraries finished."""
-    common = [s for s in sizes if all((metric, library, s) in times for library in libraries)]
+    common = [size for size in sizes
+              if all("median" in found.get((metric, library, size), {}) for library in libraries)]
     if len(libraries) < 2 or not common:
         return ""
-    ours, theirs = (times[metric, library, common[-1]] for library in libraries[:2])
+    ours, theirs = (found[metric, library, common[-1]]["median"] for library in libraries[:2])
     return f"{theirs / ours:,.3g} (n = {common[-1]:,})"
 
 
-def _ms(seconds: float | None) -> str:
-    if seconds is None:
+def _ms(row: Results | None) -> str:
+    if row is None:
         return ""
-    value = seconds * 1000
+    if "median" not in row:
+        return "*over*"
+    value = row["median"] * 1000
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

@@ -1,6 +1,6 @@
 """One library in a process of its own: JSON requests in, JSON answers out, a line each.
 
-usage: worker.py minrisk | mbrs
+usage: worker.py minrisk | mbrs, in the folder that models.py wrote
 
 `names` lists its metrics; `run` goes from a list of strings to all utilities, "pairwise" or
 "aggregate", with nothing kept from one call to the next. Higher is better in every answer.
@@ -9,13 +9,18 @@ usage: worker.py minrisk | mbrs
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
-ENOUGH = 1.0  # seconds of calls
+os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+
+ENOUGH = 0.5  # seconds of calls
 MOST, FEWEST = 20, 3  # calls, where one of them takes less than that
+LAYER = 2  # of the encoder that BERTScore compares
 
 
 class Library(Protocol):
@@ -26,11 +31,19 @@ class Library(Protocol):
     def work(self, metric: str, work: str) -> Callable[[list[str]], list[float]]: ...
 
 
-VARIANTS = {"rouge": {"rouge-1": {"n": 1}, "rouge-2": {"n": 2}}}
+FOREIGN = Path(__file__).resolve().with_name("foreign.py")
+VARIANTS: dict[str, dict[str, dict[str, Any]]] = {  # options of names that need some
+    "rouge": {"rouge-1": {"n": 1}, "rouge-2": {"n": 2}},
+    "comet": {"comet": {"aggregation": "mean"}},  # as mbrs averages
+    "bertscore": {"bertscore": {"layer": LAYER}},
+    "python": {"python": {"function": "foreign:overlap"}},
+    "command": {"command": {"command": f"{sys.executable} -I {FOREIGN}"}},
+}
+WRAPPERS = {"combined": "chrf+bleu", "symmetric": "symmetric:edit", "cached": "cached:edit"}
 
 
 class Minrisk:
-    """Each installed metric that needs neither an argument nor a model's files."""
+    """Each installed metric; those with a model find it under its published name."""
 
     def __init__(self) -> None:
         import minrisk
@@ -38,8 +51,9 @@ class Minrisk:
         self.version = minrisk.__version__
         self.metrics: dict[str, Any] = {}
         for name in minrisk.registry.METRICS.builtin:
-            for variant, options in VARIANTS.get(name, {name: {}}).items():
-                self._add(variant, name, options)
+            made = WRAPPERS.get(name, name)
+            for variant, options in VARIANTS.get(name, {made: {}}).items():
+                self._add(variant, made, options)
 
     def _add(self, variant: str, name: str, options: dict[str, Any]) -> None:
         import minrisk
@@ -57,44 +71,62 @@ class Minrisk:
 
     def work(self, metric: str, work: str) -> Callable[[list[str]], list[float]]:
         import minrisk
-        from minrisk.metric import Aggregates
+        from minrisk.metric import Aggregates, Quality
 
         chosen = self.metrics[metric]
-        if work == "aggregate" and not isinstance(chosen, Aggregates):
+        if work == "aggregate" and (not isinstance(chosen, Aggregates)
+                                    or isinstance(chosen, Quality)):
             raise LookupError
         strategy = minrisk.make_strategy("standard" if work == "pairwise" else "aggregate", chosen)
-        return lambda texts: minrisk.decode(texts, strategy=strategy).utility.tolist()
+        return lambda texts: minrisk.decode(
+            texts, source=texts[0], strategy=strategy).utility.tolist()
 
 
 class Mbrs:
-    """The metrics of mbrs that need no model's files, as it sets them up."""
+    """The metrics of mbrs, as it sets them up; models on the hub are files of this folder."""
 
     def __init__(self) -> None:
         from importlib.metadata import version
 
-        from mbrs.metrics import MetricBLEU, MetricChrF, MetricTER
+        from mbrs import metrics
 
         self.version = version("mbrs")
-        self.metrics = {"chrf": MetricChrF(MetricChrF.Config(fastchrf=True)),
-                        "bleu": MetricBLEU(MetricBLEU.Config()),
-                        "ter": MetricTER(MetricTER.Config())}
+        for module in (metrics.comet, metrics.cometkiwi, metrics.xcomet):
+            module.download_model = lambda name: str(Path(name, "checkpoints", "model.ckpt"))
+        kinds: dict[str, tuple[Any, dict[str, Any]]] = {
+            "chrf": (metrics.MetricChrF, {"fastchrf": True}),
+            "bleu": (metrics.MetricBLEU, {}),
+            "ter": (metrics.MetricTER, {}),
+            "comet": (metrics.MetricCOMET, {}),
+            "comet-kiwi": (metrics.MetricCOMETkiwi, {}),
+            "xcomet": (metrics.MetricXCOMET, {}),
+            "bertscore": (metrics.MetricBERTScore, {
+                "model_type": "google-bert/bert-base-multilingual-cased", "num_layers": LAYER}),
+            "metricx": (metrics.MetricMetricX, {"model": "google/metricx-24-hybrid-large-v2p6"}),
+            "bleurt": (metrics.MetricBLEURT, {"model": "lucadiliello/BLEURT-20"}),
+        }
+        self.metrics = {name: kind(kind.Config(**options))
+                        for name, (kind, options) in kinds.items()}
 
     def names(self) -> list[str]:
         return list(self.metrics)
 
     def work(self, metric: str, work: str) -> Callable[[list[str]], list[float]]:
-        from mbrs.decoders import DecoderAggregateMBR, DecoderMBR
-        from mbrs.metrics import MetricAggregatable
+        from mbrs import decoders
+        from mbrs.metrics import MetricAggregatable, MetricReferenceless
 
         chosen = self.metrics[metric]
         if work == "aggregate" and not isinstance(chosen, MetricAggregatable):
             raise LookupError
-        kind = DecoderMBR if work == "pairwise" else DecoderAggregateMBR
+        rerank = isinstance(chosen, MetricReferenceless)
+        kind = (decoders.DecoderRerank if rerank else decoders.DecoderMBR if work == "pairwise"
+                else decoders.DecoderAggregateMBR)
         decoder = kind(kind.Config(), chosen)
         sign = 1 if chosen.HIGHER_IS_BETTER else -1
 
         def decode(texts: list[str]) -> list[float]:
-            output = decoder.decode(texts, texts, nbest=len(texts))
+            evidence = () if rerank else (texts,)
+            output = decoder.decode(texts, *evidence, source=texts[0], nbest=len(texts))
             utility = dict(zip(output.idx, output.score, strict=True))
             return [sign * float(utility[i]) for i in range(len(texts))]
 

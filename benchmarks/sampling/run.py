@@ -42,6 +42,7 @@ FARTHEST = 5.0  # standard deviations that two samples of one distribution may b
 DTYPES = {"cpu": torch.float32, "cuda": torch.bfloat16}
 
 TOKENS = 32  # of a sample of the model with random weights
+SHARPNESSES = (1, 5)  # few distinct samples; nearly all of them distinct
 
 Tokens = tuple[int, ...]
 Times = dict[str, list[dict[str, float]]]
@@ -61,24 +62,28 @@ class Contest:
         limit = self.config.max_length - 1
         self.engine = Engine(model, self.config, Truncation(epsilon=EPSILON), limit)
 
-    def ours(self, texts: Sequence[str]) -> list[list[Tokens]]:
+    def ours(self, texts: Sequence[str]) -> list[list[Drawn]]:
         """All sources at once: how they are batched is for the sampler to say."""
         start = (self.config.decoder_start_token_id,)
         prompts = [Prompt(tuple(self.tokenizer(text)["input_ids"]), start) for text in texts]
-        drawn = self.engine.draw(prompts, self.samples, 0, range(len(prompts)))
-        return [[one.tokens for one in own for _ in range(one.count)] for own in drawn]
+        return self.engine.draw(prompts, self.samples, 0, range(len(prompts)))
 
-    def theirs(self, texts: Sequence[str]) -> list[list[Tokens]]:
+    def theirs(self, texts: Sequence[str]) -> list[torch.Tensor]:
         """One source after the other, as `num_return_sequences` has it."""
         return [self._generate(text) for text in texts]
 
-    def _generate(self, text: str) -> list[Tokens]:
+    def _generate(self, text: str) -> torch.Tensor:
         given = self.tokenizer([text], return_tensors="pt").to(self.model.device)
         with torch.inference_mode():
             out = self.model.generate(
                 **given, do_sample=True, num_beams=1, top_k=0, epsilon_cutoff=EPSILON,
                 num_return_sequences=self.samples)
-        return [until(row, self.config.eos_token_id) for row in out[:, 1:].tolist()]
+        return out[:, 1:].cpu()
+
+
+def repeated(drawn: Sequence[Drawn]) -> list[Tokens]:
+    """Every sample, as often as it was drawn."""
+    return [tokens for one in drawn for tokens in [one.tokens] * one.count]
 
 
 def until(tokens: list[int], end: int) -> Tokens:
@@ -124,27 +129,36 @@ def shares(drawn: Sequence[Sequence[Tokens]]) -> dict[str, float]:
 def translation(args: argparse.Namespace) -> dict[str, Any]:
     """Real weights and sources; outputs compared first, then turns, ours and theirs."""
     tokenizer = AutoTokenizer.from_pretrained(args.model)
-    model = AutoModelForSeq2SeqLM.from_pretrained(args.model)
-    model = model.to(args.device, DTYPES[args.device]).eval()
-    contest, texts = Contest(model, tokenizer, args.samples), sources(args.segments)
+    model = AutoModelForSeq2SeqLM.from_pretrained(args.model, dtype=torch.float32)
+    model = model.to(args.device).eval()
+    texts = sources(args.segments)
     # `generate` takes long: some segments, evenly spread, stand for all
     some = range(0, len(texts), -(-len(texts) // args.peer_segments))
-    contest.ours(texts[:1])  # warm up
+    apart = compared(Contest(model, tokenizer, args.samples), [texts[i] for i in some[:4]])
+    contest = Contest(model.to(DTYPES[args.device]), tokenizer, args.samples)
+    drawn = contest.ours(texts)  # warm up
+    contest.theirs(texts[:1])
     times: Times = {"minrisk": [], "generate": []}
     for turn in range(args.turns):
-        ours, spent = timed(lambda: contest.ours(texts), args.device)
-        times["minrisk"].append(spent)
-        theirs, spent = timed(lambda: contest.theirs([texts[i] for i in some]), args.device)
-        times["generate"].append(spent)
+        times["minrisk"].append(timed(lambda: contest.ours(texts), args.device)[1])
+        times["generate"].append(
+            timed(lambda: contest.theirs([texts[i] for i in some]), args.device)[1])
         say(f"turn {turn + 1}: {times['minrisk'][-1]} against {times['generate'][-1]}")
-        apart = max(map(distance, [ours[i] for i in some], theirs))
-        if apart > FARTHEST:
-            raise SystemExit(f"the samples differ: {apart:.1f} standard deviations")
     segments = {"minrisk": len(texts), "generate": len(some)}
     return {"segments": segments, "samples": args.samples, "epsilon": EPSILON,
-            "largest_distance": apart, "rows": shares(ours), "times": times,
+            "largest_distance": apart, "rows": shares([*map(repeated, drawn)]), "times": times,
             "times_faster_per_segment": {clock: ratio(times, segments, clock)
                                          for clock in ("wall", "cpu")}}
+
+
+def compared(contest: Contest, texts: Sequence[str]) -> float:
+    """How far apart the two are; in float32, for half precision moves tokens over the cutoff."""
+    end = contest.config.eos_token_id
+    theirs = [[until(row, end) for row in own.tolist()] for own in contest.theirs(texts)]
+    apart = max(map(distance, map(repeated, contest.ours(texts)), theirs))
+    if apart > FARTHEST:
+        raise SystemExit(f"the samples differ: {apart:.1f} standard deviations")
+    return apart
 
 
 def ratio(times: Times, segments: dict[str, int], clock: str) -> float:
@@ -158,11 +172,11 @@ def median(turns: Sequence[dict[str, float]], clock: str) -> float:
     return statistics.median(turn[clock] for turn in turns)
 
 
-def wmt19_shape(args: argparse.Namespace) -> dict[str, Any]:
+def wmt19_shape(args: argparse.Namespace, sharpness: float) -> dict[str, Any]:
     """FSMT as in wmt19, random weights: 1024 samples of 32 tokens, and the best of them by exact
     MBR with a random COMET of COMET-22's shape, beside a beam search of 5.
     """
-    model, source = wmt19(args.device), (*range(10, 34), 2)
+    model, source = wmt19(args.device, sharpness), (*range(10, 34), 2)
     engine = Engine(model, model.generation_config, Truncation(epsilon=EPSILON), TOKENS)
     given = torch.tensor([source], device=args.device)
 
@@ -183,18 +197,22 @@ def wmt19_shape(args: argparse.Namespace) -> dict[str, Any]:
     times = {name: turns[2:] for name, turns in times.items()}
     beam = median(times["beam 5"], "wall")
     return {"samples": 1024, "tokens": TOKENS, "distinct_samples": len(drawn),
-            "rows": shares([[one.tokens for one in drawn for _ in range(one.count)]]),
+            "rows": shares([repeated(drawn)]),
             "times": times,
             "over_beam_5": {name: median(turns, "wall") / beam for name, turns in times.items()}}
 
 
-def wmt19(device: str) -> Any:
+def wmt19(device: str, sharpness: float) -> Any:
+    """Its random logits are multiplied by a number, for they are nearly equal otherwise."""
     config = FSMTConfig(
         langs=["en", "de"], src_vocab_size=42024, tgt_vocab_size=42024, d_model=1024,
         encoder_layers=6, decoder_layers=6, encoder_ffn_dim=8192, decoder_ffn_dim=8192,
         encoder_attention_heads=16, decoder_attention_heads=16)
     torch.manual_seed(0)
     model = FSMTForConditionalGeneration(config).to(device, DTYPES[device]).eval()
+    decoder = model.get_decoder()
+    decoder.output_projection.weight = torch.nn.Parameter(
+        decoder.output_projection.weight.detach() * sharpness)
     model.generation_config.update(
         min_new_tokens=TOKENS, max_length=TOKENS + 1, eos_token_id=2, pad_token_id=1,
         decoder_start_token_id=2, forced_eos_token_id=None)
@@ -234,7 +252,8 @@ def machine(device: str) -> dict[str, Any]:
             "threads": torch.get_num_threads(), "load": os.getloadavg()[0],
             "gpu": torch.cuda.get_device_name() if device == "cuda" else None,
             "python": platform.python_version(),
-            **{name: version(name) for name in ("minrisk", "torch", "transformers")}}
+            "minrisk": minrisk.__version__,
+            **{name: version(name) for name in ("torch", "transformers")}}
 
 
 def say(text: str) -> None:
@@ -268,7 +287,8 @@ def main() -> None:
     results = {"machine": machine(args.device), "dtype": str(DTYPES[args.device]),
                "translation": translation(args)}
     if args.device == "cuda":
-        results["wmt19_shape"] = wmt19_shape(args)
+        results["wmt19_shape"] = {f"logits times {number}": wmt19_shape(args, number)
+                                  for number in SHARPNESSES}
     args.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     say(json.dumps(results["translation"]["times_faster_per_segment"]))
 

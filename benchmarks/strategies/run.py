@@ -1,8 +1,8 @@
 """Does a strategy that evaluates a share of the pairs take less time than all of them?
 
-usage: python benchmarks/strategies/run.py [--segments N] [--repeats N]
+usage: python benchmarks/strategies/run.py [--segments N] [--repeats N] [--metric chrf|comet ...]
 
-Writes results.json and the table of README.md beside it.
+Writes results.json and the tables of README.md beside it. COMET is a small random model, made anew.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import json
 import lzma
 import platform
 import re
+import sys
+import tempfile
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from statistics import fmean, median
@@ -22,58 +25,97 @@ from typing import Any
 import numpy as np
 
 import minrisk
+from minrisk.registry import METRICS
 
 HERE = Path(__file__).parent
 SAMPLES = HERE.parents[2] / "shared" / "data" / "samples" / "ntrex-en-fr.jsonl.xz"
-CHRF = minrisk.ChrF()
-STRATEGIES = {
-    "standard": minrisk.Standard(CHRF),
-    "n-by-s, 128 references": minrisk.NByS(CHRF, 128),
-    "aggregate": minrisk.Aggregate(CHRF),
-    "aggregate, 128 groups": minrisk.Aggregate(CHRF, 128),
-    "aggregate-to-fine, keep 20": minrisk.AggregateToFine(CHRF),
-    "prune": minrisk.Prune(CHRF),
-    "prune, alpha 0.999": minrisk.Prune(CHRF, alpha=0.999, start=32),
-    "adaptive, 1/8 of the pairs": minrisk.Adaptive(CHRF),
-    "adaptive, 1/32 of the pairs": minrisk.Adaptive(CHRF, 1 / 32),
-    "low-rank, 1/8 of the pairs": minrisk.LowRank(CHRF),
-    "diverse, 4": minrisk.Diverse(CHRF),
-    "medoids, 4": minrisk.Medoids(CHRF),
-    "standard with confidence": minrisk.Confident(minrisk.Standard(CHRF)),
-}
+SIZES = {"chrf": 1024, "comet": 256}  # samples a segment
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--segments", type=int, default=40)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--metric", nargs="+", default=list(SIZES), choices=SIZES)
     options = parser.parse_args()
-    rows: dict[str, list[dict[str, float]]] = {name: [] for name in STRATEGIES}
-    for segment in segments(options.segments):
-        exact = STRATEGIES["standard"].rank([segment])[0]
-        for name, strategy in STRATEGIES.items():  # in turns, so that noise meets all alike
-            rows[name].append(measured(strategy, segment, exact, options.repeats))
-    results = {"machine": machine(), "segments": options.segments, "repeats": options.repeats,
-               "rows": {name: summary(found) for name, found in rows.items()}}
-    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    write_table(results)
+    path = HERE / "results.json"
+    results = json.loads(path.read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.metric:
+            metric = minrisk.ChrF() if name == "chrf" else comet(Path(folder) / "model")
+            results[name] = compare(metric, SIZES[name], options.segments, options.repeats)
+    path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    for name in options.metric:
+        write_table(name, results[name])
 
 
-def segments(count: int) -> Iterator[minrisk.Segment]:
+def comet(folder: Path) -> Any:
+    sys.path.insert(0, str(HERE.parent / "comet"))
+    import models
+
+    models.write(models.SMALL, folder)
+    return METRICS.make("comet", model=str(folder))
+
+
+def compare(metric: Any, samples: int, count: int, repeats: int) -> dict[str, Any]:
+    tried = strategies(metric, samples)
+    rows: dict[str, list[dict[str, float]]] = {name: [] for name in tried}
+    for segment in segments(count, samples, metric.name == "comet"):
+        # COMET's features are found again: they would hide what pairs cost
+        given = minrisk.Batch([segment]) if metric.name == "comet" else [segment]
+        [exact] = tried["standard"].rank(given)
+        for name, strategy in tried.items():  # in turns, so that noise meets all alike
+            rows[name].append(measured(strategy, given, exact, repeats))
+    return {"machine": machine(), "segments": count, "samples": samples, "repeats": repeats,
+            "rows": {name: summary(found) for name, found in rows.items()}}
+
+
+def strategies(metric: Any, samples: int) -> dict[str, Any]:
+    eighth = samples // 8
+    found = {
+        "standard": minrisk.Standard(metric),
+        f"n-by-s, {eighth} references": minrisk.NByS(metric, eighth),
+        "aggregate": minrisk.Aggregate(metric),
+        f"aggregate, {eighth} groups": minrisk.Aggregate(metric, eighth),
+        "aggregate-to-fine, keep 20": minrisk.AggregateToFine(metric),
+        "prune": minrisk.Prune(metric),
+        "prune, alpha 0.999": minrisk.Prune(metric, alpha=0.999, start=32),
+        "adaptive, 1/8 of the pairs": minrisk.Adaptive(metric),
+        "adaptive, 1/32 of the pairs": minrisk.Adaptive(metric, 1 / 32),
+        "low-rank, 1/8 of the pairs": minrisk.LowRank(metric),
+    }
+    if metric.name == "comet":
+        return found | {
+            f"centroid, {eighth} clusters": minrisk.Centroid(metric, eighth),
+            "control-variate, 1/32 of the pairs": minrisk.ControlVariate(metric)}
+    return found | {"diverse, 4": minrisk.Diverse(metric), "medoids, 4": minrisk.Medoids(metric),
+                    "standard with confidence": minrisk.Confident(minrisk.Standard(metric))}
+
+
+def segments(count: int, samples: int, as_words: bool) -> Iterator[minrisk.Segment]:
     with lzma.open(SAMPLES, "rt", encoding="utf-8") as lines:
         for index, line in enumerate(islice(lines, count)):
-            yield minrisk.Segment(json.loads(line)["samples"], index=index)
+            record = json.loads(line)
+            texts, source = record["samples"][:samples], record["source"]
+            if as_words:
+                texts, source = [known(text) for text in texts], known(source)
+            yield minrisk.Segment(texts, source=source, index=index)
 
 
-def measured(strategy: Any, segment: minrisk.Segment, exact: minrisk.Ranking,
+def known(text: str) -> str:
+    """In words that the random model has, the same for the same."""
+    return " ".join(f"w{zlib.crc32(word.encode()) % 20000}" for word in text.split())
+
+
+def measured(strategy: Any, given: Sequence[minrisk.Segment], exact: minrisk.Ranking,
              repeats: int) -> dict[str, float]:
     wall, processor = [], []
     for _ in range(repeats):
         start, busy = time.perf_counter(), time.process_time()
-        [ranking] = strategy.rank([segment])
+        [ranking] = strategy.rank(given)
         wall.append(time.perf_counter() - start)
         processor.append(time.process_time() - busy)
-    texts = segment.hypotheses
+    texts = given[0].hypotheses
     return {
         "top1": float(texts[ranking.best] == texts[exact.best]),
         "loss": float(exact.utility[exact.best] - exact.utility[ranking.best]),
@@ -97,23 +139,24 @@ def machine() -> dict[str, str]:
             "minrisk": minrisk.__version__}
 
 
-def write_table(results: dict[str, Any]) -> None:
+def write_table(name: str, results: dict[str, Any]) -> None:
     rows = results["rows"]
     whole = rows["standard"]
     lines = ["| strategy | pairs | top-1 | utility lost | ms | processor ms | of standard |",
              "|---|---|---|---|---|---|---|"]
-    for name, row in rows.items():
-        lines.append(f"| {name} | {row['pairs']:.1%} | {row['top1']:.1%} | {row['loss']:.3f} | "
+    for label, row in rows.items():
+        lines.append(f"| {label} | {row['pairs']:.1%} | {row['top1']:.1%} | {row['loss']:.3f} | "
                      f"{row['wall_ms']:.1f} | {row['processor_ms']:.1f} | "
                      f"{row['processor_ms'] / whole['processor_ms']:.2f} |")
     m = results["machine"]
-    lines += ["", f"{results['segments']} segments, best of {results['repeats']} runs each, "
-              f"medians over segments. {m['cpu']}, {m['cores']} cores; Python {m['python']}, "
-              f"NumPy {m['numpy']}, minrisk {m['minrisk']}."]
+    lines += ["", f"{results['segments']} segments of {results['samples']:,} samples, best of "
+              f"{results['repeats']} runs each, medians over segments. {m['cpu']}, {m['cores']} "
+              f"cores; Python {m['python']}, NumPy {m['numpy']}, minrisk {m['minrisk']}."]
     readme = HERE / "README.md"
     text = readme.read_text(encoding="utf-8")
     table = "\n".join(lines)
-    text = re.sub(r"(<!-- table -->\n).*?(<!-- end -->)", rf"\1{table}\n\2", text, flags=re.DOTALL)
+    text = re.sub(rf"(<!-- table: {name} -->\n).*?(<!-- end of {name} -->)",
+                  rf"\g<1>{table}\n\2", text, flags=re.DOTALL)
     readme.write_text(text, encoding="utf-8")
 
 

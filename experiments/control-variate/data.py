@@ -13,7 +13,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "data"
 CACHE = ROOT / "build" / "control-variate"
-SEGMENTS, SAMPLES = 40, 128  # the encoder takes some 30 ms a text
+SEGMENTS, SAMPLES = 120, 128  # the encoder takes some 10 ms a text
 TRAINING, TESTING = ("en-de-news2020", 430), ("en-de-ted2021", 60)  # sources of each
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +31,8 @@ class Frozen:
                  expected: bool = True) -> None:
         self._vectors = vectors
         self._estimator = estimator
-        self._known: tuple[Tensor | None, np.ndarray] = None, np.empty(0)
+        self._base: Tensor | None = None  # of the segment that the next is known of
+        self._known: dict[tuple[bytes, ...], Any] = {}
         self._expected = expected  # the first layer's mean, not (the paper's) of embeddings
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
@@ -44,7 +46,14 @@ class Frozen:
     def scores(self, hyps: WeightedRows, refs: WeightedRows,
                source: WeightedRows | None = None) -> np.ndarray:
         if refs.is_plain:
-            return self._all_pairs(refs.base, source)[np.ix_(hyps.members, refs.members)]
+            pairs = self._once(refs.base, (), lambda: self._pairs(refs.base, refs.base,
+                                                                  texts_of(source)))
+            return pairs[np.ix_(hyps.members, refs.members)]
+        key = tuple(x.tobytes() for x in (hyps.members, refs.offsets, refs.members, refs.weights))
+        return self._once(refs.base, key, lambda: self._averages(hyps, refs, source))
+
+    def _averages(self, hyps: WeightedRows, refs: WeightedRows,
+                  source: WeightedRows) -> np.ndarray:
         mt, src = texts_of(hyps), texts_of(source)
         parts = [_members(refs, row) for row in range(len(refs))]
         if not self._expected:
@@ -58,14 +67,17 @@ class Frozen:
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: np.ndarray,
                   source: WeightedRows | None = None) -> Linearised:
         weights = torch.as_tensor(mass, dtype=torch.float32)
-        return Linearised.of(self._estimator, texts_of(hyps), texts_of(refs), weights,
-                             texts_of(source))
+        key = tuple(x.tobytes() for x in (hyps.members, refs.members, mass))
+        return self._once(refs.base, key, lambda: Linearised.of(
+            self._estimator, texts_of(hyps), texts_of(refs), weights, texts_of(source)))
 
-    def _all_pairs(self, base: Tensor, source: WeightedRows) -> np.ndarray:
-        """Of a segment's texts, computed once: every method asks for some of them."""
-        if self._known[0] is not base:
-            self._known = base, self._pairs(base, base, texts_of(source))
-        return self._known[1]
+    def _once(self, base: Tensor, key: tuple[bytes, ...], make: Callable[[], Any]) -> Any:
+        """Many methods ask for the same of a segment's texts."""
+        if self._base is not base:
+            self._base, self._known = base, {}
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
 
     def _pairs(self, mt: Tensor, ref: Tensor, src: Tensor) -> np.ndarray:
         hyps, refs = self._estimator.hypotheses(mt, src), self._estimator.references(ref)

@@ -18,15 +18,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from corrections import corrected
 from data import SEGMENTS, embeddings, samples
 from estimator import Frozen, train
 
 import minrisk
-from minrisk.kmeans import kmeans, nearest_members
-from minrisk.strategies.drawing import chances, drawn
 
 HERE = Path(__file__).parent
-SIZES = (4, 8, 16, 32)
+SIZES = (2, 4, 8, 16)  # pairs per hypothesis
 Found = dict[str, list[tuple[bool, float, float]]]  # per method: right, loss, share of pairs
 
 
@@ -62,7 +61,7 @@ def compare(segment: minrisk.Segment, metric: Frozen, papers: Frozen, methods: F
         [ranking] = strategy.rank(batch)
         note(methods, name, segment, exact, ranking.best, ranking.pairs / exact.pairs)
     pool, _ = batch.pools(metric)[0].once()
-    for name, utility, share in corrected(pool, metric):
+    for name, utility, share in corrected(pool, SIZES):
         text = pool.segment.hypotheses[int(np.argmax(utility))]
         note(variants, name, segment, exact, segment.hypotheses.index(text), share)
 
@@ -74,37 +73,13 @@ def strategies(metric: Frozen, papers: Frozen, count: int) -> Iterator[tuple[str
         yield f"n-by-s, {size}", minrisk.NByS(metric, size)
         yield f"partial aggregation (the paper), {size}", minrisk.Aggregate(papers, size)
         yield f"centroid, {size}", minrisk.Centroid(papers, size)
-        yield f"adaptive, {size}/{count}", minrisk.Adaptive(metric, size / count)
-        yield f"low-rank, {size}/{count}", minrisk.LowRank(metric, size / count)
-        yield f"control-variate, {size}", minrisk.ControlVariate(metric, size)
+        yield f"adaptive, {size}", minrisk.Adaptive(metric, size / count)
+        yield f"low-rank, {size}", minrisk.LowRank(metric, size / count)
+        yield f"aggregate-to-fine (the paper), {size}", minrisk.Cascade(
+            minrisk.Aggregate(papers), minrisk.Standard(metric), size)
+        yield f"aggregate-to-fine, first layer, {size}", minrisk.AggregateToFine(metric, size)
+        yield f"control-variate, {size}", minrisk.ControlVariate(metric, size / count)
     yield "prune", minrisk.Prune(metric)
-
-
-def corrected(pool: minrisk.Pool, metric: Frozen) -> Iterator[tuple[str, np.ndarray, float]]:
-    """Other corrections of the same surrogate, with the share of pairs that they need."""
-    columns, mass = pool.references_once()
-    made = metric.surrogate(pool.texts[pool.hyp_rows], pool.texts[pool.ref_rows[columns]], mass,
-                            pool.source)
-    missed = pool.scores(columns) - made.at(pool.texts[pool.ref_rows[columns]])  # (H, R)
-    points = pool.vectors()[columns]
-    for size in SIZES:
-        rng = np.random.default_rng([size, pool.segment.index])
-        share = (1 + size) / mass.size
-        chance = chances(mass, size)
-        rows = drawn(chance, rng.permutation(mass.size), rng.random())
-        random = missed[:, rows] @ (mass / chance)[rows]
-        yield f"random, {size}", made.mean + random, share
-        yield f"shrunk, {size}", made.mean + shrinkage(missed[:, rows]) * random, share
-        labels = kmeans(points, mass, size, 10, rng)
-        near = nearest_members(points, mass, labels)
-        yield f"exemplars, {size}", made.mean + missed[:, near] @ np.bincount(labels, mass), share
-
-
-def shrinkage(missed: np.ndarray) -> float:
-    """How much of the corrections' variance over hypotheses is not noise."""
-    size = missed.shape[1]
-    noise = missed.var(axis=1, ddof=1).mean() / size
-    return float(max(0.0, 1 - noise / missed.mean(axis=1).var()))
 
 
 def note(found: Found, name: str, segment: minrisk.Segment, exact: minrisk.Ranking, best: int,
@@ -114,10 +89,25 @@ def note(found: Found, name: str, segment: minrisk.Segment, exact: minrisk.Ranki
     found.setdefault(name, []).append((right, float(loss), share))
 
 
-def summary(found: Found) -> dict[str, dict[str, float]]:
-    means = {name: np.mean(np.array(rows, float), axis=0) for name, rows in found.items()}
-    return {name: {"top1": float(top1), "loss": float(loss), "pairs": float(pairs)}
-            for name, (top1, loss, pairs) in means.items()}
+def summary(found: Found) -> dict[str, dict[str, Any]]:
+    """Means over segments, with 95% intervals."""
+    return {name: _summary(np.array(rows, float)) for name, rows in found.items()}
+
+
+def _summary(rows: np.ndarray) -> dict[str, Any]:
+    top1, loss, pairs = rows.mean(axis=0)
+    drawn = np.random.default_rng(0).integers(len(rows), size=(2000, len(rows)))
+    return {"top1": float(top1), "top1_interval": wilson(float(top1), len(rows)),
+            "loss": float(loss), "pairs": float(pairs),
+            "loss_interval": np.quantile(rows[drawn, 1].mean(axis=1), (0.025, 0.975)).tolist()}
+
+
+def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
+    """Of a share, also near 0 and 1 (Wilson 1927)."""
+    middle = share + z * z / (2 * count)
+    width = z * np.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    whole = 1 + z * z / count
+    return float((middle - width) / whole), float((middle + width) / whole)
 
 
 def machine() -> dict[str, str]:
@@ -134,19 +124,25 @@ def write_tables(results: dict[str, Any]) -> None:
     text = readme.read_text(encoding="utf-8")
     for part in ("methods", "variants"):
         lines = ["| | pairs | top-1 | loss |", "|---|---|---|---|"]
-        lines += [f"| {name} | {row['pairs']:.1%} | {row['top1']:.2f} | {row['loss']:.4f} |"
+        lines += [f"| {name} | {row['pairs']:.1%} | {row['top1']:.2f} "
+                  f"{_span(row['top1_interval'])} | {row['loss']:.4f} "
+                  f"{_span(row['loss_interval'], 4)} |"
                   for name, row in results[part].items()]
         table = "\n".join(lines)
         text = re.sub(rf"(<!-- table: {part} -->\n).*?(<!-- end -->)", rf"\g<1>{table}\n\2", text,
                       flags=re.DOTALL)
     m = results["machine"]
     line = (f"{results['segments']} segments, hidden layers {results['hidden']}, "
-            f"{results['epochs']} epochs, Spearman {results['spearman']:.2f} on 60 sources of ted2021. "
-            f"{m['cpu']}, {m['cores']} cores; Python {m['python']}, torch {m['torch']}, "
+            f"{results['epochs']} epochs, Spearman {results['spearman']:.2f} on 60 sources of "
+            f"ted2021. {m['cpu']}, {m['cores']} cores; Python {m['python']}, torch {m['torch']}, "
             f"NumPy {m['numpy']}, minrisk {m['minrisk']}.")
     text = re.sub(r"(<!-- machine -->\n).*?(<!-- end -->)", rf"\g<1>{line}\n\2", text,
                   flags=re.DOTALL)
     readme.write_text(text, encoding="utf-8")
+
+
+def _span(interval: tuple[float, float], digits: int = 2) -> str:
+    return f"({interval[0]:.{digits}f} to {interval[1]:.{digits}f})"
 
 
 if __name__ == "__main__":

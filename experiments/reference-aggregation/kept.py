@@ -25,12 +25,13 @@ def kept(path: Path, made: str, items: Sequence[T],
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with Journal(str(path), resume=True) as journal:
-        if not journal.entries:
+        entries = [entry for _, entry in journal]
+        if not entries:
             journal.append({"made": made})
-        elif journal.entries[0] != {"made": made}:
-            raise InputError(f"{path} was made otherwise ({journal.entries[0].get('made')}); "
+        elif entries[0] != {"made": made}:
+            raise InputError(f"{path} was made otherwise ({entries[0].get('made')}); "
                              f"remove it, or give another work folder, for {made}")
-        found = journal.entries[1:][: len(items)]
+        found = entries[1:][: len(items)]
         with _shown(path, len(items) - len(found)) as progress:
             for result in make(items[len(found):]):
                 journal.append(result)

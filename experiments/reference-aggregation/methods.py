@@ -61,11 +61,11 @@ class Methods:
     def points(self, count: int) -> Iterator[Point]:
         """Every curve down to one; at n only the coarse metric is not standard MBR itself."""
         for size in self._settings.effective or halves(count):
-            for curve, strategy in self._curves(size):
+            for curve, strategy in self._curves(size, count):
                 if size <= self.utility.curves.get(curve, count if curve == COARSE else count - 1):
                     yield Point(curve, size, strategy)
 
-    def _curves(self, size: int) -> Iterator[tuple[str, Strategy]]:
+    def _curves(self, size: int, count: int) -> Iterator[tuple[str, Strategy]]:
         utility, seed = self.utility, self._settings.seed
         yield N_BY_S, NByS(self.metric, size, seed=seed)
         if self.averages:
@@ -73,7 +73,7 @@ class Methods:
         if utility.expected:
             yield EXPECTED, Aggregate(utility.expected, size, seed=seed)
         if self.corrects:
-            yield CONTROL, ControlVariate(self.metric, size, seed=seed)
+            yield CONTROL, ControlVariate(self.metric, size / count, seed=seed)
         if utility.coarse:
             yield COARSE, Aggregate(utility.coarse, size, seed=seed)
 
@@ -87,7 +87,7 @@ class Methods:
         if utility.expected:
             yield EXPECTED, Aggregate(utility.expected)
         if self.corrects:
-            yield CONTROL, ControlVariate(self.metric, self._settings.corrected,
+            yield CONTROL, ControlVariate(self.metric, min(1, self._settings.corrected / count),
                                           seed=self._settings.seed)
         if utility.coarse:
             names = utility.coarse.name, utility.name

@@ -1,11 +1,14 @@
 """Minimum Bayes Risk decoding: pick, from many samples, the one with the highest utility."""
 
 from minrisk.decoding import decode, make_strategy
+from minrisk.engine.sharded import decode_shards
 from minrisk.errors import InputError, MinriskError, MissingExtra
 from minrisk.groups import Groups
+from minrisk.io.references import ReferenceFile
 from minrisk.metrics.bleu import BLEU
 from minrisk.metrics.chrf import ChrF
 from minrisk.pool import Batch, Pool, bind
+from minrisk.references import References
 from minrisk.scoring import Score, score
 from minrisk.segment import Confidence, Ranking, Segment, weights_from_logprobs
 from minrisk.signature import signature
@@ -51,6 +54,8 @@ __all__ = [
     "Prune",
     "QualityThenMBR",
     "Ranking",
+    "ReferenceFile",
+    "References",
     "Rerank",
     "Score",
     "Segment",
@@ -58,6 +63,7 @@ __all__ = [
     "__version__",
     "bind",
     "decode",
+    "decode_shards",
     "make_strategy",
     "score",
     "set_threads",

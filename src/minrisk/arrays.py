@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
+Points = Any  # (N, D) a NumPy array, or a torch tensor wherever it was made
 
 
 def sums(labels: Ints, values: Floats, count: int) -> Floats:

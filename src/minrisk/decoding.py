@@ -41,10 +41,17 @@ def decode(
 
     The metric is chrF unless given; a strategy that is no name has its metric and options already.
     """
+    chosen = named_or_made(strategy, metric, options)
+    return chosen.rank([Segment(hypotheses, references, source, weights)])[0]
+
+
+def named_or_made(strategy: str | Strategy, metric: str | AnyMetric | None,
+                  options: dict[str, Any]) -> Strategy:
+    """A strategy by name with its metric and options, or one that has them."""
     if isinstance(strategy, str):
-        strategy = make_strategy(strategy, METRIC if metric is None else metric, **options)
-    elif metric is not None or options:
+        return make_strategy(strategy, METRIC if metric is None else metric, **options)
+    if metric is not None or options:
         given = ", ".join([*(["metric"] if metric is not None else []), *options])
         raise InputError(f"{given}: already part of the strategy {strategy.name!r}; "
                          "give the strategy by name, or these to its constructor")
-    return strategy.rank([Segment(hypotheses, references, source, weights)])[0]
+    return strategy

@@ -149,7 +149,7 @@ def _strategy(strategy: str | Strategy, metric: str | AnyMetric | None,
 def _segment(tokenizer: Any, prompt: Prompt, drawn: Sequence[Drawn], place: int) -> Segment:
     texts = tokenizer.batch_decode([one.tokens for one in drawn], skip_special_tokens=True)
     source = tokenizer.decode(prompt.source or prompt.prefix, skip_special_tokens=True)
-    return Segment(texts, source=source, weights=[one.count for one in drawn], index=place)
+    return Segment(texts, source=source, index=place, counts=[one.count for one in drawn])
 
 
 def _samples(segments: Sequence[Segment], drawn: Sequence[Sequence[Drawn]]) -> list[list[Sample]]:

@@ -1,18 +1,24 @@
 """k-means with k-means++ (Arthur & Vassilvitskii 2007) of weighted points.
 
-In NumPy, wherever the points were made: a thousand of them take a few milliseconds.
+Points are a NumPy array, or a torch tensor on any device: what is of their size stays there, and
+the host gets a number for each of them.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from minrisk.arrays import Floats, Ints
+from minrisk.arrays import Floats, Ints, Points
+
+_NOTHING = {4: 1e-5, 8: 1e-12}  # what rounding makes of lengths, by the bytes of a number
 
 
-def kmeans(points: Floats, weights: Floats, count: int, iterations: int,
+def kmeans(points: Points, weights: Floats, count: int, iterations: int,
            rng: np.random.Generator) -> Ints:
     """(N,) the cluster of each point: `count` of them, or fewer where points are equal."""
+    points = points - points.mean(0)  # so that distances are not small beside lengths
     labels = _nearest(points, points[_seeds(points, weights, count, rng)])
     for _ in range(iterations):
         before, labels = labels, _nearest(points, _means(points, weights, labels))
@@ -21,44 +27,39 @@ def kmeans(points: Floats, weights: Floats, count: int, iterations: int,
     return labels
 
 
-def nearest_members(points: Floats, weights: Floats, labels: Ints) -> Ints:
-    """(G,) of each cluster the point that is nearest to its centroid."""
-    centroids = _means(points, weights, labels)
-    apart = np.square(points - centroids[labels]).sum(axis=1)
-    order = np.lexsort((apart, labels))
-    return order[np.unique(labels[order], return_index=True)[1]]
-
-
-def _seeds(points: Floats, weights: Floats, count: int, rng: np.random.Generator) -> list[int]:
+def _seeds(points: Points, weights: Floats, count: int, rng: np.random.Generator) -> list[int]:
     """Points far from each other: drawn by weight, and the squared distance to those before."""
     chosen: list[int] = []
     chance = weights
     apart = np.full(len(points), np.inf)
     while len(chosen) < count and chance.any():
         chosen.append(int(rng.choice(len(points), p=chance / chance.sum())))
-        apart = np.minimum(apart, _squared_distances(points, points[chosen[-1:]])[:, 0])
+        apart = np.minimum(apart, _on_host(_apart(points, points[chosen[-1:]])[:, 0]))
         chance = weights * apart
     return chosen
 
 
-def _means(points: Floats, weights: Floats, labels: Ints) -> Floats:
+def _means(points: Points, weights: Floats, labels: Ints) -> Points:
     """(G, D) of the clusters; one without weight is averaged evenly."""
     member = labels == np.arange(labels.max() + 1)[:, None]  # (G, N)
     weighted = member * weights
     share = np.where(weighted.any(axis=1, keepdims=True), weighted, member)
-    means: Floats = share @ points / share.sum(axis=1, keepdims=True)
-    return means
+    share = share / share.sum(axis=1, keepdims=True)
+    return (share if isinstance(points, np.ndarray) else points.new_tensor(share)) @ points
 
 
-def _nearest(points: Floats, centroids: Floats) -> Ints:
+def _nearest(points: Points, centroids: Points) -> Ints:
     """(N,) numbered without gaps: a centroid that is nobody's nearest is gone."""
-    nearest = np.argmin(_squared_distances(points, centroids), axis=1)
+    nearest = _on_host(_apart(points, centroids).argmin(1))
     return np.unique(nearest, return_inverse=True)[1]
 
 
-def _squared_distances(points: Floats, others: Floats) -> Floats:
-    """(N, G); what rounding leaves between equal points is no distance."""
-    lengths = np.square(points).sum(axis=1)[:, None] + np.square(others).sum(axis=1)
+def _apart(points: Points, others: Points) -> Points:
+    """(N, G) squared distances; what rounding leaves between equal points is none."""
+    lengths = (points * points).sum(1)[:, None] + (others * others).sum(1)
     apart = lengths - 2 * points @ others.T
-    result: Floats = np.where(apart > 1e-12 * lengths, apart, 0.0)
-    return result
+    return apart * (apart > _NOTHING[points.itemsize] * lengths)
+
+
+def _on_host(values: Points) -> Any:
+    return values if isinstance(values, np.ndarray) else values.cpu().numpy()

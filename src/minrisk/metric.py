@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
-from minrisk.arrays import Floats, Ints
+import numpy.typing as npt
+
+from minrisk.arrays import Floats, Ints, Points
 from minrisk.groups import Groups
 
 
@@ -16,6 +18,8 @@ class Features(Protocol):
 
     def __getitem__(self, rows: Ints, /) -> Self: ...
 
+
+Evidence = npt.NDArray[Any]  # what references say of given hypotheses; parts of it add up
 
 F = TypeVar("F", bound=Features)
 F_in = TypeVar("F_in", bound=Features, contravariant=True)
@@ -46,6 +50,20 @@ class Aggregates(Protocol[F]):
 
 
 @runtime_checkable
+class AggregatesParts(Protocol[F_in]):
+    """References can be averaged in parts, each forgotten but for what it says of the hypotheses.
+
+    An evidence can be pickled, grows with the hypotheses and not with the references, and is
+    linear in the weights: those of several parts add up to that of the whole.
+    """
+
+    def evidence(self, hyps: F_in, refs: F_in, weights: Floats) -> Evidence: ...
+
+    def verdict(self, hyps: F_in, evidence: Evidence, source: F_in | None = None) -> Floats:
+        """(H,) scores against the average of references whose weights sum to 1."""
+
+
+@runtime_checkable
 class HasUtility(Protocol[F_in]):
     """Reduces `scores @ mass` itself, without ever holding the (H, R) matrix."""
 
@@ -58,7 +76,7 @@ class HasUtility(Protocol[F_in]):
 class HasVectors(Protocol[F_in]):
     """Texts are points in a space where neighbours mean nearly the same: for clustering."""
 
-    def vectors(self, features: F_in) -> Floats: ...  # (N, D)
+    def vectors(self, features: F_in) -> Points: ...  # (N, D) in single or double precision
 
 
 @runtime_checkable

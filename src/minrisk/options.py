@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from minrisk.errors import unknown
 
 
 def option(default: Any = dataclasses.MISSING, *, help: str, matters: bool = True) -> Any:
@@ -14,6 +16,13 @@ def option(default: Any = dataclasses.MISSING, *, help: str, matters: bool = Tru
     it out.
     """
     return dataclasses.field(default=default, metadata={"help": help, "matters": matters})
+
+
+def check_choices(config: Any) -> None:
+    """Options that have a few possible values must have one of them."""
+    for name, hint in get_type_hints(type(config)).items():
+        if get_origin(hint) is Literal and getattr(config, name) not in get_args(hint):
+            raise unknown(f"{name} of {config.name}:", getattr(config, name), get_args(hint))
 
 
 def inner(*, help: str) -> Any:

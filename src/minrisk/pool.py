@@ -13,18 +13,21 @@ from typing import Any, Generic, overload
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints, sums
+from minrisk.arrays import Floats, Ints, Points, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.lazy import lazy
 from minrisk.metric import (
     Aggregates,
+    AggregatesParts,
     AnyMetric,
+    Evidence,
     F,
     HasSurrogate,
     HasVectors,
     Metric,
     Quality,
+    Surrogate,
     utility,
 )
 from minrisk.segment import Ranking, Segment
@@ -97,6 +100,22 @@ class Pool(Generic[F]):
         matrix = self.metric.scores(self.texts[distinct], self.texts[others], self.source)
         return matrix[np.ix_(place, ref_place)]
 
+    def summed_scores(self, refs: F, weights: Floats) -> Floats:
+        """(H,) against further references, which add up with those against others."""
+        distinct, place = self._distinct
+        self.tally.add(distinct, len(refs))
+        return utility(self.metric, self.texts[distinct], refs, weights, self.source)[place]
+
+    def evidence(self, refs: F, weights: Floats) -> Evidence:
+        """What further references, to be averaged, say of the hypotheses."""
+        return self._aggregates_parts().evidence(self.texts[self._distinct[0]], refs, weights)
+
+    def verdict(self, evidence: Evidence) -> Floats:
+        """(H,) scores against the average that the evidence is of."""
+        distinct, place = self._distinct
+        self.tally.add(distinct, 1)
+        return self._aggregates_parts().verdict(self.texts[distinct], evidence, self.source)[place]
+
     def quality(self) -> Floats:
         """(H,) what each hypothesis is worth by the source alone; counts as a pair with it."""
         if not isinstance(self.metric, Quality):
@@ -107,33 +126,49 @@ class Pool(Generic[F]):
         found: Floats = self.metric.quality(self.texts[distinct], self.source)
         return found[place]
 
-    def surrogate(self, columns: Ints, mass: Floats, some: Ints) -> tuple[Floats, Floats]:
-        """The metric's surrogate: (H,) its mean over the columns, and (H, s) some of its values.
+    def surrogate_mean(self) -> Floats:
+        """(H,) of the metric's surrogate over all references.
 
-        The mean counts as a pair for each hypothesis, as the score of an aggregate does.
+        Counts as a pair for each hypothesis, as the score of an aggregate does.
         """
-        if not isinstance(self.metric, HasSurrogate):
-            raise InputError(f"metric {self.metric.name!r} has no surrogate to be corrected; "
-                             "use n-by-s, or aggregate-to-fine")
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
-        made = self.metric.surrogate(self.texts[distinct], self.texts[self.ref_rows[columns]],
-                                     mass, self.source)
-        return made.mean[place], made.at(self.texts[self.ref_rows[some]])[place]
+        return self._surrogate[0].mean[place]
 
-    def vectors(self) -> Floats:
+    def surrogate_values(self) -> Floats:
+        """(H, R) of the metric's surrogate, which cost next to nothing."""
+        made, refs, ref_place = self._surrogate
+        return made.at(refs)[np.ix_(self._distinct[1], ref_place)]
+
+    def vectors(self) -> Points:
         """(R, D) the references as points."""
         if not isinstance(self.metric, HasVectors):
             raise InputError(f"metric {self.metric.name!r} has no vectors to cluster; "
                              "use aggregate with --groups, which partitions at random")
         distinct, place = np.unique(self.ref_rows, return_inverse=True)
-        found: Floats = self.metric.vectors(self.texts[distinct])
-        return found[place]
+        return self.metric.vectors(self.texts[distinct])[place]
+
+    def _aggregates_parts(self) -> AggregatesParts[F]:
+        if not isinstance(self.metric, AggregatesParts):
+            raise InputError(f"metric {self.metric.name!r} cannot average references in parts; "
+                             "use the standard strategy")
+        return self.metric
 
     @lazy
     def _distinct(self) -> tuple[Ints, Ints]:
         """The rows of the hypotheses without repetition, and the place of each among them."""
         return np.unique(self.hyp_rows, return_inverse=True)
+
+    @lazy
+    def _surrogate(self) -> tuple[Surrogate[F], F, Ints]:
+        """With the distinct references, and the place of each among them."""
+        if not isinstance(self.metric, HasSurrogate):
+            raise InputError(f"metric {self.metric.name!r} has no surrogate to be corrected; "
+                             "use adaptive, or aggregate-to-fine")
+        rows, place = np.unique(self.ref_rows, return_inverse=True)
+        refs, mass = self.texts[rows], sums(place, self.segment.weights, rows.size)
+        made = self.metric.surrogate(self.texts[self._distinct[0]], refs, mass, self.source)
+        return made, refs, place
 
     def _utility(self, mass: Floats) -> Floats:
         """(H,) from the mass of each reference: duplicates are scored once, weighted k times."""

@@ -107,6 +107,7 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "xcomet": "minrisk.metrics.comet.unified:XComet",
     "bertscore": "minrisk.metrics.bertscore:BertScore",
     "metricx": "minrisk.metrics.metricx:MetricX",
+    "metricx-qe": "minrisk.metrics.metricx:MetricXQE",
     "bleurt": "minrisk.metrics.bleurt:Bleurt",
     "ter": "minrisk.metrics.ter:Ter",
     "rouge": "minrisk.metrics.rouge:Rouge",

@@ -61,6 +61,11 @@ class WeightedRows:
         return replace(self, offsets=offsets, members=self.members[members],
                        weights=self.weights[members] * share)
 
+    def spread(self, weights: Floats) -> Floats:
+        """How much each member counts, where the rows count so much."""
+        spread: Floats = self.weights * np.repeat(weights, np.diff(self.offsets))
+        return spread
+
     def _expand(self, rows: Ints) -> tuple[Ints, Ints]:
         """Where the members of these rows are, and where each row starts among them."""
         starts, sizes = self.offsets[rows], np.diff(self.offsets)[rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
 
 TIE = 1e-9  # utilities that are this close, as a share of the largest, are equal
+_MOST = 1 << 24  # samples of a segment; counts beyond this are mistakes
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -20,11 +22,12 @@ class Segment:
     """One source with its hypotheses, and the weighted references they are judged against."""
 
     hypotheses: tuple[str, ...]
-    references: tuple[str, ...]  # the hypotheses themselves unless given
+    references: tuple[str, ...]  # the samples unless given: each hypothesis as often as it counts
     weights: Floats  # (R,), sums to 1
     source: str | None
     index: int  # place in the input; seeds the segment's random stream
-    own: Ints | None  # (H,) each hypothesis' place among the references, if they are the same
+    counts: Ints  # (H,) how many equal samples each hypothesis stands for
+    own: Ints | None  # (H,) each hypothesis' first place among the references, if they are the same
 
     def __init__(
         self,
@@ -33,18 +36,27 @@ class Segment:
         source: str | None = None,
         weights: npt.ArrayLike | None = None,
         index: int = 0,
+        counts: npt.ArrayLike | None = None,
     ) -> None:
+        """Weights are of the references: those of the hypotheses, if these are the references."""
         if source is not None and not isinstance(source, str):
             raise InputError(f"source must be a string; found {type(source).__name__}")
-        hyps = _texts(hypotheses, "hypotheses")
-        refs = hyps if references is None else _texts(references, "references")
+        hyps = checked_texts(hypotheses, "hypotheses")
+        refs = hyps if references is None else checked_texts(references, "references")
+        mass = normalised(weights, len(refs))
+        times = (np.ones(len(hyps), np.intp) if counts is None
+                 else checked_counts(counts, len(hyps)))
+        if counts is not None and references is None:
+            refs = tuple(chain.from_iterable(map(repeat, hyps, times.tolist())))
+            mass = normalised(np.repeat(mass, times), len(refs))
         fields = {
             "hypotheses": hyps,
             "references": refs,
-            "weights": normalised(weights, len(refs)),
+            "weights": mass,
             "source": source,
             "index": index,
-            "own": np.arange(len(hyps)) if references is None else None,
+            "counts": times,
+            "own": np.cumsum(times) - times if references is None else None,
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -54,6 +66,7 @@ class Segment:
         kept = object.__new__(Segment)
         fields = vars(self) | {
             "hypotheses": tuple(map(self.hypotheses.__getitem__, rows.tolist())),
+            "counts": self.counts[rows],
             "own": None if self.own is None else self.own[rows],
         }
         for name, value in fields.items():
@@ -120,17 +133,23 @@ def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
     """Weights that sum to 1; uniform if none are given."""
     if weights is None:
         return np.full(count, 1.0 / count)
-    given = _numbers(weights, count, "weights")
-    wrong = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
-    if wrong.size:
-        raise InputError(f"weights must be finite and not negative; found {given[wrong[0]]} "
-                         f"as number {wrong[0] + 1}")
+    given = checked_weights(weights, count)
     largest = given.max()
     if largest == 0:
         raise InputError("weights are all zero; at least one must be positive")
     scaled = given / largest  # so that huge weights do not add up to infinity
     result: Floats = scaled / scaled.sum()
     return result
+
+
+def checked_weights(weights: npt.ArrayLike, count: int) -> Floats:
+    """One for each reference, as they are."""
+    given = _numbers(weights, count, "weights")
+    wrong = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
+    if wrong.size:
+        raise InputError(f"weights must be finite and not negative; found {given[wrong[0]]} "
+                         f"as number {wrong[0] + 1}")
+    return given
 
 
 def weights_from_logprobs(logprobs: npt.ArrayLike, count: int | None = None,
@@ -162,7 +181,18 @@ def _lengths(lengths: npt.ArrayLike, count: int) -> Floats:
     return given
 
 
-def _numbers(values: npt.ArrayLike, count: int | None, name: str) -> Floats:
+def checked_counts(counts: npt.ArrayLike, count: int) -> Ints:
+    given = _numbers(counts, count, "counts", "samples")
+    wrong = np.flatnonzero(~((given >= 1) & (given == np.floor(given))))
+    if wrong.size:
+        raise InputError(f"found {given[wrong[0]]:g} in counts, wanted whole numbers from 1 on")
+    if given.sum() > _MOST:
+        raise InputError(f"counts add up to {given.sum():g} samples; up to {_MOST:,} are taken")
+    return given.astype(np.intp)
+
+
+def _numbers(values: npt.ArrayLike, count: int | None, name: str,
+             of: str = "references") -> Floats:
     try:
         given = np.asarray(values)
         array = given.astype(np.float64)
@@ -172,11 +202,11 @@ def _numbers(values: npt.ArrayLike, count: int | None, name: str) -> Floats:
         raise InputError(f"{name} must be a list of numbers; found {given.dtype.name}")
     if array.ndim != 1 or (count is not None and array.size != count):
         shape = " x ".join(map(str, array.shape)) or "no list of"
-        raise InputError(f"{name}: {shape} values for {count} references; one each is wanted")
+        raise InputError(f"{name}: {shape} values for {count} {of}; one each is wanted")
     return array
 
 
-def _texts(texts: Sequence[Any], name: str) -> tuple[str, ...]:
+def checked_texts(texts: Sequence[Any], name: str) -> tuple[str, ...]:
     if isinstance(texts, str):
         raise InputError(f"{name} must be a list of strings, not one string")
     if not isinstance(texts, Iterable) or isinstance(texts, Set | Mapping):

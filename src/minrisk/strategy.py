@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
@@ -41,12 +42,14 @@ def shuffled(segment: Segment, rng: np.random.Generator | None) -> Ints:
     return order[np.argsort(segment.weights[order] == 0, kind="stable")]
 
 
-def resampled(weights: Floats, count: int, rng: np.random.Generator) -> Floats:
+def resampled(weights: Floats, count: int,
+              rng: np.random.Generator) -> npt.NDArray[np.float32]:
     """(count, R) what references weigh in resamples of them.
 
     The Bayesian bootstrap (Rubin 1981): weights vary as counts in the plain one do, but no
     reference is ever lost, however few there are or however much one of them weighs.
     """
-    drawn = rng.standard_exponential((count, weights.size), np.float32) * weights
+    drawn = rng.standard_exponential((count, weights.size), np.float32)
+    drawn *= weights  # in single precision, which is enough for chances
     drawn /= drawn.sum(axis=1, keepdims=True)
     return drawn

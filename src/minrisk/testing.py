@@ -10,6 +10,7 @@ generated cases.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from minrisk.arrays import Floats, Ints
 from minrisk.groups import Groups
-from minrisk.metric import Aggregates, AnyMetric, Features, utility
+from minrisk.metric import Aggregates, AggregatesParts, AnyMetric, Features, utility
 from minrisk.segment import Segment
 from minrisk.strategy import Strategy
 
@@ -54,7 +55,8 @@ def cases(texts: Sequence[str] = TEXTS, count: int = 8, seed: int = 0) -> list[C
 def check_metric(metric: AnyMetric, given: Sequence[Case] | None = None,
                  rtol: float = 1e-9) -> None:
     """Everything that a strategy relies on."""
-    checks = [*METRIC_CHECKS, *(AGGREGATE_CHECKS if isinstance(metric, Aggregates) else ())]
+    checks = [*METRIC_CHECKS, *(AGGREGATE_CHECKS if isinstance(metric, Aggregates) else ()),
+              *(PARTS_CHECKS if isinstance(metric, AggregatesParts) else ())]
     for case in cases() if given is None else given:
         for check in checks:
             check(metric, case, rtol)
@@ -159,6 +161,31 @@ def check_aggregate_of_aggregates(metric: Any, case: Case, rtol: float) -> None:
                     rtol, 1e-9)
 
 
+def check_evidence(metric: Any, case: Case, rtol: float) -> None:
+    """What is left of averaged references judges as their average does."""
+    groups = Groups(np.zeros(len(case.refs), np.intp), case.groups.weights)
+    hyps, refs, source = _features(metric, case)
+    expected = metric.scores(hyps, metric.aggregate(refs, groups), source)[:, 0]
+    found = metric.verdict(hyps, metric.evidence(hyps, refs, groups.share), source)
+    assert_allclose(found, expected, rtol, 1e-9)
+
+
+def check_evidence_adds_up(metric: Any, case: Case, rtol: float) -> None:
+    """References that are extracted in parts, by other processes, judge as all of them do."""
+    groups = case.groups
+    hyps, refs, source = _features(metric, case)
+    parts = []
+    for group in range(len(groups)):
+        rows = np.flatnonzero(groups.labels == group)
+        own = metric.features([case.refs[row] for row in rows.tolist()])
+        part = metric.evidence(hyps, own, groups.weights[rows])
+        parts.append(pickle.loads(pickle.dumps(part)))
+    total = groups.weights.sum()
+    whole = metric.evidence(hyps, refs, groups.weights) / total
+    assert_allclose(metric.verdict(hyps, sum(parts) / total, source),
+                    metric.verdict(hyps, whole, source), rtol, 1e-9)
+
+
 Check = Callable[[Any, Case, float], None]
 
 METRIC_CHECKS: tuple[Check, ...] = (
@@ -169,6 +196,7 @@ AGGREGATE_CHECKS: tuple[Check, ...] = (
     check_singleton_groups, check_grouped_duplicates, check_weights_are_repetitions,
     check_aggregate_of_aggregates,
 )
+PARTS_CHECKS: tuple[Check, ...] = (check_evidence, check_evidence_adds_up)
 
 
 def _features(metric: AnyMetric, case: Case) -> tuple[Features, Features, Features | None]:

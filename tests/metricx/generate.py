@@ -63,13 +63,17 @@ def write_weights() -> None:
               DATA / "weights.safetensors")
 
 
-def text(version: str, source: str, hyp: str, ref: str) -> str:
+def text(version: str, source: str, hyp: str, ref: str | None) -> str:
+    """As the official scripts have it, with a reference and without."""
+    if ref is None:
+        parts = [f"source: {source}", f"candidate: {hyp}"]
+        return " ".join(parts if version == "24" else parts[::-1])
     start = f"source: {source} " if version == "24" else ""
     return f"{start}candidate: {hyp} reference: {ref}"
 
 
 @torch.no_grad()
-def score(model, tokenizer, version: str, source: str, hyp: str, ref: str) -> float:
+def score(model, tokenizer, version: str, source: str, hyp: str, ref: str | None) -> float:
     """One pair in a batch of its own, as the official script prepares it."""
     own = tokenizer(text(version, source, hyp, ref), max_length=LONGEST[version], truncation=True)
     ids = torch.tensor([own["input_ids"][:-1]])
@@ -93,6 +97,8 @@ def main() -> None:
         "hypotheses": hyps, "references": REFS, "sources": SOURCES, "long": LONG,
         "scores": {v: [[[score(model, tokenizer, v, s, h, r) for r in REFS] for h in hyps]
                        for s in SOURCES] for v in LONGEST},
+        "quality": {v: [[score(model, tokenizer, v, s, h, None) for h in hyps] for s in SOURCES]
+                    for v in LONGEST},
         "long_scores": {v: score(model, tokenizer, v, SOURCES[0], LONG, REFS[0]) for v in LONGEST},
     }
     (DATA / "golden.json").write_text(json.dumps(document, ensure_ascii=False) + "\n", "utf-8")

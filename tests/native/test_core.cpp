@@ -166,13 +166,39 @@ void check_metric(const Strings& texts, FrontEnd front_end, const Metric& metric
     }
 }
 
+// The first half of the texts as hypotheses, and all as references that come in two parts.
+template <class FrontEnd, class Metric>
+void check_evidence(const Strings& texts, FrontEnd front_end, const Metric& metric) {
+    const std::size_t count = texts.size(), middle = count / 3, half = (count + 1) / 2;
+    IndexedTexts hyps(corpus_of({texts.begin(), texts.begin() + half}), front_end);
+    IndexedTexts refs(corpus_of(texts), front_end);
+    std::vector<double> shares(count, 1.0 / count), whole(evidence_size(hyps.automata()));
+    for (const auto& [from, to] : {std::pair{std::size_t(0), middle}, std::pair{middle, count}}) {
+        Texts members;
+        for (std::size_t i = from; i < to; ++i) members.push_back(i);
+        const auto part = evidence(hyps, refs, members, shares.data() + from);
+        for (std::size_t i = 0; i < whole.size(); ++i) whole[i] += part[i];
+    }
+    Texts rows;
+    std::vector<double> expected;
+    for (std::size_t h = 0; h < half; ++h) {
+        rows.push_back(h);
+        expected.push_back(naive_score(
+            metric, naive_statistics(texts[h], texts, shares, front_end.order)));
+    }
+    check(close(verdict(hyps, rows, whole.data(), metric), expected), "evidence in parts");
+}
+
 void check_texts(const Strings& texts, int order, std::mt19937& random) {
-    check_metric(texts, ChrfFrontEnd{order, 0, false}, Chrf{std::size_t(order), 4.0, false}, random);
+    const ChrfFrontEnd chrf{order, 0, false};
+    check_metric(texts, chrf, Chrf{std::size_t(order), 4.0, false}, random);
+    check_evidence(texts, chrf, Chrf{std::size_t(order), 4.0, false});
     const BleuFrontEnd characters{order, Tokenizer::characters};
     for (bool effective : {true, false})
         for (Bleu metric : {Bleu{}, Bleu{Smoothing::add, 0.5}, Bleu{Smoothing::none}}) {
             metric.effective_order = effective;
             check_metric(texts, characters, metric, random);
+            check_evidence(texts, characters, metric);
         }
 }
 

@@ -18,6 +18,7 @@ from minrisk.cli.decode import decode
 from minrisk.cli.demo import demo
 from minrisk.cli.export import export
 from minrisk.cli.metrics import metrics
+from minrisk.cli.rank import rank
 from minrisk.cli.sample import sample
 from minrisk.cli.samplers import samplers
 from minrisk.cli.score import score
@@ -62,7 +63,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (sample, decode, translate, demo, score, validate, export, metrics, strategies,
+for command in (sample, decode, rank, translate, demo, score, validate, export, metrics, strategies,
                 samplers, comet, completion):
     cli.add_command(command)
 

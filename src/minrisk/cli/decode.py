@@ -15,21 +15,31 @@ from minrisk.arrays import Floats
 from minrisk.cli.inputs import fraction_read, open_inputs
 from minrisk.cli.method import MethodCommand, strategy_of
 from minrisk.cli.progress import Progress
-from minrisk.cli.shared import SETTINGS, bar_fits, check_files, names_of, option, summing_up
+from minrisk.cli.scaling import crew_of, is_folder, scale_options, work_into_folder
+from minrisk.cli.shared import (
+    SETTINGS,
+    bar_fits,
+    check_files,
+    code_for,
+    names_of,
+    option,
+    summing_up,
+)
 from minrisk.cli.weights import weight_options, weighting_of
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.engine import run
+from minrisk.engine.stages import Decode
 from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import Input, Output
 from minrisk.io.jsonl import JsonLines
 from minrisk.io.lines import Column, read_lines
 from minrisk.io.record import Record, Weighting, with_source
-from minrisk.io.writer import MatrixWriter, SegmentWriter, Writer
+from minrisk.io.writer import MatrixWriter, SegmentWriter, Sink, Writer
 from minrisk.metric import AnyMetric
 from minrisk.pool import bind
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.segment import Segment
-from minrisk.signature import signature
+from minrisk.signature import settings, signature
 from minrisk.strategies.confident import Confident
 from minrisk.strategy import Strategy
 from minrisk.threads import set_threads
@@ -73,7 +83,8 @@ _run = partial(option, "Run")
 @_text("--reference-lprobs", metavar="FILE", type=click.Path(),
        help="A log-probability per line and reference; weighs them, unless --weights uniform.")
 @_output("-o", "--output", default="-", metavar="FILE", type=click.Path(),
-         help="Standard output unless given; compressed if it ends in .gz, .xz or .zst.")
+         help="Standard output unless given; compressed if it ends in .gz, .xz or .zst. A folder "
+         "(out/) gets a file for each INPUT.")
 @_output("--format", "form", type=click.Choice(["json", "text"]), default="json",
          show_default=True, help="JSON lines, or one line of text per segment.")
 @_output("--nbest", type=_POSITIVE, metavar="K", help="Add the K best of each segment.")
@@ -84,41 +95,50 @@ _run = partial(option, "Run")
          "again would give the same.")
 @_output("--matrix", metavar="FILE", type=click.Path(),
          help="Write all scores to an .npz: an array (hypotheses, references) per segment.")
-@_run("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
-      help="Skip records the error of a segment in the output and goes on.")
+@_run("--on-error", type=click.Choice(["stop", "skip"]),
+      help="Skip records the error of a segment in the output and goes on.  "
+      "[default: stop; skip with a folder]")
+@_run("--resume/--no-resume", help="Go on with an interrupted folder: what is finished stays.")
 @_run("--batch-size", type=_POSITIVE, metavar="B", help="Segments per batch; chosen by the metric.")
 @_run("--threads", type=int, metavar="T", help="Of the native core; one per core unless given.")
 @_run("--config", metavar="FILE", type=click.Path(),
       help="YAML with any of these options; the command line wins.")
 @_run("-q/ ", "--quiet/--no-quiet", help="Nothing on standard error but errors.")
+@scale_options
 @_run("-t", "typed", multiple=True, hidden=True)  # comet-mbr's name for INPUT
 @_run("--input", "configured", multiple=True, hidden=True)  # the key of a configuration file
 @click.pass_context
-def decode(ctx: click.Context, /, **params: Any) -> None:
+def decode(ctx: click.Context, /, **params: Any) -> int:
     """Pick the best hypothesis of every segment.
 
     INPUT is JSON lines: {"samples": ["...", ...]}, and where there are some "id", "source",
     "counts" (of equal samples), "references", "weights" or "logprobs" (and "lengths"); other fields
     pass through to the output. Several files are read one after the other; `-`, or none, is
-    standard input. Files may be compressed with gz, xz or zst.
+    standard input. Files may be compressed with gz, xz or zst, or be Parquet, or URLs.
+
+    With a folder as output, INPUT may be patterns; segments are numbered within each file, those
+    that failed are also in errors.jsonl, and an interrupted run goes on with --resume.
     """
     if params["form"] == "text" and (
             params["nbest"] or params["utilities"] or params["confidence"]):
         raise InputError("--nbest, --utilities and --confidence need --format json; "
                          "text has one line per segment")
-    decode_into(ctx, params, partial(Writer, form=params["form"], nbest=params["nbest"],
-                                     utilities=params["utilities"]))
+    writer = partial(Writer, form=params["form"], nbest=params["nbest"],
+                     utilities=params["utilities"])
+    if is_folder(params, "resume"):
+        return _decode_shards(ctx, params, writer)
+    return decode_into(ctx, params, writer)[1]
 
 
 def decode_into(ctx: click.Context, params: dict[str, Any], make_writer: Callable[[Output], W],
-                needs_source: bool = False) -> W:
-    """Decode as the options say; a writer of the output gets the rankings, and is returned."""
+                needs_source: bool = False) -> tuple[W, int]:
+    """Decode as the options say; the writer of the output, which got the rankings, and the code."""
     set_threads(params["threads"])
     if params["quiet"]:
         warnings.simplefilter("ignore")
     strategy = strategy_of(params)
     weighting = weighting_of(params)
-    inputs = open_inputs([*params["inputs"], *params["typed"]] or params["configured"])
+    inputs = open_inputs(_paths(params))
     read = partial(fraction_read, inputs)
     progress = Progress(params["quiet"], read, bar_fits(params["output"]))
     records = _records(inputs, weighting, params, progress)
@@ -126,10 +146,34 @@ def decode_into(ctx: click.Context, params: dict[str, Any], make_writer: Callabl
         records = map(with_source, records)
     _check_output(params, inputs)
     progress.note(_signature(strategy, weighting, params))
-    if params.get("confidence"):
-        strategy = Confident(strategy, seed=params["seed"] or 0)
     with summing_up(ctx, progress, params["output"]):
-        return _decode(strategy, records, params, progress, make_writer)
+        writer = _decode(_confident(strategy, params), records, params, progress, make_writer)
+    return writer, code_for(progress.failed)
+
+
+def _decode_shards(ctx: click.Context, params: dict[str, Any],
+                   writer: Callable[[Sink], Writer]) -> int:
+    for name in ("num_candidates", "source", "references", "num_references", "reference_lprobs",
+                 "matrix"):
+        if params[name] is not None:
+            raise InputError(f"--{name.replace('_', '-')} goes with one output; "
+                             "a folder is made of JSON lines, file by file")
+    strategy, weighting = strategy_of(params), weighting_of(params)
+    _check_oracle(params, weighting)
+    stage = Decode(_confident(strategy, params), writer, weighting, params["oracle"],
+                   params["batch_size"])
+    output = ("form", "nbest", "utilities", "confidence", "oracle")
+    made = settings(strategy) | {"weights": weighting} | {name: params[name] for name in output}
+    return work_into_folder(ctx, params, _paths(params), [crew_of(params, stage)], made,
+                            [_signature(strategy, weighting, params)])
+
+
+def _paths(params: dict[str, Any]) -> list[str]:
+    return [*params["inputs"], *params["typed"]] or list(params["configured"])
+
+
+def _confident(strategy: Strategy, params: dict[str, Any]) -> Strategy:
+    return Confident(strategy, seed=params["seed"] or 0) if params.get("confidence") else strategy
 
 
 def _decode(strategy: Strategy, records: Iterable[Record], params: dict[str, Any],
@@ -139,7 +183,8 @@ def _decode(strategy: Strategy, records: Iterable[Record], params: dict[str, Any
         path = params["matrix"]
         matrix = stack.enter_context(MatrixWriter(path)) if path else None
         writer = make_writer(stack.enter_context(Output(params["output"])))
-        for record, result in run(strategy, records, params["batch_size"], params["on_error"]):
+        for record, result in run(strategy, records, params["batch_size"],
+                                  params["on_error"] or "stop"):
             if isinstance(result, MinriskError):
                 writer.fail(record, result)
             else:
@@ -172,14 +217,18 @@ def _records(inputs: list[Input], weighting: Weighting, params: dict[str, Any],
             if params[name] is not None:
                 raise InputError(f"--{name.replace('_', '-')} goes with plain text, which needs "
                                  "--num-candidates; JSON lines carry their own fields")
-        if params["oracle"] and weighting.by_logprobs:
-            raise InputError(f"--weights {weighting.by} weighs samples; with --oracle there are "
-                             "none to weigh: leave one of them out")
+        _check_oracle(params, weighting)
         return JsonLines(inputs, weighting, progress.note, params["oracle"])
     if params["oracle"]:
         raise InputError("--oracle names a field of JSON lines; for plain text, give the human "
                          "references as --references FILE with --num-references 1")
     return _text_records(inputs, size, weighting, params)
+
+
+def _check_oracle(params: dict[str, Any], weighting: Weighting) -> None:
+    if params["oracle"] and weighting.by_logprobs:
+        raise InputError(f"--weights {weighting.by} weighs samples; with --oracle there are "
+                         "none to weigh: leave one of them out")
 
 
 def _text_records(inputs: list[Input], size: int, weighting: Weighting,

@@ -11,15 +11,17 @@ import click
 from minrisk.cli.inputs import open_inputs
 from minrisk.cli.method import ENDPOINT, SAMPLER
 from minrisk.cli.progress import Progress
+from minrisk.cli.scaling import scale_options
 from minrisk.cli.shared import check_files, names_of, option, together
 from minrisk.engine import draw
 from minrisk.engine.sampling import Drawn
+from minrisk.engine.stages import count_samples
 from minrisk.errors import InputError
 from minrisk.io.files import Input
 from minrisk.io.prompts import Asked, read_prompts
 from minrisk.io.resume import Resumable
 from minrisk.registry import SAMPLERS
-from minrisk.sampling.sample import Sample, Sampler
+from minrisk.sampling.sample import Sampler
 
 _POSITIVE = click.IntRange(min=1)
 _sampling = partial(option, "Sampling")
@@ -42,20 +44,22 @@ sampling_options = together(
 
 run_options = together(
     _run("--resume/--no-resume", help="Go on with an interrupted output: what is finished stays."),
-    _run("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
-         help="Skip records the error of a segment in the output and goes on."),
+    _run("--on-error", type=click.Choice(["stop", "skip"]),
+         help="Skip records the error of a segment in the output and goes on.  "
+         "[default: stop; skip with a folder]"),
     _run("--batch-size", type=_POSITIVE, metavar="B",
          help="Sources per batch; chosen by the sampler."),
     _run("--threads", type=int, metavar="T", help="Of the processor; one per core unless given."),
     _run("--config", metavar="FILE", type=click.Path(),
          help="YAML with any of these options; the command line wins."),
     _run("-q/ ", "--quiet/--no-quiet", help="Nothing on standard error but errors."),
+    scale_options,
     _run("--input", "configured", multiple=True, hidden=True),  # the key of a configuration file
 )
 
 
 def inputs_for(params: dict[str, Any]) -> list[Input]:
-    inputs = open_inputs(params["inputs"] or params["configured"])
+    inputs = open_inputs(paths_of(params))
     check_files([*(source.path for source in inputs), params["config"]], [params["output"]])
     return inputs
 
@@ -82,11 +86,10 @@ def drawn(sampler: Sampler, asked: Iterable[Asked], params: dict[str, Any],
           progress: Progress) -> Iterator[tuple[Asked, Drawn]]:
     """Every prompt with its samples, which are counted on the way."""
     for item, result in draw(sampler, asked, params["num_samples"], params["seed"],
-                             params["batch_size"], params["on_error"]):
-        if isinstance(result, list):
-            progress.count(samples=sum(s.count for s in result), tokens=sum(map(_tokens, result)))
+                             params["batch_size"], params["on_error"] or "stop"):
+        progress.count(**count_samples(result))
         yield item, result
 
 
-def _tokens(sample: Sample) -> int:
-    return sample.count * len(sample.tokens)
+def paths_of(params: dict[str, Any]) -> list[str]:
+    return list(params["inputs"] or params["configured"])

@@ -10,6 +10,7 @@ import click
 
 from minrisk.cli.decode import decode, decode_into
 from minrisk.cli.method import MethodCommand
+from minrisk.cli.scaling import NEED_A_FOLDER
 from minrisk.cli.shared import SETTINGS, option
 from minrisk.errors import InputError
 from minrisk.io.training import SOURCE, PairChoice, Recipe, TrainingWriter
@@ -22,7 +23,8 @@ Examples:
   minrisk export samples.jsonl --pairs consecutive --stride 8 --conversational \\
       --prompt "Translate into French: {source}" -o dpo.jsonl"""
 
-_SHARED = [p for p in decode.params if p.name not in ("form", "nbest", "utilities", "confidence")]
+_OTHERS = ("form", "nbest", "utilities", "confidence", "resume", *NEED_A_FOLDER)
+_SHARED = [p for p in decode.params if p.name not in _OTHERS]
 _output = partial(option, "Output")
 
 
@@ -38,7 +40,7 @@ _output = partial(option, "Output")
 @_output("--format", "form", type=click.Choice(["json", "tsv"]), default="json",
          show_default=True, help="JSON lines, or source and best with a tab between them.")
 @click.pass_context
-def export(ctx: click.Context, /, **params: Any) -> None:
+def export(ctx: click.Context, /, **params: Any) -> int:
     """Make training data of what MBR decoding prefers.
 
     INPUT and the method are those of `minrisk decode`; every segment needs a source. The best
@@ -46,11 +48,12 @@ def export(ctx: click.Context, /, **params: Any) -> None:
     pairs are {"prompt", "chosen", "rejected"} for preference learning (Yang et al. 2023), as TRL's
     DPO trainer reads them.
     """
-    writer = decode_into(ctx, params, partial(TrainingWriter, recipe=_recipe(params)),
-                         needs_source=True)
+    writer, code = decode_into(ctx, params, partial(TrainingWriter, recipe=_recipe(params)),
+                               needs_source=True)
     if writer.empty and not params["quiet"]:
         click.echo("minrisk: segments without two hypotheses of different utility: "
                    f"{writer.empty}", err=True)
+    return code
 
 
 def _recipe(params: dict[str, Any]) -> Recipe:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from minrisk.errors import InputError
 from minrisk.io.files import Input
+from minrisk.io.inputs import open_input
 
 
 def open_inputs(paths: Sequence[str]) -> list[Input]:
     if not paths and sys.stdin is not None and sys.stdin.isatty():
         raise InputError("no INPUT was given, and standard input is a terminal; "
                          "name a file, or pipe JSON lines")
-    return [Input(path) for path in paths or ["-"]]
+    return [open_input(path) for path in paths or ["-"]]
 
 
 def fraction_read(inputs: Sequence[Input]) -> float | None:

@@ -22,7 +22,7 @@ class Progress:
                  live: bool = True) -> None:
         self.done = 0
         self.failed = 0
-        self._counts: Counter[str] = Counter()  # of what else is worth counting
+        self.counts: Counter[str] = Counter()  # of what else is worth counting
         self._quiet = quiet
         self._fraction = fraction  # of the input that was read, if its size is known
         self._live = live
@@ -33,14 +33,18 @@ class Progress:
     def is_terminal(self) -> bool:
         return self._live and sys.stderr.isatty()
 
-    def advance(self, failed: bool = False) -> None:
-        self.done += 1
+    @property
+    def seconds(self) -> float:
+        return max(time.monotonic() - self._start, 1e-9)
+
+    def advance(self, segments: int = 1, failed: int = 0) -> None:
+        self.done += segments
         self.failed += failed
         self._stage = ""
         self._tell_in_time()
 
     def count(self, **more: int) -> None:
-        self._counts.update({name: number for name, number in more.items() if number})
+        self.counts.update({name: number for name, number in more.items() if number})
 
     def expect(self, total: int) -> None:
         """So many segments will come, which tells more than what was read of the input."""
@@ -63,22 +67,23 @@ class Progress:
             click.echo(f"minrisk: {message}", err=True)
 
     def finish(self) -> None:
-        seconds = self._seconds()
         failed = f", {self.failed} failed" if self.failed else ""
-        counts = "".join(f", {count:,} {name}" for name, count in self._counts.items())
-        self.note(f"{_count(self.done)}{failed}{counts}, {seconds:.1f} s, "
+        counts = "".join(f", {count:,} {name}" for name, count in self.counts.items())
+        self.note(f"{_count(self.done)}{failed}{counts}, {self.seconds:.1f} s, "
                   + ", ".join(self._speed(*of) for of in [("segments", self.done),
-                                                          *self._counts.items()]))
+                                                          *self.counts.items()]))
 
     def _speed(self, name: str, count: int) -> str:
-        return f"{count / self._seconds():.1f} {name}/s"
+        return f"{count / self.seconds:.1f} {name}/s"
 
     def _tell(self) -> None:
         # a first batch was read, but nothing of it is done
         fraction = self._fraction() if self.done else None
         parts = [_count(self.done), self._speed("segments", self.done)]
+        if self.failed:
+            parts.append(f"{self.failed} failed")
         if fraction:
-            left = self._seconds() * (1 - fraction) / fraction
+            left = self.seconds * (1 - fraction) / fraction
             parts.append(f"{_clock(left)} left")
         if self._stage:
             parts.append(self._stage)
@@ -92,9 +97,6 @@ class Progress:
     def _clear(self) -> None:
         if self.is_terminal:
             click.echo("\r\x1b[K", nl=False, err=True)
-
-    def _seconds(self) -> float:
-        return max(time.monotonic() - self._start, 1e-9)
 
 
 def _count(segments: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from minrisk.io.files import same_file
 from minrisk.progress import listening
 from minrisk.registry import Registry
 
+SOME_FAILED = 3  # the exit code of a run that went to its end without some segments
 SETTINGS = {"token_normalize_func": lambda name: name.replace("_", "-"), "max_content_width": 100}
 
 
@@ -56,7 +58,8 @@ def summing_up(ctx: click.Context, progress: Progress, output: str) -> Iterator[
             yield
     except KeyboardInterrupt as stop:
         where = "standard output" if output == "-" else output
-        click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}", err=True)
+        hint = "; --resume goes on" if os.path.isdir(output) else ""
+        click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}{hint}", err=True)
         if type(stop) is not KeyboardInterrupt:  # SIGTERM
             raise
         ctx.exit(130)
@@ -64,6 +67,10 @@ def summing_up(ctx: click.Context, progress: Progress, output: str) -> Iterator[
         progress.finish()
         raise
     progress.finish()
+
+
+def code_for(failed: int) -> int:
+    return SOME_FAILED if failed else 0
 
 
 def bar_fits(output: str) -> bool:

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import click
 
-from minrisk.cli.drawing import drawn, inputs_for, prompts_for, run_options, sampling_options
+from minrisk.cli.drawing import (
+    drawn,
+    inputs_for,
+    paths_of,
+    prompts_for,
+    run_options,
+    sampling_options,
+)
 from minrisk.cli.inputs import fraction_read
 from minrisk.cli.method import SamplerMethodCommand, sampler_of, strategy_of
 from minrisk.cli.progress import Progress
-from minrisk.cli.shared import SETTINGS, bar_fits, names_of, option, summing_up
+from minrisk.cli.scaling import crew_of, is_folder, work_into_folder
+from minrisk.cli.shared import SETTINGS, bar_fits, code_for, names_of, option, summing_up
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.engine import run
-from minrisk.engine.sampling import Drawn
+from minrisk.engine.crew import Crew
+from minrisk.engine.sampling import batch_size_for, instructed
+from minrisk.engine.stages import Decode, Draw, records
 from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import Output
-from minrisk.io.jsonl import JsonLines
-from minrisk.io.prompts import Asked
 from minrisk.io.record import Record, Weighting
 from minrisk.io.writer import Writer
 from minrisk.registry import METRICS, STRATEGIES
-from minrisk.sampling.columns import columns
 from minrisk.sampling.sample import Sampler
 from minrisk.signature import settings, signature
 from minrisk.strategy import Strategy
@@ -52,73 +59,75 @@ _output = partial(option, "Output")
          show_default=True, help="How samples count as references: all alike, or by the softmax "
          "of their log-probabilities.")
 @_output("-o", "--output", default="-", metavar="FILE", type=click.Path(),
-         help="Standard output unless given; compressed if it ends in .gz, .xz or .zst.")
+         help="Standard output unless given; compressed if it ends in .gz, .xz or .zst. A folder "
+         "(out/) gets a file for each INPUT.")
 @_output("--format", "form", type=click.Choice(["text", "json"]), default="text",
          show_default=True, help="One line of text per segment, or JSON lines.")
 @_output("--nbest", type=click.IntRange(min=1), metavar="K", help="Add the K best of each segment.")
 @_output("--utilities/--no-utilities", help="Add the utilities of all samples.")
+@option("Scale (with a folder as output)", "--sampling-workers", type=click.IntRange(min=1),
+        metavar="W", help="Those that draw, which have the GPUs; --workers are those that choose.")
 @run_options
 @click.pass_context
-def translate(ctx: click.Context, /, **params: Any) -> None:
+def translate(ctx: click.Context, /, **params: Any) -> int:
     """Draw many samples for every source, and keep the best.
 
     It is `minrisk sample` and `minrisk decode` in one, segment by segment. INPUT is plain text, a
     source a line, or JSON lines: {"source": "..."}, and where there are some "id", and "prompt" or
     "messages" to give the model instead.
     """
-    set_threads(params["threads"])
     if params["quiet"]:
         warnings.simplefilter("ignore")
     sampler, strategy = sampler_of(params), strategy_of(params)
-    inputs = inputs_for(params)
-    _check(params)
-    read = partial(fraction_read, inputs)
-    progress = Progress(params["quiet"], read, bar_fits(params["output"]))
+    into_folder = is_folder(params, "sampling_workers")
+    _check(params, into_folder)
     drawing = {"n": params["num_samples"], "seed": params["seed"]}
     choosing = {name: params[name] for name in ("weights", "nbest", "utilities")}
     made = settings(sampler, "sampler") | settings(strategy) | drawing | choosing
+    told = [signature(sampler, "sampler", **drawing),
+            signature(strategy, weights=params["weights"])]
+    if into_folder:
+        return work_into_folder(
+            ctx, params, paths_of(params), _crews(params, sampler, strategy),
+            made | {"form": params["form"]}, told, params["input_format"],
+            batch_size_for(sampler, drawing["n"]))
+    set_threads(params["threads"])
+    inputs = inputs_for(params)
+    read = partial(fraction_read, inputs)
+    progress = Progress(params["quiet"], read, bar_fits(params["output"]))
     asked = prompts_for(params, inputs, made, progress)
-    progress.note(signature(sampler, "sampler", **drawing))
-    progress.note(signature(strategy, weights=params["weights"]))
+    for line in told:
+        progress.note(line)
     with summing_up(ctx, progress, params["output"]):
-        results = drawn(sampler, _instructed(asked, sampler), params, progress)
-        _write(strategy, _records(results, Weighting(params["weights"])), params, progress)
+        results = drawn(sampler, instructed(asked, sampler), params, progress)
+        _write(strategy, records(results, Weighting(params["weights"])), params, progress)
+    return code_for(progress.failed)
 
 
-def _check(params: dict[str, Any]) -> None:
+def _crews(params: dict[str, Any], sampler: Sampler, strategy: Strategy) -> list[Crew]:
+    """Some draw, on GPUs where there are some, and others choose from what they drew."""
+    size, seed, n = (params[name] for name in ("batch_size", "seed", "num_samples"))
+    writer = partial(Writer, form=params["form"], nbest=params["nbest"],
+                     utilities=params["utilities"])
+    draw = Draw(sampler, n, seed, size)
+    decode = Decode(strategy, writer, Weighting(params["weights"]))
+    return [replace(crew_of(params, draw), workers=params["sampling_workers"]),
+            replace(crew_of(params, decode), gpus=0.0)]
+
+
+def _check(params: dict[str, Any], into_folder: bool) -> None:
     if params["form"] == "text" and (params["nbest"] or params["utilities"]):
         raise InputError("--nbest and --utilities need --format json; "
                          "text has one line per segment")
-    if params["form"] == "text" and params["resume"]:
+    if params["form"] == "text" and params["resume"] and not into_folder:
         raise InputError("--resume needs --format json, whose lines say what they are of")
-
-
-def _instructed(asked: Iterable[Asked], sampler: Sampler) -> Iterator[Asked]:
-    """A model that writes on would write on a bare source, instead of translating it."""
-    causal = getattr(sampler, "is_causal", False) and getattr(sampler, "prompt", None) is None
-    for item in asked:
-        if causal and item.is_source and not isinstance(item.prompt, InputError):
-            raise InputError(f"{item.where}: the model does not know what to do with a source; say "
-                             'so with --prompt "Translate into French: {source}"')
-        yield item
-
-
-def _records(results: Iterable[tuple[Asked, Drawn]], weighting: Weighting) -> Iterator[Record]:
-    """As if the samples had been written and read again."""
-    reader = JsonLines([], weighting)
-    for item, result in results:
-        if isinstance(result, MinriskError):
-            yield Record(item.id, item.where, InputError(str(result)), item.fields)
-        else:
-            fields = {"id": item.id, **item.fields, **columns(result)}
-            yield replace(reader.record(fields, item.where, item.index), extra=item.fields)
 
 
 def _write(strategy: Strategy, records: Iterable[Record], params: dict[str, Any],
            progress: Progress) -> None:
     with Output(params["output"], append=params["resume"]) as output:
         writer = Writer(output, params["form"], params["nbest"], params["utilities"])
-        for record, result in run(strategy, records, on_error=params["on_error"]):
+        for record, result in run(strategy, records, on_error=params["on_error"] or "stop"):
             if isinstance(result, MinriskError):
                 writer.fail(record, result)
             else:

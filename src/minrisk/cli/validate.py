@@ -168,11 +168,12 @@ def _again(entry: dict[str, Any], record: Record) -> Judgement:
 def _known(study: Study, journal: Journal, progress: Progress) -> list[dict[str, Any]]:
     """What an earlier run found, which must have been asked the same."""
     header = {"signature": study.signature, "trials": [trial.label for trial in study.trials]}
-    if not journal.entries:
+    entries = [entry for _, entry in journal]
+    if not entries:
         journal.append(header)
         return []
-    if journal.entries[0] != header:
+    if entries[0] != header:
         raise InputError("--output is of a run with other options or another version; name "
                          "another file to start afresh")
-    progress.note(f"resuming after {len(journal.entries) - 1} segments")
-    return journal.entries[1:]
+    progress.note(f"resuming after {len(entries) - 1} segments")
+    return entries[1:]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
-from minrisk.engine.local import BATCH, batches
+from minrisk.engine.batches import BATCH, OnError, attempt, batches, is_out_of_memory, placed
 from minrisk.errors import InputError, MinriskError
+from minrisk.io.prompts import Asked
 from minrisk.sampling.sample import PartialError, Prompt, Sample, Sampler
 
 
@@ -29,19 +31,31 @@ Drawn = list[Sample] | MinriskError
 
 def draw(sampler: Sampler, items: Iterable[T], n: int, seed: int = 0,
          batch_size: int | None = None,
-         on_error: Literal["stop", "skip"] = "stop") -> Iterator[tuple[T, Drawn]]:
+         on_error: OnError = "stop") -> Iterator[tuple[T, Drawn]]:
     """Each item with its samples, or with its error.
 
     If errors are to stop it, the first is raised when the batch it came from is out: the samples
     of the others were paid for.
     """
     items = items if on_error == "skip" else _until_bad(items)
-    for batch in batches(items, batch_size or _batch_size(sampler, n)):
+    for batch in batches(items, batch_size or batch_size_for(sampler, n)):
         results = _draw(sampler, batch, n, seed, on_error)
         yield from zip(batch, results, strict=True)
         for result in results if on_error == "stop" else ():
             if isinstance(result, MinriskError):
                 raise result
+
+
+def instructed(asked: Iterable[Asked], sampler: Sampler) -> Iterator[Asked]:
+    """Fails what is not to be sampled from: a model that writes on would write on a bare source."""
+    causal = getattr(sampler, "is_causal", False) and getattr(sampler, "prompt", None) is None
+    for item in asked:
+        if causal and item.is_source and not isinstance(item.prompt, InputError):
+            yield replace(item, prompt=InputError(
+                f"{item.where}: the model does not know what to do with a source; say so with "
+                '--prompt "Translate into French: {source}"'))
+        else:
+            yield item
 
 
 def _until_bad(items: Iterable[T]) -> Iterator[T]:
@@ -51,20 +65,22 @@ def _until_bad(items: Iterable[T]) -> Iterator[T]:
         yield item
 
 
-def _batch_size(sampler: Sampler, n: int) -> int:
+def batch_size_for(sampler: Sampler, n: int) -> int:
+    """How many prompts it likes to get at a time."""
     chosen = getattr(sampler, "batch_size", None)
     return chosen(n) if chosen else BATCH
 
 
 def _draw(sampler: Sampler, batch: Sequence[T], n: int, seed: int, on_error: str) -> list[Drawn]:
+    def is_worth(error: Exception) -> bool:
+        """What failed as a whole was paid for; a smaller batch would cost as much again."""
+        return on_error == "skip" or is_out_of_memory(error)
+
+    def work(items: Sequence[T]) -> Sequence[Drawn]:
+        return _sample(sampler, items, n, seed)
+
     good = [item for item in batch if not isinstance(item.prompt, InputError)]
-    try:
-        drawn = iter(_sample(sampler, good, n, seed))
-    except MinriskError:
-        if on_error == "stop":
-            raise
-        # one at a time, so that the error is told of its prompt and the others survive
-        drawn = iter([_sample_one(sampler, item, n, seed) for item in good])
+    drawn = iter(attempt(work, good, lambda item, error: placed(item.where, error), is_worth))
     return [item.prompt if isinstance(item.prompt, InputError) else next(drawn) for item in batch]
 
 
@@ -78,15 +94,5 @@ def _sample(sampler: Sampler, items: Sequence[T], n: int, seed: int) -> Sequence
     try:
         return sampler.sample(prompts, n, seed, [item.index for item in items])
     except PartialError as error:
-        return [_placed(item, r) for item, r in zip(items, error.results, strict=True)]
-
-
-def _sample_one(sampler: Sampler, item: T, n: int, seed: int) -> Drawn:
-    try:
-        return _sample(sampler, [item], n, seed)[0]
-    except MinriskError as error:
-        return _placed(item, error)
-
-
-def _placed(item: Item, result: Drawn) -> Drawn:
-    return InputError(f"{item.where}: {result}") if isinstance(result, MinriskError) else result
+        return [placed(item.where, r) if isinstance(r, MinriskError) else r
+                for item, r in zip(items, error.results, strict=True)]

@@ -64,6 +64,7 @@ _CODECS = (
     Codec("xz", b"\xfd7zXZ\0", lzma.LZMADecompressor, lzma.LZMACompressor),
     Codec("zst", b"\x28\xb5\x2f\xfd", _zstd_decoder, _zstd_encoder),
 )
+EXTENSIONS = tuple(f".{codec.name}" for codec in _CODECS)
 
 
 def could_be_compressed(head: bytes) -> bool:

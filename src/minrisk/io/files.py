@@ -1,4 +1,4 @@
-"""Files and standard streams, with every failure told as the user's problem that it is."""
+"""Files, URLs and standard streams, with every failure told as the user's problem that it is."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from io import BufferedReader
+from io import BufferedReader, RawIOBase
 from typing import BinaryIO, Self, cast
 
 from minrisk.errors import InputError, MinriskError
+from minrisk.io import remote
 from minrisk.io.compression import codec_for, codec_of, could_be_compressed, decompressed
 
 _CHUNK = 1 << 15  # bytes; a small chunk keeps the estimate of the time left honest
@@ -21,6 +22,8 @@ class Input:
 
     Lines end at "\\n" only: the other separators that Unicode knows are part of the text.
     """
+
+    has_fields = False  # in a format of its own, and its lines are JSON
 
     def __init__(self, path: str) -> None:
         """Fails if there is no such file, but opens it only when its lines are asked for."""
@@ -38,20 +41,19 @@ class Input:
 
     def text(self, line: bytes, number: int | None = None) -> str:
         """One of the lines (the last, unless numbered) as text, without a carriage return."""
-        number = self.number if number is None else number
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(f"{self.name}:{number}: found byte 0x{line[error.start]:02x}, which "
-                             "is invalid UTF-8; wanted UTF-8 text: convert the file") from None
-        return text.removesuffix("\r")
+        return text_of(line, self.name, self.number if number is None else number)
+
+    def beginning(self, size: int) -> bytes:
+        """The first bytes, as they are."""
+        with told("read", self.name), self._open() as stream:
+            return stream.read(size)
 
     def _open(self) -> AbstractContextManager[BufferedReader]:
         if self.path == "-":
             if sys.stdin is None:
                 raise InputError("standard input is closed; name a file, or pipe something in")
             return nullcontext(cast(BufferedReader, sys.stdin.buffer))
-        return open(self.path, "rb")
+        return open_file(self.path)
 
     def _content(self, stream: BufferedReader) -> Iterator[bytes]:
         head = b""
@@ -115,12 +117,47 @@ class Output:
                 self._stream.close()
 
 
+def open_file(path: str) -> BufferedReader:
+    if remote.is_url(path):
+        return BufferedReader(cast(RawIOBase, remote.open_url(path, "rb")))
+    return open(path, "rb")
+
+
+def text_of(line: bytes, name: str, number: int) -> str:
+    """The line of this number, of the file of this name, as text without a carriage return."""
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}:{number}: found byte 0x{line[error.start]:02x}, which is invalid "
+                         "UTF-8; wanted UTF-8 text: convert the file") from None
+    return text.removesuffix("\r")
+
+
+def put_in_place(fresh: str, path: str) -> None:
+    """A file that was written beside takes its name, whole: also if the machine dies now."""
+    with told("write", path):
+        _to_disk(fresh)
+        os.replace(fresh, path)
+        _to_disk(os.path.dirname(path) or ".")
+
+
+def _to_disk(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _create(path: str, append: bool) -> BinaryIO:
-    return open(path, "ab" if append else "wb")
+    mode = "ab" if append else "wb"
+    return remote.open_url(path, mode) if remote.is_url(path) else cast(BinaryIO, open(path, mode))
 
 
 def same_file(output: str, path: str) -> bool:
     """Whether writing the one would destroy the other; a device or a pipe may well be both."""
+    if remote.is_url(output) or remote.is_url(path):
+        return output == path
     try:
         ours = os.fstat(sys.stdout.fileno()) if output == "-" else os.stat(output)
         theirs = os.fstat(sys.stdin.fileno()) if path == "-" else os.stat(path)
@@ -137,9 +174,16 @@ def told(verb: str, name: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise InputError(f"cannot {verb} {name}: {error.strerror or error}") from None
+    except Exception as error:
+        if not remote.is_url(name):
+            raise
+        raise remote.told(verb, name, error) from None
 
 
 def _size(path: str) -> int | None:
+    if remote.is_url(path):
+        with told("read", path):
+            return remote.size(path)
     with told("read", path):
         found = os.stat(path)
     if stat.S_ISDIR(found.st_mode):

@@ -16,9 +16,9 @@ from typing import Any
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
-from minrisk.io.files import Input
+from minrisk.io.files import Input, text_of
 from minrisk.io.record import AUTO, Record, Weighting, placed
-from minrisk.segment import Segment, normalised
+from minrisk.segment import Segment
 
 SAMPLED = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
                      "truncated_logprobs"})  # lists that go with the samples
@@ -40,13 +40,14 @@ class JsonLines:
         for source in self._inputs:
             for line in source:
                 if line.strip():
-                    yield self._record(source, line, index)
+                    yield self.line(line, source.name, source.number, index)
                     index += 1
 
-    def _record(self, source: Input, line: bytes, index: int) -> Record:
-        where = f"{source.name}:{source.number}"
+    def line(self, line: bytes, name: str, number: int, index: int) -> Record:
+        """What a line of the file of this name says."""
+        where = f"{name}:{number}"
         try:
-            text = source.text(line)
+            text = text_of(line, name, number)
             with placed(where):
                 fields = parse(text, "give --num-candidates")
         except InputError as error:
@@ -72,10 +73,8 @@ class JsonLines:
                            index=index)
         references = _list(fields, "references")
         weights = self._weights(fields, hypotheses if references is None else references)
-        counts = _counts(fields, len(hypotheses))
-        if counts and references is None:  # which are then the samples themselves
-            weights = normalised(weights, len(counts)) * normalised(counts, len(counts))
-        return Segment(hypotheses, references, source_of(fields), weights, index)
+        return Segment(hypotheses, references, source_of(fields), weights, index,
+                       _numbers(fields, "counts"))
 
     def _weights(self, fields: dict[str, Any], texts: list[Any]) -> Floats | list[Any] | None:
         if self._weighting.by == "uniform":
@@ -141,21 +140,19 @@ def _hypotheses(fields: dict[str, Any]) -> list[Any]:
     return hypotheses
 
 
+def references_of(fields: dict[str, Any]) -> tuple[list[Any], list[Any] | None, list[int] | None]:
+    """The texts that may be references, with their weights and counts."""
+    references = _list(fields, "references")
+    if references is not None:
+        return references, _numbers(fields, "weights"), None
+    return _hypotheses(fields), _numbers(fields, "weights"), _numbers(fields, "counts")
+
+
 def _human(fields: dict[str, Any], name: str) -> list[Any]:
     found = fields.get(name)
     if found is None:
         raise InputError(f"found no {name}, wanted the human references under this name")
     return [found] if isinstance(found, str) else _list(fields, name) or []
-
-
-def _counts(fields: dict[str, Any], count: int) -> list[int] | None:
-    found = _list(fields, "counts")
-    for value in found or ():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"found {show(value)} in counts, wanted whole numbers from 1 on")
-    if found is not None and len(found) != count:
-        raise InputError(f"counts: {len(found)} values for {count} samples; one each is wanted")
-    return found
 
 
 def _list(fields: dict[str, Any], name: str) -> list[Any] | None:

@@ -42,6 +42,10 @@ class Column:
         self.count = 0  # of segments so far
         self._inputs = inputs
         self._option = option  # what to check if the lines do not divide
+        for source in inputs:
+            if source.has_fields:
+                raise InputError(f"{source.name} has fields, wanted plain text; "
+                                 "leave --num-candidates out")
         self._groups = self._read()
 
     def __iter__(self) -> Iterator[_Lines]:

@@ -14,13 +14,13 @@ from itertools import chain
 from typing import Any, Literal
 
 from minrisk.errors import InputError
-from minrisk.io.files import Input
+from minrisk.io.compression import EXTENSIONS
+from minrisk.io.files import Input, text_of
 from minrisk.io.jsonl import SAMPLED, id_of, parse, show, source_of
 from minrisk.io.record import placed
 
 InputFormat = Literal["auto", "text", "json"]
-_JSON = (".jsonl", ".json", ".ndjson")
-_COMPRESSED = (".gz", ".xz", ".zst")
+JSON = (".jsonl", ".json", ".ndjson")
 
 
 @dataclass(frozen=True)
@@ -45,34 +45,38 @@ def read_prompts(inputs: Iterable[Input], form: InputFormat = "auto") -> Iterato
     for source in inputs:
         lines = iter(source)
         first = next(lines, b"")
-        is_json = form == "json" or (form == "auto" and _looks_like_json(source.path, first))
+        as_json = is_json(form, source.path, first)
         for line in chain([first] if source.number else [], lines):
-            if is_json and not line.strip():
+            if as_json and not line.strip():
                 continue
-            yield _asked(source, line, index, is_json)
+            yield read_prompt(line, source.name, source.number, index, as_json)
             index += 1
 
 
-def _looks_like_json(path: str, line: bytes) -> bool:
-    for extension in _COMPRESSED:
+def is_json(form: InputFormat, path: str, line: bytes) -> bool:
+    """Whether a file is JSON lines, by what was said of it, its name, or its first line."""
+    if form != "auto":
+        return form == "json"
+    for extension in EXTENSIONS:
         path = path.removesuffix(extension)
-    return path.endswith(_JSON) or line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
+    return path.endswith(JSON) or line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
 
 
-def _asked(source: Input, line: bytes, index: int, is_json: bool) -> Asked:
-    where = f"{source.name}:{source.number}"
+def read_prompt(line: bytes, name: str, number: int, index: int, as_json: bool) -> Asked:
+    """What a line of the file of this name asks."""
+    where = f"{name}:{number}"
     fields: dict[str, Any] = {}
-    name: Any = index
+    found: Any = index
     try:
-        text = source.text(line)
+        text = text_of(line, name, number)
         with placed(where):
-            fields = parse(text, "give --input-format text") if is_json else {"source": text}
-            name = id_of(fields, index)
+            fields = parse(text, "give --input-format text") if as_json else {"source": text}
+            found = id_of(fields, index)
             prompt: str | list[dict[str, str]] | InputError = _prompt(fields)
     except InputError as error:
         prompt = error
     kept = {k: v for k, v in fields.items() if k != "id" and k not in SAMPLED and v is not None}
-    return Asked(name, where, index, prompt, kept)
+    return Asked(found, where, index, prompt, kept)
 
 
 def _prompt(fields: dict[str, Any]) -> str | list[dict[str, str]]:

@@ -64,12 +64,7 @@ class Resumable:
         except (OSError, ValueError):
             raise InputError(f"cannot go on with {self._path}: {self._beside}, which says how it "
                              "was made, cannot be read; write to another file") from None
-        now = self._made
-        differing = [f"{key} was {before.get(key)}, is {now.get(key)}"
-                     for key in {**before, **now} if before.get(key) != now.get(key)]
-        if differing:
-            raise InputError(f"cannot go on with {self._path}: {'; '.join(differing)}; "
-                             "use the same options, or write to another file")
+        check_same(self._path, before, self._made)
 
     def _tidy(self) -> None:
         """Drop what is torn or failed; all at once, so that nothing is lost if that breaks too."""
@@ -80,6 +75,15 @@ class Resumable:
                 output.write(f"{line}\n")
         with told("write", self._path):
             os.replace(fresh, self._path)
+
+
+def check_same(path: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """An output is gone on with only as it was begun."""
+    differing = [f"{key} was {before.get(key)}, is {now.get(key)}"
+                 for key in {**before, **now} if before.get(key) != now.get(key)]
+    if differing:
+        raise InputError(f"cannot go on with {path}: {'; '.join(differing)}; "
+                         "use the same options and input, or write elsewhere")
 
 
 def _key(fields: Mapping[str, Any]) -> str:

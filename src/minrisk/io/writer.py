@@ -11,11 +11,17 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 
 from minrisk.arrays import Floats
-from minrisk.io.files import Output, told
+from minrisk.io.files import told
 from minrisk.io.record import Record
 from minrisk.segment import Ranking, Segment
 
 Format = Literal["json", "text"]
+
+
+class Sink(Protocol):
+    """Where text goes."""
+
+    def write(self, text: str, /) -> object: ...
 
 
 class SegmentWriter(Protocol):
@@ -29,7 +35,7 @@ class SegmentWriter(Protocol):
 class Writer:
     """One line per segment, out as soon as it is written."""
 
-    def __init__(self, output: Output, form: Format = "json", nbest: int | None = None,
+    def __init__(self, output: Sink, form: Format = "json", nbest: int | None = None,
                  utilities: bool = False) -> None:
         self._output = output
         self._form = form

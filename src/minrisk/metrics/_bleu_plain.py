@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from minrisk.arrays import Floats, Ints
-from minrisk.metrics._plain import CountedTexts, Statistics, all_scores, ngram_counts
+from minrisk.metrics import _plain
+from minrisk.metrics._plain import CountedTexts, Statistics, all_scores, evidence, ngram_counts
 from minrisk.metrics._tokenizers import OURS
 
+__all__ = ["Texts", "bleu", "evidence", "scores", "tokenize", "utility", "verdict"]
 
 class Texts(CountedTexts):
     def __init__(self, texts: Sequence[str], order: int, tokenizer: str):
@@ -38,6 +40,13 @@ def utility(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weigh
             mass: Floats) -> Floats:
     return scores(texts, hyps, offsets, members, weights, smooth_method, smooth_value,
                   effective_order, threads) @ mass
+
+
+def verdict(texts: CountedTexts, hyps: Ints, evidence: Floats, smooth_method: str,
+            smooth_value: float, effective_order: bool) -> Floats:
+    score = partial(bleu, smooth_method=smooth_method, smooth_value=smooth_value,
+                    effective_order=effective_order)
+    return _plain.verdict(texts, hyps, evidence, score)
 
 
 def bleu(statistics: Sequence[Statistics], smooth_method: str, smooth_value: float,

@@ -10,8 +10,16 @@ from functools import partial
 
 from minrisk.arrays import Floats, Ints
 from minrisk.metrics import _plain
-from minrisk.metrics._plain import CountedTexts, Counts, Statistics, all_scores, ngram_counts
+from minrisk.metrics._plain import (
+    CountedTexts,
+    Counts,
+    Statistics,
+    all_scores,
+    evidence,
+    ngram_counts,
+)
 
+__all__ = ["Texts", "evidence", "f_score", "scores", "statistics", "utility", "verdict"]
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _EPSILON = 1e-16  # where sacreBLEU's smoothing finds nothing: invisible, but it breaks ties
 
@@ -31,6 +39,12 @@ def scores(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weight
 def utility(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,
             beta: float, eps_smoothing: bool, threads: int, mass: Floats) -> Floats:
     return scores(texts, hyps, offsets, members, weights, beta, eps_smoothing, threads) @ mass
+
+
+def verdict(texts: CountedTexts, hyps: Ints, evidence: Floats, beta: float,
+            eps_smoothing: bool) -> Floats:
+    score = partial(f_score, beta=beta, eps_smoothing=eps_smoothing)
+    return _plain.verdict(texts, hyps, evidence, score)
 
 
 def _counts(text: str, order: int, word_order: int, whitespace: bool) -> Counts:

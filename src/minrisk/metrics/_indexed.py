@@ -10,7 +10,7 @@ import numpy as np
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
-from minrisk.metric import AnyMetric
+from minrisk.metric import AnyMetric, Evidence
 from minrisk.metrics._core import core
 from minrisk.rows import WeightedRows
 from minrisk.threads import threads
@@ -42,12 +42,32 @@ def utility(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows, mass: Flo
     return result
 
 
-def _arguments(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows) -> tuple[Any, ...]:
+def evidence(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows,
+             weights: Floats) -> Evidence:
+    """(E,) how often the n-grams of the hypotheses, and any, occur in the references."""
+    _check(metric, hyps, refs)
+    result: Evidence = core(metric.name).evidence(hyps.base, refs.base, refs.members,
+                                                  refs.spread(weights))
+    return result
+
+
+def verdict(metric: AnyMetric, hyps: WeightedRows, evidence: Evidence, *options: Any) -> Floats:
+    """(H,) scores against the average that the evidence is of."""
+    _check(metric, hyps, hyps)
+    result: Floats = core(metric.name).verdict(hyps.base, hyps.members, evidence, *options)
+    return result
+
+
+def _check(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows) -> None:
     hyps.check(metric)
     refs.check(metric)
     if not hyps.is_plain:
         raise InputError(f"{metric.name} scores texts against references; "
                          "an aggregate cannot be the hypothesis")
+
+
+def _arguments(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows) -> tuple[Any, ...]:
+    _check(metric, hyps, refs)
     hyps, refs = _together(metric, hyps, refs)
     return refs.base, hyps.members, refs.offsets, refs.members, refs.weights
 

@@ -62,6 +62,35 @@ def statistics(hyp: Counts, ref: Counts) -> list[Statistics]:
     ]
 
 
+def evidence(hyps: CountedTexts, refs: CountedTexts, members: Ints, weights: Floats) -> Floats:
+    """For each order all n-grams of the references, then those that hypotheses have."""
+    average = _average([refs.counts[m] for m in members], weights, hyps.orders)
+    return np.array([
+        number for known, order in zip(_known(hyps), average, strict=True)
+        for number in (sum(order.values()), *(order.get(ngram, 0.0) for ngram in known))
+    ])
+
+
+def verdict(texts: CountedTexts, hyps: Ints, evidence: Floats,
+            score: Callable[[list[Statistics]], float]) -> Floats:
+    """(H,) against the average that the evidence is of."""
+    totals, counts = [], []
+    numbers = iter(evidence.tolist())
+    for known in _known(texts):
+        totals.append(next(numbers))
+        counts.append(dict(zip(known, numbers, strict=False)))
+    return np.array([score([
+        (ours, total, match) for (ours, _, match), total
+        in zip(statistics(texts.counts[h], counts), totals, strict=True)
+    ]) for h in hyps])
+
+
+def _known(texts: CountedTexts) -> list[dict[NGram, None]]:
+    """For each order the n-grams that any text has."""
+    return [dict.fromkeys(ngram for counts in texts.counts for ngram in counts[order])
+            for order in range(texts.orders)]
+
+
 def _average(rows: list[Counts], weights: Floats, orders: int) -> Counts:
     if len(rows) == 1 and weights[0] == 1:
         return rows[0]

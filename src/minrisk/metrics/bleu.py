@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from minrisk.arrays import Floats
-from minrisk.errors import InputError, unknown
+from minrisk.errors import InputError
 from minrisk.groups import Groups
+from minrisk.metric import Evidence
 from minrisk.metrics._bleu_plain import bleu
 from minrisk.metrics._core import core
-from minrisk.metrics._indexed import indexed, lowered, scores, utility
+from minrisk.metrics._indexed import evidence, indexed, lowered, scores, utility, verdict
 from minrisk.metrics._plain import ngram_counts
 from minrisk.metrics._plain import statistics as order_statistics
 from minrisk.metrics._tokenizers import OURS, sacrebleu_tokenizer
-from minrisk.options import option
+from minrisk.options import check_choices, option
 from minrisk.rows import WeightedRows
 
 Tokenize = Literal["13a", "zh", "char", "none", "intl", "ja-mecab", "ko-mecab", "flores101",
@@ -45,10 +46,7 @@ class BLEU:
     lowercase: bool = option(False, help="ignore case")
 
     def __post_init__(self) -> None:
-        for what, name, known in (("tokenizer", self.tokenize, Tokenize),
-                                  ("smoothing", self.smooth_method, SmoothMethod)):
-            if name not in get_args(known):
-                raise unknown(f"BLEU {what}", name, get_args(known))
+        check_choices(self)
         if not 1 <= self.order <= _MOST:
             raise InputError(f"BLEU of order {self.order}; wanted a number from 1 to {_MOST}")
         if self.smooth_value is not None and not 0 <= self.smooth_value <= _MOST:
@@ -68,6 +66,12 @@ class BLEU:
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: object = None) -> Floats:
         return utility(self, hyps, refs, mass, *self._formula)
+
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+        return evidence(self, hyps, refs, weights)
+
+    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
+        return verdict(self, hyps, evidence, *self._formula)
 
     def statistics(self, hypotheses: Sequence[str],
                    references: Sequence[Sequence[str]]) -> Floats:

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
-from minrisk.metric import AnyMetric
+from minrisk.metric import AnyMetric, HasStatistics
+from minrisk.metrics._around import Around
 from minrisk.metrics._objects import Objects, objects
 from minrisk.options import inner, option
 from minrisk.signature import parts_signature
@@ -29,7 +30,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS scores (
 
 
 @dataclass(frozen=True)
-class Cached:
+class Cached(Around):
     """remembers the scores of another metric: --metric cached:NAME
 
     A score is found again by the texts and by every option of the metric, its version included.
@@ -38,13 +39,14 @@ class Cached:
     metric: AnyMetric = inner(help="one, as in cached:comet")
     path: str = option(_MEMORY, help="a file that keeps them; several processes may share it")
 
+    def __new__(cls, metric: AnyMetric | None = None, *_: Any, **__: Any) -> Self:
+        """One with statistics of a corpus, where the metric has them."""
+        kind = _CachedStatistics if isinstance(metric, HasStatistics) else cls
+        return object.__new__(kind)
+
     @property
     def name(self) -> str:
         return f"cached:{self.metric.name}"
-
-    @property
-    def needs_source(self) -> bool:
-        return getattr(self.metric, "needs_source", False)
 
     def features(self, texts: Sequence[str]) -> Objects:
         """The texts: what is known needs no features."""
@@ -71,6 +73,19 @@ class Cached:
                         for side in (hyps, refs))
         return self.metric.scores(ours, theirs,
                                   None if source is None else self.metric.features(list(source)))
+
+
+class _CachedStatistics(Cached):
+    """Statistics are not of pairs, and counted anew."""
+
+    metric: Any  # one with statistics
+
+    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
+        found: Floats = self.metric.statistics(hyps, refs)
+        return found
+
+    def corpus(self, statistics: Floats) -> float:
+        return float(self.metric.corpus(statistics))
 
 
 @dataclass(frozen=True)

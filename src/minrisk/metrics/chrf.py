@@ -11,8 +11,9 @@ import numpy as np
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
 from minrisk.groups import Groups
+from minrisk.metric import Evidence
 from minrisk.metrics import _chrf_plain
-from minrisk.metrics._indexed import indexed, lowered, scores, utility
+from minrisk.metrics._indexed import evidence, indexed, lowered, scores, utility, verdict
 from minrisk.metrics._plain import Statistics
 from minrisk.options import option
 from minrisk.rows import WeightedRows
@@ -56,6 +57,12 @@ class ChrF:
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: object = None) -> Floats:
         return utility(self, hyps, refs, mass, self.beta, self.eps_smoothing)
+
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+        return evidence(self, hyps, refs, weights)
+
+    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
+        return verdict(self, hyps, evidence, self.beta, self.eps_smoothing)
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
         """(N, 3 x orders) n-grams of the hypothesis, of its best reference, and of both."""

@@ -11,8 +11,9 @@ import numpy as np
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
 from minrisk.groups import Groups
-from minrisk.metric import Aggregates, AnyMetric, utility
-from minrisk.options import inner, option
+from minrisk.metric import Aggregates, AggregatesParts, AnyMetric, Evidence, utility
+from minrisk.metrics._objects import objects
+from minrisk.options import check_choices, inner, option
 
 _DIGITS = 9  # scores that agree to so many are equal: rounding must not make a rank
 
@@ -40,9 +41,10 @@ class Combined:
         "score", help="add scores, or the share of hypotheses that each hypothesis is better than")
 
     def __new__(cls, metrics: tuple[AnyMetric, ...] = (), *_: Any, **__: Any) -> Self:
-        """One that aggregates, where each of the metrics does."""
-        averages = metrics and all(isinstance(metric, Aggregates) for metric in metrics)
-        return object.__new__(_CombinedAverages if averages else cls)  # type: ignore[return-value]
+        """One that aggregates, where each of the metrics does; and in parts, where they can."""
+        made = next((kind for protocol, kind in _KINDS if metrics
+                     and all(isinstance(metric, protocol) for metric in metrics)), cls)
+        return object.__new__(made)  # type: ignore[return-value]
 
     def __post_init__(self) -> None:
         if not self.metrics:
@@ -54,6 +56,7 @@ class Combined:
         if not np.all(np.isfinite(weights)):
             raise InputError(f"combined: weights {weights}; finite numbers are wanted")
         object.__setattr__(self, "weights", tuple(weights))
+        check_choices(self)
 
     @property
     def name(self) -> str:
@@ -75,8 +78,7 @@ class Combined:
         """(H, R) the weighted sum for every pair."""
         total = np.zeros((len(hyps), len(refs)))
         for metric, weight, *features in self._each(hyps, refs, source):
-            found = metric.scores(*features)
-            total += weight * (_shares(found) if self.by == "rank" else found)
+            total += weight * self._counted(metric.scores(*features))
         return total
 
     def utility(self, hyps: _Parts, refs: _Parts, mass: Floats,
@@ -89,6 +91,9 @@ class Combined:
             total += weight * utility(metric, ours, theirs, mass, src)
         return total
 
+    def _counted(self, scores: Floats) -> Floats:
+        return _shares(scores) if self.by == "rank" else scores
+
     def _each(self, hyps: _Parts, refs: _Parts, source: _Parts | None) -> Any:
         sources = source.features if source is not None else (None,) * len(self.metrics)
         return zip(self.metrics, self.weights, hyps.features, refs.features, sources, strict=True)
@@ -99,6 +104,22 @@ class _CombinedAverages(Combined):
         parts = zip(self.metrics, refs.features, strict=True)
         return _Parts(tuple(metric.aggregate(part, groups)  # type: ignore[attr-defined]
                             for metric, part in parts))
+
+
+class _CombinedParts(_CombinedAverages):
+    def evidence(self, hyps: _Parts, refs: _Parts, weights: Floats) -> Evidence:
+        """That of each metric."""
+        return objects(metric.evidence(ours, theirs, weights)
+                       for metric, _, ours, theirs, _ in self._each(hyps, refs, None))
+
+    def verdict(self, hyps: _Parts, evidence: Evidence, source: _Parts | None = None) -> Floats:
+        total = np.zeros((len(hyps), 1))
+        for metric, weight, ours, found, src in self._each(hyps, _Parts(tuple(evidence)), source):
+            total += weight * self._counted(metric.verdict(ours, found, src)[:, None])
+        return total[:, 0]
+
+
+_KINDS = ((AggregatesParts, _CombinedParts), (Aggregates, _CombinedAverages))
 
 
 def _shares(scores: Floats) -> Floats:

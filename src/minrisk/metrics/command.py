@@ -37,7 +37,7 @@ class Command(OfPairs):
     def __post_init__(self) -> None:
         if not self.command.strip():
             raise InputError("command: no program; give the option command")
-        if self.timeout <= 0 or self.restarts < 0:
+        if not self.timeout > 0 or self.restarts < 0:
             raise InputError(f"command: timeout {self.timeout} and restarts {self.restarts}; "
                              "wanted a positive number of seconds, and 0 or more")
 

@@ -11,7 +11,7 @@ import numpy as np
 from minrisk.arrays import Floats
 from minrisk.errors import MissingExtra
 from minrisk.metrics._objects import Objects, objects
-from minrisk.options import option
+from minrisk.options import check_choices, option
 from minrisk.threads import threads
 
 
@@ -23,6 +23,9 @@ class Edit:
 
     unit: Literal["character", "word"] = option("character", help="what is inserted and deleted")
     lowercase: bool = option(False, help="ignore case")
+
+    def __post_init__(self) -> None:
+        check_choices(self)
 
     def features(self, texts: Sequence[str]) -> Objects:
         prepared = (text.lower() if self.lowercase else text for text in texts)

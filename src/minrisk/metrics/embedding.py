@@ -12,6 +12,7 @@ import numpy as np
 from minrisk.arrays import Floats
 from minrisk.errors import InputError, MissingExtra
 from minrisk.groups import Groups
+from minrisk.metric import Evidence
 from minrisk.metrics._vectors import Vectors, VectorStore
 from minrisk.options import option
 from minrisk.progress import tell
@@ -74,6 +75,15 @@ class Embedding:
     def utility(self, hyps: Floats, refs: Floats, mass: Floats, source: object = None) -> Floats:
         """(H,) `scores @ mass`, in linear time."""
         result: Floats = hyps @ (mass @ refs)
+        return result
+
+    def evidence(self, hyps: Floats, refs: Floats, weights: Floats) -> Evidence:
+        """(D,) the sum of the references."""
+        result: Floats = weights @ refs
+        return result
+
+    def verdict(self, hyps: Floats, evidence: Evidence, source: object = None) -> Floats:
+        result: Floats = hyps @ evidence
         return result
 
     def vectors(self, features: Floats) -> Floats:

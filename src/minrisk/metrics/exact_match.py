@@ -14,8 +14,9 @@ import numpy as np
 from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
+from minrisk.metric import Evidence
 from minrisk.metrics._objects import objects
-from minrisk.options import option
+from minrisk.options import check_choices, option
 from minrisk.rows import WeightedRows
 
 _NUMBER = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d*)?|[-+]?\.\d+")
@@ -35,6 +36,7 @@ class ExactMatch:
     numbers: bool = option(False, help="compare numbers by value: 1,000.0 is 1000")
 
     def __post_init__(self) -> None:
+        check_choices(self)
         try:
             re.compile(self.pattern or "")
         except re.error as error:
@@ -60,9 +62,16 @@ class ExactMatch:
                 source: object = None) -> Floats:
         """(H,) `scores @ mass`: the votes for each answer, counted once."""
         ours, theirs, count = self._numbered(hyps, refs)
-        votes = sums(theirs, refs.weights * mass[_row_of_each_member(refs)], count)
+        votes = sums(theirs, refs.spread(mass), count)
         votes[0] = 0
         return votes[ours]
+
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+        """(H,) votes, which add up."""
+        return self.utility(hyps, refs, weights)
+
+    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
+        return evidence
 
     def _numbered(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Ints, Ints, int]:
         """The answers of either side as numbers, and how many there are; 0 is none."""

@@ -15,6 +15,7 @@ import numpy as np
 from minrisk.arrays import Floats
 from minrisk.errors import InputError, MissingExtra
 from minrisk.groups import Groups
+from minrisk.metric import Evidence
 from minrisk.metrics._objects import Objects, objects
 from minrisk.metrics.chrf import ChrF
 from minrisk.options import option
@@ -55,6 +56,12 @@ class Rouge:
                 source: object = None) -> Floats:
         """(H,) `scores @ mass`, without the matrix."""
         return _COUNTS.utility(hyps, refs, mass) / 100
+
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+        return _COUNTS.evidence(hyps, refs, weights)
+
+    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
+        return _COUNTS.verdict(hyps, evidence) / 100
 
     def _ngrams(self, words: list[str]) -> str:
         return " ".join("_".join(words[i:i + self.n]) for i in range(len(words) - self.n + 1))

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import fmean
+from typing import Any, Self
+
+import numpy as np
 
 from minrisk.arrays import Floats
-from minrisk.metric import AnyMetric
+from minrisk.metric import AnyMetric, HasStatistics
+from minrisk.metrics._around import Around
 from minrisk.options import inner
 
 
 @dataclass(frozen=True)
-class Symmetric:
+class Symmetric(Around):
     """the mean of both directions of a metric: --metric symmetric:NAME"""
 
     metric: AnyMetric = inner(help="one, as in symmetric:edit")
 
+    def __new__(cls, metric: AnyMetric | None = None) -> Self:
+        """One with statistics of a corpus, where the metric has them."""
+        kind = _SymmetricStatistics if isinstance(metric, HasStatistics) else cls
+        return object.__new__(kind)
+
     @property
     def name(self) -> str:
         return f"symmetric:{self.metric.name}"
-
-    @property
-    def needs_source(self) -> bool:
-        return getattr(self.metric, "needs_source", False)
 
     @property
     def features_per_segment(self) -> bool:
@@ -38,3 +43,17 @@ class Symmetric:
         back = there if hyps is refs else self.metric.scores(refs, hyps, source)
         result: Floats = (there + back.T) / 2
         return result
+
+
+class _SymmetricStatistics(Symmetric):
+    metric: Any  # one with statistics
+
+    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
+        """(N, 2 S) of both directions; on the way back every reference is a hypothesis."""
+        there: Floats = self.metric.statistics(hyps, refs)
+        back = [self.metric.statistics(own, [[hyp]] * len(own)).sum(axis=0)
+                for hyp, own in zip(hyps, refs, strict=True)]
+        return np.concatenate([there, np.reshape(back, there.shape)], axis=1)
+
+    def corpus(self, statistics: Floats) -> float:
+        return fmean(map(self.metric.corpus, np.split(statistics, 2)))

@@ -6,7 +6,6 @@ halving is that of Baharav & Tse 2019.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -42,16 +41,5 @@ class Adaptive:
     def _rank(self, pool: Pool[Any]) -> Ranking:
         segment = pool.segment
         race = Race(pool, shuffled(segment, segment_rng(self.seed, segment)))
-        count = len(segment.references)
-        budget = int(self.budget * race.left * count)
-        for steps in range(max(1, math.ceil(math.log2(race.left))), 0, -1):
-            if budget < race.left * (count - race.met):
-                until = min(count, race.met + max(1, budget // (steps * race.left)))
-            else:
-                until = count  # there is no better use for what is left
-            budget -= race.left * (until - race.met)
-            race.meet(until)
-            if until == count:
-                break
-            race.keep(Ranking.of(race.utility).order[: math.ceil(race.left / 2)])
+        race.halve(int(self.budget * race.left * len(segment.references)))
         return race.ranking()

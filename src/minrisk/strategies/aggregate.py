@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from minrisk.arrays import Floats
+from minrisk.errors import InputError
 from minrisk.groups import Groups
-from minrisk.metric import AnyMetric
+from minrisk.metric import AnyMetric, Evidence, F
 from minrisk.options import option
-from minrisk.pool import bind
+from minrisk.pool import Pool, bind
 from minrisk.segment import Ranking, Segment
 from minrisk.strategy import segment_rng
 
@@ -29,6 +31,15 @@ class Aggregate:
             pool.ranking(pool.utility(self._split(pool.segment)))
             for pool in bind(self.metric, segments)
         ]
+
+    def evidence(self, pool: Pool[F], refs: F, weights: Floats) -> Evidence:
+        if self.groups != 1:
+            raise InputError(f"{self.groups} groups of references that come in parts; "
+                             "there is one average of them, so leave --groups out")
+        return pool.evidence(refs, weights)
+
+    def verdict(self, pool: Pool[F], evidence: Evidence) -> Floats:
+        return pool.verdict(evidence)
 
     def _split(self, segment: Segment) -> Groups:
         rng = None if self.contiguous else segment_rng(self.seed, segment)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from minrisk.arrays import Floats, Ints
 from minrisk.metric import AnyMetric
@@ -61,7 +62,7 @@ class Confident:
         best = utility.max(axis=0)
         return float(np.mean(utility[0] >= best - TIE * np.abs(best)))
 
-    def _utility(self, pool: Pool[Any], mass: Floats) -> Floats:
+    def _utility(self, pool: Pool[Any], mass: npt.NDArray[np.float32]) -> Floats:
         """(H, resamples)"""
         scores, own = pool.scores(), pool.segment.own
         if own is None or not getattr(self.strategy, "leave_self_out", False):

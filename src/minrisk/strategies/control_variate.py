@@ -1,76 +1,86 @@
-"""Control variates: a surrogate whose mean is known exactly, corrected with a few real pairs.
+"""Control variates: a surrogate ranks all hypotheses, real pairs correct it where it matters.
 
-Our own: the mean score over all references is that of a surrogate, plus the mean of what the
-surrogate misses, and the second is small enough to be estimated from few references.
+Our own: the mean score over all references is that of a surrogate, which is known exactly, plus the
+mean of what the surrogate misses, which few references tell better than they tell the score.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints, sums
-from minrisk.errors import InputError
-from minrisk.kmeans import kmeans, nearest_members
+from minrisk.arrays import Floats, Ints
 from minrisk.metric import AnyMetric
 from minrisk.options import option
-from minrisk.pool import Pool, bind
+from minrisk.pool import Pool, Tally, bind
 from minrisk.segment import Ranking, Segment
-from minrisk.strategies.drawing import chances, drawn
-from minrisk.strategy import segment_rng
+from minrisk.strategies.race import Race, steps_of
+from minrisk.strategy import check_budget, segment_rng, shuffled
 
-_ITERATIONS = 10  # of k-means
+_LEAST = 8  # references of a step: with fewer, their noise is more than what the surrogate misses
 
 
 @dataclass(frozen=True)
 class ControlVariate:
-    """a linear surrogate of the metric, corrected with `subset` references (ours)
+    """the best by a surrogate of the metric, then the better half of them at each step (ours)
 
-    Random references are unbiased: over all choices of them the mean is the exact utility. Costs
-    n * (1 + s) evaluations, where the surrogate's mean counts as one.
+    As `adaptive`, but the surrogate's mean drops who is far behind before a pair is evaluated, and
+    references tell only what the surrogate misses. Costs n evaluations for that mean, and at most
+    `budget` * n * m.
     """
 
     name: ClassVar[str] = "control-variate"
     metric: AnyMetric
-    subset: int = option(16, help="how many references correct the surrogate, at most; 0 is none")
-    exemplars: bool = option(False, help="references in the middle of clusters, not random ones: "
-                             "sometimes closer, but biased")
-    seed: int = option(0, help="of the choice of references")
+    budget: float = option(1 / 32, help="how many of all pairs may be evaluated, as a share of 1")
+    seed: int = option(0, help="of the order of references")
 
     def __post_init__(self) -> None:
-        if self.subset < 0:
-            raise InputError(f"a subset of {self.subset} references; a number from 0 on is wanted")
+        check_budget(self.budget)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [self._rank(pool) for pool in bind(self.metric, segments)]
 
     def _rank(self, whole: Pool[Any]) -> Ranking:
         pool, place = whole.once()
-        rng = segment_rng(self.seed, pool.segment)
-        columns, mass = pool.references_once()
-        if self.exemplars and self.subset:
-            chosen, weights = _exemplars(pool.vectors()[columns], mass, self.subset, rng)
-        else:
-            chosen, weights = _random(mass, self.subset, rng)
-        utility, surrogate = pool.surrogate(columns, mass, columns[chosen])
-        if chosen.size:
-            missed = pool.scores(columns[chosen]) - surrogate  # (H, s)
-            utility = utility + missed @ weights
-        return pool.ranking(utility).repeat(place)
+        segment = pool.segment
+        first = pool.ranking(pool.surrogate_mean())
+        count, references = len(first.order), len(segment.references)
+        budget = int(self.budget * count * references)
+        kept = np.sort(first.order[: _affordable(count, references, budget)])
+        if budget < kept.size:
+            return first.repeat(place)
+        race = Corrected(replace(pool.keep(kept), tally=Tally()), first.utility[kept],
+                         shuffled(segment, segment_rng(self.seed, segment)))
+        race.halve(budget)
+        return first.refine(kept, race.ranking()).repeat(place)
 
 
-def _random(mass: Floats, size: int, rng: np.random.Generator) -> tuple[Ints, Floats]:
-    """Which references correct, and how much each counts."""
-    chance = chances(mass, size)
-    chosen = drawn(chance, rng.permutation(mass.size), rng.random())
-    return chosen, mass[chosen] / chance[chosen]
+class Corrected(Race):
+    """A race by the surrogate's means and, of the references met, by what it misses.
+
+    While nobody was dropped for what it said, and references weigh the same, this is unbiased: over
+    all choices of references its mean is the exact utility.
+    """
+
+    def __init__(self, pool: Pool[Any], mean: Floats, references: Ints) -> None:
+        super().__init__(pool, references)
+        self._mean = mean  # (H,)
+        self._values = pool.surrogate_values()  # (H, R)
+
+    @property
+    def utility(self) -> Floats:  # (left,)
+        return self._mean[self._left] + super().utility
+
+    def _scores(self, columns: Ints) -> Floats:
+        return super()._scores(columns) - self._values[np.ix_(self._left, columns)]
 
 
-def _exemplars(points: Floats, mass: Floats, size: int,
-               rng: np.random.Generator) -> tuple[Ints, Floats]:
-    """Of each cluster the member nearest to its centroid, which counts as much as all of them."""
-    labels = kmeans(points, mass, size, _ITERATIONS, rng)
-    return nearest_members(points, mass, labels), sums(labels, mass, labels.max() + 1)
+def _affordable(count: int, references: int, budget: int) -> int:
+    """How many hypotheses can be halved with enough references at each step."""
+    while count > 1 and budget < count * min(_LEAST * steps_of(count), references):
+        count = math.ceil(count / 2)
+    return count

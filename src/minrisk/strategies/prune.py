@@ -74,6 +74,7 @@ class Prune:
 
     def _contenders(self, race: Race, rng: np.random.Generator) -> Ints:
         """Who is at least as good as the best in enough resamples of the references."""
-        drawn = race.scores @ resampled(race.weights, self.resamples, rng).T  # (left, resamples)
+        mass = resampled(race.weights, self.resamples, rng)
+        drawn = race.scores.astype(mass.dtype) @ mass.T  # (left, resamples)
         wins = np.mean(drawn >= drawn[np.argmax(race.utility)], axis=1)
         return np.flatnonzero(wins >= 1 - self.alpha)

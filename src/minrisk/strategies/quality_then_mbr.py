@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from minrisk.arrays import Ints
 from minrisk.groups import Groups
 from minrisk.metric import AnyMetric
@@ -39,6 +41,14 @@ class QualityThenMBR:
 
     def _among(self, pool: Pool[Any], rows: Ints) -> Ranking:
         kept = pool.keep(rows)
-        own = kept.segment.own
+        own = _own(kept.segment)
         groups = None if own is None else Groups.subset(pool.segment.weights, own)
         return kept.ranking(kept.utility(groups, self.leave_self_out))
+
+
+def _own(segment: Segment) -> Ints | None:
+    """All places of the hypotheses among the references, if these are the samples."""
+    if segment.own is None:
+        return None
+    copies = map(np.arange, segment.own, segment.own + segment.counts)
+    return np.concatenate(list(copies))

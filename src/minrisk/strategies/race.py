@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,11 @@ class Race:
     def __init__(self, pool: Pool[Any], references: Ints) -> None:
         self._pool, self._place = pool.once()
         self._references = references  # (R,) in the order of meeting them
+        _, first, text = np.unique(pool.ref_rows[references], return_index=True,
+                                   return_inverse=True)
+        self._first = first[text]  # (R,) where each one's text is met first
         self._left = np.arange(len(self._pool.hyp_rows))
-        self._ranking = Ranking.of(np.zeros(self._left.size))
+        self._dropped: list[Ints] = []  # best first, and who was dropped last before the others
         self.scores: Floats = np.empty((self._left.size, 0))  # (left, met)
 
     @property
@@ -43,20 +46,53 @@ class Race:
 
     def meet(self, until: int) -> None:
         """The references up to this number."""
-        texts = self._pool.ref_rows[self._references[:until]]
-        _, first, text = np.unique(texts, return_index=True, return_inverse=True)
         known = np.empty((self.left, until))
-        known[:, :self.met] = self.scores
-        new = first[first >= self.met]
+        known[:, : self.met] = self.scores
+        first = self._first[self.met : until]
+        new = np.unique(first[first >= self.met])
         if new.size:
-            known[:, new] = self._pool.keep(self._left).scores(self._references[new])
-        self.scores = known[:, first[text]]  # who comes again is scored already
-        self._ranking = self._ranking.refine(self._left, Ranking.of(self.utility))
+            known[:, new] = self._scores(self._references[new])
+        known[:, self.met :] = known[:, first]  # who comes again is scored already
+        self.scores = known
 
     def keep(self, rows: Ints) -> None:
         """Only these of those who are left go on."""
+        order = Ranking.of(self.utility).order
+        self._dropped.insert(0, self._left[order[~np.isin(order, rows)]])
         self._left, self.scores = self._left[rows], self.scores[rows]
+
+    def keep_best(self, count: int) -> None:
+        self.keep(Ranking.of(self.utility).order[:count])
+
+    def halve(self, budget: int) -> None:
+        """Drop the worse half again and again, with as many new pairs at each step, to the last.
+
+        Every step has one new reference at least; who can meet all that there are, does.
+        """
+        count = self._references.size
+        for steps in range(steps_of(self.left), 0, -1):
+            until = min(count, self.met + max(1, budget // (steps * self.left)))
+            if budget >= self.left * (count - self.met):
+                until = count  # there is no better use for what is left
+            budget -= self.left * (until - self.met)
+            self.meet(until)
+            if until == count:
+                break
+            self.keep_best(math.ceil(self.left / 2))
 
     def ranking(self) -> Ranking:
         """Who came furthest is first; utilities are of those who met the last references."""
-        return replace(self._ranking, pairs=self._pool.tally.pairs).repeat(self._place)
+        last = Ranking.of(self.utility)
+        utility = np.full(len(self._pool.hyp_rows), np.nan)
+        utility[self._left] = last.utility
+        order = np.concatenate([self._left[last.order], *self._dropped])
+        return Ranking(order, utility, self._pool.tally.pairs).repeat(self._place)
+
+    def _scores(self, columns: Ints) -> Floats:
+        """(left, columns) against these references."""
+        return self._pool.keep(self._left).scores(columns)
+
+
+def steps_of(count: int) -> int:
+    """Of halving until one is left; the only one still meets references, once."""
+    return max(1, math.ceil(math.log2(count)))

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from minrisk.metric import AnyMetric
+from minrisk.arrays import Floats
+from minrisk.metric import AnyMetric, Evidence, F
 from minrisk.options import option
-from minrisk.pool import bind
+from minrisk.pool import Pool, bind
 from minrisk.segment import Ranking, Segment
 
 
@@ -25,3 +26,10 @@ class Standard:
             pool.ranking(pool.utility(leave_self_out=self.leave_self_out))
             for pool in bind(self.metric, segments)
         ]
+
+    def evidence(self, pool: Pool[F], refs: F, weights: Floats) -> Evidence:
+        """Utilities, which add up."""
+        return pool.summed_scores(refs, weights)
+
+    def verdict(self, pool: Pool[F], evidence: Evidence) -> Floats:
+        return evidence

@@ -35,7 +35,7 @@ BUDGETS = (
     Budget("adaptive", "budget", "pairs", _HALVES),
     Budget("centroid", "centroids", "references", _HALVES),
     Budget("low-rank", "budget", "pairs", _HALVES),
-    Budget("control-variate", "subset", "references", _HALVES),
+    Budget("control-variate", "budget", "pairs", _HALVES),
     Budget("quality-then-mbr", "keep", "hypotheses", _HALVES),
 )
 

@@ -83,7 +83,7 @@ class Study:
         exact, seconds = self._timed(EXACT, batch)
         found = {EXACT: (exact, seconds)}
         found |= {trial: self._timed(trial, batch) for trial in self.trials[1:]}
-        gain = exact.utility[exact.best] - exact.utility.mean()
+        gain = exact.utility[exact.best] - np.average(exact.utility, weights=segment.counts)
         return Judgement(float(gain), len(segment.references), features, {
             trial.label: Outcome.of(segment, exact, ranking, self.top, seconds)
             for trial, (ranking, seconds) in found.items()

@@ -72,7 +72,7 @@ class Encoder:
     def encode(self, texts: Sequence[str]) -> list[Tokens]:
         ids = self.tokenize(texts)
         found: dict[int, Tokens] = {}
-        with self._runtime.precision():
+        with self._runtime.running():
             for rows in batches([own.size for own in ids], self._runtime.tokens):
                 vectors = self._vectors([ids[row] for row in rows])
                 found |= {row: Tokens(ids[row], own[: ids[row].size])

@@ -87,10 +87,13 @@ def _settings(folder: Path) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{path}: found invalid JSON: {error}") from None
-    if not isinstance(found, dict) or found.get("model_type") != "bleurt" \
-            or found.get("embedding_size") is None:
-        raise InputError(f"{path}: found no BLEURT-20; wanted the model_type 'bleurt' with an "
-                         "embedding_size, such as lucadiliello/BLEURT-20-D12")
+    if not isinstance(found, dict) or found.get("model_type") != "bleurt":
+        raise InputError(f"{path}: found no BLEURT; wanted the model_type 'bleurt', as that of "
+                         "lucadiliello/BLEURT-20-D12")
+    if found.get("embedding_size") is None:
+        raise InputError(f"{path}: found one of the first BLEURT models, which are BERTs for "
+                         "English; wanted BLEURT-20 or what was distilled from it, such as "
+                         "lucadiliello/BLEURT-20-D3")
     return found
 
 

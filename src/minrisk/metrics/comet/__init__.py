@@ -5,7 +5,6 @@ This file needs no torch, so that the metric can be listed where its extra is no
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,27 +13,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from minrisk.arrays import Floats, Ints
-from minrisk.errors import MissingExtra
-from minrisk.groups import Groups
-from minrisk.metrics.comet.estimated import (
-    AGGREGATION,
-    Aggregation,
-    Estimated,
-    PairScorer,
-    Sourced,
-)
+from minrisk.errors import InputError, MissingExtra
+from minrisk.metrics.comet.estimated import AGGREGATION, Aggregation, Estimated, PairScorer
 from minrisk.metrics.neural import NeuralModel
+from minrisk.metrics.neural.reference_free import ReferenceFree
 from minrisk.options import option
 from minrisk.rows import WeightedRows
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from minrisk.metrics.comet.embedder import Embedder
     from minrisk.metrics.comet.scorer import Judge
 
+
 @dataclass(frozen=True)
-class CometModel(Sourced, NeuralModel):
+class CometModel(NeuralModel):
     """What all COMET models have in common."""
 
+    needs_source: ClassVar[bool] = True
     reads_jointly: ClassVar[bool]  # source, hypothesis and reference as one text
 
     model: str = option("Unbabel/wmt22-comet-da", help="a hub name, a folder or a .ckpt file")
@@ -69,8 +66,8 @@ class EmbeddingModel(CometModel):
         """Features from token ids."""
         return self._rows(self._embedder.encode(ids))
 
-    def vectors(self, features: WeightedRows) -> Floats:
-        """(N, D) sentence embeddings, for clustering."""
+    def vectors(self, features: WeightedRows) -> Tensor:
+        """(N, D) sentence embeddings where they were made, for clustering."""
         from minrisk.metrics.comet.tensors import vectors
 
         return vectors(features)
@@ -87,6 +84,12 @@ class Comet(Estimated, EmbeddingModel):
     aggregation: Aggregation = option("expected", help=AGGREGATION)
     memory: float | None = option(None, help="gigabytes that scoring may take; half of the free")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.memory is not None and not self.memory > 0:
+            raise InputError(f"comet: {self.memory} gigabytes of memory; a positive number is "
+                             "wanted")
+
     @cached_property
     def _scorer(self) -> PairScorer:
         embedder = self._embedder
@@ -95,29 +98,6 @@ class Comet(Estimated, EmbeddingModel):
 
         return Scorer(embedder.network(REGRESSION), embedder.runtime,
                       self.aggregation == "expected", self.fast, self.memory)
-
-
-@dataclass(frozen=True)
-class ReferenceFree(CometModel, ABC):
-    """Judges by the source alone: references do not matter, nor do averages of them."""
-
-    @abstractmethod
-    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
-        """(H,) what the model makes of each hypothesis."""
-
-    def scores(self, hyps: WeightedRows, refs: WeightedRows,
-               source: WeightedRows | None = None) -> Floats:
-        """(H, R) the quality of each hypothesis, whatever the reference."""
-        quality = self.quality(hyps, self._checked(source, hyps, refs))
-        return np.tile(quality[:, None], len(refs))
-
-    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
-                source: WeightedRows | None = None) -> Floats:
-        quality: Floats = self.quality(hyps, self._checked(source, hyps, refs)) * mass.sum()
-        return quality
-
-    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
-        return refs.average(groups)
 
 
 @dataclass(frozen=True)

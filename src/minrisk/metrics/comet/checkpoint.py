@@ -1,7 +1,8 @@
 """Published COMET checkpoints, read without executing anything that is in them.
 
 A model is a hub name, a folder with `hparams.yaml` and `checkpoints/model.ckpt` as on the hub, a
-`.ckpt` file of such a folder, or a folder that `minrisk comet convert` wrote.
+`.ckpt` file of such a folder, a folder that `minrisk comet convert` wrote, or XCOMET-lite's, whose
+`model.safetensors` has a `config.json` beside it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ JOINT = (UNIFIED, XCOMET)  # they read source, hypothesis and reference together
 _PATCH = "sparsemax_patch"
 _LISTS = ("hidden_sizes", "input_segments")
 _CHECKPOINT = Path("checkpoints") / "model.ckpt"
-_CONVERTED, _WEIGHTS = "minrisk.json", "model.safetensors"
+_CONVERTED, _LITE, _WEIGHTS = "minrisk.json", "config.json", "model.safetensors"
+_LITE_PARAMETERS = {  # of XCOMET-lite (Larionov et al. 2024), unless its file says otherwise
+    "class_identifier": XCOMET, "encoder_model": "DeBERTa",
+    "pretrained_model": "microsoft/mdeberta-v3-base", "layer_norm": False, "word_layer": 8,
+}
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ class Checkpoint:
 def load(model: str) -> Checkpoint:
     folder, path = _locate(model)
     if path.name == _WEIGHTS:
-        return _load_converted(folder)
+        return _load_safe(folder)
     content = _read(path)
     inside, beside = dict(content.get("hyper_parameters") or {}), _hparams(folder)
     # as the official code has it: the checkpoint knows best, but for its class and a patched name
@@ -153,14 +158,17 @@ def _hparams(folder: Path) -> dict[str, Any]:
     return found
 
 
-def _load_converted(folder: Path) -> Checkpoint:
+def _load_safe(folder: Path) -> Checkpoint:
     from safetensors.torch import load_file
 
     path = folder / _CONVERTED
+    given: dict[str, Any] = {}
+    if not path.is_file():
+        path, given = folder / _LITE, _LITE_PARAMETERS
     try:
         parameters = json.loads(path.read_text(encoding="utf-8"))
         weights = load_file(folder / _WEIGHTS)
     except Exception as error:
-        raise InputError(f"{folder}: cannot be read as a converted model: {error}; "
-                         "run `minrisk comet convert` again") from None
-    return Checkpoint(Architecture.of(parameters, path), weights, folder)
+        raise InputError(f"{folder}: cannot be read as a converted model or as XCOMET-lite: "
+                         f"{error}; copy it again, or run `minrisk comet convert` again") from None
+    return Checkpoint(Architecture.of(given | parameters, path), weights, folder)

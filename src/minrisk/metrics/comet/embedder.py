@@ -18,6 +18,7 @@ from minrisk.metrics._vectors import Vectors, VectorStore
 from minrisk.metrics.comet import checkpoint, packed
 from minrisk.metrics.comet.encoder import Encoder
 from minrisk.metrics.comet.estimator import feed_forward
+from minrisk.metrics.neural.filling import fill
 from minrisk.metrics.neural.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Embedder:
     @torch.inference_mode()
     def encode(self, ids: Sequence[Ints]) -> Tensor:
         """(N, D)"""
-        with self.runtime.precision():
+        with self.runtime.running():
             return self.encoder.encode(ids, self.runtime.tokens).to(self.runtime.dtype)
 
     def network(self, *wanted: str) -> nn.Sequential:
@@ -102,7 +103,7 @@ class Embedder:
         return found
 
     def _filled(self, network: N, weights: dict[str, Tensor]) -> N:
-        network.load_state_dict(weights)
+        fill(network, weights, self._options.model, "copy it again")
         return network.to(self.runtime.device, self.runtime.dtype).eval()
 
     @cached_property

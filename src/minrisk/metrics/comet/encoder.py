@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from minrisk.arrays import Ints
-from minrisk.errors import InputError
+from minrisk.errors import InputError, MissingExtra
 from minrisk.metrics.comet.checkpoint import Architecture, Checkpoint
 from minrisk.metrics.comet.packed import Packed
 from minrisk.metrics.comet.pooling import Accumulator, Pool, accumulator, layer_weights
 from minrisk.metrics.neural.batches import batches, padded
-from minrisk.metrics.neural.files import pretrained
+from minrisk.metrics.neural.files import file_of, pretrained
 from minrisk.metrics.neural.filling import fill
 from minrisk.progress import tell
 
@@ -28,6 +28,7 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "MiniLM": ("BertModel", {}),
     "BERT": ("BertModel", {"add_pooling_layer": False}),
     "RemBERT": ("RemBertModel", {}),
+    "DeBERTa": ("DebertaV2Model", {}),
 }
 _TOKENIZERS = {"MiniLM": "xlm-roberta-base"}  # the others use their own model's
 _PREFIX = "encoder.model."
@@ -128,8 +129,7 @@ def _hook(watch: Watch) -> Callable[[nn.Module, Any, Any], None]:
 
 def own_files(checkpoint: Checkpoint, files: str | None) -> tuple[Any, Any]:
     """The encoder's configuration and tokenizer: nearest place first, the hub last."""
-    # the plain class takes tokenizer.json as it is; others may rebuild it with another normaliser
-    from transformers import AutoConfig, PreTrainedTokenizerFast
+    from transformers import AutoConfig
 
     name = checkpoint.architecture.pretrained_model
     tokenizer = _TOKENIZERS.get(checkpoint.architecture.encoder_model, name)
@@ -137,8 +137,24 @@ def own_files(checkpoint: Checkpoint, files: str | None) -> tuple[Any, Any]:
     if files is not None or beside.is_dir():
         name = tokenizer = files or str(beside)
     hint = f"put it into {beside}, or give a folder that has it as the option `encoder`"
-    return (pretrained(AutoConfig, name, "the configuration of the encoder", hint),
-            pretrained(PreTrainedTokenizerFast, tokenizer, "the tokenizer of the encoder", hint))
+    config = pretrained(AutoConfig, name, "the configuration of the encoder", hint)
+    if checkpoint.architecture.encoder_model == "DeBERTa":
+        return config, _piece_tokenizer(tokenizer)
+    # the plain class takes tokenizer.json as it is; others may rebuild it with another normaliser
+    from transformers import PreTrainedTokenizerFast
+
+    return config, pretrained(PreTrainedTokenizerFast, tokenizer, "the tokenizer of the encoder",
+                              hint)
+
+
+def _piece_tokenizer(name: str) -> Any:
+    """DeBERTa's, which is a model of SentencePiece with no tokenizer.json beside it."""
+    try:
+        from minrisk.metrics.neural.pieces import PieceTokenizer
+    except ImportError as error:
+        raise MissingExtra(f"an encoder of DeBERTa's kind needs {error.name}: "
+                           "pip install 'minrisk[neural]'") from None
+    return PieceTokenizer(file_of(name, PieceTokenizer.FILE))
 
 
 def _build(architecture: Architecture, config: Any) -> Any:
@@ -180,9 +196,9 @@ def _tap(model: Any, layer: int) -> nn.Module:
     if layer == 0:  # RemBERT widens its embeddings first
         widened: nn.Module = getattr(model.encoder, "embedding_hidden_mapping_in", model.embeddings)
         return widened
-    if layer == len(layers):  # XLM-R XL normalises the last one
-        last: nn.Module = getattr(model.encoder, "LayerNorm", layers[-1])
-        return last
+    if layer == len(layers) and model.config.model_type == "xlm-roberta-xl":
+        normalised: nn.Module = model.encoder.LayerNorm
+        return normalised
     return layers[layer - 1]
 
 

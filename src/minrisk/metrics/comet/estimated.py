@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, Protocol
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError
+from minrisk.arrays import Floats, Points
 from minrisk.groups import Groups
-from minrisk.metric import Surrogate
+from minrisk.metric import Evidence, Surrogate
+from minrisk.metrics._sourced import Sourced
 from minrisk.rows import WeightedRows
 
 Aggregation = Literal["expected", "mean"]
@@ -21,34 +21,26 @@ class PairScorer(Protocol):
     def embeddings(self, vectors: Floats) -> Any:
         """As the rows of features hold them."""
 
-    def vectors(self, features: WeightedRows) -> Floats:
-        """(N, D) of texts and of averages."""
+    def vectors(self, features: WeightedRows) -> Points:
+        """(N, D) of texts and of averages, where they are."""
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats: ...
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: WeightedRows) -> Floats: ...
 
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence: ...
+
+    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: WeightedRows) -> Floats: ...
+
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                   source: WeightedRows) -> Surrogate[WeightedRows]: ...
 
 
-class Sourced:
-    """Scores depend on the source."""
-
-    name: ClassVar[str]
-    needs_source: ClassVar[bool] = True
-
-    def _checked(self, source: WeightedRows | None, *others: WeightedRows) -> WeightedRows:
-        if source is None:
-            raise InputError(f"metric {self.name!r} needs the source")
-        for features in (source, *others):
-            features.check(self)
-        return source
-
-
 class Estimated(Sourced, ABC):
     """Pairs are scored by an estimator, which may be fed averages."""
+
+    needs_source: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -66,6 +58,14 @@ class Estimated(Sourced, ABC):
                 source: WeightedRows | None = None) -> Floats:
         """(H,) `scores @ mass`, added up where the pairs are scored."""
         return self._scorer.utility(hyps, refs, mass, self._checked(source, hyps, refs))
+
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+        return self._scorer.evidence(hyps, refs, weights)
+
+    def verdict(self, hyps: WeightedRows, evidence: Evidence,
+                source: WeightedRows | None = None) -> Floats:
+        """(H,) scores against the average that the evidence is of."""
+        return self._scorer.verdict(hyps, evidence, self._checked(source, hyps))
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                   source: WeightedRows | None = None) -> Surrogate[WeightedRows]:

@@ -135,10 +135,20 @@ class Estimator:
 
     def expected_first(self, mt: Tensor, src: Tensor, refs: Tensor, weights: Tensor) -> Tensor:
         """(H, H1) the mean of the first layer over weighted references, exactly."""
-        mean = weights @ refs
-        apart = mean_distance(mt, refs, weights)
+        return self.first_of_moments(mt, src, moments(mt, refs, weights))
+
+    def first_of_moments(self, mt: Tensor, src: Tensor, moments: Tensor) -> Tensor:
+        """(H, H1) the same from all that it needs to know of the references."""
+        mean, apart = moments[:1].to(mt.dtype), moments[1:].to(mt.dtype)
         pair = torch.cat([mt * mean, apart], dim=1) @ self.per_pair
-        return self.hyp_part(mt, src) + self.ref_part(mean[None]) + pair
+        return self.hyp_part(mt, src) + self.ref_part(mean) + pair
+
+
+def moments(mt: Tensor, refs: Tensor, weights: Tensor) -> Tensor:
+    """(1 + H, D) E[ref], then E|mt - ref| of each hypothesis; linear in the weights."""
+    exact = torch.float32 if mt.device.type == "mps" else torch.float64
+    mean = weights.to(exact) @ refs.to(exact)
+    return torch.cat([mean[None], mean_distance(mt.to(exact), refs.to(exact), weights.to(exact))])
 
 
 def mean_distance(mt: Tensor, refs: Tensor, weights: Tensor) -> Tensor:
@@ -147,17 +157,16 @@ def mean_distance(mt: Tensor, refs: Tensor, weights: Tensor) -> Tensor:
     With the references' values sorted, those below mt and those above it are two intervals, whose
     weights and weighted values are differences of prefix sums.
     """
-    exact = torch.float32 if mt.device.type == "mps" else torch.float64
-    values, order = refs.to(exact).T.contiguous().sort(dim=1)  # (D, R)
-    mass = weights.to(exact)[order]
+    values, order = refs.T.contiguous().sort(dim=1)  # (D, R)
+    mass = weights[order]
     below = torch.nn.functional.pad(mass.cumsum(1), (1, 0))  # (D, R + 1)
     moment = torch.nn.functional.pad((mass * values).cumsum(1), (1, 0))
-    points = mt.to(exact).T.contiguous()  # (D, H)
+    points = mt.T.contiguous()  # (D, H)
     place = torch.searchsorted(values, points)
     left, left_moment = below.gather(1, place), moment.gather(1, place)
     right, right_moment = below[:, -1:] - left, moment[:, -1:] - left_moment
     distance = points * left - left_moment + right_moment - points * right
-    return distance.T.to(mt.dtype)
+    return distance.T
 
 
 def feed_forward(units: int, hidden: Sequence[int], activation: str,

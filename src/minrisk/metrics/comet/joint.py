@@ -23,7 +23,8 @@ from minrisk.metrics.neural.batches import batches
 from minrisk.metrics.neural.pairs import pairs_in_chunks
 from minrisk.progress import tell
 
-_ENCODERS = ("XLM-RoBERTa", "XLM-RoBERTa-XL", "MiniLM")  # two separators, and no token types
+# encoders without token types, and how many separators stand between two texts
+_SEPARATORS = {"XLM-RoBERTa": 2, "XLM-RoBERTa-XL": 2, "MiniLM": 2, "DeBERTa": 1}
 # how XCOMET weighs what it reads: hypothesis with the source; with the reference; with both
 _SCORE_SHARES, _TAG_SHARES, _SPANS_SHARE = (0.12, 0.33, 0.33), (0.1667, 0.3333, 0.5), 0.22
 _SEVERITIES = (0.0, 1.0, 5.0, 10.0)  # none, minor, major, critical, as in MQM
@@ -46,12 +47,13 @@ class Joint:
 
     def __init__(self, embedder: Embedder, model: str) -> None:
         spec = embedder.architecture
-        if spec.encoder_model not in _ENCODERS or "src" not in spec.input_segments:
+        if spec.encoder_model not in _SEPARATORS or "src" not in spec.input_segments:
             raise InputError(f"{model}: found the encoder {spec.encoder_model!r} that reads "
                              f"{', '.join(spec.input_segments)}; wanted one of "
-                             f"{', '.join(_ENCODERS)} that reads mt and src")
+                             f"{', '.join(_SEPARATORS)} that reads mt and src")
         self._model = model
         self._embedder = embedder
+        self._more = _SEPARATORS[spec.encoder_model] - 1  # than the one that ends every text
         self._network = embedder.network(*JOINT)
         self._tagger = embedder.tagger() if spec.class_identifier == XCOMET else None
 
@@ -62,7 +64,7 @@ class Joint:
     def quality(self, hyps: Sequence[Ints], source: Ints) -> Floats:
         """(H,) by the source alone."""
         self._warn_of_long([hyp.size + source.size for hyp in hyps])
-        with self._embedder.runtime.precision():
+        with self._embedder.runtime.running():
             return _array(self._judged([self._read(hyps, ([hyp, source] for hyp in hyps))], hyps))
 
     @torch.inference_mode()
@@ -73,7 +75,7 @@ class Joint:
                              "compare it with references; use it as --metric comet-kiwi")
         self._warn_of_long([hyp.size + source.size + ref.size for hyp in hyps for ref in refs])
         found: list[Floats] = []
-        with self._embedder.runtime.precision():
+        with self._embedder.runtime.running():
             alone = self._read(hyps, ([hyp, source] for hyp in hyps))
             for pairs in pairs_in_chunks(len(hyps), len(refs)):
                 mt, ref = [hyps[h] for h, _ in pairs], [refs[r] for _, r in pairs]
@@ -107,11 +109,11 @@ class Joint:
         return Reading(scores, tags)
 
     def _joined(self, texts: Sequence[Ints]) -> Ints:
-        """<s> a </s> </s> b </s> ..., cut to what the encoder takes."""
+        """<s> a </s> </s> b </s> (or one </s> between them) ..., cut to what the encoder takes."""
         encoder = self._embedder.encoder
         first, *others = (own[own != encoder.tokenizer.pad_token_id] for own in texts)
-        separator = first[-1:]
-        parts = [first, *(part for own in others for part in (separator, own[1:]))]
+        more = first[-1:].repeat(self._more)
+        parts = [first, *(part for own in others for part in (more, own[1:]))]
         return np.concatenate(parts)[: self._limit]
 
     @property

@@ -44,7 +44,7 @@ class PlainScorer:
         mt = _texts_of(hyps)
         own = self._hyp_part(mt, _texts_of(source))
         if self._expected and not refs.is_plain:
-            firsts = [own + self._expected_rest(mt, *_members(refs, row))
+            firsts = [own + self._rest_of(mt, moments(mt, *_members(refs, row)))
                       for row in range(len(refs))]
             return self._finish(np.stack(firsts, axis=1)).astype(np.float64)
         return self._pair_scores(mt, own, _means(refs))
@@ -53,10 +53,23 @@ class PlainScorer:
                 source: WeightedRows) -> Floats:
         return self.scores(hyps, refs, source) @ mass
 
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Floats:
+        """(1, D) the sum of the references; below it the moments that expected features need."""
+        texts = refs.base[refs.members]
+        mt = _texts_of(hyps) if self._expected else texts[:0]
+        return moments(mt, texts, refs.spread(weights))
+
+    def verdict(self, hyps: WeightedRows, evidence: Floats, source: WeightedRows) -> Floats:
+        mt = _texts_of(hyps)
+        own = self._hyp_part(mt, _texts_of(source))
+        if self._expected:
+            return self._finish(own + self._rest_of(mt, evidence)).astype(np.float64)
+        return self._pair_scores(mt, own, evidence.astype(np.float32))[:, 0]
+
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                   source: WeightedRows) -> PlainLinearised:
         mt, ref = _texts_of(hyps), _texts_of(refs)
-        rest = self._expected_rest(mt, ref, mass.astype(np.float32))
+        rest = self._rest_of(mt, moments(mt, ref, mass))
         value, slope = self._value_and_slope(self._hyp_part(mt, _texts_of(source)) + rest)
         product, distance = np.split(slope @ self._per_pair.T, 2, axis=1)
         per_ref = slope @ self._per_ref.T + product * mt
@@ -94,10 +107,10 @@ class PlainScorer:
             patience.advance(found[rows, columns].size * (1 + same))
         return found
 
-    def _expected_rest(self, mt: Array, refs: Array, weights: Array) -> Array:
-        """(H, H1) the mean of what it makes of weighted references and of pairs with them."""
-        mean = weights @ refs
-        pair = np.concatenate([mt * mean, mean_distance(mt, refs, weights)], axis=1)
+    def _rest_of(self, mt: Array, moments: Floats) -> Array:
+        """(H, H1) the mean of what it makes of references and of pairs with them."""
+        mean, apart = moments[:1].astype(np.float32), moments[1:].astype(np.float32)
+        pair = np.concatenate([mt * mean, apart], axis=1)
         rest: Array = mean @ self._per_ref + pair @ self._per_pair
         return rest
 
@@ -144,11 +157,17 @@ class PlainLinearised:
         return linear
 
 
-def mean_distance(mt: Array, refs: Array, weights: Array) -> Array:
+def moments(mt: Array, refs: Array, weights: Floats) -> Floats:
+    """(1 + H, D) E[ref], then E|mt - ref| of each hypothesis; linear in the weights."""
+    return np.concatenate([(weights @ refs.astype(np.float64))[None],
+                           mean_distance(mt, refs, weights)])
+
+
+def mean_distance(mt: Array, refs: Array, weights: Floats) -> Floats:
     """(H, D) E|mt - ref| per dimension over weighted references, from sorted values."""
     order = np.argsort(refs, axis=0)
     values = np.take_along_axis(refs, order, axis=0).astype(np.float64)  # (R, D)
-    mass = weights.astype(np.float64)[order]
+    mass = weights[order]
     below = _sums_before(mass)  # (R + 1, D)
     moment = _sums_before(mass * values)
     points = mt.astype(np.float64)
@@ -157,8 +176,8 @@ def mean_distance(mt: Array, refs: Array, weights: Array) -> Array:
     left, left_moment = (np.take_along_axis(sums, place, axis=0) for sums in (below, moment))
     # of those above: what is left of all
     right, right_moment = below[-1] - left, moment[-1] - left_moment
-    distance: Array = points * left - left_moment + right_moment - points * right
-    return distance.astype(np.float32)
+    distance: Floats = points * left - left_moment + right_moment - points * right
+    return distance
 
 
 def _sums_before(values: Floats) -> Floats:
@@ -181,10 +200,10 @@ def _texts_of(features: WeightedRows) -> Array:
     return found
 
 
-def _members(features: WeightedRows, row: int) -> tuple[Array, Array]:
+def _members(features: WeightedRows, row: int) -> tuple[Array, Floats]:
     """The embeddings of the texts of one row, and how much each counts."""
     part = slice(features.offsets[row], features.offsets[row + 1])
-    return features.base[features.members[part]], features.weights[part].astype(np.float32)
+    return features.base[features.members[part]], features.weights[part]
 
 
 def _means(features: WeightedRows) -> Array:
@@ -192,4 +211,4 @@ def _means(features: WeightedRows) -> Array:
     if features.is_plain:
         return _texts_of(features)
     parts = (_members(features, row) for row in range(len(features)))
-    return np.stack([weights @ texts for texts, weights in parts])
+    return np.stack([weights.astype(np.float32) @ texts for texts, weights in parts])

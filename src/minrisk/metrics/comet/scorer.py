@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from minrisk.arrays import Floats
 from minrisk.metrics.comet.checkpoint import REFERENCELESS
 from minrisk.metrics.comet.embedder import Embedder
-from minrisk.metrics.comet.estimator import Estimator
+from minrisk.metrics.comet.estimator import Estimator, moments
 from minrisk.metrics.comet.patience import Patience
 from minrisk.metrics.comet.surrogate import Linearised
 from minrisk.metrics.comet.tensors import array, means, rows_of, texts_of, vectors
@@ -38,7 +38,7 @@ class Scorer:
     def embeddings(self, vectors: Floats) -> Tensor:
         return torch.as_tensor(vectors, dtype=self._runtime.dtype, device=self._runtime.device)
 
-    def vectors(self, features: WeightedRows) -> Floats:
+    def vectors(self, features: WeightedRows) -> Tensor:
         return vectors(features)
 
     @torch.inference_mode()
@@ -62,7 +62,7 @@ class Scorer:
         if self._expects(refs):
             return self.scores(hyps, refs, source) @ mass
         mt, src = texts_of(hyps), texts_of(source)
-        weights = upload(mass.astype(_precise(mt.device)), mt.device)
+        weights = _weights(mass, mt.device)
         patience = Patience(len(hyps) * len(refs), mt.device.type == "cpu")
         estimator, pairs = self.estimator, self._pairs(len(hyps) * len(refs))
         with self._runtime.precision():
@@ -71,6 +71,25 @@ class Scorer:
                 return array(estimator.symmetric_utility(texts, weights, pairs, patience))
             left, right = estimator.hypotheses(mt, src), estimator.references(means(refs))
             return array(estimator.utility(left, right, weights, pairs, patience))
+
+    @torch.inference_mode()
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Floats:
+        """(1, D) the sum of the references; below it the moments that expected features need."""
+        texts = rows_of(refs.base, refs.members)
+        spread = _weights(refs.spread(weights), texts.device)
+        mt = texts_of(hyps) if self._expected else texts[:0]
+        found: Floats = moments(mt, texts, spread).cpu().numpy().astype(np.float64)
+        return found
+
+    @torch.inference_mode()
+    def verdict(self, hyps: WeightedRows, evidence: Floats, source: WeightedRows) -> Floats:
+        mt, src, estimator = texts_of(hyps), texts_of(source), self.estimator
+        found = upload(evidence.astype(_precise(mt.device)), mt.device)
+        with self._runtime.precision():
+            if self._expected:
+                return array(estimator.finish(estimator.first_of_moments(mt, src, found)))
+            mean = estimator.references(found.to(mt.dtype))
+            return array(estimator.pair_scores(estimator.hypotheses(mt, src), mean)[0, :, 0])
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                   source: WeightedRows) -> Linearised:
@@ -86,7 +105,7 @@ class Scorer:
         """(H,) against one aggregate, with the first layer's mean over its texts exact."""
         part = slice(refs.offsets[row], refs.offsets[row + 1])
         texts = rows_of(refs.base, refs.members[part])
-        weights = torch.as_tensor(refs.weights[part], dtype=texts.dtype, device=texts.device)
+        weights = _weights(refs.weights[part], texts.device)
         estimator = self.estimator
         return estimator.finish(estimator.expected_first(mt, src, texts, weights))
 
@@ -115,6 +134,10 @@ class Judge:
         features = torch.cat([mt, src, mt * src, (mt - src).abs()], dim=1)
         with self._embedder.runtime.precision():
             return array(self._network(features)[:, 0])
+
+
+def _weights(weights: Floats, device: torch.device) -> Tensor:
+    return upload(weights.astype(_precise(device)), device)
 
 
 def _precise(device: torch.device) -> type[np.floating[Any]]:

@@ -12,9 +12,9 @@ from minrisk.rows import WeightedRows
 from minrisk.transfer import upload
 
 
-def vectors(features: WeightedRows) -> Floats:
-    """(N, D) of texts and of averages."""
-    return array(means(features))
+def vectors(features: WeightedRows) -> Tensor:
+    """(N, D) of texts and of averages, in single precision at least."""
+    return means(features).float()
 
 
 def texts_of(features: WeightedRows) -> Tensor:

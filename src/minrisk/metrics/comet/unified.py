@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from minrisk.arrays import Floats, Ints
-from minrisk.metrics.comet import CometModel, ReferenceFree
+from minrisk.metrics.comet import CometModel
+from minrisk.metrics.neural.reference_free import ReferenceFree
 from minrisk.options import option
 from minrisk.rows import WeightedRows
 

@@ -5,16 +5,23 @@ This file needs no torch, so that the metric can be listed where its extra is no
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from minrisk.errors import MissingExtra
+from minrisk.arrays import Floats
+from minrisk.errors import InputError, MissingExtra
 from minrisk.metrics.neural.cross_encoder import CrossEncoder
+from minrisk.metrics.neural.reference_free import ReferenceFree
 from minrisk.options import option
+from minrisk.rows import WeightedRows
 
 if TYPE_CHECKING:
     from minrisk.metrics.metricx.reader import Reader
+
+_MODEL = "google/metricx-24-hybrid-large-v2p6"
+_NAME = re.compile(r"metricx-(23|24)(-qe)?")  # of published models
 
 
 @dataclass(frozen=True)
@@ -24,9 +31,20 @@ class MetricX(CrossEncoder):
     name: ClassVar[str] = "metricx"
     is_error: ClassVar[bool] = True
 
-    model: str = option("google/metricx-24-hybrid-large-v2p6", help="a hub name or a folder")
+    model: str = option(_MODEL, help="a hub name or a folder")
     tokenizer: str = option("google/mt5-large", help="where mT5's tokenizer is")
     version: Literal["24", "23"] = option("24", help="how texts are put together; 24 has a source")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        named = _NAME.search(self.model)
+        if named and named[1] != self.version:
+            raise InputError(f"{self.model}: is MetricX-{named[1]} by its name; give it version "
+                             f"{named[1]} (--metric.version {named[1]})")
+        own = "metricx-qe" if named and named[2] else "metricx"
+        if named and self.version == "23" and own != self.name:  # 24 can do both
+            raise InputError(f"{self.model}: was trained for another task by its name; "
+                             f"use it as --metric {own}")
 
     @property
     def needs_source(self) -> bool:
@@ -40,3 +58,16 @@ class MetricX(CrossEncoder):
             raise MissingExtra(f"MetricX needs {error.name}: "
                                "pip install 'minrisk[neural]'") from None
         return Reader(self)
+
+
+@dataclass(frozen=True)
+class MetricXQE(ReferenceFree, MetricX):
+    """MetricX-24 and MetricX-23-QE by the source alone; every strategy then ranks by quality"""
+
+    name: ClassVar[str] = "metricx-qe"
+
+    model: str = option(_MODEL, help="a hub name or a folder; for version 23, one of its QE models")
+
+    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+        (text,) = self._texts(self._checked(source))
+        return self._reader.quality(self._texts(hyps), text)

@@ -11,7 +11,7 @@ from torch import Tensor
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
 from minrisk.metrics.neural.batches import padded
-from minrisk.metrics.neural.files import file_of, whole_model
+from minrisk.metrics.neural.files import file_of, pretrained, whole_model
 from minrisk.metrics.neural.pairs import pair_scores
 from minrisk.metrics.neural.pieces import Pieces
 from minrisk.metrics.neural.runtime import Runtime
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _TEXT = {"24": "source: {source} candidate: {hyp} reference: {ref}",
          "23": "candidate: {hyp} reference: {ref}"}
+_ALONE = {"24": "source: {source} candidate: {hyp}", "23": "candidate: {hyp} source: {source}"}
 _LONGEST = {"24": 1536, "23": 1024}  # with a mark of the end, which is then taken off
 _SCORE = 250089  # the token <extra_id_10>
 _WORST = 25.0
@@ -29,11 +30,16 @@ _PAD = _START = 0
 
 class Reader:
     def __init__(self, options: MetricX) -> None:
-        from transformers import MT5ForConditionalGeneration
+        from transformers import AutoConfig, MT5ForConditionalGeneration
 
         self._runtime = Runtime(options)
-        self._text, self._longest = _TEXT[options.version], _LONGEST[options.version] - 1
+        self._text, self._alone = _TEXT[options.version], _ALONE[options.version]
+        self._longest = _LONGEST[options.version] - 1
         self._pieces = Pieces(file_of(options.tokenizer, "spiece.model"))
+        kind = pretrained(AutoConfig, options.model, "the configuration of the model").model_type
+        if kind != "mt5":
+            raise InputError(f"{options.model}: found a model of the kind {kind!r}, wanted "
+                             "MetricX, which is an 'mt5'")
         model = whole_model(MT5ForConditionalGeneration, options.model)
         words = len(model.lm_head.weight)
         if words <= _SCORE:
@@ -49,6 +55,13 @@ class Reader:
             return self._read(self._text.format(source=source, hyp=hyps[hyp], ref=refs[ref]))
 
         return -pair_scores(len(hyps), len(refs), read, self._errors, self._runtime)
+
+    def quality(self, hyps: Sequence[str], source: str) -> Floats:
+        """(H,) by the source alone; higher is better."""
+        def read(hyp: int, _: int) -> tuple[Ints, bool]:
+            return self._read(self._alone.format(source=source, hyp=hyps[hyp]))
+
+        return -pair_scores(len(hyps), 1, read, self._errors, self._runtime)[:, 0]
 
     def _read(self, text: str) -> tuple[Ints, bool]:
         ids = self._pieces.ids(text)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from minrisk.arrays import Floats
+from minrisk.arrays import Points
 from minrisk.metrics.comet.estimated import AGGREGATION, Aggregation, Estimated, PairScorer
 from minrisk.metrics.embedding import Embedding
 from minrisk.options import option
@@ -36,8 +36,8 @@ class MQM(Estimated):
         base = self._scorer.embeddings(Embedding(cache=self.cache).features(texts))
         return WeightedRows.plain(self, base, np.arange(len(texts)))
 
-    def vectors(self, features: WeightedRows) -> Floats:
-        """(N, D) sentence embeddings, for clustering."""
+    def vectors(self, features: WeightedRows) -> Points:
+        """(N, D) sentence embeddings where they are, for clustering."""
         return self._scorer.vectors(features)
 
     @cached_property

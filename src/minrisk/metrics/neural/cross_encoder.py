@@ -8,12 +8,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from minrisk.arrays import Floats
-from minrisk.errors import InputError
 from minrisk.metrics.neural import NeuralModel
 from minrisk.rows import WeightedRows
 
@@ -26,8 +25,6 @@ class Reader(Protocol):
 class CrossEncoder(NeuralModel, ABC):
     """Every pair is read by the model; nothing can be averaged."""
 
-    name: ClassVar[str]
-
     @property
     def needs_source(self) -> bool:
         return False
@@ -38,9 +35,7 @@ class CrossEncoder(NeuralModel, ABC):
     def scores(self, hyps: WeightedRows, refs: WeightedRows,
                source: WeightedRows | None = None) -> Floats:
         """(H, R) the score of every pair."""
-        if self.needs_source and source is None:
-            raise InputError(f"metric {self.name!r} needs the source")
-        (text,) = self._texts(source) if self.needs_source and source is not None else ("",)
+        (text,) = self._texts(self._checked(source)) if self.needs_source else ("",)
         return self._reader.scores(self._texts(hyps), self._texts(refs), text)
 
     @property

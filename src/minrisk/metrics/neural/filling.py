@@ -15,7 +15,11 @@ _COUNTERS = ("position_ids", "token_type_ids")  # 0, 1, 2, ... and zeros: not we
 
 def fill(model: Any, weights: Mapping[str, Tensor], where: object, hint: str) -> None:
     """All of them; a model on no device (meta) takes them as they are."""
-    missing, _ = model.load_state_dict(weights, strict=False, assign=True)
+    try:
+        missing, _ = model.load_state_dict(weights, strict=False, assign=True)
+    except RuntimeError as error:  # other sizes
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(f"{where}: the checkpoint does not fit: {reason}; {hint}") from None
     absent = [name for name in missing if not name.endswith(_COUNTERS)]
     if absent:
         raise InputError(f"{where}: the checkpoint lacks {len(absent)} weights, "

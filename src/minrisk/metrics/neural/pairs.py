@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 import torch
@@ -22,8 +22,9 @@ Judge = Callable[[Sequence[Ints]], Tensor]  # (B,) scores of a batch
 
 
 def pairs_in_chunks(hyps: int, refs: int) -> Iterator[list[tuple[int, int]]]:
-    pairs = list(product(range(hyps), range(refs)))
-    return (pairs[start : start + _AT_ONCE] for start in range(0, len(pairs), _AT_ONCE))
+    pairs = product(range(hyps), range(refs))
+    while chunk := list(islice(pairs, _AT_ONCE)):
+        yield chunk
 
 
 @torch.inference_mode()
@@ -31,7 +32,7 @@ def pair_scores(hyps: int, refs: int, read: Read, judge: Judge, runtime: Runtime
     """(H, R) with pairs of similar length in one batch."""
     result = np.zeros((hyps, refs))
     done, long = 0, 0
-    with runtime.precision():
+    with runtime.running():
         for pairs in pairs_in_chunks(hyps, refs):
             inputs, cut = zip(*(read(*pair) for pair in pairs), strict=True)
             long += sum(cut)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from shutil import copyfile
 
 import numpy as np
 from sentencepiece import SentencePieceProcessor
@@ -29,3 +31,23 @@ class Pieces:
         if found == self._model.unk_id():
             raise InputError(f"{self._path}: found no piece {piece!r}; is it another's model?")
         return found
+
+
+class PieceTokenizer:
+    """[CLS] text [SEP], as far as we need what tokenizers of transformers offer."""
+
+    FILE = "spm.model"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pieces = Pieces(path)
+        self._begin, self._end = self._pieces.id("[CLS]"), self._pieces.id("[SEP]")
+        self.pad_token_id = self._pieces.id("[PAD]")
+
+    def __call__(self, texts: Sequence[str], **_: object) -> dict[str, list[Ints]]:
+        """Nothing is cut off."""
+        return {"input_ids": [np.concatenate([[self._begin], self._pieces.ids(text), [self._end]])
+                              for text in texts]}
+
+    def save_pretrained(self, folder: Path) -> None:
+        copyfile(self._path, folder / self.FILE)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
+from minrisk.errors import InputError
 from minrisk.metrics.neural import NeuralModel
 
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
@@ -31,13 +32,31 @@ class Runtime:
         finally:
             torch.set_float32_matmul_precision(before)
 
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The same for a model that runs batches of texts; one that is too large is told."""
+        try:
+            with self.precision():
+                yield
+        except torch.OutOfMemoryError:
+            raise InputError(f"{self.device} has not enough memory for {self.tokens} tokens at "
+                             "once; lower the option tokens (--metric.tokens)") from None
+
 
 def _device(name: str) -> torch.device:
     if name != "auto":
-        return torch.device(name)
+        return _usable(name)
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def _usable(name: str) -> torch.device:
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:  # unknown to torch, or not in this machine
+        raise InputError(f"device {name!r} cannot be used: {str(error).splitlines()[0]}; "
+                         "wanted auto, or a device that this machine has") from None
 
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:

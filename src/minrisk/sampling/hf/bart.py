@@ -1,12 +1,12 @@
 """Decoders of BART's build, run for one token of many prefixes that share their sources.
 
-The modules are the model's own; what differs from its forward pass is where keys and values lie:
-those of the prefixes in one buffer with room to write, those of a source in one copy, which all of
-its prefixes ask side by side, as if they were one long query.
+The modules are the model's own; what differs from its forward pass is where keys and values lie,
+and how they are looked at: that is in `attention`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear, scaled_dot_product_attention
+from torch.nn.functional import linear, pad
+
+from minrisk.sampling.hf.attention import Attention
+
+_ALIGNED = 64  # tokens; matrix products of other sizes run at half the speed
 
 
 @dataclass(frozen=True)
@@ -47,15 +51,6 @@ def not_supported_reasons(model: Any) -> list[str]:
     return reasons
 
 
-@dataclass(frozen=True)
-class Memory:
-    """What a step reads and writes besides its rows."""
-
-    own: Tensor  # (layers, 2, slots, heads, T, D) keys and values of the prefixes
-    over: Tensor  # (layers, 2, S, heads, L, D) of the sources
-    mask: Tensor  # (S, 1, 1, L) which of those are no padding
-
-
 class BartLike:
     def __init__(self, model: Any) -> None:
         decoder = model.get_decoder()
@@ -68,8 +63,8 @@ class BartLike:
         self._positions = table[self._family.first_position(decoder) :]
         # FSMT projects inside its decoder
         head = getattr(decoder, "output_projection", None) or model.get_output_embeddings()
-        self._projection = head.weight
-        self._bias = getattr(model, "final_logits_bias", None)
+        self._projection, self._bias = _aligned(
+            head.weight, getattr(model, "final_logits_bias", None))
         self.layers = decoder.layers
         self.heads = self.layers[0].self_attn.num_heads
         self.size = self.layers[0].self_attn.head_dim
@@ -81,29 +76,19 @@ class BartLike:
                          for project in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)])
             for layer in self.layers])
 
-    def step(self, tokens: Tensor, position: Tensor, places: Tensor, widest: int, length: int,
-             memory: Memory, rounded: bool = False) -> Tensor:
-        """(R, V) logits of what follows the tokens (R,), which are all at one position.
-
-        `places` is where each row's query stands among the sources' queries, of which each source
-        has room for `widest`; `length` is how many positions of the buffer are looked at, of which
-        those past this one are masked if it was rounded up.
-        """
-        seen = None
-        if rounded:
-            seen = (torch.arange(length, device=tokens.device) <= position)[None]  # (1, T)
+    def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Tensor:
+        """(R, V) logits of what follows the tokens (R,), which are all at one position (1,)."""
         x = self._embed(tokens, position)
-        for layer, own, over in zip(self.layers, memory.own, memory.over, strict=True):
-            look_back = partial(self._look_back, layer.self_attn, own, position, length, seen)
-            look_over = partial(self._look_over, layer.encoder_attn, over, places, widest,
-                                memory.mask)
+        for number, layer in enumerate(self.layers):
+            look_back = partial(self._look_back, layer.self_attn, partial(attention.back, number))
+            look_over = partial(self._look_over, layer.encoder_attn,
+                                partial(attention.over, number))
             x = self._block(x, layer.self_attn_layer_norm, look_back)
             x = self._block(x, layer.encoder_attn_layer_norm, look_over)
             x = self._block(x, layer.final_layer_norm, partial(_think, layer))
         norm = getattr(self._decoder, "layer_norm", None)
         x = x if norm is None else norm(x)
-        bias = None if self._bias is None else self._bias[0].to(x.dtype)
-        return linear(x, self._projection, bias)
+        return linear(x, self._projection, self._bias)
 
     def _embed(self, tokens: Tensor, position: Tensor) -> Tensor:
         places = self._positions[position]  # (1, heads * D)
@@ -119,34 +104,30 @@ class BartLike:
         normed: Tensor = norm(x + run(x))
         return normed
 
-    def _look_back(self, attention: Any, own: Tensor, position: Tensor, length: int,
-                   seen: Tensor | None, x: Tensor) -> Tensor:
-        """Attention of each row to its own prefix; writes what later tokens will look at."""
-        rows = len(x)
-        keys, values = own[0, :rows], own[1, :rows]  # (R, heads, T, D)
-        keys.index_copy_(2, position, self._split(attention.k_proj(x))[:, :, None])
-        values.index_copy_(2, position, self._split(attention.v_proj(x))[:, :, None])
-        found = scaled_dot_product_attention(
-            self._split(attention.q_proj(x))[:, :, None], keys[:, :, :length],
-            values[:, :, :length], attn_mask=seen)
-        out: Tensor = attention.out_proj(found.reshape(rows, -1))
+    def _look_back(self, module: Any, look: Callable[..., Tensor], x: Tensor) -> Tensor:
+        """Attention of each row to its own prefix, of which it is the last token."""
+        asked, key, value = (self._split(project(x))
+                             for project in (module.q_proj, module.k_proj, module.v_proj))
+        out: Tensor = module.out_proj(look(asked, key, value).reshape(x.shape))
         return out
 
-    def _look_over(self, attention: Any, over: Tensor, places: Tensor, widest: int, mask: Tensor,
-                   x: Tensor) -> Tensor:
-        """Attention of each row to its source, of which there is one copy."""
-        sources = over.shape[1]
-        asked = x.new_zeros(sources * widest + 1, x.shape[1])  # the last is for rows that fill up
-        asked[places] = attention.q_proj(x)
-        queries = self._split(asked[:-1].view(sources, widest, -1)).transpose(1, 2)
-        found = scaled_dot_product_attention(queries, over[0], over[1], attn_mask=mask)
-        told = found.transpose(1, 2).reshape(sources * widest, -1)
-        out: Tensor = attention.out_proj(told[places.clamp(max=len(told) - 1)])
+    def _look_over(self, module: Any, look: Callable[..., Tensor], x: Tensor) -> Tensor:
+        """Attention of each row to its source."""
+        out: Tensor = module.out_proj(look(self._split(module.q_proj(x))).reshape(x.shape))
         return out
 
     def _split(self, x: Tensor) -> Tensor:
         """(..., heads, D)"""
         return x.view(*x.shape[:-1], self.heads, self.size)
+
+
+def _aligned(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """A projection to the vocabulary, and to tokens that cannot be, up to where CUDA is fast."""
+    more = -len(weight) % _ALIGNED if weight.is_cuda else 0
+    given = weight.new_zeros(len(weight)) if bias is None else bias.to(weight)[0]
+    if not more:
+        return weight, None if bias is None else given
+    return pad(weight, (0, 0, 0, more)), pad(given, (0, more), value=-math.inf)
 
 
 def _think(layer: Any, x: Tensor) -> Tensor:

@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from transformers import GenerationConfig
 
+from minrisk.arrays import Ints
 from minrisk.progress import tell
 from minrisk.sampling.hf import generic
 from minrisk.sampling.hf.bart import not_supported_reasons
 from minrisk.sampling.hf.fast import FastDecoder
 from minrisk.sampling.hf.prefixes import Decoder, Ended, Job, Overfull, Prompt, draw
 from minrisk.sampling.hf.rules import Rules
+from minrisk.sampling.hf.support import suitable_attention
 from minrisk.sampling.hf.truncation import Truncation
 
 _SHARE = 0.5  # of the free memory that caches may take
 _UNKNOWN = 4e9  # bytes for them where the free memory cannot be asked for
-_LENGTH = 128  # tokens of a sample that a batch is planned for; longer ones may split it
+_LENGTH = 64  # tokens of a sample that a batch is planned for; longer ones may split it
 _PASSES = 4  # copies of the logits that are held at once
+_KEPT = threading.local()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Drawn:
     """A sequence that was drawn `count` times; `first` is the number of the first such sample."""
 
-    tokens: tuple[int, ...]
+    ids: Ints  # its tokens; there are too many of these objects for them all to be Python's numbers
     count: int
     first: int
     logprob: float
     truncated_logprob: float
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return tuple(self.ids.tolist())
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,6 @@ class Engine:
     limit: int  # tokens that may be drawn
     rows: int | None = None  # samples drawn at once
     memory: float | None = None  # bytes that the rows may remember
-    _made: dict[int, Rules] = field(default_factory=dict, init=False, compare=False)
 
     @torch.inference_mode()
     def draw(self, prompts: Sequence[Prompt], n: int, seed: int,
@@ -58,7 +66,8 @@ class Engine:
         while todo:
             batch = todo.pop()
             try:
-                ended = self._run([job for _, job in batch], seed, memory)
+                with suitable_attention(self.model.device):
+                    ended = self._run([job for _, job in batch], seed, memory)
             except (Overfull, torch.cuda.OutOfMemoryError):
                 todo += _split(batch)
                 continue
@@ -71,27 +80,36 @@ class Engine:
     def _run(self, jobs: Sequence[Job], seed: int, memory: float) -> list[Ended]:
         if len(jobs) == 1 and len(jobs[0].samples) == 1:
             memory = float("inf")  # it cannot be split
-        return draw(self._decoder, self._rules(len(jobs[0].prompt.prefix)), jobs, seed, memory)
-
-    def _rules(self, start: int) -> Rules:
-        """Made once, so that what was recorded with them stays of use."""
-        if start not in self._made:
-            self._made[start] = Rules.of(self.config, start, self.limit, self.model.device,
-                                         self.truncation)
-        return self._made[start]
+        rules = Rules.of(self.config, len(jobs[0].prompt.prefix), self.limit, self.model.device,
+                         self.truncation)
+        return draw(self._decoder, rules, jobs, seed, memory)
 
     @cached_property
     def _decoder(self) -> Decoder:
         if not self.model.config.is_encoder_decoder:
             return generic.CausalDecoder(self.model)
         if not not_supported_reasons(self.model):
-            return FastDecoder(self.model)
+            return _fast_decoder(self.model)
         return generic.Seq2SeqDecoder(self.model)
 
     def _rows(self, memory: float) -> int:
         vocabulary = self.model.get_output_embeddings().weight.shape[0]
-        each = min(self.limit, _LENGTH) * self._decoder.token_bytes + _PASSES * 4 * vocabulary
+        is_found = self.truncation.asks_for_likely(self.model.device)  # in one pass
+        passes = 1 if is_found else _PASSES
+        each = min(self.limit, _LENGTH) * self._decoder.token_bytes + passes * 4 * vocabulary
         return max(1, int(memory / each))
+
+
+def _fast_decoder(model: Any) -> FastDecoder:
+    """The one of a model, as long as it lives, so that graphs are recorded once; each thread has
+    its own, for two cannot draw with one.
+    """
+    if not hasattr(_KEPT, "decoders"):
+        _KEPT.decoders = WeakKeyDictionary()
+    decoder: FastDecoder | None = _KEPT.decoders.get(model)
+    if decoder is None or not decoder.is_up_to_date():
+        decoder = _KEPT.decoders[model] = FastDecoder(model)
+    return decoder
 
 
 Planned = tuple[int, Job]  # which prompt, and what to draw of it
@@ -133,26 +151,26 @@ def _split(batch: list[Planned]) -> list[list[Planned]]:
 
 def _each(batch: Sequence[Planned], ended: Sequence[Ended]) -> Iterator[tuple[int, Drawn]]:
     for step in ended:
-        columns = (step.job, step.tokens, step.count, step.first, step.logprob, step.truncated)
-        for job, tokens, *rest in zip(*(c.tolist() for c in columns), strict=True):
-            yield batch[job][0], Drawn(tuple(tokens), *rest)
+        columns = (step.count, step.first, step.logprob, step.truncated)
+        drawn = map(Drawn, step.tokens, *(column.tolist() for column in columns))
+        yield from zip((batch[job][0] for job in step.job.tolist()), drawn, strict=True)
 
 
 def _merged(drawn: Sequence[Drawn]) -> list[Drawn]:
-    """Equal sequences as one, whichever parts of the work they come from."""
-    found: dict[tuple[int, ...], Drawn] = {}
+    """In the order first drawn; equal sequences as one, whichever parts of the work they come from.
+    """
+    found: dict[bytes, Drawn] = {}
     for one in sorted(drawn, key=lambda d: d.first):
-        before = found.get(one.tokens)
-        count = one.count + (before.count if before else 0)
-        kept = before or one
-        found[one.tokens] = Drawn(kept.tokens, count, kept.first, kept.logprob,
-                                  kept.truncated_logprob)
+        before = found.get(one.ids.tobytes())
+        found[one.ids.tobytes()] = (one if before is None
+                                    else replace(before, count=before.count + one.count))
     return list(found.values())
 
 
 def _free(device: torch.device) -> float:
     if device.type == "cuda":
-        return float(torch.cuda.mem_get_info(device)[0] * _SHARE)
+        idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return float((torch.cuda.mem_get_info(device)[0] + idle) * _SHARE)
     if "SC_AVPHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _SHARE
     return _UNKNOWN

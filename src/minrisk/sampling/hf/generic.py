@@ -27,6 +27,7 @@ class CausalDecoder:
         self._last = last_only(model)
         self.token_bytes = token_bytes(model)
         self._cache: Any = None
+        self._rows = 0
 
     def start(self, prompts: Sequence[Prompt], samples: int, head: Head) -> Candidates:
         # all of one length, so that no padding can change a result
@@ -35,12 +36,13 @@ class CausalDecoder:
 
     def step(self, move: Move, head: Head) -> Candidates:
         device = self._model.device
-        self._cache.reorder_cache(upload(move.parents, device))
+        if has_moved(move.parents, self._rows):
+            self._cache.reorder_cache(upload(move.parents, device))
         return head(self._run(upload(move.tokens[:, None], device), self._cache), move.history)
 
     def _run(self, tokens: Tensor, cache: Any) -> Tensor:
         out = self._model(input_ids=tokens, past_key_values=cache, use_cache=True, **self._last)
-        self._cache = out.past_key_values
+        self._cache, self._rows = out.past_key_values, len(tokens)
         return fresh(out.logits)
 
 
@@ -64,9 +66,10 @@ class Seq2SeqDecoder:
         return head(logits, lambda: prefix)
 
     def step(self, move: Move, head: Head) -> Candidates:
-        parents = upload(move.parents, self._model.device)
-        self._sources = self._sources[parents]
-        self._cache.self_attention_cache.reorder_cache(parents)
+        if has_moved(move.parents, len(self._sources)):
+            parents = upload(move.parents, self._model.device)
+            self._sources = self._sources[parents]
+            self._cache.self_attention_cache.reorder_cache(parents)
         layers = self._cache.cross_attention_cache.layers
         for layer, (keys, values) in zip(layers, self._over, strict=True):
             layer.keys, layer.values = self._spread(keys), self._spread(values)
@@ -87,6 +90,11 @@ class Seq2SeqDecoder:
         if len(per_source) == 1:
             return per_source.expand(len(self._sources), *per_source.shape[1:])
         return per_source[self._sources]
+
+
+def has_moved(parents: Ints, rows: int) -> bool:
+    """Whether rows came, went or changed places; else there is nothing to copy."""
+    return not np.array_equal(parents, np.arange(rows))
 
 
 def encode(model: Any, prompts: Sequence[Prompt]) -> tuple[Tensor, Tensor]:

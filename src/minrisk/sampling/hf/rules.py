@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -45,12 +45,16 @@ _FOREIGN: dict[str, tuple[object, ...]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Head:
-    """What becomes of a step's logits: tokens that may be drawn, with their log-probabilities."""
+    """What becomes of a step's logits: tokens that may be drawn, with their log-probabilities.
 
-    banned: Tensor  # token ids
-    processors: Any  # a LogitsProcessorList, whose types are stricter than what it takes
+    Two that can be recorded are equal if they do the same.
+    """
+
+    banned: tuple[int, ...]  # token ids
+    banned_there: Tensor = field(compare=False)  # the same on the device
+    processors: Any = field(compare=False)  # a LogitsProcessorList, which takes more than it says
     truncation: Truncation
 
     @property
@@ -60,8 +64,10 @@ class Head:
 
     def __call__(self, logits: Tensor, history: Callable[[], Ints]) -> Candidates:
         """Of logits (R, V) in any precision, which are ours to change; `history` is (R, T)."""
-        lost = logits[:, self.banned].float().logsumexp(1, keepdim=True)
-        logits.index_fill_(1, self.banned, -math.inf)
+        lost = logits[:, self.banned_there].float().logsumexp(1, keepdim=True)
+        logits.index_fill_(1, self.banned_there, -math.inf)
+        if self.is_recordable and self.truncation.asks_for_likely(logits.device):
+            return self.truncation.likely(logits, lost)
         scores = logs = logits.log_softmax(1, dtype=torch.float32)
         known = logits[:1].argmax(1)  # a token that the model does not rule out
         total = logits[:, known].float() - logs[:, known]
@@ -91,8 +97,8 @@ class Rules:
         banned = {*_bad_tokens(config), *(config.suppress_tokens or ())} - {-1}
         least = max((config.min_length or 0) - start, config.min_new_tokens or 0)
         processors = LogitsProcessorList(_processors(config, ends, start))
-        heads = [Head(torch.tensor(sorted(tokens), dtype=torch.long, device=device), processors,
-                      truncation) for tokens in (banned.union(ends), banned)]
+        heads = [Head(tokens, torch.tensor(tokens, dtype=torch.long, device=device), processors,
+                      truncation) for tokens in map(_sorted, (banned.union(ends), banned))]
         return cls(np.array(ends, np.intp), limit, least, (heads[0], heads[1]),
                    _at_one_step(config, start, limit, device))
 
@@ -103,6 +109,10 @@ class Rules:
         if more is None:
             return head
         return replace(head, processors=LogitsProcessorList([*head.processors, *more]))
+
+
+def _sorted(tokens: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(tokens))
 
 
 def ids(given: int | Iterable[int] | None) -> list[int]:

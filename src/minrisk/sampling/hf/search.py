@@ -7,6 +7,7 @@ from copy import deepcopy
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import GenerationConfig
@@ -29,7 +30,7 @@ def search(model: Any, config: GenerationConfig, prompts: Sequence[Prompt], n: i
         sequences = _generate(model, config, batch, n, beams, limit)
         for row, own in zip(rows, sequences, strict=True):
             scores = _logprobs(model, prompts[row], own)
-            found[row] = [Drawn(tokens, 1, i, score, float("nan"))
+            found[row] = [Drawn(np.array(tokens, np.intp), 1, i, score, float("nan"))
                           for i, (tokens, score) in enumerate(zip(own, scores, strict=True))]
     return found
 

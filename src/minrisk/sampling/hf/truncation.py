@@ -18,9 +18,11 @@ from torch import Tensor
 
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
+from minrisk.sampling.hf.support import not_supported_reasons
 from minrisk.transfer import upload
 
 _TIES = 32  # tokens as likely as the last of the top k, for which there is room in a short list
+_MARGIN = 1e-4  # by which a kernel's probabilities may differ from ours
 _SHORT = 256  # tokens of a first list, where the options say nothing about how many they keep
 Cut = Callable[[Tensor], Tensor]  # log-probabilities (R, K), best first -> those to keep
 
@@ -125,20 +127,41 @@ class Truncation:
             return Everything(_ladder(scores), scores, logs, shift)
         return self._listed(scores, logs, shift, self._width())
 
+    def asks_for_likely(self, device: torch.device) -> bool:
+        """Whether tokens of some probability are all that can be drawn, and a kernel finds them."""
+        asked = self.epsilon and self._is_wide_enough and self.temperature == 1
+        return bool(asked) and not not_supported_reasons(device)
+
+    def likely(self, logits: Tensor, lost: Tensor) -> Candidates:
+        """What may be drawn, by logits (R, V); of what may not, the logits come to `lost` (R, 1).
+        """
+        from minrisk.sampling.hf import kernels
+
+        width = min(self._width(), logits.shape[1])
+        tokens, scores, totals = kernels.likely(logits, math.log(self.epsilon) - _MARGIN, width)
+        scores, order = scores.sort(1, descending=True)
+        full = scores + (totals[:, None] - torch.logaddexp(totals[:, None], lost))
+        return self._cut(scores, tokens.gather(1, order), full, None)
+
     def _listed(self, scores: Tensor, logs: Tensor, shift: Tensor, width: int) -> Candidates:
         """The best `width` tokens, or fewer, after all cuts."""
         width = min(width, scores.shape[1])
-        cut, tokens = scores.topk(width)
-        full = logs.gather(1, tokens) + shift
         longer = None
+        if width < scores.shape[1] and not self._is_wide_enough:
+            longer = partial(self._listed, scores, logs, shift, scores.shape[1])
+        best, tokens = scores.topk(width)
+        return self._cut(best, tokens, logs.gather(1, tokens) + shift, longer)
+
+    def _cut(self, scores: Tensor, tokens: Tensor, full: Tensor,
+             longer: Callable[[], Candidates] | None) -> Candidates:
+        """Of tokens (R, K), best first; if the first cut keeps them all, there may be more."""
         for number, keeps in enumerate(self._cuts()):
-            keep = (keeps(cut) | (cut == cut[:, :1])) & (cut > -math.inf)
-            if number == 0 and width < scores.shape[1] and not self._is_wide_enough:
-                longer = partial(self._listed, scores, logs, shift, scores.shape[1])
+            keep = (keeps(scores) | (scores == scores[:, :1])) & (scores > -math.inf)
+            if number == 0 and longer is not None:
                 tokens = tokens.masked_fill(keep[:, -1:], -1)
-            cut = cut.masked_fill(~keep, -math.inf).log_softmax(1)
-        table = torch.stack([tokens, cut, full], 2).view(-1, 3)
-        return Listed(_ladder(cut), table, longer)
+            scores = scores.masked_fill(~keep, -math.inf).log_softmax(1)
+        table = torch.stack([tokens, scores, full], 2).view(-1, 3)
+        return Listed(_ladder(scores), table, longer)
 
     def _cuts(self) -> Iterator[Cut]:
         """In the order in which transformers applies them."""

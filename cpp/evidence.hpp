@@ -1,0 +1,166 @@
+// What references say of given hypotheses, as numbers that add up: references may come in parts,
+// of which nothing else needs to be kept.
+//
+// The n-grams of the hypotheses are the states of an automaton (Aho & Corasick 1975). It reads a
+// reference symbol by symbol and is always in the longest of them that ends there; the others that
+// end there are its suffixes. So a symbol costs about one look-up whatever the orders, and n-grams
+// that no hypothesis has take no memory.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "aggregate.hpp"
+#include "intern.hpp"
+#include "text.hpp"
+
+namespace minrisk {
+
+// The n-grams of up to `order` symbols; state 0 is none of them.
+class Automaton {
+public:
+    Automaton(const Symbols& symbols, int order) : order_(order) {
+        for (std::size_t t = 0; t < symbols.texts(); ++t) add(symbols[t]);
+        longest_first_.resize(size() - 1);
+        std::iota(longest_first_.begin(), longest_first_.end(), 1u);
+        std::ranges::stable_sort(longest_first_, std::ranges::greater{},
+                                 [this](std::uint32_t state) { return length_[state]; });
+    }
+
+    int order() const { return order_; }
+    std::size_t size() const { return length_.size(); }
+    std::size_t evidence_size() const { return order_ + size(); }
+    std::uint32_t length(std::uint32_t state) const { return length_[state]; }
+    std::uint32_t suffix(std::uint32_t state) const { return suffix_[state]; }
+
+    // The longest n-gram that ends with this symbol, where the last ended before it.
+    std::uint32_t after(std::uint32_t state, std::uint32_t symbol) const {
+        for (state = extensible_[state];; state = suffix_[state]) {
+            const std::uint32_t next = child(state, symbol);
+            if (next != 0 || state == 0) return next;
+        }
+    }
+
+    // From counts of the longest n-grams, those of all: where one ends, so do its suffixes.
+    void add_to_suffixes(double* counts) const {
+        for (std::uint32_t state : longest_first_) counts[suffix(state)] += counts[state];
+        counts[0] = 0;
+    }
+
+private:
+    void add(std::span<const std::uint32_t> text) {
+        std::uint32_t longest = 0;  // n-gram that ends here; the others are its suffixes
+        for (std::uint32_t symbol : text) longest = add_after(extensible_[longest], symbol);
+    }
+
+    // An n-gram that goes on with a symbol, and its suffixes before it.
+    std::uint32_t add_after(std::uint32_t state, std::uint32_t symbol) {
+        if (const std::uint32_t known = child(state, symbol)) return known;
+        const std::uint32_t suffix = state == 0 ? 0 : add_after(suffix_[state], symbol);
+        const std::uint32_t added = children_(key(state, symbol)) + 1;
+        length_.push_back(length_[state] + 1);
+        suffix_.push_back(suffix);
+        extensible_.push_back(length_[added] < std::uint32_t(order_) ? added : suffix);
+        return added;
+    }
+
+    std::uint32_t child(std::uint32_t state, std::uint32_t symbol) const {
+        return children_.find(key(state, symbol));
+    }
+
+    static std::uint64_t key(std::uint32_t state, std::uint32_t symbol) {
+        return std::uint64_t(state) << 32 | symbol;
+    }
+
+    int order_;
+    Intern children_{0};  // no larger than it must be, so that it stays in the cache
+    Numbers length_{0}, suffix_{0};  // (states)
+    Numbers extensible_{0};          // (states) itself, or its suffix if it is as long as can be
+    Numbers longest_first_;
+};
+
+using Automata = std::vector<Automaton>;  // one for each kind of symbol
+
+inline std::size_t evidence_size(const Automata& automata) {
+    std::size_t size = 0;
+    for (const Automaton& automaton : automata) size += automaton.evidence_size();
+    return size;
+}
+
+namespace detail {
+
+constexpr std::size_t abreast = 4;  // texts: while one waits for memory, the others go on
+
+// Counts the states that some texts lead to.
+inline void count_states(const Automaton& automaton,
+                         const std::vector<std::span<const std::uint32_t>>& texts,
+                         const double* weights, double* counts) {
+    std::uint32_t state[abreast]{};
+    std::size_t longest = 0;
+    for (const auto& text : texts) longest = std::max(longest, text.size());
+    for (std::size_t place = 0; place < longest; ++place)
+        for (std::size_t i = 0; i < texts.size(); ++i)
+            if (place < texts[i].size())
+                counts[state[i] = automaton.after(state[i], texts[i][place])] += weights[i];
+}
+
+}  // namespace detail
+
+// What weighted texts add to an evidence: their n-grams of each length, then how often each state.
+inline void gather(const Automaton& automaton, const Symbols& symbols, const Texts& texts,
+                   const double* weights, double* evidence) {
+    double *totals = evidence, *counts = evidence + automaton.order();
+    std::vector<std::span<const std::uint32_t>> some;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        some.push_back(symbols[texts[i]]);
+        const int length = int(some.back().size());
+        for (int n = 1; n <= std::min(automaton.order(), length); ++n)
+            totals[n - 1] += weights[i] * double(length - n + 1);
+        if (some.size() == detail::abreast || i + 1 == texts.size()) {
+            detail::count_states(automaton, some, weights + i + 1 - some.size(), counts);
+            some.clear();
+        }
+    }
+    automaton.add_to_suffixes(counts);
+}
+
+// What an evidence of references that weigh 1 in all makes of the hypotheses. Matches are as in
+// aggregate.hpp: the t-th occurrence of an n-gram counts as its average count less t, clipped.
+class Verdict {
+public:
+    Verdict(const Automaton& automaton, const double* evidence)
+        : automaton_(automaton), totals_(evidence), counts_(evidence + automaton.order()),
+          seen_(automaton.size()) {}
+
+    // Fills the statistics of each order, and returns where those of the next kind begin.
+    Statistics* judge(std::span<const std::uint32_t> text, Statistics* orders) {
+        const int length = int(text.size());
+        for (int n = 1; n <= automaton_.order(); ++n)
+            orders[n - 1] = {double(std::max(0, length - n + 1)), totals_[n - 1], 0.0};
+        each_ngram(text, [&](std::uint32_t state) {
+            const double left = counts_[state] - seen_[state]++;
+            orders[automaton_.length(state) - 1].match += std::clamp(left, 0.0, 1.0);
+        });
+        each_ngram(text, [&](std::uint32_t state) { seen_[state] = 0; });
+        return orders + automaton_.order();
+    }
+
+private:
+    template <class Use>
+    void each_ngram(std::span<const std::uint32_t> text, Use&& use) const {
+        std::uint32_t longest = 0;
+        for (std::uint32_t symbol : text) {
+            longest = automaton_.after(longest, symbol);
+            for (auto state = longest; state != 0; state = automaton_.suffix(state)) use(state);
+        }
+    }
+
+    const Automaton& automaton_;
+    const double *totals_, *counts_;
+    Numbers seen_;  // (states) occurrences in the text so far
+};
+
+}  // namespace minrisk

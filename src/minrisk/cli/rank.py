@@ -1,0 +1,124 @@
+"""`minrisk rank`: the hypotheses of one segment, by references in any number of files."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Any
+
+import click
+
+from minrisk.cli.method import MetricCommand, metrics_of
+from minrisk.cli.progress import Progress
+from minrisk.cli.shared import SETTINGS, bar_fits, check_files, names_of, option, summing_up
+from minrisk.decoding import METRIC, make_strategy
+from minrisk.engine.gathering import gather
+from minrisk.engine.sharded import taking_parts, workers_of
+from minrisk.errors import InputError
+from minrisk.io.files import Output
+from minrisk.io.inputs import open_input
+from minrisk.io.jsonl import JsonLines, parse
+from minrisk.io.prompts import is_json
+from minrisk.io.record import Record, placed
+from minrisk.io.references import ReferenceFile
+from minrisk.io.writer import Writer
+from minrisk.registry import METRICS
+from minrisk.segment import Segment
+from minrisk.shards import Question
+from minrisk.signature import signature
+from minrisk.threads import set_threads
+
+_EXAMPLES = """\b
+Examples:
+  minrisk rank hyps.txt references/*.txt.zst --workers 8
+  minrisk rank segment.jsonl more-samples-*.jsonl --strategy standard --nbest 5
+  minrisk rank hyps.txt s3://bucket/part-0.parquet s3://bucket/part-1.parquet --engine ray"""
+
+_POSITIVE = click.IntRange(min=1)
+_method = partial(option, "Method")
+_output = partial(option, "Output")
+_run = partial(option, "Run")
+
+
+@click.command(cls=MetricCommand, epilog=_EXAMPLES, context_settings=SETTINGS)
+@click.argument("hypotheses", type=click.Path())
+@click.argument("references", nargs=-1, required=True, type=click.Path())
+@_method("--metric", default=METRIC, show_default=True, shell_complete=names_of(METRICS),
+         help="What judges a hypothesis; fill its fields with --metric.FIELD.")
+@_method("--strategy", default="aggregate", show_default=True,
+         type=click.Choice(["aggregate", "standard"]),
+         help="Against the average of all references, or exactly against each.")
+@_output("-o", "--output", default="-", metavar="FILE", type=click.Path(),
+         help="Standard output unless given; compressed if it ends in .gz, .xz or .zst.")
+@_output("--nbest", type=_POSITIVE, metavar="K", help="Add the K best.")
+@_output("--utilities/--no-utilities",
+         help="Add the utilities of all hypotheses, and how many pairs were evaluated for them.")
+@_run("--workers", type=_POSITIVE, metavar="W",
+      help="Processes that read files at once; 1 unless given, or all cores of a Ray cluster.")
+@_run("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True,
+      help="Processes of this machine, or tasks on Ray (minrisk[ray]).")
+@_run("--address", metavar="A", help="Of a Ray cluster; one of this machine's own unless given.")
+@_run("--gpus-per-worker", type=click.FloatRange(min=0), default=0, metavar="G",
+      help="Of a Ray cluster.")
+@_run("--threads", type=int, metavar="T", help="Of the native core; one per core unless given.")
+@_run("-q/ ", "--quiet/--no-quiet", help="Nothing on standard error but errors.")
+@click.pass_context
+def rank(ctx: click.Context, /, **params: Any) -> None:
+    """Rank the hypotheses of one segment by references in any number of files.
+
+    HYPOTHESES is plain text with one a line, or a line of JSON as `decode` reads it, with its
+    source if the metric needs one. REFERENCES are plain text with one a line, or JSON lines (or
+    Parquet) with lists of "references" or "samples", and "weights" or "counts" where there are
+    some. Files may be compressed, or URLs. They are read once, a part at a time, by as many workers
+    as there are: any number of references fits into memory.
+    """
+    set_threads(params["threads"])
+    if params["quiet"]:
+        warnings.simplefilter("ignore")
+    check_files([params["hypotheses"], *params["references"]], [params["output"]])
+    _check_references(params)
+    [metric] = metrics_of(params | {"metric": [params["metric"]]})
+    strategy = make_strategy(params["strategy"], metric)
+    record, segment = _hypotheses(params["hypotheses"])
+    workers = workers_of(params["engine"], params["workers"], params["address"],
+                         params["gpus_per_worker"])
+    progress = Progress(params["quiet"], lambda: None, bar_fits(params["output"]))
+    progress.note(signature(strategy))
+    with summing_up(ctx, progress, params["output"]):
+        question = Question(taking_parts(strategy), segment)
+        shards = [ReferenceFile(path) for path in params["references"]]
+        gathered = gather(question, shards, workers)
+        ranking = question.ranking(gathered)
+        with Output(params["output"]) as output:
+            Writer(output, nbest=params["nbest"], utilities=params["utilities"]).write(record,
+                                                                                       ranking)
+        progress.count(references=gathered.count, pairs=ranking.pairs)
+        progress.advance()
+
+
+def _hypotheses(path: str) -> tuple[Record, Segment]:
+    """The one segment that is to be ranked."""
+    source = open_input(path)
+    texts = [source.text(line, number) for number, line in enumerate(source, 1)]
+    if not is_json("auto", path, texts[0].encode() if texts else b""):
+        with placed(source.name):
+            segment = Segment(texts)
+        return Record(0, source.name, segment), segment
+    objects = [text for text in texts if text.strip()]
+    if len(objects) != 1:
+        raise InputError(f"{source.name} has {len(objects)} segments, wanted one")
+    with placed(source.name):
+        fields = parse(objects[0], "name it .txt")
+    record = JsonLines([]).record(fields, source.name, 0)
+    if isinstance(record.segment, InputError):
+        raise record.segment
+    return record, record.segment
+
+
+def _check_references(params: dict[str, Any]) -> None:
+    """All of them, before the work begins."""
+    for path in params["references"]:
+        open_input(path)
+    if "-" in params["references"] and (params["engine"] != "local" or params["workers"]):
+        raise InputError("standard input is read by this process alone; "
+                         "leave --workers and --engine out, or name files")

@@ -1,0 +1,50 @@
+"""Metrics that judge a hypothesis by its source alone, and rank by that in every strategy.
+
+This file needs no torch, so that such metrics can be listed where their extras are not installed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from minrisk.arrays import Floats
+from minrisk.groups import Groups
+from minrisk.metric import Evidence
+from minrisk.metrics.neural import NeuralModel
+from minrisk.rows import WeightedRows
+
+
+@dataclass(frozen=True)
+class ReferenceFree(NeuralModel, ABC):
+    """References do not matter, nor do averages of them."""
+
+    needs_source: ClassVar[bool] = True
+
+    @abstractmethod
+    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+        """(H,) what the model makes of each hypothesis."""
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows,
+               source: WeightedRows | None = None) -> Floats:
+        """(H, R) the quality of each hypothesis, whatever the reference."""
+        quality = self.quality(hyps, self._checked(source, hyps, refs))
+        return np.tile(quality[:, None], len(refs))
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: WeightedRows | None = None) -> Floats:
+        quality: Floats = self.quality(hyps, self._checked(source, hyps, refs)) * mass.sum()
+        return quality
+
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
+        return refs.average(groups)
+
+    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+        return np.zeros(0)  # whatever they say
+
+    def verdict(self, hyps: WeightedRows, evidence: Evidence,
+                source: WeightedRows | None = None) -> Floats:
+        return self.quality(hyps, self._checked(source, hyps))

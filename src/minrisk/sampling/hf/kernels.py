@@ -1,0 +1,175 @@
+"""Triton kernels for what is slow about drawing from many prefixes: each reads its input once.
+
+They run on CUDA, and for tests on the CPU under Triton's interpreter. Sums are in float32, whatever
+the numbers in memory are.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_TOKENS = 16  # that a row looks at together
+_WORDS = 4096  # of the vocabulary that are passed over together
+_NUMBERS = 1024  # that are copied together
+
+
+def look_back(queries: Tensor, keys: Tensor, values: Tensor, memory: Tensor,
+              position: Tensor) -> Tensor:
+    """(R, heads, D) what rows find in their own prefixes, of which `memory` has keys and values.
+
+    It is (2, slots, heads, T, D); row r is slot r, and its new key and value, (R, heads, D) each,
+    are written at the position (1,).
+    """
+    rows, heads, size = queries.shape
+    out = torch.empty_like(queries)
+    _look_back[(rows, heads)](queries, keys, values, memory, out, position, memory.shape[3],
+                              memory.stride(0), size ** -0.5, heads=heads, size=size,
+                              width=triton.next_power_of_2(size), block=_TOKENS, num_warps=1)
+    return out
+
+
+@triton.jit
+def _look_back(queries, keys, values, memory, out, position, room, to_values, scale,
+               heads: tl.constexpr, size: tl.constexpr, width: tl.constexpr, block: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * heads + tl.program_id(1)
+    at = tl.arange(0, width)
+    inside = at < size
+    query = tl.load(queries + place * size + at, inside, other=0).to(tl.float32) * scale
+    key = tl.load(keys + place * size + at, inside, other=0)
+    value = tl.load(values + place * size + at, inside, other=0)
+    now = tl.load(position)
+    start = memory + place * room * size
+    tl.store(start + now * size + at, key, inside)
+    tl.store(start + to_values + now * size + at, value, inside)
+    # the new token is looked at first, from where it still is at hand
+    top = tl.sum(query * key.to(tl.float32), axis=0)
+    found = _look(query, start, start + to_values, now, top, top * 0 + 1, value.to(tl.float32),
+                  size, width, block)
+    tl.store(out + place * size + at, found, inside)
+
+
+def look_over(queries: Tensor, memory: Tensor, source: Tensor, lengths: Tensor) -> Tensor:
+    """(R, heads, D) what rows find in their sources, of which `memory` has keys and values.
+
+    It is (2, S, heads, L, D); row r looks at `source[r]`, which has `lengths[source[r]]` tokens.
+    """
+    rows, heads, size = queries.shape
+    out = torch.empty_like(queries)
+    _look_over[(rows, heads)](queries, memory, out, source, lengths, memory.shape[3],
+                              memory.stride(0), size ** -0.5, heads=heads, size=size,
+                              width=triton.next_power_of_2(size), block=_TOKENS, num_warps=1)
+    return out
+
+
+@triton.jit
+def _look_over(queries, memory, out, source, lengths, room, to_values, scale,
+               heads: tl.constexpr, size: tl.constexpr, width: tl.constexpr, block: tl.constexpr):
+    row, head = tl.program_id(0), tl.program_id(1)
+    place = row.to(tl.int64) * heads + head
+    at = tl.arange(0, width)
+    inside = at < size
+    query = tl.load(queries + place * size + at, inside, other=0).to(tl.float32) * scale
+    own = tl.load(source + row).to(tl.int64)
+    start = memory + (own * heads + head) * room * size
+    nothing = tl.zeros([width], tl.float32)
+    none = tl.sum(nothing, axis=0)
+    found = _look(query, start, start + to_values, tl.load(lengths + own), none - float("inf"),
+                  none, nothing, size, width, block)
+    tl.store(out + place * size + at, found, inside)
+
+
+@triton.jit
+def _look(query, keys, values, length, top, mass, found, size: tl.constexpr, width: tl.constexpr,
+          block: tl.constexpr):
+    """The mean of values by the softmax of query times keys, given what was found before."""
+    at = tl.arange(0, width)
+    first = 0
+    while first < length:  # Triton's interpreter knows no range up to a number from memory
+        token = first + tl.arange(0, block)
+        where = token[:, None] * size + at[None, :]
+        inside = (token[:, None] < length) & (at[None, :] < size)
+        key = tl.load(keys + where, inside, other=0).to(tl.float32)
+        scores = tl.where(token < length, tl.sum(query[None, :] * key, axis=1), float("-inf"))
+        higher = tl.maximum(top, tl.max(scores, axis=0))
+        shares, fade = tl.exp(scores - higher), tl.exp(top - higher)
+        value = tl.load(values + where, inside, other=0).to(tl.float32)
+        found = found * fade + tl.sum(shares[:, None] * value, axis=0)
+        mass = mass * fade + tl.sum(shares, axis=0)
+        top = higher
+        first += block
+    return found / mass
+
+
+def likely(logits: Tensor, least: float, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The tokens whose log-probability is `least` or more, and the likeliest in any case.
+
+    Of logits (R, V): tokens and their log-probabilities, (R, width) each, in no order, where there
+    is none 0 and -inf; and the logarithms (R,) of the sums that make probabilities of the logits.
+    """
+    rows, vocabulary = logits.shape
+    tokens = torch.zeros(rows, width, dtype=torch.int64, device=logits.device)
+    scores = torch.full((rows, width), float("-inf"), device=logits.device)
+    totals = torch.empty(rows, device=logits.device)
+    _likely[(rows,)](logits, tokens, scores, totals, least, width, vocabulary=vocabulary,
+                     block=_WORDS, num_warps=8)
+    return tokens, scores, totals
+
+
+@triton.jit
+def _likely(logits, tokens, scores, totals, least, width, vocabulary: tl.constexpr,
+            block: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    logits += row * vocabulary
+    best = -1e30 + tl.sum(tl.zeros([block], tl.float32), axis=0)  # below any logit, and a number
+    mass = tl.zeros([block], tl.float32)
+    for first in range(0, vocabulary, block):
+        token = first + tl.arange(0, block)
+        logit = tl.load(logits + token, token < vocabulary, other=float("-inf")).to(tl.float32)
+        higher = tl.maximum(best, tl.max(logit, axis=0))
+        mass = mass * tl.exp(best - higher) + tl.exp(logit - higher)
+        best = higher
+    total = best + tl.log(tl.sum(mass, axis=0))
+    bar = tl.minimum(total + least, best)
+    count = 0
+    for first in range(0, vocabulary, block):
+        token = first + tl.arange(0, block)
+        logit = tl.load(logits + token, token < vocabulary, other=float("-inf")).to(tl.float32)
+        keep = logit >= bar
+        if tl.max(keep.to(tl.int32), axis=0) > 0:
+            place = count + tl.cumsum(keep.to(tl.int32), axis=0) - 1
+            count += tl.sum(keep.to(tl.int32), axis=0)
+            keep &= place < width
+            out = row * width + place
+            tl.store(tokens + out, token.to(tl.int64), keep)
+            tl.store(scores + out, logit - total, keep)
+    tl.store(totals + row, total)
+
+
+def copy_rows(known: Tensor, own: Tensor, of: Tensor, to: Tensor, length: int) -> None:
+    """Copies what rows `of` (N,) remember of the first tokens to rows `to` (N,).
+
+    From `known` (..., slots, heads, T, D) to `own`, which may be the same, or have more slots or
+    room; no row is then both read and written.
+    """
+    heads, size = known.shape[-3], known.shape[-1]
+    parts = known[..., 0, 0, 0, 0].numel()
+    _copy_rows[(len(of), parts * heads)](
+        known, own, of, to, length * size, known.stride(-5), own.stride(-5), known.stride(-4),
+        own.stride(-4), known.stride(-3), own.stride(-3), heads=heads, block=_NUMBERS)
+
+
+@triton.jit
+def _copy_rows(known, own, of, to, count, from_part, to_part, from_row, to_row, from_head, to_head,
+               heads: tl.constexpr, block: tl.constexpr):
+    one, part = tl.program_id(0), (tl.program_id(1) // heads).to(tl.int64)
+    head = tl.program_id(1) % heads
+    known += part * from_part + tl.load(of + one).to(tl.int64) * from_row + head * from_head
+    own += part * to_part + tl.load(to + one).to(tl.int64) * to_row + head * to_head
+    first = 0
+    while first < count:
+        at = first + tl.arange(0, block)
+        tl.store(own + at, tl.load(known + at, at < count), at < count)
+        first += block

@@ -1,0 +1,43 @@
+"""Shards to decode, and what a folder of results holds."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+from commands import read, write
+
+WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "mat", "hill"]
+
+
+def segments(count: int, seed: int = 0) -> list[dict[str, object]]:
+    rng = random.Random(seed)
+    return [{"id": f"{seed}-{i}", "source": "s", "samples":
+             [" ".join(rng.choices(WORDS, k=5)) for _ in range(8)]} for i in range(count)]
+
+
+def write_shards(folder: Path) -> Path:
+    """68 segments in shards of unequal size, one of them empty."""
+    folder.mkdir()
+    for number, count in enumerate((23, 0, 5, 40)):
+        write(folder / f"{number}.jsonl", *segments(count, number))
+    return folder
+
+
+def lines(folder: Path) -> dict[str, bytes]:
+    """The shards of a folder, without what lies beside them."""
+    beside = {"manifest.json", "errors.jsonl", ".lock"}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*")
+            if path.is_file() and path.name not in beside}
+
+
+def errors(folder: Path) -> list[dict[str, object]]:
+    return read((folder / "errors.jsonl").read_text())
+
+
+def wait_for(path: Path, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not path.exists() or not path.stat().st_size:
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -1,0 +1,178 @@
+"""Parquet files, and files elsewhere by URL: what JSON lines on the disk can do, they can."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import fsspec
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from commands import run, write
+from minrisk import InputError, MissingExtra
+from minrisk.io.files import Input, Output, same_file
+from minrisk.io.inputs import open_input
+from minrisk.io.parquet import ParquetInput
+
+SEGMENTS = [
+    {"id": "a", "source": "Katze", "samples": ["a cat", "the cat", "a cat", "日本"],
+     "weights": [1.0, 2.0, 0.5, 0.0], "note": "kept"},
+    {"id": "b", "source": "Hund", "samples": ["dog"], "weights": None, "note": None},
+]
+
+
+@pytest.fixture
+def memory():
+    """Files that fsspec keeps in memory."""
+    system = fsspec.filesystem("memory")
+    yield system
+    system.store.clear()
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "in.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(SEGMENTS), path)
+    return path
+
+
+@pytest.mark.parametrize("command", ["decode", "export"])
+def test_parquet_is_read_wherever_json_lines_are(command, tmp_path, table):
+    lines = write(tmp_path / "in.jsonl", *SEGMENTS)
+    expected, found = (run(command, path, "-q") for path in (lines, table))
+    assert found.code == 0, found.err
+    assert found.out.replace(', "note": null', "") == expected.out.replace(', "note": null', "")
+
+
+def test_parquet_is_streamed_and_tells_how_far_it_is(tmp_path, monkeypatch):
+    path = tmp_path / "in.parquet"
+    rows = [{"samples": [f"text {i}"]} for i in range(10)]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=4)
+    monkeypatch.setattr("minrisk.io.parquet._ROWS", 3)
+    source = open_input(str(path))
+    lines = iter(source)
+    assert json.loads(next(lines)) == rows[0]
+    assert source.number == 1
+    assert source.consumed == source.size // 10
+    assert [json.loads(line) for line in lines] == rows[1:]
+    assert source.consumed == source.size
+
+
+def test_what_json_has_no_word_for_passes_as_text(tmp_path):
+    path = tmp_path / "in.parquet"
+    day = pyarrow.array([0], pyarrow.date32())
+    parquet.write_table(pyarrow.table({"samples": [["a"]], "day": day}), path)
+    [record] = run("decode", path, "-q").records
+    assert record["day"] == "1970-01-01"
+
+
+def test_a_missing_column_is_told_with_the_file_and_the_row(tmp_path):
+    path = tmp_path / "in.parquet"
+    parquet.write_table(pyarrow.table({"text": ["a"], "id": [1]}), path)
+    done = run("decode", path)
+    assert done.code == 2
+    assert "in.parquet:1: found the fields text, id, wanted samples or hypotheses" in done.err
+
+
+def test_a_column_of_another_type_is_told(tmp_path):
+    path = tmp_path / "in.parquet"
+    parquet.write_table(pyarrow.table({"samples": ["a"]}), path)
+    done = run("decode", path)
+    assert done.code == 2
+    assert 'in.parquet:1: found samples "a", wanted a list' in done.err
+
+
+def test_parquet_that_is_broken_is_told(tmp_path, table):
+    path = tmp_path / "torn.parquet"
+    path.write_bytes(table.read_bytes()[:-20])
+    done = run("decode", path)
+    assert done.code == 2
+    assert "torn.parquet: unreadable Parquet" in done.err
+
+
+def test_parquet_is_no_plain_text(table):
+    done = run("decode", table, "-n", 2)
+    assert done.code == 2
+    assert "in.parquet has fields, wanted plain text; leave --num-candidates out" in done.err
+
+
+def test_without_pyarrow_the_extra_is_named(table, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[parquet\]'"):
+        list(ParquetInput(str(table)))
+
+
+@pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz", "in.jsonl.zst"])
+def test_urls_are_read_and_written_as_files_are(memory, tmp_path, name):
+    here = tmp_path / name
+    with Output(str(here)) as output:
+        output.write("".join(json.dumps(segment) + "\n" for segment in SEGMENTS))
+    memory.pipe_file(f"/folder/{name}", here.read_bytes())
+    url = f"memory://folder/{name}"
+    assert Input(url).size == here.stat().st_size
+    assert list(Input(url)) == list(Input(str(here)))
+    done = run("decode", url, "-o", "memory://folder/out.jsonl.gz", "-q")
+    assert done.code == 0, done.err
+    written = Input("memory://folder/out.jsonl.gz")
+    assert [json.loads(line) for line in written] == run("decode", here, "-q").records
+
+
+def test_parquet_is_read_from_urls(memory, table):
+    memory.pipe_file("/in.parquet", table.read_bytes())
+    assert run("decode", "memory://in.parquet", "-q").out == run("decode", table, "-q").out
+
+
+def test_references_are_read_from_urls(memory, tmp_path):
+    memory.pipe_file("/refs.txt", b"a cat\nthe cat\n")
+    memory.pipe_file("/hyps.txt", b"a cat\ndog\n")
+    [record] = run("rank", "memory://hyps.txt", "memory://refs.txt", "-q").records
+    assert record["text"] == "a cat"
+
+
+def test_an_output_that_is_the_input_is_noticed_by_its_url(memory):
+    assert same_file("memory://a", "memory://a")
+    assert not same_file("memory://a", "memory://b")
+    assert not same_file("memory://a", "a")
+
+
+@pytest.mark.parametrize(("url", "wants"), [
+    ("memory://missing.jsonl", "cannot read memory://missing.jsonl: "),
+    ("memory://folder", "cannot read memory://folder: it is a directory; wanted a file"),
+    ("nonsense://x", "cannot read nonsense://x: Protocol not known: nonsense"),
+])
+def test_urls_that_lead_nowhere_are_told(memory, url, wants):
+    memory.pipe_file("/folder/in.jsonl", b"")
+    done = run("decode", url)
+    assert done.code == 2
+    assert wants in done.err
+
+
+def test_without_fsspec_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[fsspec\]'"):
+        Input("memory://x")
+
+
+def test_the_package_of_a_protocol_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(MissingExtra, match=r"s3://bucket/x needs one more package: .*s3fs"):
+        Input("s3://bucket/x")
+
+
+def test_what_a_protocol_raises_is_told(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("no credentials")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", refuse)
+    with pytest.raises(InputError, match="cannot read memory://x: no credentials; check the URL"):
+        Input("memory://x")
+
+
+def test_a_broken_connection_is_told_with_the_url(memory):
+    memory.pipe_file("/x", b"text\n")
+    source = Input("memory://x")
+    memory.rm("/x")
+    with pytest.raises(InputError, match="cannot read memory://x"):
+        list(source)

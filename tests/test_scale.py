@@ -1,0 +1,482 @@
+"""Many files into a folder: the same bytes however it is made, and nothing lost or twice."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commands import read, run, spawn, write
+from conftest import ROOT
+from minrisk.cli.shared import SOME_FAILED
+from minrisk.engine import local
+from minrisk.engine.block import Block, Done, End, Line
+from minrisk.engine.local import Local
+from minrisk.engine.reading import Reading
+from minrisk.errors import InputError
+from minrisk.io.journal import Journal
+from minrisk.io.shards import Shard, expand, shards
+from sharded import errors, lines, segments, wait_for, write_shards
+
+
+@pytest.fixture
+def inputs(tmp_path) -> Path:
+    return write_shards(tmp_path / "in")
+
+
+def alone(inputs: Path, *args: object) -> dict[str, bytes]:
+    """What one process makes of every shard by itself."""
+    return {path.name: run("decode", path, *args).out.encode() for path in inputs.iterdir()}
+
+
+@pytest.mark.parametrize("args", [
+    (), ("--strategy", "n-by-s", "--subset", "3", "--seed", "7"),
+    ("--confidence", "--utilities", "--nbest", "2"), ("--format", "text")])
+@pytest.mark.parametrize("scale", [("--workers", "1"), ("--workers", "3", "--batch-size", "1")])
+def test_a_folder_has_the_bytes_of_single_runs(inputs, tmp_path, args, scale):
+    result = run("decode", f"{inputs}/*.jsonl", "-o", f"{tmp_path}/out/", *args, *scale)
+    assert result.code == 0
+    expected = alone(inputs, *args)
+    if "text" in args:
+        expected = {Path(name).stem + ".txt": text for name, text in expected.items()}
+    assert lines(tmp_path / "out") == expected
+    assert "68 segments" in result.err
+    assert errors(tmp_path / "out") == []
+
+
+def test_parquet_becomes_json_lines(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra minrisk[parquet]")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(segments(9)), tmp_path / "a.parquet")
+    write(tmp_path / "a.jsonl", *segments(9))
+    run("decode", f"{tmp_path}/*.parquet", "-o", f"{tmp_path}/out/", "--workers", 1)
+    expected = run("decode", tmp_path / "a.jsonl").out.encode()
+    assert lines(tmp_path / "out") == {"a.jsonl": expected}
+
+
+def test_patterns_of_urls_name_the_files_there(tmp_path):
+    fsspec = pytest.importorskip("fsspec", reason="needs the extra minrisk[fsspec]")
+    for number in (2, 1):
+        with fsspec.open(f"memory://shards/{number}.jsonl", "w") as file:
+            file.write("".join(json.dumps(s) + "\n" for s in segments(3, number)))
+    found = expand(["memory://shards/*.jsonl"])
+    assert found == ["memory:///shards/1.jsonl", "memory:///shards/2.jsonl"]
+    assert [shard.output for shard in shards(found, ".jsonl")] == ["1.jsonl", "2.jsonl"]
+
+
+def test_shards_stay_compressed_as_they_were(tmp_path):
+    content = "".join(json.dumps(s) + "\n" for s in segments(9)).encode()
+    (tmp_path / "in.jsonl.gz").write_bytes(gzip.compress(content))
+    (tmp_path / "in.jsonl").write_bytes(content)
+    assert run("decode", tmp_path / "in.jsonl.gz", "-o", f"{tmp_path}/out/").code == 0
+    plain = run("decode", tmp_path / "in.jsonl").out
+    assert gzip.decompress((tmp_path / "out" / "in.jsonl.gz").read_bytes()).decode() == plain
+
+
+def test_the_memory_that_is_given_bounds_what_is_on_its_way(tmp_path):
+    path = write(tmp_path / "in.jsonl", *segments(40))
+    size = path.stat().st_size // 10
+    reading = Reading(0, Shard("in", str(path), "out", True), [], 16, size)
+    *blocks, end = reading.blocks()
+    assert end == End(0, 40)
+    assert all(sum(len(line.content) for line in block.items) <= size for block in blocks)
+    assert [len(b.items) for b in Reading(0, reading.shard, [], 16, 1).blocks()
+            if isinstance(b, Block)] == [1] * 40
+    assert run("decode", path, "-o", f"{tmp_path}/out/", "--buffer", "0.000001").code == 0
+    assert lines(tmp_path / "out") == {"in.jsonl": run("decode", path).out.encode()}
+
+
+def test_the_memory_of_the_driver_does_not_grow_with_the_number_of_segments(tmp_path):
+    def peak(count):
+        path = write(tmp_path / f"{count}.jsonl",
+                     *({"samples": ["a", "b"], "x": "x" * 5000},) * count)
+        tracemalloc.start()
+        try:
+            assert run("decode", path, "-o", f"{tmp_path}/{count}/", "-q", "--workers", "1",
+                       "--batch-size", "4").code == 0
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(5)  # whatever is made once
+    few, many = peak(40), peak(400)
+    assert many < few + 300_000  # holding the records alone would take 2 megabytes
+
+
+@given(st.integers(0, 30), st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5))),
+       st.integers(1, 7))
+def test_every_segment_is_read_once_unless_it_is_done(tmp_path_factory, count, pieces, size):
+    path = tmp_path_factory.getbasetemp() / "in.jsonl"
+    path.write_text("\n \n".join(f'"{i}"' for i in range(count)))
+    done, spans, end = set(), [], 0
+    for start, length in sorted(pieces):
+        if end <= start < start + length <= count:
+            spans.append((start, end := start + length))
+            done |= set(range(start, end))
+    *blocks, last = Reading(3, Shard("in", str(path), "out", True), spans, size, 10**6).blocks()
+    seen = [(b.start + i, line) for b in blocks for i, line in enumerate(b.items)]
+    assert seen == [(i, Line(2 * i + 1, f'"{i}"'.encode())) for i in range(count) if i not in done]
+    assert last == End(3, count)
+    assert all(len(b.items) <= size for b in blocks)
+
+
+def test_names_are_kept_below_the_common_folder(tmp_path):
+    for name in ("a/x.jsonl", "b/x.jsonl.zst", "b/c/y.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = expand([f"{tmp_path}/**/*.*"])
+    assert [s.output for s in shards(found, ".jsonl")] == [
+        "a/x.jsonl", "b/c/y.jsonl", "b/x.jsonl.zst"]
+    with pytest.raises(InputError, match="would both become"):
+        shards([f"{tmp_path}/a/x.jsonl", f"{tmp_path}/a/x.txt"], ".jsonl")
+    with pytest.raises(InputError, match=r"the list of errors and .* would both become"):
+        shards([f"{tmp_path}/errors.txt"], ".jsonl")
+    with pytest.raises(InputError, match="no file matches"):
+        expand([f"{tmp_path}/*.parquet"])
+
+
+def test_relative_paths_are_found_by_every_worker(inputs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [shard] = shards(["in/0.jsonl"], ".jsonl")
+    assert (shard.path, shard.place) == ("in/0.jsonl", f"{tmp_path}/in/0.jsonl")
+    [shard] = shards(["memory://bucket/x.jsonl"], ".jsonl")
+    assert (shard.place, shard.output) == ("memory://bucket/x.jsonl", "x.jsonl")
+
+
+def test_what_is_finished_is_not_made_again(inputs, tmp_path):
+    out = tmp_path / "out"
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    times = {name: (out / name).stat().st_mtime_ns for name in lines(out)}
+    expected = lines(out)
+    (out / "2.jsonl").unlink()
+    result = run("decode", f"{inputs}/*", "-o", out, "--resume")
+    assert result.code == 0
+    assert "3 of 4 shards and 63 segments finished" in result.err
+    assert lines(out) == expected
+    assert [n for n in times if times[n] != (out / n).stat().st_mtime_ns] == ["2.jsonl"]
+
+
+def test_segments_of_a_torn_shard_are_kept_and_what_is_torn_is_redone(inputs, tmp_path):
+    out = tmp_path / "out"
+    failing = run("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:troubled:equal",
+                  "--workers", "1", "--batch-size", "4")
+    assert failing.code == 0
+    whole = lines(out)
+    with Journal(str(out / "3.jsonl.partial"), resume=True) as journal:  # as if it were not done
+        for start in (8, 0):
+            chosen = whole["3.jsonl"].splitlines(keepends=True)[start:start + 4]
+            journal.append({"start": start, "segments": 4, "text": b"".join(chosen).decode(),
+                            "counts": {}, "failures": []})
+    with open(out / "3.jsonl.partial", "ab") as torn:
+        torn.write(b'{"start": 4, "segm')
+    (out / "3.jsonl").unlink()
+    result = run("decode", f"{inputs}/*", "-o", out, "--metric", "python:troubled:equal",
+                 "--resume")
+    assert "3 of 4 shards and 36 segments finished" in result.err
+    assert "minrisk: 32 segments" in result.err
+    assert lines(out) == whole
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (["--metric.order", "4"], "metric.order was 6, is 4"),
+    (["--strategy", "aggregate"], "strategy was standard, is aggregate"),
+    (["--nbest", "2"], "nbest was None, is 2"),
+    (["--weights", "uniform"], "weights was auto, is uniform")])
+def test_going_on_in_another_way_is_refused(inputs, tmp_path, change, message):
+    out = tmp_path / "out"
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    before = lines(out)
+    result = run("decode", f"{inputs}/*", "-o", out, "--resume", *change)
+    assert result.code == 2
+    assert message in result.err
+    assert lines(out) == before
+
+
+def test_changed_and_missing_inputs_are_refused_by_name(inputs, tmp_path):
+    out = tmp_path / "out"
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    path = inputs / "2.jsonl"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"cat", b"cow"))
+    result = run("decode", f"{inputs}/*", "-o", out, "--resume")
+    assert result.code == 2
+    assert f"input {path} was {len(content)} bytes, " in result.err
+    path.unlink()
+    result = run("decode", f"{inputs}/*", "-o", out, "--resume")
+    assert f"input {path} was {len(content)} bytes" in result.err
+    assert "is None" in result.err
+
+
+def test_a_folder_is_never_overwritten(inputs, tmp_path):
+    out = tmp_path / "out"
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    result = run("decode", f"{inputs}/*", "-o", f"{out}/")
+    assert result.code == 2
+    assert "holds an earlier run; --resume goes on with it" in result.err
+    other = tmp_path / "other"
+    other.mkdir()
+    write(other / "2.jsonl", "precious")
+    result = run("decode", f"{inputs}/*", "-o", other)
+    assert result.code == 2
+    assert "2.jsonl exists, and is of no earlier run" in result.err
+    assert (other / "2.jsonl").read_text() == "precious\n"
+
+
+def test_two_runs_do_not_share_a_folder(inputs, tmp_path):
+    out = tmp_path / "out"
+    big = write(tmp_path / "big.jsonl", *segments(400))
+    args = ("decode", big, "-o", f"{out}/", "--metric", "python:troubled:slow", "--workers", "1")
+    with spawn(*args, cwd=ROOT / "tests") as process:
+        wait_for(out / "big.jsonl.partial")
+        result = run(*args, "--resume")
+        process.kill()
+    assert result.code == 2
+    assert "another run is writing" in result.err
+
+
+def poisoned(tmp_path: Path) -> Path:
+    good = {"samples": ["a", "b", "a"]}
+    return write(tmp_path / "in.jsonl", good, "not JSON", {"id": "x", "samples": ["bad"]},
+                 {"id": "empty", "samples": []}, {"id": "last", **good})
+
+
+def test_poison_is_recorded_and_costs_no_other_segment(tmp_path):
+    path, out = poisoned(tmp_path), tmp_path / "out"
+    result = run("decode", path, "-o", f"{out}/", "--metric", "python:troubled:equal")
+    assert result.code == SOME_FAILED
+    assert "5 segments, 3 failed" in result.err
+    assert [(e["file"], e["line"], e["id"]) for e in errors(out)] == [
+        (str(path), 2, 1), (str(path), 3, "x"), (str(path), 4, "empty")]
+    reasons = [e["reason"] for e in errors(out)]
+    assert reasons[0].startswith("found invalid JSON")
+    assert "ZeroDivisionError: a bad word" in reasons[1]
+    assert reasons[2].startswith("zero hypotheses")
+    records = read((out / "in.jsonl").read_text())
+    assert [("error" in r) for r in records] == [False, True, True, True, False]
+    again = run("decode", path, "-o", out, "--metric", "python:troubled:equal", "--resume")
+    assert again.code == SOME_FAILED
+    assert len(errors(out)) == 3
+
+
+def test_a_segment_that_kills_its_worker_is_recorded(tmp_path):
+    good = {"samples": ["a", "b", "a"]}
+    path = write(tmp_path / "in.jsonl", good, {"id": "k", "samples": ["deadly", "a"]}, good)
+    out = tmp_path / "out"
+    result = run("decode", path, "-o", f"{out}/", "--metric", "python:troubled:equal")
+    assert result.code == SOME_FAILED
+    [failure] = errors(out)
+    assert (failure["id"], failure["line"]) == ("k", 2)
+    assert "ended by SIGKILL" in failure["reason"]
+    assert [r.get("text") for r in read((out / "in.jsonl").read_text())] == ["a", None, "a"]
+
+
+def test_a_worker_that_dies_once_loses_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINRISK_TEST_FLAG", str(tmp_path / "flag"))
+    path = write(tmp_path / "in.jsonl", *segments(9), {"samples": ["deadly", "x"]}, *segments(9))
+    out = tmp_path / "out"
+    result = run("decode", path, "-o", f"{out}/", "--metric", "python:troubled:fatal_once",
+                 "--batch-size", "4")
+    assert result.code == 0
+    assert (tmp_path / "flag").exists()
+    assert lines(out) == {"in.jsonl": run("decode", path, "--metric",
+                                          "python:troubled:fatal_once").out.encode()}
+
+
+@dataclass(frozen=True)
+class Losing(Local):
+    """Never brings back the third segment, as a cluster on which it kills all workers."""
+
+    def run(self, readings, crews):
+        for piece in super().run(readings, crews):
+            lost = isinstance(piece, Done) and piece.start <= 2 < piece.start + piece.segments
+            if not lost:
+                yield piece
+
+
+def test_what_an_engine_loses_is_tried_alone_and_then_recorded(tmp_path, monkeypatch):
+    path, out = write(tmp_path / "in.jsonl", *segments(9)), tmp_path / "out"
+    monkeypatch.setattr(sys.modules["minrisk.cli.scaling"], "Local", Losing)
+    assert run("decode", path, "-o", f"{out}/").code == SOME_FAILED
+    [failure] = errors(out)
+    assert (failure["line"], failure["id"]) == (3, "0-2")
+    assert failure["reason"] == "every worker that tried it died"
+    expected = run("decode", path).out.splitlines()
+    made = (out / "in.jsonl").read_text().splitlines()
+    assert [line for line in made if "error" not in line] == expected[:2] + expected[3:]
+    assert list(lines(out)) == ["in.jsonl"]
+
+
+def test_an_error_stops_where_that_is_asked_for_and_is_tried_again(tmp_path):
+    path, out = poisoned(tmp_path), tmp_path / "out"
+    args = ["decode", path, "-o", f"{out}/", "--batch-size", "1", "--workers", "1",
+            "--metric", "python:troubled:equal"]
+    result = run(*args, "--on-error", "stop")
+    assert result.code == 2
+    assert f"error: {path}:2: found invalid JSON" in result.err
+    assert "in.jsonl" not in lines(out)
+    few = run(*args, "--resume", "--max-errors", "2")
+    assert few.code == 2
+    assert "3 segments failed, more than --max-errors 2" in few.err
+    assert run(*args, "--resume", "--max-errors", "3").code == SOME_FAILED
+    assert len(errors(out)) == 3
+
+
+def test_a_shard_that_breaks_off_is_told_and_the_others_are_made(inputs, tmp_path):
+    content = gzip.compress("".join(json.dumps(s) + "\n" for s in segments(300)).encode())
+    (inputs / "5.jsonl.gz").write_bytes(content[: len(content) // 2])
+    out = tmp_path / "out"
+    result = run("decode", f"{inputs}/*", "-o", f"{out}/")
+    assert result.code == SOME_FAILED
+    [failure] = errors(out)
+    assert failure["file"] == str(inputs / "5.jsonl.gz")
+    assert "truncated gz" in failure["reason"]
+    assert set(lines(out)) == {"0.jsonl", "1.jsonl", "2.jsonl", "3.jsonl", "5.jsonl.gz.partial"}
+    assert run("decode", f"{inputs}/*", "-o", out, "--resume").code == SOME_FAILED
+    assert len(errors(out)) == 1
+
+
+def test_a_full_disk_is_told_and_gone_on_from(inputs, tmp_path):
+    out = tmp_path / "out"
+    code = ("import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000)); "
+            "from minrisk.cli import main; sys.exit(main())")
+    args = ["decode", *sorted(inputs.iterdir()), "-o", f"{out}/", "--batch-size", "2", "-q"]
+    done = subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True)
+    assert done.returncode == 2
+    assert b"cannot write" in done.stderr
+    assert b"File too large" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert run(*args, "--resume").code == 0
+    assert lines(out) == alone(inputs)
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    big, out = write(tmp_path / "big.jsonl", *segments(50)), tmp_path / "out"
+    args = ("decode", big, "-o", f"{out}/", "--metric", "python:troubled:slow", "--workers", "2",
+            "--batch-size", "2")
+    with spawn(*args, cwd=ROOT / "tests") as process:
+        wait_for(out / "big.jsonl.partial")
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"--resume goes on" in error
+    assert b"Traceback" not in error
+    assert run(*args, "--resume").code == 0
+    assert lines(out) == {"big.jsonl": run("decode", big, "--metric",
+                                           "python:troubled:equal").out.encode()}
+
+
+@pytest.mark.parametrize("scale", [(), ("--workers", "2", "--batch-size", "5")])
+def test_samples_go_into_a_folder_as_into_files(server, tmp_path, scale):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\n\ntwo\n")
+    write(folder / "b.jsonl", *({"source": f"source {i}", "lang": "fr"} for i in range(9)))
+    args = ["--endpoint", server.endpoint, "--model", "m", "-n", "6", "--seed", "3"]
+    result = run("sample", f"{folder}/*", "-o", f"{tmp_path}/out/", *args, *scale)
+    assert result.code == SOME_FAILED
+    assert "66 samples" in result.err
+    assert lines(tmp_path / "out") == {
+        f"{path.stem}.jsonl": run("sample", path, *args, "--on-error", "skip").out.encode()
+        for path in folder.iterdir()}
+    assert [(e["line"], e["id"]) for e in errors(tmp_path / "out")] == [(2, 1)]
+
+
+def test_translations_are_drawn_by_some_and_chosen_by_others(server, tmp_path):
+    sources, out = tmp_path / "sources.txt", tmp_path / "out"
+    sources.write_text("".join(f"source {i}\n" for i in range(11)))
+    args = ["translate", sources, "--endpoint", server.endpoint, "--model", "m", "-n", "6",
+            "--strategy", "n-by-s", "--subset", "2"]
+    plain = run(*args, "--prompt", "{source}").out.encode()
+    result = run(*args, "--prompt", "{source}", "-o", f"{out}/", "--workers", "2",
+                 "--sampling-workers", "1", "--batch-size", "3")
+    assert result.code == 0
+    assert lines(out) == {"sources.txt": plain}
+    assert "1 workers for sample were busy" in result.err
+    assert "2 workers for decode were busy" in result.err
+    bare = run(*args, "-o", f"{tmp_path}/bare/")
+    assert bare.code == SOME_FAILED
+    assert len(errors(tmp_path / "bare")) == 11
+    assert "say so with --prompt" in errors(tmp_path / "bare")[0]["reason"]
+
+
+def test_a_report_says_what_was_done_and_how_fast(inputs, tmp_path):
+    report = tmp_path / "run.json"
+    args = ("decode", f"{inputs}/*", "-o", f"{tmp_path}/out/", "--report", report, "--workers", "2")
+    assert run(*args, "--threads", "1").code == 0
+    found = json.loads(report.read_text())
+    assert found["signatures"][0].startswith("strategy:standard|metric:chrf")
+    assert (found["engine"], found["workers"], found["threads"]) == (
+        "local", {"decode": 2}, {"decode": 1})
+    assert found["this_run"]["segments"] == found["folder"]["segments"] == 68
+    assert found["this_run"]["pairs"] == found["folder"]["pairs"] > 0
+    assert set(found["seconds_of_stages"]) == {"read", "decode", "write"}
+    assert 0 < found["utilisation"]["decode"] <= 1
+    assert found["folder"]["is_finished"]
+
+
+@pytest.mark.parametrize(("args", "message"), [
+    (["--workers", "2"], "--workers needs a folder as output: -o out/"),
+    (["--engine", "ray"], "--engine needs a folder"), (["--resume"], "--resume needs a folder"),
+    (["-o", "@out/", "--address", "auto"], "give --engine ray"),
+    (["-o", "@out/", "-n", "2"], "--num-candidates goes with one output"),
+    (["-o", "@out/", "--matrix", "m.npz"], "--matrix goes with one output"),
+    (["-o", "@in/"], "the output is the input"),
+    (["-o", "@out/", "-"], "needs files as input")])
+def test_what_makes_no_sense_with_a_folder_is_told(inputs, tmp_path, args, message):
+    given = [arg.replace("@", f"{tmp_path}/") for arg in args]
+    result = run("decode", *sorted(inputs.iterdir()), *given)
+    assert result.code == 2
+    assert message in result.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_ray_where_it_is_missing_says_what_to_install(inputs, tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "minrisk.engine.ray", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    result = run("decode", f"{inputs}/*", "-o", f"{tmp_path}/out/", "--engine", "ray")
+    assert result.code == 2
+    assert "pip install 'minrisk[ray]'" in result.err
+
+
+@pytest.mark.parametrize(("given", "gpus", "devices"), [
+    (None, 1, ["0", "1"]), (None, 0.5, ["0", "0"]), (None, 2, ["0,1", "2,3"]),
+    ("5,7", 1, ["5", "7"])])
+def test_workers_share_the_gpus(monkeypatch, given, gpus, devices):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert [local._devices(number, gpus) for number in range(2)] == devices
+
+
+def test_the_driver_may_be_killed_at_any_moment(inputs, tmp_path):
+    """At least twenty times, from the first instruction to the last shard."""
+    out, rng = tmp_path / "out", random.Random(0)
+    args = ("decode", *sorted(inputs.iterdir()), "-o", f"{out}/", "--batch-size", "1", "--workers",
+            "1", "--resume", "--metric", "python:troubled:slow")
+    kills = 0
+    while kills < 20:
+        with spawn(*args, cwd=ROOT / "tests") as process:
+            time.sleep(rng.uniform(0.1, 1.2))
+            process.kill()
+            process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+        if process.returncode == 0:  # it was faster
+            expected = alone(inputs, "--metric", "python:troubled:equal")
+            assert lines(out) == expected
+            for path in out.iterdir():
+                path.unlink()
+    assert run(*args).code == 0
+    assert lines(out) == alone(inputs, "--metric", "python:troubled:equal")
+    assert errors(out) == []

@@ -1,0 +1,113 @@
+"""XCOMET-lite, in the format that it is published in, has the scores of its own class."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
+pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
+pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
+pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
+
+import minrisk
+from commands import run
+from minrisk.metrics.comet.unified import CometKiwi, XComet
+from minrisk.testing import check_metric
+
+DATA = Path(__file__).parent / "xcomet_lite"
+GOLDEN = json.loads((DATA / "golden.json").read_text(encoding="utf-8"))
+HYPS, REFS, SOURCES = (GOLDEN[name] for name in ("hypotheses", "references", "sources"))
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*COMET does not see the rest"),  # wanted here
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated"),  # by DeBERTa's file
+]
+
+
+def lite(kind=XComet, **options):
+    files = {"model": str(DATA / "model"), "encoder": str(DATA / "encoder")}
+    return kind(**files | {"device": "cpu"} | options)
+
+
+def scores(metric: XComet, source=SOURCES[0]):
+    return metric.scores(*(metric.features(texts) for texts in (HYPS, REFS, [source])))
+
+
+@pytest.mark.parametrize("tokens", [1, 4096])
+def test_scores_equal_those_of_its_own_class(tokens):
+    """In batches of one and in large ones."""
+    metric = lite(tokens=tokens)
+    for source, theirs in zip(SOURCES, GOLDEN["scores"], strict=True):
+        np.testing.assert_allclose(scores(metric, source), theirs, atol=1e-5)
+
+
+def test_quality_equals_that_of_its_own_class():
+    metric = lite(CometKiwi)
+    for source, theirs in zip(SOURCES, GOLDEN["quality"], strict=True):
+        ours = metric.quality(metric.features(HYPS), metric.features([source]))
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_sentencepiece_gives_the_tokens_that_the_model_knows():
+    ours = lite()._embedder.encoder.tokenize(HYPS)
+    assert [own.tolist() for own in ours] == GOLDEN["token_ids"]
+
+
+def test_it_keeps_the_contract():
+    check_metric(lite(), rtol=2e-4)
+
+
+def test_a_converted_copy_scores_the_same(tmp_path):
+    out = tmp_path / "copy"
+    assert run("comet", "convert", DATA / "model", out, "--encoder", DATA / "encoder").code == 0
+    np.testing.assert_array_equal(scores(lite(model=str(out), encoder=None)), scores(lite()))
+
+
+def test_the_defaults_are_those_of_the_published_model(tmp_path):
+    shutil.copytree(DATA / "model", tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text("{}")
+    spec = lite(model=str(tmp_path / "model"))._embedder.architecture
+    assert spec.pretrained_model == "microsoft/mdeberta-v3-base"
+    assert spec.hidden_sizes == (3072, 1024)
+    assert spec.word_layer == 8
+    assert not spec.layer_norm
+
+
+def broken(kind: str, folder: Path) -> None:
+    if kind == "no configuration":
+        (folder / "model" / "config.json").unlink()
+    elif kind == "truncated":
+        (folder / "model" / "model.safetensors").write_bytes(b"{")
+    elif kind == "no pieces":
+        (folder / "encoder" / "spm.model").unlink()
+    elif kind == "another's pieces":
+        shutil.copy(DATA.parent / "metricx" / "tokenizer" / "spiece.model",
+                    folder / "encoder" / "spm.model")
+    elif kind == "another model":
+        shutil.copy(DATA.parent / "bertscore" / "bert" / "model.safetensors", folder / "model")
+
+
+@pytest.mark.parametrize(("kind", "message"), [
+    ("no configuration", "cannot be read as a converted model or as XCOMET-lite"),
+    ("truncated", "cannot be read as a converted model or as XCOMET-lite"),
+    ("no pieces", "found no spm.model"), ("another's pieces", r"found no piece '\[CLS\]'"),
+    ("another model", "the checkpoint lacks .* weights")])
+def test_broken_files_are_told(kind, message, tmp_path):
+    for part in ("model", "encoder"):
+        shutil.copytree(DATA / part, tmp_path / part)
+    broken(kind, tmp_path)
+    with pytest.raises(minrisk.InputError, match=message):
+        scores(lite(model=str(tmp_path / "model"), encoder=str(tmp_path / "encoder")))
+
+
+def test_without_sentencepiece_the_install_line_is_given(monkeypatch):
+    monkeypatch.setitem(sys.modules, "minrisk.metrics.neural.pieces", None)
+    with pytest.raises(minrisk.MissingExtra, match=r"pip install 'minrisk\[neural\]'"):
+        scores(lite())
