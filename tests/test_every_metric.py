@@ -76,6 +76,7 @@ MADE: dict[str, Callable[[Path], AnyMetric]] = {
     "comet-qe": lambda _: comet("comet-qe", "referenceless", "xlm-roberta-short"),
     "comet-kiwi": lambda _: comet("comet-kiwi", "kiwi", "xlm-roberta"),
     "xcomet": lambda _: comet("xcomet", "xcomet", "xlm-roberta-xl"),
+    "mqm": lambda _: METRICS.make("mqm", device="numpy"),
     "bertscore": lambda _: neural("bertscore", model=str(HERE / "bertscore" / "bert"), layer=2),
     "metricx": lambda folder: metricx("metricx", folder),
     "metricx-qe": lambda folder: metricx("metricx-qe", folder),

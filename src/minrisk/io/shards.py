@@ -84,8 +84,10 @@ def _below_root(path: str) -> str:
 
 
 def _as_json(path: str, form: InputFormat) -> bool:
+    if form == "json":
+        return True
     source = open_input(path)
-    return form == "json" or source.has_fields or is_json(form, path, next(iter(source), b""))
+    return source.has_fields or is_json(form, path, next(iter(source), b""))
 
 
 def _renamed(name: str, extension: str) -> str:
