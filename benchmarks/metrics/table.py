@@ -54,7 +54,7 @@ def _ratio(metric: str, found: dict[Any, Results], sizes: list[int], libraries: 
     if len(libraries) < 2 or not common:
         return ""
     ours, theirs = (found[metric, library, common[-1]]["median"] for library in libraries[:2])
-    return f"{theirs / ours:,.3g} (n = {common[-1]:,})"
+    return f"{_number(theirs / ours)} (n = {common[-1]:,})"
 
 
 def _ms(row: Results | None) -> str:
@@ -63,6 +63,10 @@ def _ms(row: Results | None) -> str:
     if "median" not in row:
         return "*over*"
     value = row["median"] * 1000
+    return _number(value)
+
+
+def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
