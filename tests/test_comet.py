@@ -150,11 +150,12 @@ def test_a_model_is_sent_as_its_options():
     assert set(vars(sent)) == {field.name for field in dataclasses.fields(metric)}
 
 
-def test_the_mean_distance_is_that_of_a_loop():
+@pytest.mark.parametrize("count", [9, 40])  # added up, and sorted
+def test_the_mean_distance_is_that_of_a_loop(count):
     rng = torch.Generator().manual_seed(0)
-    mt, refs = torch.randn(7, 5, generator=rng), torch.randn(9, 5, generator=rng)
+    mt, refs = torch.randn(7, 5, generator=rng), torch.randn(count, 5, generator=rng)
     refs[3] = refs[4] = mt[2]  # ties with a reference
-    weights = torch.rand(9, generator=rng)
+    weights = torch.rand(count, generator=rng)
     expected = ((mt[:, None] - refs[None]).abs() * weights[None, :, None]).sum(1)
     torch.testing.assert_close(mean_distance(mt, refs, weights), expected)
 

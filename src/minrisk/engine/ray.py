@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,10 +53,12 @@ class Ray:
             # without a processor of its own: where workers have all, it would wait for ever
             data = data.map_batches(_read, batch_size=1, num_cpus=0)
             for crew in crews:
-                data = data.map_batches(
-                    _Actor, fn_constructor_args=(crew,), batch_size=1, num_cpus=crew.threads,
-                    num_gpus=crew.gpus, max_task_retries=_RETRIES,
-                    compute=ray.data.ActorPoolStrategy(size=crew.workers))
+                with warnings.catch_warnings():  # retries have no named parameter yet
+                    warnings.filterwarnings("ignore", ".*ray_remote_args")
+                    data = data.map_batches(
+                        _Actor, fn_constructor_args=(crew,), batch_size=1, num_cpus=crew.threads,
+                        num_gpus=crew.gpus, max_task_retries=_RETRIES,
+                        compute=ray.data.ActorPoolStrategy(size=crew.workers))
             for rows in data.iter_batches(batch_size=None, prefetch_batches=0):
                 yield from map(pickle.loads, rows["piece"])
         finally:

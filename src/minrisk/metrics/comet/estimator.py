@@ -20,6 +20,7 @@ from minrisk.metrics.comet.tiles import tiles
 
 BLOCKS = 6  # mt, ref, mt*ref, |mt-ref|, mt*src, |mt-src|
 _STRIPS = 8  # of rows, at least: what is on the diagonal of a strip is computed twice
+_FEW = 16  # references, about as many as sorting costs
 _LEAST = 1 << 12  # pairs in a block, where fewer would not be worth a call
 
 
@@ -155,8 +156,13 @@ def mean_distance(mt: Tensor, refs: Tensor, weights: Tensor) -> Tensor:
     """(H, D) E|mt - ref| per dimension over weighted references, in O((H + R) log R) each.
 
     With the references' values sorted, those below mt and those above it are two intervals, whose
-    weights and weighted values are differences of prefix sums.
+    weights and weighted values are differences of prefix sums. A few are added up faster.
     """
+    if len(refs) <= _FEW:
+        total = torch.zeros_like(mt)
+        for ref, weight in zip(refs, weights, strict=True):
+            total += weight * (mt - ref).abs()
+        return total
     values, order = refs.T.contiguous().sort(dim=1)  # (D, R)
     mass = weights[order]
     below = torch.nn.functional.pad(mass.cumsum(1), (1, 0))  # (D, R + 1)
