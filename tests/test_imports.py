@@ -13,7 +13,7 @@ from conftest import ROOT
 
 SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {"arrays", "errors", "options", "segment", "groups", "kmeans", "lazy", "version", "threads",
-         "progress", "references", "transfer"}
+         "progress", "references", "transfer", "kernels"}
 PROTOCOLS = PLAIN | {"metric", "rows", "strategy", "pool", "registry", "signature"}
 
 # package -> modules of minrisk that it may import; "*" is everything
@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "threads": {"errors"},
     "progress": set(),
     "transfer": set(),
+    "kernels": set(),
     "kmeans": {"arrays"},
     "segment": PLAIN,
     "references": PLAIN,

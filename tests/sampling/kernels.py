@@ -15,7 +15,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import tiny
-from minrisk.sampling.hf import attention, fast, graphs, kernels, support, truncation
+from minrisk.kernels import not_supported_reasons
+from minrisk.sampling.hf import attention, fast, graphs, kernels, truncation
 from minrisk.sampling.hf import engine as sampler
 from minrisk.sampling.hf.attention import Fused, Memory, Plain
 from minrisk.sampling.hf.engine import Drawn, Engine
@@ -135,7 +136,7 @@ def check_drawing(kind: str, largest: int) -> None:
     made.draw(given[1:2], SAMPLES, 3, [1])
     assert 0 < before == len(recorded) < 20, before
     for module in (fast, truncation):
-        module.not_supported_reasons = support.not_supported_reasons
+        module.not_supported_reasons = not_supported_reasons
 
 
 def main() -> None:

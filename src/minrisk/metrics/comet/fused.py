@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from minrisk.kernels import not_supported_reasons as device_reasons
+
 if TYPE_CHECKING:
     from minrisk.metrics.comet.estimator import Estimator
 
 
 def not_supported_reasons(estimator: Estimator) -> list[str]:
     """Why the plain path must do it; nothing means that this one can."""
-    reasons = []
-    if estimator.bias.device.type != "cuda":
-        reasons.append(f"the device is {estimator.bias.device.type}, not cuda")
+    reasons = device_reasons(estimator.bias.device)
     if not isinstance(estimator.activation, nn.Tanh):
         reasons.append(f"the activation is {type(estimator.activation).__name__}, not Tanh")
-    try:
-        import triton  # noqa: F401 - comes with torch where it can run
-    except ImportError:
-        reasons.append("triton is not installed")
     return reasons
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from minrisk.arrays import Ints
+from minrisk.kernels import not_supported_reasons as device_reasons
 from minrisk.transfer import upload
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ def not_supported_reasons(encoder: Encoder) -> list[str]:
     """Why the plain path must do it; nothing means that this one can."""
     model: Any = encoder.model
     config, weight = model.config, next(model.parameters())
-    reasons = []
-    if weight.device.type != "cuda":
-        reasons.append(f"the device is {weight.device.type}, not cuda")
+    reasons = device_reasons(weight.device)
     if weight.dtype not in _HALF:
         reasons.append(f"the numbers are {weight.dtype}, not of half precision")
     if config.model_type not in _POSITIONS_AFTER_PADDING:
@@ -42,10 +41,6 @@ def not_supported_reasons(encoder: Encoder) -> list[str]:
         reasons.append(f"the activation is {config.hidden_act}, not gelu")
     if encoder.pool == "max":
         reasons.append("the pooling is max")
-    try:
-        import triton  # noqa: F401 - comes with torch where it can run
-    except ImportError:
-        reasons.append("triton is not installed")
     return reasons
 
 

@@ -20,7 +20,7 @@ from minrisk.sampling.hf.bart import not_supported_reasons
 from minrisk.sampling.hf.fast import FastDecoder
 from minrisk.sampling.hf.prefixes import Decoder, Ended, Job, Overfull, Prompt, draw
 from minrisk.sampling.hf.rules import Rules
-from minrisk.sampling.hf.support import suitable_attention
+from minrisk.sampling.hf.suitable import suitable_attention
 from minrisk.sampling.hf.truncation import Truncation
 
 _SHARE = 0.5  # of the free memory that caches may take

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from minrisk.arrays import Ints
+from minrisk.kernels import not_supported_reasons
 from minrisk.sampling.hf.attention import (
     Copy,
     Fused,
@@ -25,7 +26,6 @@ from minrisk.sampling.hf.generic import encode, prefixes, token_bytes
 from minrisk.sampling.hf.graphs import Graphs
 from minrisk.sampling.hf.prefixes import Move, Prompt
 from minrisk.sampling.hf.rules import Head
-from minrisk.sampling.hf.support import not_supported_reasons
 from minrisk.sampling.hf.truncation import Candidates
 from minrisk.transfer import upload
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
-from minrisk.sampling.hf.support import not_supported_reasons
+from minrisk.kernels import not_supported_reasons
 from minrisk.transfer import upload
 
 _TIES = 32  # tokens as likely as the last of the top k, for which there is room in a short list

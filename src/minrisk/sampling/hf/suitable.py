@@ -1,4 +1,4 @@
-"""What a device can do for us."""
+"""Which attention suits a device."""
 
 from __future__ import annotations
 
@@ -6,18 +6,6 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-
-
-def not_supported_reasons(device: torch.device) -> list[str]:
-    """Why our kernels cannot be used; none if they can."""
-    reasons = []
-    if device.type != "cuda":
-        reasons.append(f"the device is {device.type}, not cuda")
-    try:
-        import triton  # noqa: F401 - comes with torch where it can run
-    except ImportError:
-        reasons.append("triton is not installed")
-    return reasons
 
 
 def suitable_attention(device: torch.device) -> AbstractContextManager[None]:
