@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from statistics import fmean
 from typing import Any
@@ -56,9 +57,18 @@ def _trained(results: Results, utility: str) -> Iterator[Row]:
     if own and lexical:
         lost = fmean(r["topk"] for r in lexical) - fmean(r["topk"] for r in own)
         theirs, least = (paper.accuracy(name, AGGREGATION, 1, 20) for name in (utility, LEXICAL))
+        error = 1.96 * math.hypot(*(_standard_error(rows) for rows in (own, lexical)))
         yield _claim(f"{utility} loses more accuracy by one aggregate than {LEXICAL}",
                      f"{paper.span(theirs)}: {fmean(least) - fmean(theirs):.3f} more",
-                     f"{_each(own, 'topk')}: {lost:.3f} more", lost > 0, _segments(own))
+                     f"{_each(own, 'topk')}: {lost:.3f} ± {error:.3f} more",
+                     lost > 0 if abs(lost) > error else None, _segments(own))
+
+
+def _standard_error(rows: list[Row]) -> float:
+    """Of a mean accuracy; one more success and failure keep it from being nothing for few."""
+    count = _segments(rows)
+    share = (fmean(row["topk"] for row in rows) * count + 1) / (count + 2)
+    return math.sqrt(share * (1 - share) / (count + 2))
 
 
 def _to_fine(results: Results, utility: str) -> Iterator[Row]:
