@@ -27,6 +27,7 @@ except ImportError as missing:
     raise MissingExtra(f"--engine ray needs {missing.name}: pip install 'minrisk[ray]'") from None
 
 _RETRIES = 3  # of a block whose worker or node died
+_FED = 8  # workers that one reader keeps busy; it is a process, and dear to start
 _Rows = dict[str, Any]  # one column of pickled pieces, for blocks of text are nothing to Ray
 
 
@@ -51,7 +52,7 @@ class Ray:
             data = ray.data.from_items([{"piece": pickle.dumps(r)} for r in readings],
                                        override_num_blocks=len(readings))
             # without a processor of its own: where workers have all, it would wait for ever
-            data = data.map_batches(_read, batch_size=1, num_cpus=0)
+            data = data.map_batches(_read, batch_size=1, num_cpus=0, concurrency=_readers(crews))
             for crew in crews:
                 with warnings.catch_warnings():  # retries have no named parameter yet
                     warnings.filterwarnings("ignore", ".*ray_remote_args")
@@ -88,6 +89,10 @@ def _room(crew: Crew) -> int:
     if crew.stage.is_light:
         return int((there["CPU"] - 1) / (crew.threads or 1))  # one is for reading
     return sum(node["Alive"] for node in ray.nodes())
+
+
+def _readers(crews: Sequence[Crew]) -> int:
+    return max(1, sum(crew.workers or 1 for crew in crews) // _FED)
 
 
 def _read(rows: _Rows) -> Iterator[_Rows]:
