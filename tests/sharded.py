@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import signal
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from commands import read, write
@@ -41,3 +44,19 @@ def wait_for(path: Path, seconds: float = 60) -> None:
     while not path.exists() or not path.stat().st_size:
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def kill_again_and_again(start: Callable[[], subprocess.Popen[bytes]], out: Path, times: int,
+                         longest: float, expected: dict[str, bytes]) -> None:
+    """With -9, from the first instruction to the last shard; what is finished first is right."""
+    rng, kills = random.Random(0), 0
+    while kills < times:
+        with start() as process:
+            time.sleep(rng.uniform(0.1, longest))
+            process.kill()
+            process.communicate()
+        kills += process.returncode == -signal.SIGKILL
+        if process.returncode == 0:  # it was faster
+            assert lines(out) == expected
+            for path in out.iterdir():
+                path.unlink()

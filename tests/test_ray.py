@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ import pytest
 from commands import read, run, spawn, write
 from conftest import ROOT
 from minrisk.cli.shared import SOME_FAILED
-from sharded import errors, lines, segments, wait_for, write_shards
+from sharded import errors, kill_again_and_again, lines, segments, wait_for, write_shards
 
 pytest.importorskip("ray", reason="needs the extra minrisk[ray]")
 pytestmark = pytest.mark.slow
@@ -109,25 +107,34 @@ def test_a_node_that_goes_takes_nothing_with_it(cluster, on_ray, inputs, tmp_pat
     assert lines(out) == lines(tmp_path / "local")
 
 
-def test_a_driver_that_is_killed_is_gone_on_from(on_ray, inputs, tmp_path):
-    out, rng = tmp_path / "out", random.Random(0)
+def test_the_driver_may_be_killed_at_any_moment(on_ray, inputs, tmp_path):
+    out = tmp_path / "out"
     args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:troubled:slow",
             "--batch-size", "1", "--workers", "2", "--resume")
-    for _ in range(2):
-        with on_ray(*args) as process:
-            before = sum(map(len, lines(out).values())) if out.exists() else 0
-            end = time.monotonic() + PATIENCE
-            while not out.exists() or sum(map(len, lines(out).values())) <= before:
-                assert time.monotonic() < end
-                time.sleep(0.02)
-            time.sleep(rng.uniform(0, 0.3))
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-    finish(on_ray(*args))
     metric = ("--metric", "python:troubled:equal")
     assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/local/", *metric).code == 0
-    assert lines(out) == lines(tmp_path / "local")
+    expected = lines(tmp_path / "local")
+    kill_again_and_again(lambda: on_ray(*args), out, 20, 7, expected)
+    finish(on_ray(*args))
+    assert lines(out) == expected
     assert errors(out) == []
+
+
+def test_ctrl_c_says_how_to_go_on(on_ray, inputs, tmp_path):
+    out = tmp_path / "out"
+    args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:troubled:slow",
+            "--batch-size", "1", "--workers", "2")
+    with on_ray(*args) as process:
+        wait_for(out / "0.jsonl.partial", seconds=PATIENCE)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130, error.decode()
+    assert b"--resume goes on" in error
+    assert b"Traceback" not in error
+    finish(on_ray(*args, "--resume"))
+    assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/local/", "--metric",
+               "python:troubled:equal").code == 0
+    assert lines(out) == lines(tmp_path / "local")
 
 
 def test_samples_are_drawn_by_some_and_chosen_from_by_others(on_ray, server, tmp_path):

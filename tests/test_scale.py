@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 import signal
 import subprocess
 import sys
-import time
 import tracemalloc
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +25,7 @@ from minrisk.engine.reading import Reading
 from minrisk.errors import InputError
 from minrisk.io.journal import Journal
 from minrisk.io.shards import Shard, expand, shards
-from sharded import errors, lines, segments, wait_for, write_shards
+from sharded import errors, kill_again_and_again, lines, segments, wait_for, write_shards
 
 
 @pytest.fixture
@@ -462,22 +460,11 @@ def test_workers_share_the_gpus(monkeypatch, given, gpus, devices):
 
 
 def test_the_driver_may_be_killed_at_any_moment(inputs, tmp_path):
-    """At least twenty times, from the first instruction to the last shard."""
-    out, rng = tmp_path / "out", random.Random(0)
+    out = tmp_path / "out"
     args = ("decode", *sorted(inputs.iterdir()), "-o", f"{out}/", "--batch-size", "1", "--workers",
             "1", "--resume", "--metric", "python:troubled:slow")
-    kills = 0
-    while kills < 20:
-        with spawn(*args, cwd=ROOT / "tests") as process:
-            time.sleep(rng.uniform(0.1, 1.2))
-            process.kill()
-            process.communicate()
-        kills += process.returncode == -signal.SIGKILL
-        if process.returncode == 0:  # it was faster
-            expected = alone(inputs, "--metric", "python:troubled:equal")
-            assert lines(out) == expected
-            for path in out.iterdir():
-                path.unlink()
+    expected = alone(inputs, "--metric", "python:troubled:equal")
+    kill_again_and_again(lambda: spawn(*args, cwd=ROOT / "tests"), out, 20, 1.2, expected)
     assert run(*args).code == 0
-    assert lines(out) == alone(inputs, "--metric", "python:troubled:equal")
+    assert lines(out) == expected
     assert errors(out) == []
