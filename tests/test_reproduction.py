@@ -27,7 +27,7 @@ import methods
 import paper
 from claims import claims
 from kept import kept
-from material import material
+from material import _records, material
 from methods import AGGREGATION, CONTROL, N_BY_S, STANDARD, TO_FINE, Methods, halves
 from remembered import Remembered
 from results import AVERAGE, Results, beam_rows, quality_rows
@@ -44,7 +44,7 @@ def _demo(monkeypatch):
 
 def settings(**changes) -> Settings:
     given = {"name": "x", "datasets": (), "utilities": (), "judges": {"chrF": ChrF()},
-             "validation": (), "test": (), "resamples": 20}
+             "validation": (), "test": ("d",), "resamples": 20}
     return Settings(**given | changes)
 
 
@@ -157,6 +157,18 @@ def dataset(tmp_path, **more) -> Dataset:
     path = tmp_path / "samples.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     return Dataset("d", samples=str(path))
+
+
+def test_sources_alone_are_for_validation(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(json.dumps({"source": text, "hypothesis": str(i)})
+                              for i, text in enumerate(["a", "b", "a"])), encoding="utf-8")
+    assert [record["source"] for record in _records(Dataset("v", source=str(path)), None)] == [
+        "a", "b"]
+    text = material(replace(dataset(tmp_path, reference=None), name="v"), settings(), tmp_path)
+    assert text.beams == {}  # and there is no model that could search
+    with pytest.raises(InputError, match="'v' has segments without a reference, and is for valid"):
+        assert text.references
 
 
 def decoded(tmp_path, count=7):

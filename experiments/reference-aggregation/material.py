@@ -26,7 +26,7 @@ class Item:
 
     id: Any
     source: str
-    reference: str
+    reference: str | None
 
 
 @dataclass(frozen=True)
@@ -49,29 +49,31 @@ class Material:
 
     @property
     def references(self) -> list[str]:
-        return [item.reference for item in self.items]
+        found = [item.reference for item in self.items if item.reference is not None]
+        if len(found) < len(self.items):
+            raise InputError(f"dataset {self.name!r} has segments without a reference, and is for "
+                             "validation only; name the others under `test`")
+        return found
 
 
 def material(dataset: Dataset, settings: Settings, work: Path) -> Material:
     records = _records(dataset, settings.limit)
-    items = [Item(record.get("id", i), record["source"], record["reference"])
+    items = [Item(record.get("id", i), record["source"], record.get("reference"))
              for i, record in enumerate(records)]
     folder = work / dataset.name
     given = [_samples(record, i, settings.seed) for i, record in enumerate(records)
              if "samples" in record]
     beams = {size: [record[f"beam{size}"] for record in records if f"beam{size}" in record]
              or _searched(dataset, items[:limit], size, folder)
-             for size, limit in settings.searches}
+             for size, limit in settings.searches if dataset.name in settings.test}
     return Material(dataset.name, items, given or _drawn(dataset, items, settings, folder),
                     {size: texts for size, texts in beams.items() if texts})
 
 
 def _records(dataset: Dataset, limit: int | None) -> list[Fields]:
-    records = (_given(dataset) if dataset.samples else
-               [{"source": source, "reference": reference}
-                for source, reference in _pairs(dataset)])[:limit]
-    if not records or any("source" not in r or "reference" not in r for r in records):
-        raise InputError(f"dataset {dataset.name!r}: every segment needs a source and a reference")
+    records = (_given(dataset) if dataset.samples else _texts(dataset))[:limit]
+    if not records or any("source" not in record for record in records):
+        raise InputError(f"dataset {dataset.name!r}: every segment needs a source")
     return records
 
 
@@ -80,21 +82,28 @@ def _given(dataset: Dataset) -> list[Fields]:
     return [parse(source.text(line), "name it as source and reference") for line in source]
 
 
-def _pairs(dataset: Dataset) -> list[tuple[str, str]]:
-    sources, references = _lines(dataset)
+def _texts(dataset: Dataset) -> list[Fields]:
+    if not dataset.sacrebleu and not dataset.source:
+        raise InputError(f"dataset {dataset.name!r} has neither samples, nor a source, nor a test "
+                         "set of sacrebleu")
+    if not dataset.sacrebleu and not dataset.reference:
+        return [{"source": source} for source in _sources(str(dataset.source))]
+    sources, references = (_test_set(*dataset.sacrebleu.split("/")) if dataset.sacrebleu
+                           else (_file(str(dataset.source)), _file(str(dataset.reference))))
     if len(sources) != len(references):
         raise InputError(f"dataset {dataset.name!r} has {len(sources)} sources and "
                          f"{len(references)} references; check that they belong together")
-    return list(zip(sources, references, strict=True))
+    return [{"source": source, "reference": reference}
+            for source, reference in zip(sources, references, strict=True)]
 
 
-def _lines(dataset: Dataset) -> tuple[list[str], list[str]]:
-    if dataset.sacrebleu:
-        return _test_set(*dataset.sacrebleu.split("/"))
-    if not dataset.source or not dataset.reference:
-        raise InputError(f"dataset {dataset.name!r} has neither samples, nor source and reference, "
-                         "nor a test set of sacrebleu")
-    return _file(dataset.source), _file(dataset.reference)
+def _sources(path: str) -> list[str]:
+    """A sentence a line, or the sources of JSON lines, each once."""
+    if ".jsonl" not in Path(path).suffixes:
+        return _file(path)
+    lines = Input(path)
+    return list(dict.fromkeys(parse(lines.text(line), "name it as source")["source"]
+                              for line in lines))
 
 
 def _test_set(name: str, pair: str) -> tuple[list[str], list[str]]:

@@ -19,11 +19,11 @@ Named = str | Mapping[str, Any]  # a metric by its name, or with options
 
 @dataclass(frozen=True)
 class Dataset:
-    """Sources with references, and the samples of a model or the model itself."""
+    """Sources and the samples of a model, or the model itself; for tests with references."""
 
     name: str
     samples: str | None = None  # JSON lines with source, reference and samples
-    source: str | None = None  # a sentence a line
+    source: str | None = None  # a sentence a line, or JSON lines with sources
     reference: str | None = None
     sacrebleu: str | None = None  # a test set and a language pair of sacreBLEU: wmt22/en-de
     model: str | None = None  # for beams, and for samples where there are none
