@@ -1,9 +1,10 @@
 """How well does decoding scale: over workers, on Ray, and in the driver's memory?
 
-usage: python benchmarks/scale/run.py [--segments N] [--workers W...] [--engines E...]
+usage: python benchmarks/scale/run.py [--segments N] [--workers W...] [--turns T] [--output FILE]
 
 Decodes N segments of 1,024 samples by exact chrF MBR with each engine and number of workers, a
-tenth of them first; writes results.json, the tables of README.md and docs/scale.md, and memory.svg.
+tenth of them first; writes results.json, and from all results the tables of README.md and
+docs/scale.md, and memory.svg.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -26,26 +29,32 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import zstandard
-from table import write_all
+from table import RESULTS, write_all
 
 HERE = Path(__file__).parent
 SAMPLES = HERE.parents[2] / "shared" / "data" / "samples" / "ntrex-en-fr.jsonl.xz"
 SHARDS = 8
 STEP = 0.25  # seconds between looks at the driver's memory
+ENGINES = {
+    "local": [],
+    "ray": ["--engine", "ray", "--address", "auto"],  # a cluster that is there
+    "ray, of its own": ["--engine", "ray"],  # which starts and ends with the run
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--segments", type=int, default=2000)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--engines", nargs="+", default=["local", "ray"])
+    parser.add_argument("--turns", type=int, default=3, help="of all runs; the tables have medians")
     parser.add_argument("--samples", type=Path, default=SAMPLES)
     parser.add_argument("--folder", type=Path, help="where a folder for all files is made")
+    parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
     with TemporaryDirectory(dir=options.folder) as folder:
         results = measure(options, Path(folder))
-    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    write_all(results)
+    options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write_all()
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -54,12 +63,26 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     size = write_shards(all_of_them, options.samples, options.segments)
     runs = []
     for workers in options.workers:
-        for engine in options.engines:
-            for inputs in (few, all_of_them):
-                runs.append(decode(inputs, folder / "out", engine, workers))
-                print(f"{engine}, {workers} workers: {runs[-1]['segments']} segments, "
-                      f"{runs[-1]['seconds']:.1f} s", file=sys.stderr)
+        with cluster(1 + workers):
+            for _ in range(options.turns):
+                for engine in ENGINES:
+                    for inputs in (few, all_of_them):
+                        runs.append(decode(inputs, folder / "out", engine, workers))
+                        print(f"{engine}, {workers} workers: {runs[-1]['segments']} segments, "
+                              f"{runs[-1]['seconds']:.1f} s", file=sys.stderr)
     return {"machine": machine(), "segments": options.segments, "bytes": size, "runs": runs}
+
+
+@contextmanager
+def cluster(cores: int) -> Iterator[None]:
+    """A Ray cluster on this machine, which is there before a run and after it."""
+    ray = [sys.executable, "-m", "ray.scripts.scripts"]
+    subprocess.run([*ray, "start", "--head", f"--num-cpus={cores}", "--include-dashboard=false",
+                    "--disable-usage-stats"], check=True, stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        subprocess.run([*ray, "stop", "--force"], check=True, stdout=subprocess.DEVNULL)
 
 
 def write_shards(folder: Path, samples: Path, count: int) -> int:
@@ -91,7 +114,7 @@ def decode(inputs: Path, out: Path, engine: str, workers: int) -> dict[str, Any]
     shutil.rmtree(out, ignore_errors=True)
     report = out.with_suffix(".json")
     command = [sys.executable, "-m", "minrisk", "decode", f"{inputs}/*.jsonl.zst", "-o", f"{out}/",
-               "--engine", engine, "--workers", str(workers), "--threads", "1",
+               *ENGINES[engine], "--workers", str(workers), "--threads", "1",
                "--report", str(report), "--quiet"]
     start = time.perf_counter()
     process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})

@@ -1,4 +1,4 @@
-"""Makes the tables of README.md and docs/scale.md from results.json, and the figure of memory.
+"""Makes the tables of README.md and docs/scale.md from the results, and the figure of memory.
 
 usage: python benchmarks/scale/table.py
 """
@@ -15,18 +15,24 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PAGES = [HERE / "README.md", ROOT / "docs" / "scale.md"]
 PLACE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+RESULTS = HERE / "results.json"
+MORE_CORES = HERE / "results-16-cores.json"  # a machine where Ray has cores of its own
 NODES, CORES, GPUS = 16, 32, 8  # of the cluster that the page plans, GPUs in all
 Results = dict[str, Any]
+Run = dict[str, Any]
 
 
-def write_all(results: Results) -> None:
-    tables = {"runs": runs_table, "bars": bars_table, "costs": costs_table, "plan": plan_table,
-              "machine": machine_line}
+def write_all() -> None:
+    here, there = (json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, MORE_CORES))
+    tables = {"runs": runs_table(here), "bars": bars_table([here, there]),
+              "machine": machine_line(here), "runs-there": runs_table(there),
+              "machine-there": machine_line(there), "costs": costs_table(here),
+              "plan": plan_table(here)}
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        text = PLACE.sub(lambda m: f"{m[1]}{tables[m[2]](results)}\n{m[3]}", text)
+        text = PLACE.sub(lambda m: f"{m[1]}{tables[m[2]]}\n{m[3]}", text)
         page.write_text(text, encoding="utf-8")
-    draw_memory(results)
+    draw_memory(here)
 
 
 def markdown(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
@@ -35,10 +41,17 @@ def markdown(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
                      for line in [head, ["---"] * len(head), *rows])
 
 
-def run_of(results: Results, engine: str, workers: int, few: bool = False) -> dict[str, Any]:
-    found = [run for run in results["runs"] if (run["engine"], run["workers"]) == (engine, workers)]
-    chosen: dict[str, Any] = sorted(found, key=lambda run: run["segments"])[0 if few else -1]
-    return chosen
+def run_of(results: Results, engine: str, workers: int, few: bool = False) -> Run:
+    """The median of all turns."""
+    found = [run for run in results["runs"] if (run["engine"], run["workers"]) == (engine, workers)
+             and (run["segments"] < results["segments"]) == few]
+    return sorted(found, key=lambda run: run["seconds"])[len(found) // 2]
+
+
+def medians(results: Results) -> list[Run]:
+    kinds = dict.fromkeys((run["engine"], run["workers"], run["segments"] < results["segments"])
+                          for run in results["runs"])
+    return [run_of(results, *kind) for kind in kinds]
 
 
 def runs_table(results: Results) -> str:
@@ -48,25 +61,41 @@ def runs_table(results: Results) -> str:
         ([run["engine"], run["workers"], f"{run['segments']:,}", f"{run['command_seconds']:.1f}",
           f"{run['command_seconds'] - run['seconds']:.1f}",
           f"{run['segments'] / run['seconds']:.1f}", f"{run['utilisation']:.0%}",
-          f"{run['driver_peak_bytes'] / 1e6:.0f}"] for run in results["runs"]))
+          f"{run['driver_peak_bytes'] / 1e6:.0f}"] for run in medians(results)))
 
 
-def bars_table(results: Results) -> str:
-    rows = []
-    for engine in ("local", "ray"):
-        one, two = (run_of(results, engine, workers)["seconds"] for workers in (1, 2))
-        few, many = (run_of(results, engine, 2, f)["driver_peak_bytes"] for f in (True, False))
-        rows += [[f"efficiency of 2 workers against 1, {engine}", "at least 85%",
-                  f"{one / two / 2:.0%}"],
-                 [f"driver's peak memory, {results['segments']:,} segments against a tenth, "
-                  f"{engine}", "flat", f"{many / few:.2f}x"]]
-    for workers in (1, 2):
-        local, ray = (run_of(results, engine, workers) for engine in ("local", "ray"))
-        rows += [[f"Ray's time against the local engine's, {workers} workers", "at most +15%",
-                  f"{ray['seconds'] / local['seconds'] - 1:+.0%}"],
-                 ["the same with starting Ray", "",
-                  f"{ray['command_seconds'] / local['command_seconds'] - 1:+.0%}"]]
-    return markdown(["", "bar", "measured"], rows)
+def bars_table(machines: Iterable[Results]) -> str:
+    machines = list(machines)
+    rows = [["efficiency of 2 workers against 1, local", "at least 85%", _efficiency, "local"],
+            ["efficiency of 2 workers against 1, ray", "at least 85%", _efficiency, "ray"],
+            ["ray's time against local's, 1 worker", "at most +15%", _overhead, 1],
+            ["ray's time against local's, 2 workers", "at most +15%", _overhead, 2],
+            ["the same from the command to its end, 1 worker", "", _command_overhead, 1],
+            ["the same from the command to its end, 2 workers", "", _command_overhead, 2],
+            ["driver's peak memory, all segments against a tenth, local", "flat", _growth, "local"],
+            ["driver's peak memory, all segments against a tenth, ray", "flat", _growth, "ray"]]
+    return markdown(["", "bar", *(f"{m['machine']['cores']} cores" for m in machines)],
+                    ([name, bar, *(measure(m, of) for m in machines)]
+                     for name, bar, measure, of in rows))
+
+
+def _efficiency(results: Results, engine: str) -> str:
+    one, two = (run_of(results, engine, workers)["seconds"] for workers in (1, 2))
+    return f"{one / two / 2:.0%}"
+
+
+def _overhead(results: Results, workers: int, seconds: str = "seconds") -> str:
+    local, ray = (run_of(results, engine, workers)[seconds] for engine in ("local", "ray"))
+    return f"{ray / local - 1:+.0%}"
+
+
+def _command_overhead(results: Results, workers: int) -> str:
+    return _overhead(results, workers, "command_seconds")
+
+
+def _growth(results: Results, engine: str) -> str:
+    few, many = (run_of(results, engine, 2, f)["driver_peak_bytes"] for f in (True, False))
+    return f"{many / few:.2f}x"
 
 
 def costs(results: Results) -> dict[str, float]:
@@ -112,9 +141,13 @@ def plan_table(results: Results) -> str:
 def machine_line(results: Results) -> str:
     m = results["machine"]
     note = "" if results["segments"] >= 2000 else "A quick run: not the numbers to judge by. "
-    return (f"{note}{results['segments']:,} segments. {m['cpu']}, {m['cores']} cores, load "
-            f"{m['load']:.1f} at the end; Python {m['python']}, Ray {m['ray']}, "
-            f"NumPy {m['numpy']}, minrisk {m['minrisk']}.")
+    return (f"{note}{results['segments']:,} segments, medians of {_turns(results)} turns. "
+            f"{m['cpu']}, {m['cores']} cores, load {m['load']:.1f} at the end; "
+            f"Python {m['python']}, Ray {m['ray']}, NumPy {m['numpy']}, minrisk {m['minrisk']}.")
+
+
+def _turns(results: Results) -> int:
+    return len(results["runs"]) // len(medians(results))
 
 
 def draw_memory(results: Results) -> None:
@@ -122,15 +155,15 @@ def draw_memory(results: Results) -> None:
 
     figure = Figure(figsize=(7, 3.5), layout="constrained")
     axes = figure.subplots()
-    for run in results["runs"]:
+    for run in medians(results):
         if run["segments"] == results["segments"]:
             seconds, memory = zip(*run["driver_memory"], strict=True)
             axes.plot(seconds, [m / 1e6 for m in memory],
                       label=f"{run['engine']}, {run['workers']} workers")
     axes.set(xlabel="seconds", ylabel="resident memory of the driver, MB", ylim=(0, None))
     axes.legend()
-    figure.savefig(HERE / "memory.svg")
+    figure.savefig(HERE / "memory.svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":
-    write_all(json.loads((HERE / "results.json").read_text(encoding="utf-8")))
+    write_all()
