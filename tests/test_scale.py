@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -17,14 +17,18 @@ from hypothesis import strategies as st
 
 from commands import read, run, spawn, write
 from conftest import ROOT
+from minrisk import ChrF, Standard
 from minrisk.cli.shared import SOME_FAILED
 from minrisk.engine import local
 from minrisk.engine.block import Block, Done, End, Line
+from minrisk.engine.crew import Crew
 from minrisk.engine.local import Local
 from minrisk.engine.reading import Reading
+from minrisk.engine.stages import Decode
 from minrisk.errors import InputError
 from minrisk.io.journal import Journal
 from minrisk.io.shards import Shard, expand, shards
+from minrisk.io.writer import Writer
 from sharded import errors, kill_again_and_again, lines, segments, wait_for, write_shards
 
 
@@ -457,6 +461,18 @@ def test_workers_share_the_gpus(monkeypatch, given, gpus, devices):
     if given:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
     assert [local._devices(number, gpus) for number in range(2)] == devices
+
+
+def test_there_are_as_many_workers_as_gpus_for_them(monkeypatch):
+    crew = Crew(Decode(Standard(ChrF()), Writer), gpus=0.5)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert [own.workers for own in Local().staffed([crew])] == [4]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(InputError, match="has 0 NVIDIA GPUs, too few for 1 workers with"):
+        Local().staffed([crew])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    with pytest.raises(InputError, match="has 1 NVIDIA GPUs, too few for 4 workers with"):
+        Local().staffed([replace(crew, workers=4)])
 
 
 def test_the_driver_may_be_killed_at_any_moment(inputs, tmp_path):

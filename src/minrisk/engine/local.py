@@ -7,6 +7,7 @@ import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from glob import glob
 from itertools import chain
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -14,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from minrisk.engine.block import Block, Piece, Pieces
 from minrisk.engine.crew import Crew
 from minrisk.engine.reading import Reading
-from minrisk.errors import MinriskError
+from minrisk.errors import InputError, MinriskError
 from minrisk.threads import threads
 
 _ATTEMPTS = 2  # how often a block may bring its worker down
@@ -26,9 +27,12 @@ class Local:
     """Reads in this process, and works in others."""
 
     def staffed(self, crews: Sequence[Crew]) -> list[Crew]:
-        """Where a worker is light, as many as there are cores; otherwise one that has them all."""
+        """As many as there are GPUs for; without, where a worker is light, a core each, or else one
+        that has them all.
+        """
         cores = threads()
         found = [replace(crew, workers=crew.workers or _workers(crew, cores)) for crew in crews]
+        _check_gpus(found)
         each = max(1, cores // sum(crew.workers or 1 for crew in found))
         return [replace(crew, threads=crew.threads or each) for crew in found]
 
@@ -40,7 +44,24 @@ class Local:
 
 
 def _workers(crew: Crew, cores: int) -> int:
+    if crew.gpus:
+        return int(_gpus() / crew.gpus)
     return max(1, cores // (crew.threads or 1)) if crew.stage.is_light else 1
+
+
+def _check_gpus(crews: Sequence[Crew]) -> None:
+    """A worker without its own would compute elsewhere, slowly, and in other last digits."""
+    for crew in crews:
+        if crew.gpus and not 0 < (crew.workers or 0) * crew.gpus <= _gpus():
+            raise InputError(f"this machine has {_gpus()} NVIDIA GPUs, too few for "
+                             f"{crew.workers or 1} workers with {crew.gpus:g} each")
+
+
+def _gpus() -> int:
+    given = os.environ.get(_VISIBLE)
+    if given is None:
+        return len(glob("/dev/nvidia[0-9]*"))
+    return len([device for device in given.split(",") if device])
 
 
 def _through(crew: Crew, pieces: Iterator[Piece]) -> Iterator[Piece]:
