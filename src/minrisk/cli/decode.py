@@ -28,6 +28,7 @@ from minrisk.cli.shared import (
 from minrisk.cli.weights import weight_options, weighting_of
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.engine import run
+from minrisk.engine.batches import BATCH, LIGHT_BATCH
 from minrisk.engine.stages import Decode
 from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import Input, Output
@@ -165,7 +166,8 @@ def _decode_shards(ctx: click.Context, params: dict[str, Any],
     output = ("form", "nbest", "utilities", "confidence", "oracle")
     made = settings(strategy) | {"weights": weighting} | {name: params[name] for name in output}
     return work_into_folder(ctx, params, _paths(params), [crew_of(params, stage)], made,
-                            [_signature(strategy, weighting, params)])
+                            [_signature(strategy, weighting, params)],
+                            batch_size=LIGHT_BATCH if stage.is_light else BATCH)
 
 
 def _paths(params: dict[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 from minrisk.errors import InputError, MinriskError
 
 BATCH = 16  # segments, where nobody likes more or fewer
+LIGHT_BATCH = 64  # segments that take milliseconds each: to carry a block around costs more
 OnError = Literal["stop", "skip"]
 
 T = TypeVar("T")

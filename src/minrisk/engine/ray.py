@@ -27,7 +27,7 @@ except ImportError as missing:
     raise MissingExtra(f"--engine ray needs {missing.name}: pip install 'minrisk[ray]'") from None
 
 _RETRIES = 3  # of a block whose worker or node died
-_FED = 8  # workers that one reader keeps busy; it is a process, and dear to start
+_FED = 4  # workers that one reader keeps busy; it is a process, and dear to start
 _Rows = dict[str, Any]  # one column of pickled pieces, for blocks of text are nothing to Ray
 
 
