@@ -1,6 +1,6 @@
 """How well does decoding scale: over workers, on Ray, and in the driver's memory?
 
-usage: python benchmarks/scale/run.py [--segments N] [--workers W...] [--turns T] [--output FILE]
+usage: python benchmarks/scale/run.py [--segments N] [--workers W...] [--engines E...] [--turns T]
 
 Decodes N segments of 1,024 samples by exact chrF MBR with each engine and number of workers, a
 tenth of them first; writes results.json, and from all results the tables of README.md and
@@ -46,31 +46,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--segments", type=int, default=2000)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
     parser.add_argument("--turns", type=int, default=3, help="of all runs; the tables have medians")
     parser.add_argument("--samples", type=Path, default=SAMPLES)
     parser.add_argument("--folder", type=Path, help="where a folder for all files is made")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
     with TemporaryDirectory(dir=options.folder) as folder:
-        results = measure(options, Path(folder))
-    options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        few, all_of_them = Path(folder) / "few", Path(folder) / "all"
+        write_shards(few, options.samples, options.segments // 10)
+        size = write_shards(all_of_them, options.samples, options.segments)
+        runs: list[dict[str, Any]] = []
+        for run in measure(options, few, all_of_them, Path(folder) / "out"):
+            print(f"{run['engine']}, {run['workers']} workers: {run['segments']} segments, "
+                  f"{run['seconds']:.1f} s", file=sys.stderr)
+            runs.append(run)  # and nothing is lost where it ends early
+            results = {"machine": machine(), "segments": options.segments, "bytes": size,
+                       "runs": runs}
+            options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     write_all()
 
 
-def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    few, all_of_them = folder / "few", folder / "all"
-    write_shards(few, options.samples, options.segments // 10)
-    size = write_shards(all_of_them, options.samples, options.segments)
-    runs = []
+def measure(options: argparse.Namespace, few: Path, all_of_them: Path,
+            out: Path) -> Iterator[dict[str, Any]]:
     for workers in options.workers:
         with cluster(1 + workers):
             for _ in range(options.turns):
-                for engine in ENGINES:
+                for engine in options.engines:
                     for inputs in (few, all_of_them):
-                        runs.append(decode(inputs, folder / "out", engine, workers))
-                        print(f"{engine}, {workers} workers: {runs[-1]['segments']} segments, "
-                              f"{runs[-1]['seconds']:.1f} s", file=sys.stderr)
-    return {"machine": machine(), "segments": options.segments, "bytes": size, "runs": runs}
+                        yield decode(inputs, out, engine, workers)
 
 
 @contextmanager
