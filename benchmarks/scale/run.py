@@ -13,13 +13,11 @@ import io
 import json
 import lzma
 import os
-import platform
 import random
 import shutil
 import subprocess
 import sys
 import time
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +27,10 @@ import zstandard
 from table import write_all
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))  # what all benchmarks share
+
+import machine
+
 SAMPLES = HERE.parents[2] / "shared" / "data" / "samples" / "ntrex-en-fr.jsonl.xz"
 SHARDS = 8
 STEP = 0.25  # seconds between looks at the driver's memory
@@ -59,7 +61,8 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 runs.append(decode(inputs, folder / "out", engine, workers))
                 print(f"{engine}, {workers} workers: {runs[-1]['segments']} segments, "
                       f"{runs[-1]['seconds']:.1f} s", file=sys.stderr)
-    return {"machine": machine(), "segments": options.segments, "bytes": size, "runs": runs}
+    return {"machine": machine.describe("numpy", "ray"), "segments": options.segments,
+            "bytes": size, "runs": runs}
 
 
 def write_shards(folder: Path, samples: Path, count: int) -> int:
@@ -115,15 +118,6 @@ def watched(process: subprocess.Popen[bytes], start: float) -> Any:
         if "VmRSS" in lines:
             yield round(time.perf_counter() - start, 2), 1024 * int(lines["VmRSS"].split()[0])
         time.sleep(STEP)
-
-
-def machine() -> dict[str, Any]:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return {"cpu": names[0] if names else platform.machine(), "cores": len(names),
-            "load": os.getloadavg()[0], "python": platform.python_version(),
-            **{name: version(name) for name in ("minrisk", "numpy", "ray")}}
 
 
 if __name__ == "__main__":

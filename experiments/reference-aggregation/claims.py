@@ -8,10 +8,9 @@ from statistics import fmean
 from typing import Any
 
 import paper
-from machine import processor
 from methods import AGGREGATION, CONTROL, N_BY_S, STANDARD, TO_FINE
 from paper import LEXICAL
-from results import AVERAGE, BEAM, Results, Row
+from results import AVERAGE, BEAM, Results, Row, processor
 
 ENOUGH, LEVEL, FEW, MANY = 0.97, 0.05, 16, 10  # accuracy, p-value, references, times
 

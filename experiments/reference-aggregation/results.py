@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,13 +12,15 @@ from statistics import fmean
 from typing import Any
 
 from decoding import Decoded
-from machine import processor
 from material import Material
 from methods import COARSE
 from settings import Settings
 
 import minrisk
 from minrisk.metric import AnyMetric
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from machine import processor
 
 Row = dict[str, Any]
 

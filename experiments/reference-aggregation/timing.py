@@ -14,8 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
-import os
-import platform
 import sys
 import tempfile
 import time
@@ -29,14 +27,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from machine import processor
 
 import minrisk
 from minrisk import Aggregate, AggregateToFine, Segment, Standard
 from minrisk.metric import AnyMetric
 from minrisk.sampling.hf import Transformers
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "comet"))
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path += [str(BENCHMARKS), str(BENCHMARKS / "comet")]
+import machine
 import models
 import peers
 
@@ -178,12 +177,11 @@ class SmallModel:
         return peers.estimate(self._network, src, mt, ref)
 
 
-def machine(device: str) -> dict[str, Any]:
-    name = processor()
-    return {"name": f"{torch.cuda.get_device_name()} ({name})" if device == "cuda" else name,
-            "load": os.getloadavg()[0], "threads": torch.get_num_threads(),
-            "python": platform.python_version(), "torch": torch.__version__,
-            "minrisk": minrisk.__version__}
+def measured_on(device: str) -> dict[str, Any]:
+    name = machine.processor()
+    return machine.describe("torch", "transformers") | {
+        "name": f"{torch.cuda.get_device_name()} ({name})" if device == "cuda" else name,
+        "threads": torch.get_num_threads()}
 
 
 @contextmanager
@@ -212,7 +210,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
                                  "paper": fastchrf_way(some, clock)}
         with told("MQM"):
             utilities["MQM"] = mqm(some, clock)
-    return {"machine": machine(device), "device": device, "segments": len(segments),
+    return {"machine": measured_on(device), "device": device, "segments": len(segments),
             "peer_segments": len(some), "samples": given.count, "sampling": sampling,
             "utilities": utilities}
 
