@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 import paper
-from intervals import Interval, every, exceeds, of_difference, of_ratio, of_share, within
+from intervals import every, exceeds, of_difference, of_ratio, of_row, of_share, within
 from methods import AGGREGATION, CONTROL, N_BY_S, STANDARD, TO_FINE
 from paper import LEXICAL
 from results import AVERAGE, BEAM, SAMPLE, Results, Row
@@ -107,12 +107,14 @@ def _to_fine(results: Results, utility: str) -> Iterator[Row]:
     gains = {row["judge"]: -row["difference"] for row in _tests(results, utility, SAMPLE)}
     rows = _tests(results, utility, TO_FINE)
     if rows:
+        alike = [exceeds(of_row(row)) for row in rows].count(None)
         yield _claim(f"{utility}: aggregate-to-fine with {results.settings.keep} is as good as "
                      f"standard MBR, within {MARGIN:.0%} of what that gains over one sample",
                      "no significant difference for most judges",
-                     "; ".join(f"{row['judge']} {difference(row, row['score'])}, gain "
-                               f"{gains[row['judge']]:.{digits(row['score'])}f}" for row in rows),
-                     every(within(_interval(row), MARGIN * abs(gains[row["judge"]]))
+                     f"no significant difference for {alike} of {len(rows)} judges: " + "; ".join(
+                         f"{row['judge']} {difference(row, row['score'])}, gain "
+                         f"{gains[row['judge']]:.{digits(row['score'])}f}" for row in rows),
+                     every(within(of_row(row), MARGIN * abs(gains[row["judge"]]))
                            for row in rows), rows[0]["segments"])
 
 
@@ -122,7 +124,7 @@ def _more(results: Results) -> Iterator[Row]:
         if row["method"] == STANDARD and row["judge"] == judge:
             yield _claim(f"{row['utility']}: {row['samples']} samples improve standard MBR "
                          f"({judge})", paper.gain(row["utility"]), difference(row, row["after"]),
-                         exceeds(_interval(row)), row["segments"])
+                         exceeds(of_row(row)), row["segments"])
 
 
 def _beam(results: Results, utility: str) -> Iterator[Row]:
@@ -131,7 +133,7 @@ def _beam(results: Results, utility: str) -> Iterator[Row]:
         yield _claim(f"standard MBR by {utility} is better than beam search, by every judge but "
                      "itself", "yes, by BLEURT-20", ", ".join(
                          f"{row['judge']} {difference(row, row['score'])}" for row in rows),
-                     every(exceeds(_interval(row)) for row in rows), rows[0]["segments"])
+                     every(exceeds(of_row(row)) for row in rows), rows[0]["segments"])
 
 
 def _cost(time: dict[str, Any]) -> Iterator[Row]:
@@ -158,10 +160,6 @@ def _reversed(row: Row) -> Row:
     """The difference of standard MBR from the method, rather than that of the method from it."""
     return row | {"difference": -row["difference"], "difference_low": -row["difference_high"],
                   "difference_high": -row["difference_low"]}
-
-
-def _interval(row: Row) -> Interval:
-    return row["difference_low"], row["difference_high"]
 
 
 def _at(results: Results, utility: str, curve: str, effective: int, field: str = "among") -> Found:

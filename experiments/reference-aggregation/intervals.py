@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
+from typing import Any
 
 Interval = tuple[float, float]
 _Z = NormalDist().inv_cdf(0.975)
@@ -36,6 +37,11 @@ def of_ratio(above: Sequence[float], below: Sequence[float]) -> Interval:
     """The range of the segments' own ratios; of few segments nothing is known."""
     ratios = [one / other for one, other in zip(above, below, strict=True)]
     return (min(ratios), max(ratios)) if len(ratios) >= _SIX else (0.0, math.inf)
+
+
+def of_row(row: Mapping[str, Any]) -> Interval:
+    """Of the difference of a score, which was resampled when it was measured."""
+    return row["difference_low"], row["difference_high"]
 
 
 def exceeds(interval: Interval, bound: float = 0.0) -> bool | None:

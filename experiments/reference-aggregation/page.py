@@ -9,6 +9,7 @@ from typing import Any
 
 import paper
 from claims import RULE
+from intervals import exceeds, of_row
 from methods import STANDARD
 from results import AVERAGE, BEAM, SAMPLE, Results, Row
 from shown import difference, number, with_interval
@@ -216,9 +217,7 @@ def _score(row: Row) -> str:
     text = number(row["score"])
     if row["method"] in (STANDARD, BEAM, SAMPLE):
         return text
-    if row["difference_low"] <= 0 <= row["difference_high"]:
-        return f"<ins>{text}</ins>"
-    return f"**{text}**" if row["difference"] > 0 else text
+    return {None: f"<ins>{text}</ins>", True: f"**{text}**", False: text}[exceeds(of_row(row))]
 
 
 def _theirs(table: str, samples: str | None, utility: str, method: str) -> list[float] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from intervals import Interval
+from intervals import Interval, of_row
 
 
 def digits(score: float) -> int:
@@ -23,5 +23,4 @@ def with_interval(value: float, interval: Interval, form: str = ".3f") -> str:
 
 def difference(row: dict[str, Any], score: float) -> str:
     """With its interval, in the digits of such a score."""
-    return with_interval(row["difference"], (row["difference_low"], row["difference_high"]),
-                         f"+.{digits(score)}f")
+    return with_interval(row["difference"], of_row(row), f"+.{digits(score)}f")

@@ -88,13 +88,13 @@ def ours(work: Work, sources: Sequence[str]) -> dict[str, float]:
     clock, samples = work.clock, work.samples
     beams = Transformers(model=work.model, device=clock.device, beams=BEAMS)
     drawn = Transformers(model=work.model, device=clock.device, epsilon=EPSILON)
-    calls = {BEAM: lambda: beams.sample(sources, 1), SAMPLE: lambda: drawn.sample(sources, 1),
-             SAMPLES: lambda: drawn.sample(sources, samples)}
+    calls = {BEAM: lambda own: beams.sample(own, 1), SAMPLE: lambda own: drawn.sample(own, 1),
+             SAMPLES: lambda own: drawn.sample(own, samples)}
     beams.sample(sources[:1], 1)
     # graphs are recorded once, for batches of one size
     drawn.sample(sources if clock.device == "cuda" else sources[:1], samples)
     return {"segments": len(sources)} | {
-        name: sum(clock.each(OURS, name, lambda call: call(), [call])) / len(sources)
+        name: fmean(clock.each(OURS, name, call, [sources])) / len(sources)
         for name, call in calls.items()}
 
 
