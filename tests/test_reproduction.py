@@ -249,8 +249,8 @@ def test_an_accuracy_must_be_surely_high_enough(right, of, holds):
     assert (found["paper"], found["segments"], found["machine"]) == ("0.974 to 0.992", of, "M")
 
 
-@pytest.mark.parametrize(("own", "rival", "holds"), [(50, 20, "yes"), (50, 48, "-"), (20, 50, "no"),
-                                                     (50, 50, "-")])
+@pytest.mark.parametrize(("own", "rival", "holds"), [
+    (50, 20, "yes"), (50, 42, "yes"), (50, 48, "-"), (50, 50, "-"), (20, 50, "no")])
 def test_methods_are_compared_on_the_same_segments(own, rival, holds):
     curves = {"reference_aggregation": outcomes(own, 60), "N-by-S": outcomes(rival, 60)}
     assert list(verdicts(measured(**curves), "N-by-S").values()) == [holds]

@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", choices=list(PLANS), default="cpu")
     parser.add_argument("--model", help="OPUS-MT en-fr, as a folder; no sampling without it")
     parser.add_argument("--samples", type=Path, required=True, help="ntrex-en-fr.jsonl.xz")
-    parser.add_argument("--count", type=int, default=1024, help="samples of a segment")
+    parser.add_argument("--count", type=int, default=1024, help="samples of a segment, 20 or more")
     parser.add_argument("--segments", type=int, help="at most, to see that it works")
     parser.add_argument("--only", nargs="+", metavar="PART", help="of: {}".format("; ".join(
         f"{', '.join(plan)} ({device})" for device, plan in PLANS.items())))
