@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 import minrisk
 from commands import run, write
+from conftest import ROOT
 from minrisk.groups import Groups
 from minrisk.metrics.comet.plain import mean_distance
 from minrisk.metrics.mqm import MQM
@@ -170,3 +171,27 @@ def test_the_command_line_takes_other_weights(tmp_path):
     result = run("decode", path, "--metric", f"mqm:{model}", "--metric.device", "numpy")
     assert result.code == 0, result.err
     assert result.records[0]["text"] in TEXTS
+
+
+def test_differences_of_metrics_are_told_in_pairs(monkeypatch):
+    """Scores of which one differs from the other by what is noise to neither."""
+    monkeypatch.syspath_prepend(ROOT / "experiments" / "mqm")
+    from data import Judgement
+    from scoring import accuracy, difference, spearman, with_interval
+
+    rng = np.random.default_rng(0)
+    rows = [Judgement(str(i // 4), str(i), "", float(truth), "")
+            for i, truth in enumerate(rng.normal(size=160))]
+    truth = np.array([row.score for row in rows])
+    noisy = truth + rng.normal(size=160)
+    for statistic in (spearman, accuracy):
+        assert difference(statistic, noisy, noisy, rows) == [0, 0, 0, 1]
+        apart, low, high, p = difference(statistic, noisy, noisy + rng.normal(0, 0.1, 160), rows)
+        alone = with_interval(statistic, noisy, rows)
+        assert low <= apart <= high
+        assert high - low < (alone[2] - alone[1]) / 2
+        assert p > 0.05
+        apart, low, high, p = difference(statistic, truth, noisy, rows)
+        assert 0 < low < apart < high
+        assert p == pytest.approx(2 / 1001, abs=1e-4)
+        assert difference(statistic, noisy, truth, rows)[:3] == pytest.approx([-apart, -high, -low])

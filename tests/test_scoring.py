@@ -110,6 +110,25 @@ class Common:
         return (hyps * source) @ refs.T
 
 
+def test_the_difference_from_the_baseline_is_resampled_in_pairs():
+    """Lines that differ much, each by the same from the baseline's: the difference is certain."""
+    lines = ["a", "ab", "abc"] * 4
+    systems = {"base": lines, "same": lines, "more": [f"{line}d" for line in lines]}
+    found = minrisk.score(systems, ["abcd"] * 12, ["abcd"] * 12, metric=Common(), resamples=200)
+    assert found["base"].ahead is None
+    assert found["same"].ahead == (0, 0)
+    assert found["more"].ahead == pytest.approx((1, 1))
+    assert found["more"].interval > 0.3  # of itself
+
+
+def test_the_interval_of_a_difference_holds_it_and_most_of_its_resamples():
+    better = {"base": ["a"] * 40, "half": ["ab", "a"] * 20}
+    found = minrisk.score(better, ["ab"] * 40, ["ab"] * 40, metric=Common(), resamples=1000)
+    low, high = found["half"].ahead
+    assert low == pytest.approx(0.5 - 1.96 * 0.5 / 40**0.5, abs=0.03)
+    assert high == pytest.approx(0.5 + 1.96 * 0.5 / 40**0.5, abs=0.03)
+
+
 def test_other_metrics_are_means_over_the_best_references():
     found = minrisk.score({"one": ["ab", "cd"], "two": ["abc", ""]}, ["a", ["b", "bcd"]],
                           ["abcd", "bc"], metric=Common(), resamples=50)

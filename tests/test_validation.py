@@ -319,6 +319,16 @@ def test_figures_are_drawn(samples, tmp_path):
         assert f"<!-- {shown} -->" in text
 
 
+def test_the_same_figure_is_the_same_file(samples, tmp_path):
+    pytest.importorskip("matplotlib")
+    for kind in ("svg", "pdf", "png"):
+        one, two = (tmp_path / f"{name}.{kind}" for name in ("one", "two"))
+        assert run("validate", samples, "--plot", one, "--plot", two).code == 0
+        assert one.read_bytes() == two.read_bytes()
+        assert b"<dc:date>" not in one.read_bytes()
+        assert b"CreationDate" not in one.read_bytes()
+
+
 def test_a_missing_matplotlib_is_told_before_the_work(samples, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = run("validate", samples, "--plot", tmp_path / "a.png", "-o", tmp_path / "o")

@@ -15,8 +15,8 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "chrf"))  # the texts and the rules are the same
 
+import core
 import data
-import machine
 import tables
 from contest import (
     DOUBLE,
@@ -79,9 +79,9 @@ def main() -> int:
     if not data.FASTCHRF_SAMPLES.is_file():
         say(f"nothing to measure: {data.FASTCHRF_SAMPLES.name} is not beside the project")
         return 0
-    cores = machine.native_cores()
+    cores = core.native_cores()
     found = {
-        "machine": machine.describe(cores) | {"sacrebleu": machine.installed("sacrebleu")},
+        "machine": core.describe(cores, "sacrebleu"),
         **measure(given.samples, given.turns, cores),
     }
     given.output.write_text(json.dumps(rounded(found), indent=1) + "\n", encoding="utf-8")

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import core
 import data
-import machine
 import native
 import table
 from contest import (
@@ -35,6 +35,10 @@ from contest import (
 )
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))  # what all benchmarks share
+
+import machine
+
 IMPORT = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
 
 FASTCHRF = Competitor("fastchrf", "fastchrf")
@@ -207,7 +211,8 @@ def measure(plan: Plan, cores: Sequence[str]) -> dict[str, Any]:
         "choice_with_mbrs": lambda: choose_with_mbrs(plan),
         "sweep": lambda: sweep(plan),
     }
-    results: dict[str, Any] = {"quick": plan == QUICK, "machine": machine.describe(list(cores))}
+    results: dict[str, Any] = {"quick": plan == QUICK,
+                               "machine": core.describe(list(cores), "fastchrf", "mbrs")}
     for name, part in parts.items():
         say(name)
         results[name] = part()
@@ -229,7 +234,7 @@ def main() -> int:
     if absent := data.missing():
         say(f"nothing to measure: the research data are not here ({absent[0].name} is missing)")
         return 0
-    cores = machine.native_cores()
+    cores = core.native_cores()
     if not cores:
         say("minrisk's native core is not installed; there is nothing to compare")
         return 1

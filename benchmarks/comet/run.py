@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import sys
 import tempfile
@@ -27,6 +26,9 @@ import torch
 from minrisk.metrics.comet import Comet
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))  # what all benchmarks share
+
+import machine
 
 
 @dataclass(frozen=True)
@@ -282,21 +284,10 @@ def tokenizing(setting: Setting) -> dict[str, Any]:
     return {**timed(lambda: metric.tokenize(texts), "cpu", 5), "tokenizer": "a word a token"}
 
 
-def machine(device: str) -> dict[str, Any]:
-    import transformers
-
-    import minrisk
-
-    name = torch.cuda.get_device_name() if device == "cuda" else cpu()
-    return {"device": name, "cores": torch.get_num_threads(), "python": platform.python_version(),
-            "torch": torch.__version__, "transformers": transformers.__version__,
-            "minrisk": minrisk.__version__}
-
-
-def cpu() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+def measured_on(device: str) -> dict[str, Any]:
+    name = torch.cuda.get_device_name() if device == "cuda" else machine.cpu()
+    return machine.describe("torch", "transformers") | {"device": name,
+                                                        "cores": torch.get_num_threads()}
 
 
 def say(message: str) -> None:
@@ -319,7 +310,7 @@ def main() -> None:
         metric = setting.metric()
         setting = replace(setting, ids=metric.tokenize(models.texts(plan.samples)),
                           source=metric.tokenize(models.texts(1, seed=9))[0])
-        results = {"machine": machine(given.device), "quick": given.quick,
+        results = {"machine": measured_on(given.device), "quick": given.quick,
                    "shape": asdict(plan.shape), "samples": plan.samples,
                    "dtype": plan.dtype, **measure(setting)}
     output = given.output or HERE / f"{given.device}.json"

@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -25,6 +23,10 @@ import models
 import table
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))  # what all benchmarks share
+
+import machine
+
 SAMPLES = HERE.resolve().parents[2] / "shared" / "data" / "fastchrf-samples.txt"
 SIZES = (64, 256, 1024)
 PROBES = (8, 16)  # texts that tell whether more would take too long
@@ -118,16 +120,6 @@ def compare(known: dict[int, list[float]], size: int, utility: list[float],
     return float(f"{apart:.2g}")
 
 
-def machine(workers: list[Worker]) -> dict[str, Any]:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return {"cpu": names[0] if names else platform.processor(), "cores": os.cpu_count(),
-            "load": round(os.getloadavg()[0], 1), "python": platform.python_version(),
-            "system": f"{platform.system()} {platform.machine()}",
-            **{worker.library: worker.version for worker in workers}}
-
-
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mbrs", metavar="PYTHON", help="of an environment with mbrs")
@@ -149,7 +141,8 @@ def main() -> int:
         models.write_all(Path(folder), texts)
         workers = [Worker("minrisk", sys.executable, folder)]
         workers += [Worker("mbrs", given.mbrs, folder)] if given.mbrs else []
-        results = {"machine": machine(workers), "models": models.SHAPE, "budget": given.budget,
+        results = {"machine": machine.describe() | {own.library: own.version for own in workers},
+                   "models": models.SHAPE, "budget": given.budget,
                    "rows": measure(workers, texts, sizes, given.budget)}
     given.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if given.output == HERE / "results.json":

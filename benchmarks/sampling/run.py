@@ -9,15 +9,12 @@ import argparse
 import json
 import lzma
 import math
-import os
-import platform
 import statistics
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -36,6 +33,10 @@ from minrisk.sampling.hf.prefixes import Prompt
 from minrisk.sampling.hf.truncation import Truncation
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))  # what all benchmarks share
+
+import machine
+
 DATA = HERE.resolve().parents[2] / "shared" / "data" / "samples" / "ntrex-en-fr.jsonl.xz"
 EPSILON = 0.02
 FARTHEST = 5.0  # standard deviations that two samples of one distribution may be apart
@@ -244,16 +245,10 @@ def words(tokens: Tokens) -> str:
     return " ".join(f"w{token % 20000}" for token in tokens)
 
 
-def machine(device: str) -> dict[str, Any]:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    cpu = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return {"cpu": cpu[0] if cpu else platform.processor(), "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(), "load": os.getloadavg()[0],
-            "gpu": torch.cuda.get_device_name() if device == "cuda" else None,
-            "python": platform.python_version(),
-            "minrisk": minrisk.__version__,
-            **{name: version(name) for name in ("torch", "transformers")}}
+def measured_on(device: str) -> dict[str, Any]:
+    return machine.describe("torch", "transformers") | {
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if device == "cuda" else None}
 
 
 def say(text: str) -> None:
@@ -284,7 +279,7 @@ def main() -> None:
         raise SystemExit(f"needs {DATA.name} beside the project; there is nothing to measure")
     if args.threads:
         torch.set_num_threads(args.threads)
-    results = {"machine": machine(args.device), "dtype": str(DTYPES[args.device]),
+    results = {"machine": measured_on(args.device), "dtype": str(DTYPES[args.device]),
                "translation": translation(args)}
     if args.device == "cuda":
         results["wmt19_shape"] = {f"logits times {number}": wmt19_shape(args, number)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
-import platform
 import re
 import subprocess
 import sys
@@ -27,6 +26,10 @@ import numpy as np
 import minrisk
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))  # what all benchmarks share
+
+import machine
+
 SPAWN = HERE.parent / "chrf" / "spawn.py"  # its peak memory is that of the command alone
 SAMPLES = HERE.parents[2] / "shared" / "data" / "samples" / "ntrex-en-fr.jsonl.xz"
 SHARD = 50_000  # references in a file
@@ -50,8 +53,8 @@ def main() -> None:
         check(hyps, shards[0], options.strategy)
         rows = [measured(hyps, shards, count, workers, options)
                 for count in options.references for workers in options.workers]
-    results = {"machine": machine(), "samples": options.samples.name, "shard": SHARD,
-               "hypotheses": len(set(samples)), "strategy": options.strategy,
+    results = {"machine": machine.describe("numpy"), "samples": options.samples.name,
+               "shard": SHARD, "hypotheses": len(set(samples)), "strategy": options.strategy,
                "repeats": options.repeats, "rows": rows}
     (HERE / "references.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     write_table(results)
@@ -117,15 +120,6 @@ def spawned(command: list[str]) -> dict[str, float]:
     if found["status"] != 0:
         raise SystemExit(f"{' '.join(command)} ended with {found['status']}")
     return found
-
-
-def machine() -> dict[str, str]:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return {"cpu": names[0] if names else platform.machine(), "cores": str(len(names)),
-            "python": platform.python_version(), "numpy": np.__version__,
-            "minrisk": minrisk.__version__}
 
 
 def write_table(results: dict[str, Any]) -> None:

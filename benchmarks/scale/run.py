@@ -14,7 +14,6 @@ import io
 import json
 import lzma
 import os
-import platform
 import random
 import shutil
 import subprocess
@@ -22,7 +21,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +30,10 @@ import zstandard
 from table import RESULTS, write_all
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))  # what all benchmarks share
+
+import machine
+
 SAMPLES = HERE.parents[2] / "shared" / "data" / "samples" / "ntrex-en-fr.jsonl.xz"
 SHARDS = 8
 STEP = 0.25  # seconds between looks at the driver's memory
@@ -61,8 +63,8 @@ def main() -> None:
             print(f"{run['engine']}, {run['workers']} workers: {run['segments']} segments, "
                   f"{run['seconds']:.1f} s", file=sys.stderr)
             runs.append(run)  # and nothing is lost where it ends early
-            results = {"machine": machine(), "segments": options.segments, "bytes": size,
-                       "runs": runs}
+            results = {"machine": machine.describe("numpy", "ray"), "bytes": size,
+                       "segments": options.segments, "runs": runs}
             options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     write_all()
 
@@ -142,15 +144,6 @@ def watched(process: subprocess.Popen[bytes], start: float) -> Any:
         if "VmRSS" in lines:
             yield round(time.perf_counter() - start, 2), 1024 * int(lines["VmRSS"].split()[0])
         time.sleep(STEP)
-
-
-def machine() -> dict[str, Any]:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return {"cpu": names[0] if names else platform.machine(), "cores": len(names),
-            "load": os.getloadavg()[0], "python": platform.python_version(),
-            **{name: version(name) for name in ("minrisk", "numpy", "ray")}}
 
 
 if __name__ == "__main__":

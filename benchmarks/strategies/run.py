@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
-import platform
 import re
 import sys
 import tempfile
@@ -22,12 +21,14 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-import numpy as np
-
 import minrisk
 from minrisk.registry import METRICS
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))  # what all benchmarks share
+
+import machine
+
 SAMPLES = HERE.parents[2] / "shared" / "data" / "samples" / "ntrex-en-fr.jsonl.xz"
 SIZES = {"chrf": 1024, "comet": 256}  # samples a segment
 
@@ -66,8 +67,8 @@ def compare(metric: Any, samples: int, count: int, repeats: int) -> dict[str, An
         [exact] = tried["standard"].rank(given)
         for name, strategy in tried.items():  # in turns, so that noise meets all alike
             rows[name].append(measured(strategy, given, exact, repeats))
-    return {"machine": machine(), "segments": count, "samples": samples, "repeats": repeats,
-            "rows": {name: summary(found) for name, found in rows.items()}}
+    return {"machine": machine.describe("numpy"), "segments": count, "samples": samples,
+            "repeats": repeats, "rows": {name: summary(found) for name, found in rows.items()}}
 
 
 def strategies(metric: Any, samples: int) -> dict[str, Any]:
@@ -128,15 +129,6 @@ def measured(strategy: Any, given: Sequence[minrisk.Segment], exact: minrisk.Ran
 def summary(found: list[dict[str, float]]) -> dict[str, float]:
     mean = {key: fmean(row[key] for row in found) for key in ("top1", "loss", "pairs")}
     return mean | {key: median(row[key] for row in found) for key in ("wall_ms", "processor_ms")}
-
-
-def machine() -> dict[str, str]:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return {"cpu": names[0] if names else platform.machine(), "cores": str(len(names)),
-            "python": platform.python_version(), "numpy": np.__version__,
-            "minrisk": minrisk.__version__}
 
 
 def write_table(name: str, results: dict[str, Any]) -> None:

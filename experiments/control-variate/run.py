@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from corrections import corrected
 from data import SEGMENTS, embeddings, samples
 from estimator import Frozen, train
@@ -25,6 +24,10 @@ from estimator import Frozen, train
 import minrisk
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parents[1] / "benchmarks"))
+
+import machine
+
 SIZES = (2, 4, 8, 16)  # pairs per hypothesis
 Found = dict[str, list[tuple[bool, float, float]]]  # per method: right, loss, share of pairs
 
@@ -46,8 +49,8 @@ def main() -> None:
     for index, record in enumerate(samples()[: options.segments]):
         segment = minrisk.Segment(record["samples"], source=record["source"], index=index)
         compare(segment, *metrics, methods, variants)
-        results = {"machine": machine(), "segments": index + 1, "hidden": options.hidden,
-                   "epochs": options.epochs, "spearman": spearman,
+        results = {"machine": machine.describe("torch", "numpy"), "segments": index + 1,
+                   "hidden": options.hidden, "epochs": options.epochs, "spearman": spearman,
                    "methods": summary(methods), "variants": summary(variants)}
         (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     write_tables(results)
@@ -108,15 +111,6 @@ def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
     width = z * np.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
     whole = 1 + z * z / count
     return float((middle - width) / whole), float((middle + width) / whole)
-
-
-def machine() -> dict[str, str]:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return {"cpu": names[0] if names else platform.machine(), "cores": str(len(names)),
-            "python": platform.python_version(), "torch": torch.__version__,
-            "numpy": np.__version__, "minrisk": minrisk.__version__}
 
 
 def write_tables(results: dict[str, Any]) -> None:

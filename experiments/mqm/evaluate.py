@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from data import NEWS, Judgement, judgements, sides, test_sets
-from scoring import accuracy, distinct, spearman, with_interval
+from scoring import accuracy, difference, distinct, spearman, with_interval
 
 import minrisk
 from minrisk.metrics.mqm import MQM
@@ -24,6 +24,8 @@ from minrisk.rows import WeightedRows
 
 HERE = Path(__file__).parent
 STATISTICS = {"Spearman": spearman, "accuracy": accuracy}
+OURS, RIVALS = "mqm", ("ridge on the same features", "chrF")
+Results = dict[str, dict[str, Any]]
 
 
 def main() -> None:
@@ -33,12 +35,15 @@ def main() -> None:
 
 
 def evaluated(rows: Sequence[Judgement]) -> dict[str, Any]:
-    systems = {"chrF": chrf, "cosine of the embeddings": cosine,
-               "ridge on the same features": ridge, "mqm": mqm}
-    sizes = {"rows": len(rows), "sources": len({row.source for row in rows})}
-    return sizes | {system: {name: with_interval(statistic, judge(rows), rows)
-                             for name, statistic in STATISTICS.items()}
-                    for system, judge in systems.items()}
+    scores = {"chrF": chrf(rows), "cosine of the embeddings": cosine(rows),
+              "ridge on the same features": ridge(rows), "mqm": mqm(rows)}
+    return {"rows": len(rows), "sources": len({row.source for row in rows}),
+            "systems": {system: {name: with_interval(statistic, own, rows)
+                                 for name, statistic in STATISTICS.items()}
+                        for system, own in scores.items()},
+            "differences": {f"{OURS} less {rival}": {
+                name: difference(statistic, scores[OURS], scores[rival], rows)
+                for name, statistic in STATISTICS.items()} for rival in RIVALS}}
 
 
 def chrf(rows: Sequence[Judgement]) -> np.ndarray:
@@ -78,23 +83,25 @@ def mqm(rows: Sequence[Judgement]) -> np.ndarray:
     return np.array([metric.scores(mt[one], ref[one], src[one])[0, 0] for one in every[:, None]])
 
 
-def write_table(results: dict[str, Any]) -> None:
+def write_table(results: Results) -> None:
+    head = ["", "", *(f"{name} ({found['sources']} sources)" for name, found in results.items())]
+    rows = [*_rows(results, "systems", "{:.3f} ({:.3f} to {:.3f})"),
+            *_rows(results, "differences", "{:+.3f} ({:+.3f} to {:+.3f}), p = {:.3f}")]
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
     readme = HERE / "README.md"
-    lines = ["| | | " + " | ".join(f"{name} ({found['sources']} sources)"
-                                    for name, found in results.items()) + " |",
-             "|---" * (2 + len(results)) + "|"]
-    systems = [name for name, found in next(iter(results.values())).items()
-               if isinstance(found, dict)]
-    for statistic in STATISTICS:
-        for system in systems:
-            cells = ["{:.3f} ({:.3f} to {:.3f})".format(*found[system][statistic])
-                     for found in results.values()]
-            lines.append(f"| {statistic} | {system} | " + " | ".join(cells) + " |")
     text = readme.read_text(encoding="utf-8")
     table = "\n".join(lines)
     text = re.sub(r"(<!-- table -->\n).*?(<!-- end -->)", rf"\g<1>{table}\n\2", text,
                   flags=re.DOTALL)
     readme.write_text(text, encoding="utf-8")
+
+
+def _rows(results: Results, part: str, form: str) -> Iterator[list[str]]:
+    """One for each statistic of each system, or difference, with a cell for each test set."""
+    found = [own[part] for own in results.values()]
+    for statistic in STATISTICS:
+        for name in found[0]:
+            yield [statistic, name, *(form.format(*own[name][statistic]) for own in found)]
 
 
 if __name__ == "__main__":

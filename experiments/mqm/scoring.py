@@ -47,15 +47,42 @@ def accuracy(scores: np.ndarray, truth: np.ndarray, sources: Sequence[np.ndarray
     return lambda chosen: float(np.nanmean(shares[chosen]))
 
 
-def with_interval(statistic: Statistic, scores: np.ndarray, rows: Sequence[Judgement],
-                  seed: int = 0) -> list[float]:
+def with_interval(statistic: Statistic, scores: np.ndarray,
+                  rows: Sequence[Judgement]) -> list[float]:
     """The statistic, and the 95% of its values over resampled sources."""
+    value, again = resampled(statistic, scores, rows)
+    return _rounded(value, *_most(again))
+
+
+def difference(statistic: Statistic, scores: np.ndarray, rivals: np.ndarray,
+               rows: Sequence[Judgement]) -> list[float]:
+    """By how much the scores are better than their rivals, its interval, and the p-value.
+
+    Both are of the same resampled sources; p is twice the share of them on the other side of zero.
+    """
+    (own, again), (rival, rivals_again) = (resampled(statistic, values, rows)
+                                           for values in (scores, rivals))
+    apart = again - rivals_again
+    beyond = min(np.count_nonzero(apart <= 0), np.count_nonzero(apart >= 0))
+    return _rounded(own - rival, *_most(apart), min(1.0, 2 * (beyond + 1) / (RESAMPLES + 1)))
+
+
+def resampled(statistic: Statistic, scores: np.ndarray, rows: Sequence[Judgement],
+              seed: int = 0) -> tuple[float, np.ndarray]:
+    """The statistic, and its values over sources drawn again, the same ones for all scores."""
     sources = by_source(rows)
     value = statistic(scores, np.array([row.score for row in rows]), sources)
     rng, count = np.random.default_rng(seed), len(sources)
     again = [value(rng.integers(count, size=count)) for _ in range(RESAMPLES)]
-    interval = np.quantile(again, [0.025, 0.975]).tolist()
-    return [round(x, 4) for x in (value(np.arange(count)), *interval)]
+    return value(np.arange(count)), np.array(again)
+
+
+def _most(values: np.ndarray) -> list[float]:
+    return np.quantile(values, [0.025, 0.975]).tolist()
+
+
+def _rounded(*values: float) -> list[float]:
+    return [round(value, 4) for value in values]
 
 
 def _share(scores: np.ndarray, truth: np.ndarray) -> float:

@@ -1,109 +1,121 @@
-"""What the paper says, asked of the rows that were measured here: a number, and yes or no."""
+"""What the paper says, asked of what was measured here: a number, its interval, and a verdict."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
 import paper
-from machine import processor
+from intervals import every, exceeds, of_difference, of_ratio, of_row, of_share, within
 from methods import AGGREGATION, CONTROL, N_BY_S, STANDARD, TO_FINE
 from paper import LEXICAL
-from results import AVERAGE, BEAM, Results, Row
+from results import AVERAGE, BEAM, SAMPLE, Results, Row
+from shown import difference, digits, with_interval
 
-ENOUGH, LEVEL, FEW, MANY = 0.97, 0.05, 16, 10  # accuracy, p-value, references, times
+ENOUGH, FEW, MANY, MARGIN = 0.97, 16, 10, 0.1  # accuracy, references, times, share of a gain
+RULE = ("In brackets are 95% intervals. A claim holds (yes) if all of its interval agrees with it, "
+        "fails (no) if none of it does, and is undecided (-) otherwise; one of several parts holds "
+        "if all of them do, and fails if one fails. Accuracies have Wilson's interval; their "
+        "differences, always on the same segments, that of Bonett and Price; scores that of the "
+        "paired bootstrap over segments; ratios of times the range over segments, of which there "
+        "must be six. They are not corrected for how many they are.")
+Found = dict[str, list[bool]]  # of each dataset, whether each of its segments came out right
 
 
 def claims(results: Results, times: dict[str, Any]) -> Iterator[Row]:
     """Those that can be asked of what there is."""
-    trained = [u.name for u in results.settings.utilities if u.name != LEXICAL]
+    for claim in _measured(results):
+        yield claim | {"machine": results.statistics[0]["machine"]}
+    for time in times.values():
+        for claim in _cost(time):
+            yield claim | {"machine": time["machine"]["name"]}
+
+
+def _measured(results: Results) -> Iterator[Row]:
+    utilities = [u.name for u in results.settings.utilities]
+    trained = [name for name in utilities if name != LEXICAL]
     yield from _lexical(results)
+    yield from _dominance(results)
     for utility in trained:
         yield from _trained(results, utility)
-    for utility in [u.name for u in results.settings.utilities]:
-        yield from _to_fine(results, utility)
-    yield from _cost(times)
     for utility in trained:
         yield from _corrected(results, utility)
+    for utility in utilities:
+        yield from _to_fine(results, utility)
     yield from _more(results)
-    yield from _beam(results)
+    for utility in utilities:
+        yield from _beam(results, utility)
 
 
 def _claim(claim: str, paper: str, found: str, holds: bool | None, segments: int) -> Row:
     return {"claim": claim, "paper": paper, "found": found,
-            "holds": {True: "yes", False: "no", None: "-"}[holds], "segments": segments,
-            "machine": processor()}
+            "holds": {True: "yes", False: "no", None: "-"}[holds], "segments": segments}
 
 
 def _lexical(results: Results) -> Iterator[Row]:
-    at_one = _points(results, LEXICAL, AGGREGATION, 1)
-    if at_one:
-        lowest = min(row["topk"] for row in at_one)
-        yield _claim(f"{LEXICAL}: one aggregate keeps top-{results.settings.top} accuracy at "
-                     f"{ENOUGH} or above", paper.span(paper.accuracy(LEXICAL, AGGREGATION, 1, 20)),
-                     _each(at_one, "topk"),
-                     lowest >= ENOUGH, _segments(at_one))
-        rivals = _points(results, LEXICAL, N_BY_S, 1)
-        yield _claim(f"{LEXICAL}: aggregation is never less accurate than N-by-S, at any s",
-                     "yes", f"at s = 1: {fmean(r['topk'] for r in at_one):.3f} against "
-                     f"{fmean(r['topk'] for r in rivals):.3f}",
-                     _dominates(results, LEXICAL), _segments(at_one))
+    own = _at(results, LEXICAL, AGGREGATION, 1)
+    if own:
+        whole = _joined(own)
+        yield _claim(f"{LEXICAL}: one aggregate keeps top-{results.settings.top} accuracy above "
+                     f"{ENOUGH}", paper.span(paper.accuracy(LEXICAL, AGGREGATION, 1, 20)),
+                     f"{_share(whole)}; {_each(own)}", exceeds(of_share(whole), ENOUGH), len(whole))
+
+
+def _dominance(results: Results) -> Iterator[Row]:
+    sizes = {size for utility, _, curve, size in results.outcomes
+             if (utility, curve) == (LEXICAL, N_BY_S)}
+    pairs = {size: _paired(*(_at(results, LEXICAL, curve, size)
+                             for curve in (AGGREGATION, N_BY_S))) for size in sizes}
+    if pairs:
+        verdicts = [exceeds(of_difference(*both)) for both in pairs.values()]
+        first = pairs[min(pairs)]
+        yield _claim(f"{LEXICAL}: aggregation is more accurate than N-by-S, at every s", "yes",
+                     f"significantly at {verdicts.count(True)} of {len(verdicts)} s, significantly "
+                     f"less at {verdicts.count(False)}; at s = {min(pairs)} by "
+                     f"{_difference(*first)}", every(verdicts), len(first[0]))
 
 
 def _trained(results: Results, utility: str) -> Iterator[Row]:
-    own, lexical = (_points(results, name, AGGREGATION, 1) for name in (utility, LEXICAL))
+    own, lexical = (_at(results, name, AGGREGATION, 1) for name in (utility, LEXICAL))
     if own and lexical:
-        lost = fmean(r["topk"] for r in lexical) - fmean(r["topk"] for r in own)
+        rivals, found = _paired(lexical, own)
         theirs, least = (paper.accuracy(name, AGGREGATION, 1, 20) for name in (utility, LEXICAL))
-        error = 1.96 * math.hypot(*(_standard_error(rows) for rows in (own, lexical)))
         yield _claim(f"{utility} loses more accuracy by one aggregate than {LEXICAL}",
                      f"{paper.span(theirs)}: {fmean(least) - fmean(theirs):.3f} more",
-                     f"{_each(own, 'topk')}: {lost:.3f} ± {error:.3f} more",
-                     lost > 0 if abs(lost) > error else None, _segments(own))
-
-
-def _standard_error(rows: list[Row]) -> float:
-    """Of a mean accuracy; one more success and failure keep it from being nothing for few."""
-    count = _segments(rows)
-    share = (fmean(row["topk"] for row in rows) * count + 1) / (count + 2)
-    return math.sqrt(share * (1 - share) / (count + 2))
-
-
-def _to_fine(results: Results, utility: str) -> Iterator[Row]:
-    rows = [row for row in _tests(results, utility) if row["method"] == TO_FINE]
-    if rows:
-        alike = sum(row["p_value"] >= LEVEL for row in rows)
-        yield _claim(f"{utility}: aggregate-to-fine with {results.settings.keep} is not "
-                     "significantly different from standard MBR, by any judge",
-                     "for most judges", f"p >= {LEVEL} for {alike} of {len(rows)} judges, smallest "
-                     f"{min(row['p_value'] for row in rows):.3f}", alike == len(rows),
-                     rows[0]["segments"])
-
-
-def _cost(times: dict[str, Any]) -> Iterator[Row]:
-    """How many times what aggregation costs: the utility alone, features included."""
-    for time in times.values():
-        for utility, methods in time["utilities"].items():
-            exact, aggregate = (methods["minrisk"][name]["utility_s"]
-                                for name in (STANDARD, AGGREGATION))
-            yield {**_claim(f"{utility}: standard MBR costs {MANY} times what aggregation does, or "
-                            "more", paper.cost(utility), f"{exact / aggregate:.1f} times",
-                            exact / aggregate >= MANY, time["segments"]),
-                   "machine": time["machine"]["name"]}
+                     f"{_difference(rivals, found)} more: {_share(found)} against "
+                     f"{_share(rivals)}",
+                     exceeds(of_difference(rivals, found)), len(found))
 
 
 def _corrected(results: Results, utility: str) -> Iterator[Row]:
-    curves = {name: _points(results, utility, name, FEW) for name in
-              (CONTROL, N_BY_S, AGGREGATION)}
-    if all(curves.values()):
-        means = {name: fmean(row["top1"] for row in rows) for name, rows in curves.items()}
+    own, *others = (_at(results, utility, curve, FEW, "first")
+                    for curve in (CONTROL, N_BY_S, AGGREGATION))
+    if own and all(others):
+        rivals = dict(zip((N_BY_S, AGGREGATION), (_paired(own, one) for one in others),
+                          strict=True))
         yield _claim(f"{utility}: at {FEW} references a control variate finds the exact choice "
                      "more often than the paper's methods do", "(ours)",
-                     ", ".join(f"{name} {value:.3f}" for name, value in means.items()),
-                     means[CONTROL] > max(means[N_BY_S], means[AGGREGATION]),
-                     _segments(curves[CONTROL]))
+                     f"{_share(_joined(own))}: " + ", ".join(
+                         f"{_difference(*both)} more than {name}"
+                         for name, both in rivals.items()),
+                     every(exceeds(of_difference(*both)) for both in rivals.values()),
+                     len(_joined(own)))
+
+
+def _to_fine(results: Results, utility: str) -> Iterator[Row]:
+    gains = {row["judge"]: -row["difference"] for row in _tests(results, utility, SAMPLE)}
+    rows = _tests(results, utility, TO_FINE)
+    if rows:
+        alike = [exceeds(of_row(row)) for row in rows].count(None)
+        yield _claim(f"{utility}: aggregate-to-fine with {results.settings.keep} is as good as "
+                     f"standard MBR, within {MARGIN:.0%} of what that gains over one sample",
+                     "no significant difference for most judges",
+                     f"no significant difference for {alike} of {len(rows)} judges: " + "; ".join(
+                         f"{row['judge']} {difference(row, row['score'])}, gain "
+                         f"{gains[row['judge']]:.{digits(row['score'])}f}" for row in rows),
+                     every(within(of_row(row), MARGIN * abs(gains[row["judge"]]))
+                           for row in rows), rows[0]["segments"])
 
 
 def _more(results: Results) -> Iterator[Row]:
@@ -111,44 +123,69 @@ def _more(results: Results) -> Iterator[Row]:
     for row in results.more_samples:
         if row["method"] == STANDARD and row["judge"] == judge:
             yield _claim(f"{row['utility']}: {row['samples']} samples improve standard MBR "
-                         f"({judge})", paper.gain(row["utility"]),
-                         f"{row['before']:.2f} to {row['after']:.2f}, p = {row['p_value']:.3f}",
-                         row["difference"] > 0 and row["p_value"] < LEVEL, row["segments"])
+                         f"({judge})", paper.gain(row["utility"]), difference(row, row["after"]),
+                         exceeds(of_row(row)), row["segments"])
 
 
-def _beam(results: Results) -> Iterator[Row]:
-    for utility in results.settings.utilities:
-        rows = [r for r in _tests(results, utility.name) if r["method"] == BEAM]
-        if rows:
-            better = sum(r["difference"] < 0 and r["p_value"] < LEVEL for r in rows)
-            yield _claim(f"standard MBR by {utility.name} is significantly better than beam "
-                         "search, by judges other than itself", "yes, by BLEURT-20",
-                         f"by {better} of {len(rows)}", better == len(rows), rows[0]["segments"])
+def _beam(results: Results, utility: str) -> Iterator[Row]:
+    rows = [_reversed(row) for row in _tests(results, utility, BEAM)]
+    if rows:
+        yield _claim(f"standard MBR by {utility} is better than beam search, by every judge but "
+                     "itself", "yes, by BLEURT-20", ", ".join(
+                         f"{row['judge']} {difference(row, row['score'])}" for row in rows),
+                     every(exceeds(of_row(row)) for row in rows), rows[0]["segments"])
 
 
-def _tests(results: Results, utility: str) -> list[Row]:
+def _cost(time: dict[str, Any]) -> Iterator[Row]:
+    """How many times what aggregation costs: the utility alone, features included."""
+    for utility, ways in time["utilities"].items():
+        exact, aggregate = (ways["minrisk"][name] for name in (STANDARD, AGGREGATION))
+        if "each_s" not in exact:  # measured before there were intervals
+            continue
+        ratio = of_ratio(exact["each_s"], aggregate["each_s"])
+        yield _claim(f"{utility}: standard MBR costs more than {MANY} times what aggregation does",
+                     paper.cost(utility), "{} times".format(with_interval(
+                         exact["utility_s"] / aggregate["utility_s"], ratio, ".1f")),
+                     exceeds(ratio, MANY), len(exact["each_s"]))
+
+
+def _tests(results: Results, utility: str, method: str) -> list[Row]:
     """Of all segments with the most samples, by judges that are not the utility."""
     most = max(results.settings.samples)
-    return [row for row in results.quality
-            if (row["utility"], row["samples"], row["dataset"]) == (utility, most, AVERAGE)
-            and row["judge"] != utility]
+    return [row for row in results.quality if (row["utility"], row["method"], row["samples"],
+            row["dataset"]) == (utility, method, most, AVERAGE) and row["judge"] != utility]
 
 
-def _points(results: Results, utility: str, curve: str, effective: int) -> list[Row]:
-    return [row for row in results.accuracy
-            if (row["utility"], row["curve"], row["effective"]) == (utility, curve, effective)]
+def _reversed(row: Row) -> Row:
+    """The difference of standard MBR from the method, rather than that of the method from it."""
+    return row | {"difference": -row["difference"], "difference_low": -row["difference_high"],
+                  "difference_high": -row["difference_low"]}
 
 
-def _dominates(results: Results, utility: str) -> bool:
-    own, rival = ({(row["dataset"], row["effective"]): row["topk"] for row in results.accuracy
-                   if (row["utility"], row["curve"]) == (utility, curve)}
-                  for curve in (AGGREGATION, N_BY_S))
-    return all(own[place] >= rival[place] for place in own)
+def _at(results: Results, utility: str, curve: str, effective: int, field: str = "among") -> Found:
+    return {place[1]: [getattr(one, field) for one in found]
+            for place, found in results.outcomes.items()
+            if (place[0], *place[2:]) == (utility, curve, effective)}
 
 
-def _each(rows: list[Row], field: str) -> str:
-    return ", ".join(f"{row[field]:.3f} ({row['dataset']})" for row in rows)
+def _joined(found: Found) -> list[bool]:
+    return [right for own in found.values() for right in own]
 
 
-def _segments(rows: list[Row]) -> int:
-    return sum(row["segments"] for row in rows)
+def _paired(found: Found, rivals: Found) -> tuple[list[bool], list[bool]]:
+    """On the segments of both, which are the first of each dataset."""
+    both = [pair for name in found if name in rivals
+            for pair in zip(found[name], rivals[name], strict=False)]
+    return [own for own, _ in both], [rival for _, rival in both]
+
+
+def _share(found: Sequence[bool]) -> str:
+    return with_interval(fmean(found), of_share(found))
+
+
+def _difference(found: Sequence[bool], rivals: Sequence[bool]) -> str:
+    return with_interval(fmean(found) - fmean(rivals), of_difference(found, rivals))
+
+
+def _each(found: Found) -> str:
+    return ", ".join(f"{fmean(own):.3f} ({name})" for name, own in found.items())

@@ -49,10 +49,12 @@ def _panels(panels: Any, rows: list[Row], field: str, label: str, datasets: list
 def _curves(rows: list[Row], field: str) -> Iterable[Curve]:
     samples, names = rows[0]["samples"], _distinct(row["curve"] for row in rows)
     for name in sorted(names, key=lambda name: [*_STYLES, name].index(name)):
-        points = [(float(row["effective"]), row[field]) for row in rows if row["curve"] == name]
+        own = [row for row in rows if row["curve"] == name]
+        points = [(float(row["effective"]), row[field]) for row in own]
+        intervals = [(row[f"{field}_low"], row[f"{field}_high"]) for row in own]
         if name in _STYLES:  # whose limit is standard MBR
-            points = [(float(samples), 1.0), *points]
-        yield Curve(name, points, _STYLES.get(name, _COARSE))
+            points, intervals = [(float(samples), 1.0), *points], [(1.0, 1.0), *intervals]
+        yield Curve(name, points, _STYLES.get(name, _COARSE), intervals)
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:

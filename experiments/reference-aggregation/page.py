@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import paper
-from claims import LEVEL
+from claims import RULE
+from intervals import exceeds, of_row
 from methods import STANDARD
 from results import AVERAGE, BEAM, SAMPLE, Results, Row
+from shown import difference, number, with_interval
 
+from minrisk.metric import AnyMetric
 from minrisk.signature import metric_signature
 
-_SHOWN = (1, 4, 16, 64, 256)  # effective references, of those that were tried
+_SHOWN = (1, 16, 256)  # effective references, of those that were tried
 _WAYS = ("minrisk", "paper")  # who computes
-_MARKS = ("Underlined: no significant difference from standard MBR of the same utility; bold: "
-          f"significantly better (paired bootstrap, p < {LEVEL}). The average is that of the "
-          "datasets, its test of all their segments together.")
+_ACCURACY = ("The share of segments for which the string that standard MBR picks is {}; bands and "
+             "brackets are its 95% interval. With s effective references each hypothesis is "
+             "compared with s references (N-by-S) or with s averages (reference aggregation, "
+             "expected features), or corrected by s references (control variate); a metric's own "
+             "name is that metric in place of the utility. accuracy.csv has every s. The paper's "
+             "span is that of its four directions, with COMET-22 beside what is neither chrF nor "
+             "Cometinho.")
+_QUALITY = ("Corpus scores of what each method chooses, by a judge that is not the utility; each "
+            "utility with all baselines on the same segments. Underlined: the interval of the "
+            "difference from standard MBR includes zero; bold: better than it. The average is that "
+            "of the datasets, its interval of all their segments together. The paper's column is "
+            "that of chrF or COMET-22.")
+_ERRORS = ("Marked as Table 1 is. Judges by which less is better: {}. One that is the utility, or "
+           "of its kind, is no fair witness.")
+_TIMES = ("Means, ± the standard deviation over segments: from texts to the choice, and in total, "
+          "with the sampling. Samples are drawn for all segments at once; the paper's way takes "
+          "one after the other, and fewer of them where it takes long.")
 
 
 def write_page(results: Results, times: dict[str, Any], output: Path) -> None:
@@ -31,29 +49,37 @@ def _parts(results: Results, times: dict[str, Any]) -> Iterator[str]:
     yield f"# The paper, reproduced: {settings.name}"
     yield (f"Written by `run.py {settings.name}.yaml`; nothing is typed by hand. "
            f"{results.statistics[0]['machine']}. The paper's numbers are for other test sets, "
-           "models and metrics: compare shapes, not values.")
+           "models and metrics: compare shapes, not values. Every table says of how many segments "
+           "its numbers are.")
     yield "## Claims"
     yield _table(["claim", "paper", "here", "holds", "segments", "machine"],
                  ([r[k] for k in ("claim", "paper", "found", "holds", "segments", "machine")]
                   for r in results.claims))
-    yield "## Figure 1: accuracy of efficiency methods"
+    yield RULE
+    yield f"## Figure 1: top-{settings.top} accuracy of efficiency methods"
     yield f"![Top-{settings.top} accuracy over effective references](figure-1.svg)"
+    yield _ACCURACY.format(f"among a method's first {settings.top}")
     yield _accuracy(results, "topk", settings.top)
     yield "## Figure 1, top-1 accuracy"
     yield "![Top-1 accuracy over effective references](figure-top-1.svg)"
+    yield "The same for a method's first choice."
     yield _accuracy(results, "top1", 1)
     for count in sorted(settings.samples, reverse=True):
         title = "Table 1: quality" if count == most else "The same table"
         yield f"## {title}, {count} samples, by {judge}"
+        yield _QUALITY if count == most else ""
         yield _quality(results, count, judge)
-        yield _MARKS if count == most else ""
     yield f"## Extended table: averages by every judge, {most} samples"
+    yield _ERRORS.format(", ".join(_errors(settings.judges)) or "none")
     yield _extended(results, most)
     if results.more_samples:
         yield "## What more samples buy"
+        yield ("Standard MBR with the first of the samples and with all of them, on the segments "
+               "of all datasets together; a positive difference is an improvement, by every judge.")
         yield _more(results)
     if len({row["beams"] for row in results.beams}) > 1:
         yield f"## Beam sizes, by {judge}"
+        yield "On the segments that were searched with every number of beams."
         yield _beams(results, judge)
     yield "## Time per segment"
     yield from _times(times)
@@ -66,14 +92,13 @@ def _parts(results: Results, times: dict[str, Any]) -> Iterator[str]:
 
 
 def _accuracy(results: Results, field: str, top: int) -> str:
-    """The paper's range is that of its four directions."""
     rows = []
     for utility, dataset, curve, segments in _distinct(
             (r["utility"], r["dataset"], r["curve"], r["segments"]) for r in results.accuracy):
-        found = {r["effective"]: r[field] for r in results.accuracy if
-                 (r["utility"], r["dataset"], r["curve"]) == (utility, dataset, curve)}
-        rows.append([utility, dataset, segments, curve,
-                     *(f"{found[s]:.3f}" if s in found else "" for s in _SHOWN),
+        found = {r["effective"]: with_interval(r[field], (r[f"{field}_low"], r[f"{field}_high"]))
+                 for r in results.accuracy
+                 if (r["utility"], r["dataset"], r["curve"]) == (utility, dataset, curve)}
+        rows.append([utility, dataset, segments, curve, *(found.get(s, "") for s in _SHOWN),
                      paper.span(paper.accuracy(utility, curve, 1, top)),
                      paper.span(paper.accuracy(utility, curve, 16, top))])
     return _table(["utility", "dataset", "segments", "method", *(f"s = {s}" for s in _SHOWN),
@@ -109,10 +134,15 @@ def _extended(results: Results, samples: int) -> str:
                   lines)
 
 
+def _errors(judges: Mapping[str, AnyMetric]) -> list[str]:
+    return [name for name, metric in judges.items() if getattr(metric, "is_error", False)]
+
+
 def _more(results: Results) -> str:
-    return _table(["utility", "method", "judge", "samples", "before", "after", "p", "segments"],
-                  ([r["utility"], r["method"], r["judge"], r["samples"], _shown(r["before"]),
-                    _shown(r["after"]), f"{r['p_value']:.3f}", r["segments"]]
+    return _table(["utility", "judge", "samples", "with few", "with more", "difference",
+                   "segments"],
+                  ([r["utility"], r["judge"], r["samples"], number(r["before"]),
+                    number(r["after"]), difference(r, r["after"]), r["segments"]]
                    for r in results.more_samples if r["method"] == STANDARD))
 
 
@@ -122,7 +152,7 @@ def _beams(results: Results, judge: str) -> str:
     lines = []
     for size in _distinct(r["beams"] for r in rows):
         own = {r["dataset"]: r for r in rows if r["beams"] == size}
-        lines.append([size, *(_shown(own[d]["score"]) for d in datasets),
+        lines.append([size, *(number(own[d]["score"]) for d in datasets),
                       own[AVERAGE]["segments"],
                       _number(paper.TABLES["beams"].get(str(size)), -1)])
     return _table(["beams", *datasets, "segments", f"paper, average {paper.TABLES['judge']}"],
@@ -139,22 +169,21 @@ def _statistics(results: Results) -> str:
 
 def _times(times: dict[str, Any]) -> Iterator[str]:
     """The paper's last column, one machine after the other."""
-    if not times:
-        yield "Not measured yet: `timing.py` does it."
+    yield _TIMES if times else "Not measured yet: `timing.py` does it."
     for found in times.values():
         machine = found["machine"]
-        yield (f"{machine['name']}; {found['samples']} samples; means of {found['segments']} "
-               f"segments, of {found['peer_segments']} for the paper's way and what takes long. "
-               f"Load of the machine when it ended: {machine['load']:.1f}.")
-        yield _table(["utility", "method", "minrisk, utility", "total", "the paper's way, utility",
-                      "total", "the paper (RTX 3090), utility", "total"], _time_rows(found))
+        yield (f"{machine['name']}; {found['samples']} samples. The greatest load of the machine "
+               f"at the end of a part: {machine['load']:.1f}.")
+        yield _table(["utility", "method", "minrisk, utility", "total", "segments",
+                      "the paper's way, utility", "total", "segments",
+                      "the paper (RTX 3090), utility", "total"], _time_rows(found))
 
 
-def _time_rows(found: dict[str, Any]) -> Iterator[list[str]]:
+def _time_rows(found: dict[str, Any]) -> Iterator[list[Any]]:
     sampling, seconds = found["sampling"], paper.TABLES["seconds"]
     for method in (BEAM, SAMPLE):
-        ours, theirs = (_seconds(sampling.get(who, {}).get(method)) for who in _WAYS)
-        yield ["", method, "", ours, "", theirs, "", _seconds(seconds[method][1])]
+        cells = [cell for who in _WAYS for cell in _drawn(sampling.get(who, {}), method)]
+        yield ["", method, *cells, "", _seconds(seconds[method][1])]
     for utility, ways in found["utilities"].items():
         for method in ways["minrisk"]:
             cells = [cell for who in _WAYS
@@ -163,13 +192,19 @@ def _time_rows(found: dict[str, Any]) -> Iterator[list[str]]:
             yield [utility, method, *cells, *map(_seconds, printed)]
 
 
-def _spent(found: dict[str, float] | None, sampling: dict[str, float]) -> list[str]:
-    """For the utility, and with the sampling."""
+def _drawn(sampling: dict[str, float], method: str) -> list[Any]:
+    """Nothing for a utility, in total, and of how many segments."""
+    return ["", _seconds(sampling.get(method)), sampling.get("segments", "")]
+
+
+def _spent(found: dict[str, Any] | None, sampling: dict[str, float]) -> list[Any]:
+    """For the utility, with the sampling, and of how many segments."""
     if found is None:
-        return ["", ""]
-    total = sampling.get("samples")
-    return [_seconds(found["utility_s"]),
-            _seconds(None if total is None else found["utility_s"] + total)]
+        return ["", "", ""]
+    mean, each, drawing = found["utility_s"], found.get("each_s", []), sampling.get("samples")
+    spread = f" ± {_seconds(stdev(each))}" if len(each) > 1 else ""
+    return [_seconds(mean) + spread, _seconds(None if drawing is None else mean + drawing),
+            len(each) or ""]
 
 
 def _seconds(value: float | None) -> str:
@@ -179,17 +214,10 @@ def _seconds(value: float | None) -> str:
 
 
 def _score(row: Row) -> str:
-    text = _shown(row["score"])
-    if row["p_value"] is None or row["method"] in (BEAM, SAMPLE):
+    text = number(row["score"])
+    if row["method"] in (STANDARD, BEAM, SAMPLE):
         return text
-    if row["p_value"] >= LEVEL:
-        return f"<ins>{text}</ins>"
-    return f"**{text}**" if row["difference"] > 0 else text
-
-
-def _shown(score: float) -> str:
-    """Two digits of what goes to 100, four of what goes to 1."""
-    return f"{score:.2f}" if abs(score) >= 10 else f"{score:.4f}"
+    return {None: f"<ins>{text}</ins>", True: f"**{text}**", False: text}[exceeds(of_row(row))]
 
 
 def _theirs(table: str, samples: str | None, utility: str, method: str) -> list[float] | None:

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from decoding import Decoded
-from machine import processor
+from intervals import of_share
 from material import Material
 from methods import COARSE
 from settings import Settings
 
 import minrisk
 from minrisk.metric import AnyMetric
+from minrisk.validation.study import Outcome
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from machine import processor
 
 Row = dict[str, Any]
+Place = tuple[str, str, str, int]  # a utility, a dataset, a curve, and its effective references
 
 BEAM, SAMPLE, AVERAGE = "beam search", "epsilon sampling", "average"
+DIFFERENCE = ("difference", "difference_low", "difference_high")  # and its interval
 
 
 @dataclass
@@ -35,6 +42,7 @@ class Results:
     beams: list[Row] = field(default_factory=list)
     statistics: list[Row] = field(default_factory=list)
     claims: list[Row] = field(default_factory=list)
+    outcomes: dict[Place, list[Outcome]] = field(default_factory=dict)  # of each segment
 
     @property
     def tables(self) -> dict[str, list[Row]]:
@@ -52,18 +60,29 @@ class Results:
                     writer.writerows(rows)
 
 
-def accuracy_rows(decoded: Decoded, top: int) -> Iterable[Row]:
+def outcomes(decoded: Decoded) -> Iterable[tuple[Place, list[Outcome]]]:
     """Every point of every curve; at n all but the coarse metric are standard MBR itself."""
-    common = {"utility": decoded.utility.name, "dataset": decoded.material.name,
-              "segments": len(decoded.material.items), "samples": decoded.count}
     for label in decoded.labels:
         curve, _, effective = label.rpartition(" ")
-        found = decoded.outcomes(label)
         shown = decoded.utility.coarse.name if curve == COARSE else curve
-        yield common | {"curve": shown, "effective": int(effective),
-                        "top1": fmean(o.first for o in found), "k": top,
-                        "topk": fmean(o.among for o in found), "lost": fmean(o.lost for o in found),
-                        "machine": processor()}
+        yield ((decoded.utility.name, decoded.material.name, shown, int(effective)),
+               decoded.outcomes(label))
+
+
+def accuracy_rows(points: Mapping[Place, Sequence[Outcome]], samples: int,
+                  top: int) -> Iterable[Row]:
+    for (utility, dataset, curve, effective), found in points.items():
+        yield {"utility": utility, "dataset": dataset, "segments": len(found), "samples": samples,
+               "curve": curve, "effective": effective,
+               **_share("top1", [o.first for o in found]), "k": top,
+               **_share("topk", [o.among for o in found]),
+               "lost": fmean(o.lost for o in found), "machine": processor()}
+
+
+def _share(name: str, found: Sequence[bool]) -> Row:
+    """A share of the segments, and its interval."""
+    low, high = of_share(found)
+    return {name: fmean(found), f"{name}_low": low, f"{name}_high": high}
 
 
 def quality_rows(decoded: Sequence[Decoded], settings: Settings) -> Iterable[Row]:
@@ -96,9 +115,8 @@ def more_rows(many: Sequence[Decoded], few: Sequence[Decoded], settings: Setting
             fewer, more = _scored(texts, whole, metric, settings)
             yield {"utility": many[0].utility.name, "method": method, "judge": judge,
                    "samples": f"{few[0].count} to {many[0].count}", "before": fewer["score"],
-                   "after": more["score"], "difference": more["difference"],
-                   "p_value": more["p_value"], "segments": more["segments"],
-                   "machine": more["machine"]}
+                   "after": more["score"],
+                   **{key: more[key] for key in (*DIFFERENCE, "p_value", "segments", "machine")}}
 
 
 def beam_rows(materials: Sequence[Material], settings: Settings) -> Iterable[Row]:
@@ -116,8 +134,8 @@ def beam_rows(materials: Sequence[Material], settings: Settings) -> Iterable[Row
         segments = sum(len(own.items) for own in searched)
         for size, found in scores.items():
             yield {"beams": size, "dataset": AVERAGE, "judge": judge, "score": fmean(found),
-                   "difference": None, "interval": None, "p_value": None, "segments": segments,
-                   "machine": processor()}
+                   "interval": None, **dict.fromkeys(DIFFERENCE), "p_value": None,
+                   "segments": segments, "machine": processor()}
 
 
 def statistics_row(material: Material) -> Row:
@@ -142,17 +160,21 @@ def _joined(materials: Sequence[Material]) -> Material:
 
 
 def _scored(systems: Mapping[str, Sequence[str]], material: Material, metric: AnyMetric,
-            settings: Settings) -> list[Row]:
-    """A row for each system; differences are those from the first, and better if positive."""
+            settings: Settings) -> Iterator[Row]:
+    """A row for each system; differences are those from the first, and better if positive.
+
+    `interval` is half the width of the score's own.
+    """
     scores = minrisk.score(systems, material.references, material.sources, metric=metric,
                            resamples=settings.resamples)
     baseline = next(iter(systems))
     sign = -1 if getattr(metric, "is_error", False) else 1
-    return [{"method": name, "score": sign * score.value,
-             "difference": score.value - scores[baseline].value, "interval": score.interval,
-             "p_value": _p_value(score, systems[name] == systems[baseline]),
-             "segments": len(material.items), "machine": processor()}
-            for name, score in scores.items()]
+    for name, score in scores.items():
+        difference = score.value - scores[baseline].value, *(score.ahead or (None, None))
+        yield {"method": name, "score": sign * score.value, "interval": score.interval,
+               **dict(zip(DIFFERENCE, difference, strict=True)),
+               "p_value": _p_value(score, systems[name] == systems[baseline]),
+               "segments": len(material.items), "machine": processor()}
 
 
 def _p_value(score: minrisk.Score, same: bool) -> float | None:

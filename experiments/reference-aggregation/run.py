@@ -25,6 +25,7 @@ from results import (
     accuracy_rows,
     beam_rows,
     more_rows,
+    outcomes,
     quality_rows,
     statistics_row,
 )
@@ -75,7 +76,8 @@ def _decode(utility: Utility, materials: dict[str, Material], settings: Settings
             has_curves = name in settings.validation and count == most
             decoded = decode(utility, own.first(utility.limit), count, settings, work, has_curves)
             if has_curves:
-                results.accuracy += accuracy_rows(decoded, settings.top)
+                results.outcomes |= (points := dict(outcomes(decoded)))
+                results.accuracy += accuracy_rows(points, count, settings.top)
             if name in settings.test:
                 found.setdefault(count, []).append(decoded)
     for decoded_sets in found.values():

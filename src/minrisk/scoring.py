@@ -21,13 +21,14 @@ _TAIL = 40  # one resample in so many is left out at each end: 95% remain
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """What a metric thinks of a system; the last three only if it was resampled."""
+    """What a metric thinks of a system; the last ones only if it was resampled."""
 
     value: float
     sentences: Floats  # (N,)
     mean: float | None = None  # over the resamples
     interval: float | None = None  # half the width of what holds 95% of them
     p_value: float | None = None  # how likely chance makes such a difference from the baseline
+    ahead: tuple[float, float] | None = None  # how much better than the baseline 95% of them are
 
 
 def score(
@@ -42,7 +43,8 @@ def score(
     """Score the outputs of systems by name; each line has one reference or a list of them.
 
     With `resamples` (sacreBLEU takes 1000), each score has a confidence interval, and each but the
-    first, which is the baseline, the p-value of the paired bootstrap test against it.
+    first, which is the baseline, the p-value of the paired bootstrap test against it and the
+    interval of the difference from it.
     """
     chosen: AnyMetric = METRICS.make(metric) if isinstance(metric, str) else metric
     lists = [[own] if isinstance(own, str) else list(own) for own in references]
@@ -54,7 +56,7 @@ def score(
     for name, rows, sampled in zip(systems, statistics, samples, strict=True):
         value, sentences = _corpus(chosen, rows.sum(axis=0)), _corpora(chosen, rows)
         scores[name] = Score(value, sentences, *_interval(sampled),
-                             _p_value(value, sampled, baseline))
+                             _p_value(value, sampled, baseline), _ahead(sampled, baseline))
         baseline = baseline or (value, sampled)
     return scores
 
@@ -125,9 +127,22 @@ def _draws(statistics: Floats, resamples: int, seed: int) -> Iterator[Floats]:
 def _interval(sampled: Floats) -> tuple[float | None, float | None]:
     if not sampled.size:
         return None, None
+    low, high = _most(sampled)
+    return float(sampled.mean()), (high - low) / 2
+
+
+def _most(sampled: Floats) -> tuple[float, float]:
+    """What 95% of them are between."""
     ordered = np.sort(sampled)
     cut = ordered.size // _TAIL
-    return float(ordered.mean()), float(ordered[-1 - cut] - ordered[cut]) / 2
+    return float(ordered[cut]), float(ordered[-1 - cut])
+
+
+def _ahead(sampled: Floats,
+           baseline: tuple[float, Floats] | None) -> tuple[float, float] | None:
+    if baseline is None or not sampled.size:
+        return None
+    return _most(sampled - baseline[1])
 
 
 def _p_value(value: float, sampled: Floats, baseline: tuple[float, Floats] | None) -> float | None:

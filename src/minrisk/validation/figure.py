@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, groupby, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from minrisk.validation.study import Study
 from minrisk.validation.summary import Row, Summary
 
 _KINDS = (".png", ".svg", ".pdf")
+_DATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 class Style(NamedTuple):
@@ -42,6 +43,7 @@ class Curve:
     name: str
     points: list[tuple[float, float]]
     style: Style
+    intervals: list[tuple[float, float]] = field(default_factory=list)  # of each point, if known
 
 
 def check_figure(path: str) -> None:
@@ -87,6 +89,11 @@ def panel(axes: Any, title: str, curves: Iterable[Curve]) -> None:
         axes.plot(places, [100 * accuracy for accuracy in accuracies], label=curve.name,
                   color=colour, marker=marker, fillstyle=fill, linestyle=line, markersize=5,
                   linewidth=1.4, clip_on=False, zorder=3)
+        if curve.intervals:
+            low, high = zip(*curve.intervals, strict=True)
+            axes.fill_between(places, [100 * value for value in low],
+                              [100 * value for value in high], color=colour, alpha=0.1,
+                              linewidth=0, zorder=2)
     axes.set_title(title, fontsize=10)
     _axis(axes, max(place for curve in curves for place, _ in curve.points))
 
@@ -100,8 +107,12 @@ def legend(figure: Any) -> None:
 
 
 def save(figure: Any, path: str) -> None:
-    with told("write", path):
-        figure.savefig(path, dpi=200, bbox_inches="tight")
+    """The same figure is the same file: without the date, and with names that are not random."""
+    import matplotlib
+
+    with told("write", path), matplotlib.rc_context({"svg.hashsalt": "minrisk"}):
+        figure.savefig(path, dpi=200, bbox_inches="tight",
+                       metadata=_DATED.get(Path(path).suffix))
 
 
 def _curves(summary: Summary, accuracy: Callable[[Row], float]) -> Iterator[Curve]:

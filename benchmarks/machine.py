@@ -1,0 +1,44 @@
+"""Where a number was measured, in the same words for every benchmark and experiment."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import minrisk
+
+
+def cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def processor() -> str:
+    return f"{cpu()}, {cores()} cores"
+
+
+def installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def describe(*packages: str) -> dict[str, Any]:
+    """The machine as it is now, and the versions of what was measured."""
+    return {"cpu": cpu(), "cores": cores(), "load": round(os.getloadavg()[0], 1),
+            "system": f"{platform.system()} {platform.machine()}",
+            "python": platform.python_version(), "minrisk": minrisk.__version__,
+            **{name: installed(name) for name in packages}}
