@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,13 @@ def cores() -> int:
 
 def processor() -> str:
     return f"{cpu()}, {cores()} cores"
+
+
+def with_gpu() -> str:
+    """The processor, and the GPU if torch is at work and has one."""
+    torch = sys.modules.get("torch")
+    has_gpu = torch is not None and torch.cuda.is_available()
+    return f"{torch.cuda.get_device_name()} ({processor()})" if has_gpu else processor()
 
 
 def installed(package: str) -> str | None:

@@ -95,9 +95,11 @@ def test_interrupted_work_goes_on_where_it_stopped(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         kept(tmp_path / "a.jsonl", "so", range(4), make)
-    assert kept(tmp_path / "a.jsonl", "so", range(4), make) == [{"item": i} for i in range(4)]
+    found = kept(tmp_path / "a.jsonl", "so", range(4), make)
+    assert found.results == [{"item": i} for i in range(4)]
+    assert "cores" in found.machine
     assert asked == [0, 1, 2, 2, 3]
-    assert kept(tmp_path / "a.jsonl", "so", range(2), make) == [{"item": 0}, {"item": 1}]
+    assert kept(tmp_path / "a.jsonl", "so", range(2), make).results == [{"item": 0}, {"item": 1}]
 
 
 def test_work_that_was_made_otherwise_is_refused(tmp_path):

@@ -26,7 +26,7 @@ Found = dict[str, list[bool]]  # of each dataset, whether each of its segments c
 def claims(results: Results, times: dict[str, Any]) -> Iterator[Row]:
     """Those that can be asked of what there is."""
     for claim in _measured(results):
-        yield claim | {"machine": results.statistics[0]["machine"]}
+        yield claim | {"machine": results.machines}
     for time in times.values():
         for claim in _cost(time):
             yield claim | {"machine": time["machine"]["name"]}

@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from kept import Fields, kept
+from kept import Fields, Kept, kept
 from material import Material
 from methods import Methods
 from settings import Settings, Utility
@@ -21,10 +21,9 @@ from minrisk.validation.study import Outcome
 class Decoded:
     """What all methods made of the first n samples of each segment of a dataset."""
 
-    def __init__(self, utility: Utility, material: Material, count: int,
-                 records: Sequence[Fields]) -> None:
+    def __init__(self, utility: Utility, material: Material, count: int, found: Kept) -> None:
         self.utility, self.material, self.count = utility, material, count
-        self._records = records
+        self.machine, self._records = found.machine, found.results
 
     @property
     def methods(self) -> list[str]:
@@ -54,8 +53,8 @@ def decode(utility: Utility, material: Material, count: int, settings: Settings,
             yield _judged(segment, methods, settings.top, curves)
 
     path = work / material.name / f"{utility.name}-{count}{'-curves' if curves else ''}.jsonl"
-    records = kept(path, _made(utility, settings, count), range(len(material.items)), judge)
-    return Decoded(utility, material, count, records)
+    found = kept(path, _made(utility, settings, count), range(len(material.items)), judge)
+    return Decoded(utility, material, count, found)
 
 
 def _judged(segment: Segment, methods: Methods, top: int, curves: bool) -> Fields:

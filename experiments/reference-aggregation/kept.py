@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,12 +14,23 @@ from minrisk.cli.progress import Progress
 from minrisk.io.journal import Journal
 from minrisk.progress import listening
 
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from machine import with_gpu
+
 Fields = dict[str, Any]
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What was made of each item, and on which machine that was begun."""
+
+    results: list[Fields]
+    machine: str
+
+
 def kept(path: Path, made: str, items: Sequence[T],
-         make: Callable[[Sequence[T]], Iterable[Fields]]) -> list[Fields]:
+         make: Callable[[Sequence[T]], Iterable[Fields]]) -> Kept:
     """What `make` makes of each item, as an earlier run left it where it was made in the same way.
 
     `make` gets the items that are left, and gives their results one by one, in order.
@@ -27,17 +39,18 @@ def kept(path: Path, made: str, items: Sequence[T],
     with Journal(str(path), resume=True) as journal:
         entries = [entry for _, entry in journal]
         if not entries:
-            journal.append({"made": made})
-        elif entries[0] != {"made": made}:
-            raise InputError(f"{path} was made otherwise ({entries[0].get('made')}); "
+            entries.append({"made": made, "machine": with_gpu()})
+            journal.append(entries[0])
+        head, found = entries[0], entries[1:][: len(items)]
+        if head.get("made") != made:
+            raise InputError(f"{path} was made otherwise ({head.get('made')}); "
                              f"remove it, or give another work folder, for {made}")
-        found = entries[1:][: len(items)]
         with _shown(path, len(items) - len(found)) as progress:
             for result in make(items[len(found):]):
                 journal.append(result)
                 found.append(result)
                 progress.advance()
-    return found
+    return Kept(found, head["machine"])
 
 
 @contextmanager

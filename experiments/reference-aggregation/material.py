@@ -138,7 +138,7 @@ def _drawn(dataset: Dataset, items: Sequence[Item], settings: Settings,
                 yield {"samples": [one.text for one in own], "counts": [one.count for one in own]}
 
     made = signature(sampler, "sampler", n=count, seed=settings.seed)
-    records = kept(folder / "samples.jsonl", made, items, draw)
+    records = kept(folder / "samples.jsonl", made, items, draw).results
     return [_samples(record, i, settings.seed) for i, record in enumerate(records)]
 
 
@@ -153,8 +153,8 @@ def _searched(dataset: Dataset, items: Sequence[Item], beams: int, folder: Path)
             for [own] in sampler.sample([item.source for item in some], 1, places=places):
                 yield {"text": own.text}
 
-    records = kept(folder / f"beam-{beams}.jsonl", signature(sampler, "sampler"), items, search)
-    return [record["text"] for record in records]
+    found = kept(folder / f"beam-{beams}.jsonl", signature(sampler, "sampler"), items, search)
+    return [record["text"] for record in found.results]
 
 
 def _sampler(dataset: Dataset, **options: Any) -> Transformers:

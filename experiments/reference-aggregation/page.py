@@ -48,9 +48,9 @@ def _parts(results: Results, times: dict[str, Any]) -> Iterator[str]:
     most, judge = max(settings.samples), next(iter(settings.judges))
     yield f"# The paper, reproduced: {settings.name}"
     yield (f"Written by `run.py {settings.name}.yaml`; nothing is typed by hand. "
-           f"{results.statistics[0]['machine']}. The paper's numbers are for other test sets, "
-           "models and metrics: compare shapes, not values. Every table says of how many segments "
-           "its numbers are.")
+           f"Decoded and judged on {results.machines}. The paper's numbers are for other test "
+           "sets, models and metrics: compare shapes, not values. Every table says of how "
+           "many segments its numbers are.")
     yield "## Claims"
     yield _table(["claim", "paper", "here", "holds", "segments", "machine"],
                  ([r[k] for k in ("claim", "paper", "found", "holds", "segments", "machine")]

@@ -45,6 +45,12 @@ class Results:
     outcomes: dict[Place, list[Outcome]] = field(default_factory=dict)  # of each segment
 
     @property
+    def machines(self) -> str:
+        """On which all was decoded, and then judged."""
+        rows = [*self.accuracy, *self.statistics]
+        return "; ".join(dict.fromkeys(row["machine"] for row in rows))
+
+    @property
     def tables(self) -> dict[str, list[Row]]:
         return {name: value for name, value in vars(self).items() if isinstance(value, list)}
 
@@ -69,14 +75,14 @@ def outcomes(decoded: Decoded) -> Iterable[tuple[Place, list[Outcome]]]:
                decoded.outcomes(label))
 
 
-def accuracy_rows(points: Mapping[Place, Sequence[Outcome]], samples: int,
-                  top: int) -> Iterable[Row]:
+def accuracy_rows(points: Mapping[Place, Sequence[Outcome]], samples: int, top: int,
+                  machine: str) -> Iterable[Row]:
     for (utility, dataset, curve, effective), found in points.items():
         yield {"utility": utility, "dataset": dataset, "segments": len(found), "samples": samples,
                "curve": curve, "effective": effective,
                **_share("top1", [o.first for o in found]), "k": top,
                **_share("topk", [o.among for o in found]),
-               "lost": fmean(o.lost for o in found), "machine": processor()}
+               "lost": fmean(o.lost for o in found), "machine": machine}
 
 
 def _share(name: str, found: Sequence[bool]) -> Row:

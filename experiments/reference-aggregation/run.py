@@ -77,7 +77,8 @@ def _decode(utility: Utility, materials: dict[str, Material], settings: Settings
             decoded = decode(utility, own.first(utility.limit), count, settings, work, has_curves)
             if has_curves:
                 results.outcomes |= (points := dict(outcomes(decoded)))
-                results.accuracy += accuracy_rows(points, count, settings.top)
+                results.accuracy += accuracy_rows(points, count, settings.top,
+                                                  decoded.machine)
             if name in settings.test:
                 found.setdefault(count, []).append(decoded)
     for decoded_sets in found.values():

@@ -91,10 +91,9 @@ def before(given: argparse.Namespace) -> dict[str, Any]:
 
 def measured_on(device: str, load: float) -> dict[str, Any]:
     """With the greatest load at the end of any part."""
-    name, now = machine.processor(), machine.describe("torch", "transformers")
-    return now | {
-        "name": f"{torch.cuda.get_device_name()} ({name})" if device == "cuda" else name,
-        "threads": torch.get_num_threads(), "load": max(load, now["load"])}
+    now = machine.describe("torch", "transformers")
+    return now | {"name": machine.with_gpu() if device == "cuda" else machine.processor(),
+                  "threads": torch.get_num_threads(), "load": max(load, now["load"])}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
