@@ -32,9 +32,10 @@ def run(*args: object, stdin: bytes = b"") -> Result:
     return Result(code, _content(out), _content(err))
 
 
-def spawn(*args: object, **options: Any) -> subprocess.Popen[bytes]:
+def spawn(*args: object, modules: str = "sys", **options: Any) -> subprocess.Popen[bytes]:
     """`minrisk ARGS` in a process of its own; Ctrl-C works even where the tests ignore it."""
-    code = ("import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code = (f"import signal, sys, {modules}; "
+            "signal.signal(signal.SIGINT, signal.default_int_handler); "
             "from minrisk.cli import main; sys.exit(main())")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen([sys.executable, "-c", code, *map(str, args)], **(pipes | options))

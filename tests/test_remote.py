@@ -15,6 +15,7 @@ from minrisk import InputError, MissingExtra
 from minrisk.io.files import Input, Output, same_file
 from minrisk.io.inputs import open_input
 from minrisk.io.parquet import ParquetInput
+from minrisk.io.remote import hidden, shown
 
 SEGMENTS = [
     {"id": "a", "source": "Katze", "samples": ["a cat", "the cat", "a cat", "日本"],
@@ -149,6 +150,27 @@ def test_urls_that_lead_nowhere_are_told(memory, url, wants):
     assert wants in done.err
 
 
+@pytest.mark.parametrize(("url", "seen"), [
+    ("s3://bucket/in/0.jsonl", "s3://bucket/in/0.jsonl"),
+    ("ftp://me:secret@host:21/in@home/0.jsonl", "ftp://host:21/in@home/0.jsonl"),
+    ("https://secret@host/0.jsonl?sig=secret&x=secret", "https://host/0.jsonl?***"),
+    ("simplecache::https://me:secret@host/0.jsonl", "simplecache::https://host/0.jsonl"),
+    ("abfs://container@account/0.jsonl", "abfs://container@account/0.jsonl"),
+    ("/a folder/who@where?.jsonl", "/a folder/who@where?.jsonl"),
+])
+def test_secrets_of_urls_are_not_shown(url, seen):
+    assert shown(url) == seen
+    for said in (f"{url} is missing", f"403, url='{url}'"):
+        assert "secret" not in hidden(said, url)
+    without_protocol = url.partition("://")[2]
+    assert "secret" not in hidden(f"no such file: {without_protocol}", url)
+
+
+def test_a_password_that_others_repeat_is_hidden():
+    assert hidden("me may not enter with secret", "ftp://me:secret@host/x") == (
+        "me may not enter with ***")
+
+
 def test_without_fsspec_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[fsspec\]'"):
@@ -156,9 +178,9 @@ def test_without_fsspec_the_extra_is_named(monkeypatch):
 
 
 def test_the_package_of_a_protocol_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(MissingExtra, match=r"s3://bucket/x needs one more package: .*s3fs"):
-        Input("s3://bucket/x")
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(MissingExtra, match=r"gs://bucket/x needs one more package: .*gcsfs"):
+        Input("gs://bucket/x")
 
 
 def test_what_a_protocol_raises_is_told(monkeypatch):

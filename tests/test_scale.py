@@ -73,7 +73,7 @@ def test_patterns_of_urls_name_the_files_there(tmp_path):
         with fsspec.open(f"memory://shards/{number}.jsonl", "w") as file:
             file.write("".join(json.dumps(s) + "\n" for s in segments(3, number)))
     found = expand(["memory://shards/*.jsonl"])
-    assert found == ["memory:///shards/1.jsonl", "memory:///shards/2.jsonl"]
+    assert found == ["memory://shards/1.jsonl", "memory://shards/2.jsonl"]
     assert [shard.output for shard in shards(found, ".jsonl")] == ["1.jsonl", "2.jsonl"]
 
 

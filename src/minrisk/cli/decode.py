@@ -85,7 +85,7 @@ _run = partial(option, "Run")
        help="A log-probability per line and reference; weighs them, unless --weights uniform.")
 @_output("-o", "--output", default="-", metavar="FILE", type=click.Path(),
          help="Standard output unless given; compressed if it ends in .gz, .xz or .zst. A folder "
-         "(out/) gets a file for each INPUT.")
+         "(out/, s3://bucket/out/) gets a file for each INPUT.")
 @_output("--format", "form", type=click.Choice(["json", "text"]), default="json",
          show_default=True, help="JSON lines, or one line of text per segment.")
 @_output("--nbest", type=_POSITIVE, metavar="K", help="Add the K best of each segment.")

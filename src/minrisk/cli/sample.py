@@ -44,7 +44,7 @@ _output = partial(option, "Output")
 @sampling_options
 @_output("-o", "--output", default="-", metavar="FILE", type=click.Path(),
          help="Standard output unless given; compressed if it ends in .gz, .xz or .zst. A folder "
-         "(out/) gets a file for each INPUT.")
+         "(out/, s3://bucket/out/) gets a file for each INPUT.")
 @_output("--repeat/--no-repeat", help="Write a sample as often as it was drawn, not its count.")
 @run_options
 @click.pass_context

@@ -12,7 +12,14 @@ from typing import Any
 import click
 
 from minrisk.cli.progress import Progress
-from minrisk.cli.shared import check_files, code_for, option, summing_up, together
+from minrisk.cli.shared import (
+    check_files,
+    code_for,
+    names_folder,
+    option,
+    summing_up,
+    together,
+)
 from minrisk.engine.batches import BATCH
 from minrisk.engine.crew import Crew
 from minrisk.engine.local import Local
@@ -20,6 +27,7 @@ from minrisk.engine.pipeline import Engine, Pipeline
 from minrisk.errors import InputError
 from minrisk.io.files import Input, Output
 from minrisk.io.folder import Folder
+from minrisk.io.place import place_of
 from minrisk.io.prompts import InputFormat
 from minrisk.io.shards import Shard, expand, shards
 from minrisk.version import __version__
@@ -42,15 +50,17 @@ scale_options = together(
            help="Stop when more segments failed."),
     _scale("--report", metavar="FILE", type=click.Path(),
            help="Write what was done, by how many and how fast, as JSON."),
+    _scale("--work", metavar="FOLDER", type=click.Path(),
+           help="Of this machine, for what is unfinished where the output is a URL; --resume goes "
+           "on with what it finds there.  [default: in the user's cache]"),
 )
 NEED_A_FOLDER = ("engine", "address", "workers", "gpus_per_worker", "buffer", "max_errors",
-                 "report")
+                 "report", "work")
 
 
 def is_folder(params: Mapping[str, Any], *more: str) -> bool:
     """Whether the output is a folder; if not, options that need one are refused."""
-    output = params["output"]
-    if output.endswith(os.sep) or os.path.isdir(output):
+    if names_folder(params["output"]):
         return True
     for name in (*NEED_A_FOLDER, *more):
         if params[name] not in (None, False):
@@ -70,8 +80,8 @@ def work_into_folder(ctx: click.Context, params: dict[str, Any], paths: Sequence
     """Everything from the inputs to the summary; the exit code."""
     found = _shards(params, paths, form)
     engine = _engine(params)
-    with Folder(params["output"], found, {**made, "version": __version__},
-                params["resume"]) as folder:
+    place = place_of(params["output"], params["work"])
+    with Folder(place, found, {**made, "version": __version__}, params["resume"]) as folder:
         remaining = [shard for _, shard, _ in folder.remaining()]
         pipeline = Pipeline(folder, engine, engine.staffed(crews) if remaining else crews,
                             params["batch_size"] or batch_size, _memory(params),
@@ -79,8 +89,10 @@ def work_into_folder(ctx: click.Context, params: dict[str, Any], paths: Sequence
         progress = Progress(params["quiet"], partial(_fraction, pipeline, _size(remaining)))
         for line in signatures:
             progress.note(line)
+        if place.work != place.name:
+            progress.note(f"{place.name}: what is unfinished is in {place.work}")
         if params["resume"]:
-            progress.note(f"{params['output']}: {len(found) - len(remaining)} of {len(found)} "
+            progress.note(f"{place.name}: {len(found) - len(remaining)} of {len(found)} "
                           f"shards and {folder.counts['segments']} segments finished")
         try:
             _work(ctx, pipeline, progress, params["output"])
@@ -93,7 +105,7 @@ def work_into_folder(ctx: click.Context, params: dict[str, Any], paths: Sequence
 def _shards(params: Mapping[str, Any], paths: Sequence[str], form: InputFormat) -> list[Shard]:
     extension = ".txt" if params.get("form") == "text" else ".jsonl"
     found = shards(expand(paths), extension, form)
-    check_files([*(shard.path for shard in found), params["config"]],
+    check_files([*(shard.place for shard in found), params["config"]],
                 [*(os.path.join(params["output"], shard.output) for shard in found),
                  params["report"]])
     return found
@@ -124,7 +136,7 @@ def _memory(params: Mapping[str, Any]) -> int:
 
 
 def _size(remaining: Sequence[Shard]) -> int:
-    return sum(Input(shard.path).size or 0 for shard in remaining)
+    return sum(Input(shard.place).size or 0 for shard in remaining)
 
 
 def _fraction(pipeline: Pipeline, size: int) -> float | None:

@@ -14,6 +14,7 @@ from minrisk.cli.method import Grouped
 from minrisk.cli.progress import Progress
 from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import same_file
+from minrisk.io.remote import shown
 from minrisk.progress import listening
 from minrisk.registry import Registry
 
@@ -47,7 +48,12 @@ def check_files(read: Iterable[str | None], written: Iterable[str | None]) -> No
     for output in filter(None, written):
         for path in paths:
             if same_file(output, path):
-                raise InputError(f"the output is the input {path}; write to another file")
+                raise InputError(f"the output is the input {shown(path)}; write to another file")
+
+
+def names_folder(output: str) -> bool:
+    """Nobody asks a URL, which may have no folders at all: it says so by its slash."""
+    return output.endswith("/") or os.path.isdir(output)
 
 
 @contextmanager
@@ -57,8 +63,8 @@ def summing_up(ctx: click.Context, progress: Progress, output: str) -> Iterator[
         with listening(progress.stage):
             yield
     except KeyboardInterrupt as stop:
-        where = "standard output" if output == "-" else output
-        hint = "; --resume goes on" if os.path.isdir(output) else ""
+        where = "standard output" if output == "-" else shown(output)
+        hint = "; --resume goes on" if names_folder(output) else ""
         click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}{hint}", err=True)
         if type(stop) is not KeyboardInterrupt:  # SIGTERM
             raise

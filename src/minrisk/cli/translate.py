@@ -60,7 +60,7 @@ _output = partial(option, "Output")
          "of their log-probabilities.")
 @_output("-o", "--output", default="-", metavar="FILE", type=click.Path(),
          help="Standard output unless given; compressed if it ends in .gz, .xz or .zst. A folder "
-         "(out/) gets a file for each INPUT.")
+         "(out/, s3://bucket/out/) gets a file for each INPUT.")
 @_output("--format", "form", type=click.Choice(["text", "json"]), default="text",
          show_default=True, help="One line of text per segment, or JSON lines.")
 @_output("--nbest", type=click.IntRange(min=1), metavar="K", help="Add the K best of each segment.")

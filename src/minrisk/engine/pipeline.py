@@ -95,7 +95,9 @@ class Pipeline:
 
     def _end(self, end: End) -> None:
         if end.error is None:
+            start = perf_counter()
             self.folder.end(end.number, end.segments)
+            self.seconds.update({"write": perf_counter() - start})
         elif self.on_error == "stop":
             raise InputError(end.error)
         else:

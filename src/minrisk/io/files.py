@@ -28,13 +28,13 @@ class Input:
     def __init__(self, path: str) -> None:
         """Fails if there is no such file, but opens it only when its lines are asked for."""
         self.path = path
-        self.name = "standard input" if path == "-" else path
+        self.name = _name("read", path)
         self.number = 0  # of the last line, from 1
         self.consumed = 0  # bytes, before decompression
         self.size = None if path == "-" else _size(path)  # None where it cannot be known
 
     def __iter__(self) -> Iterator[bytes]:
-        with told("read", self.name), self._open() as stream:
+        with told("read", self.path), self._open() as stream:
             for line in _split(self._content(stream)):
                 self.number += 1
                 yield line
@@ -45,7 +45,7 @@ class Input:
 
     def beginning(self, size: int) -> bytes:
         """The first bytes, as they are."""
-        with told("read", self.name), self._open() as stream:
+        with told("read", self.path), self._open() as stream:
             return stream.read(size)
 
     def _open(self) -> AbstractContextManager[BufferedReader]:
@@ -74,13 +74,13 @@ class Output:
     """Text into a file, or to standard output if the path is `-`; compressed by the extension."""
 
     def __init__(self, path: str, append: bool = False) -> None:
-        self.name = "standard output" if path == "-" else path
+        self._path = path
         codec = codec_for(path)
         self._encoder = codec.encoder() if codec else None
         self._own = path != "-"
         if not self._own and sys.stdout is None:
             raise InputError("standard output is closed; name a file with -o")
-        with told("write", self.name):
+        with told("write", path):
             self._stream = _create(path, append) if self._own else sys.stdout.buffer
 
     def write(self, text: str) -> None:
@@ -104,7 +104,7 @@ class Output:
 
     def _put(self, data: bytes) -> None:
         try:
-            with told("write", self.name):
+            with told("write", self._path):
                 self._stream.write(data)
                 self._stream.flush()
         except (MinriskError, OSError):
@@ -113,7 +113,7 @@ class Output:
 
     def _release(self) -> None:
         if self._own:
-            with told("write", self.name):
+            with told("write", self._path):
                 self._stream.close()
 
 
@@ -167,17 +167,24 @@ def same_file(output: str, path: str) -> bool:
 
 
 @contextmanager
-def told(verb: str, name: str) -> Iterator[None]:
+def told(verb: str, path: str) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:  # the reader has seen enough; nothing is wrong
         raise
     except OSError as error:
-        raise InputError(f"cannot {verb} {name}: {error.strerror or error}") from None
+        reason = remote.hidden(error.strerror or str(error), path)
+        raise InputError(f"cannot {verb} {_name(verb, path)}: {reason}") from None
     except Exception as error:
-        if not remote.is_url(name):
+        if not remote.is_url(path):
             raise
-        raise remote.told(verb, name, error) from None
+        raise remote.told(verb, path, error) from None
+
+
+def _name(verb: str, path: str) -> str:
+    if path == "-":
+        return "standard input" if verb == "read" else "standard output"
+    return remote.shown(path)
 
 
 def _size(path: str) -> int | None:

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from minrisk.io.files import Output, put_in_place, told
+from minrisk.io.files import Output, told
 from minrisk.io.journal import Journal
 
 
 class Growing:
-    """Blocks are kept in a journal beside the output, which appears whole or not at all."""
+    """Blocks are kept in a journal beside the output."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -44,14 +44,14 @@ class Growing:
         self._note(entry, self._journal.append(entry))
         return True
 
-    def finish(self) -> None:
-        """The output in its place, and nothing beside it."""
+    def whole(self) -> str:
+        """All blocks in order, in a file that may now get the output's name."""
         folder, name = os.path.split(self._path)
         fresh = os.path.join(folder, f"fresh-{name}")
         with Output(fresh) as output:
             for entry in self.entries():
                 output.write(entry["text"])
-        put_in_place(fresh, self._path)
+        return fresh
 
     def forget(self) -> None:
         """What was kept beside the output is needed no more."""

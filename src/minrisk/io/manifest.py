@@ -7,46 +7,64 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from minrisk.errors import InputError
-from minrisk.io.files import put_in_place, told
+from minrisk.io.files import told
+from minrisk.io.place import Place
+from minrisk.io.remote import shown
 from minrisk.io.resume import check_same
 
 _NAME = "manifest.json"
 
 
 class Manifest:
-    """A file in the folder, which is always whole."""
+    """A file of the folder, which is always whole."""
 
-    def __init__(self, folder: str, made: Mapping[str, Any], resume: bool) -> None:
-        self._path = os.path.join(folder, _NAME)
+    def __init__(self, place: Place, made: Mapping[str, Any], resume: bool) -> None:
+        self._place = place
         self._made = json.loads(json.dumps(made, default=str))  # as it will be read again
+        self._seen = place.read(_NAME)
+        self.run = uuid4().hex  # stays the same when the run is gone on with
         self.finished: dict[str, dict[str, Any]] = {}  # counts of each finished shard
-        if os.path.exists(self._path):
+        if not self.is_new:
             if not resume:
-                raise InputError(f"{folder} holds an earlier run; --resume goes on with it, "
+                raise InputError(f"{place.name} holds an earlier run; --resume goes on with it, "
                                  "or name another folder")
-            self._load(folder)
-        else:
-            self._save()
+            self._load()
+
+    @property
+    def is_new(self) -> bool:
+        return self._seen is None
+
+    def check(self) -> None:
+        """A run on another machine, which our lock does not reach, would have changed it."""
+        if self._place.read(_NAME) != self._seen:
+            raise another_run(self._place)
 
     def finish(self, shard: str, counts: dict[str, Any]) -> None:
         self.finished[shard] = counts
-        self._save()
+        self.save()
 
-    def _load(self, folder: str) -> None:
+    def save(self) -> None:
+        content = {"run": self.run, "made": self._made, "finished": self.finished}
+        text = (json.dumps(content, indent=1) + "\n").encode()
+        fresh = os.path.join(self._place.work, f"{_NAME}.fresh")
+        with told("write", fresh):
+            Path(fresh).write_bytes(text)
+        self._place.put(fresh, _NAME)
+        self._seen = text
+
+    def _load(self) -> None:
         try:
-            with told("read", self._path):
-                found = json.loads(Path(self._path).read_text(encoding="utf-8"))
-            before, self.finished = found["made"], found["finished"]
+            found = json.loads(self._seen or b"")
+            self.run, before, self.finished = found["run"], found["made"], found["finished"]
         except (ValueError, TypeError, KeyError):
-            raise InputError(f"{self._path} is no manifest of minrisk; "
+            raise InputError(f"{shown(self._place.where(_NAME))} is no manifest of minrisk; "
                              "name another folder") from None
-        check_same(folder, before, self._made)
+        check_same(self._place.name, before, self._made)
 
-    def _save(self) -> None:
-        fresh = f"{self._path}.fresh"
-        content = {"made": self._made, "finished": self.finished}
-        with told("write", self._path):
-            Path(fresh).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        put_in_place(fresh, self._path)
+
+def another_run(place: Place) -> InputError:
+    return InputError(f"another run is writing to {place.name}; wait for it, or name another "
+                      "folder")

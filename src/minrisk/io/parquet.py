@@ -24,7 +24,7 @@ class ParquetInput(Input):
     def __iter__(self) -> Iterator[bytes]:
         pyarrow, parquet = _pyarrow()
         try:
-            with told("read", self.name), open_file(self.path) as stream:
+            with told("read", self.path), open_file(self.path) as stream:
                 file = parquet.ParquetFile(stream)
                 for batch in file.iter_batches(_ROWS):
                     for row in batch.to_pylist():

@@ -16,6 +16,7 @@ from minrisk.io.inputs import open_input
 from minrisk.io.jsonl import parse, references_of
 from minrisk.io.prompts import is_json
 from minrisk.io.record import placed
+from minrisk.io.remote import shown
 from minrisk.references import BLOCK, References
 
 
@@ -27,7 +28,7 @@ class ReferenceFile:
 
     @property
     def name(self) -> str:
-        return self.path
+        return shown(self.path)
 
     def blocks(self) -> Iterator[References]:
         source = open_input(self.path)

@@ -24,7 +24,7 @@ _BEGINNING = 1 << 20  # bytes, which tell files apart
 class Shard:
     """One file of the input, and the name of what is made of it."""
 
-    path: str  # as it was given, for messages
+    path: str  # as it was given but for its secrets, for messages
     place: str  # where any process finds it
     output: str  # relative to the folder
     as_json: bool  # whether a line is an object, or a text
@@ -48,10 +48,10 @@ def shards(paths: Sequence[str], extension: str, form: InputFormat = "json") -> 
     for path in paths:
         output = _renamed(os.path.relpath(_below_root(path), common), extension)
         if output in made:
-            raise InputError(f"{made[output]} and {path} would both become {output}; "
-                             "rename one of them, or write to two folders")
+            raise InputError(f"{remote.shown(made[output])} and {remote.shown(path)} would both "
+                             f"become {output}; rename one of them, or write to two folders")
         made[output] = path
-    return [Shard(path, _place(path), output, _as_json(path, form))
+    return [Shard(remote.shown(path), _place(path), output, _as_json(path, form))
             for output, path in made.items() if output != ERRORS]
 
 
@@ -70,17 +70,19 @@ def _matches(path: str) -> list[str]:
     else:
         found = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
     if not found:
-        raise InputError(f"no file matches {path}")
+        raise InputError(f"no file matches {remote.shown(path)}")
     return found
 
 
 def _place(path: str) -> str:
-    return path if "://" in path else os.path.abspath(path)
+    return path if remote.is_url(path) else os.path.abspath(path)
 
 
 def _below_root(path: str) -> str:
-    """Where a file is among the others; of a URL, what follows its protocol."""
-    return "/" + _place(path).partition("://")[2] if "://" in path else _place(path)
+    """Where a file is among the others; of a URL, what is between its protocol and its query."""
+    if not remote.is_url(path):
+        return _place(path)
+    return "/" + remote.shown(path).partition("://")[2].partition("?")[0]
 
 
 def _as_json(path: str, form: InputFormat) -> bool:
