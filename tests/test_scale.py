@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tracemalloc
 from dataclasses import dataclass, replace
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -67,11 +68,29 @@ def test_parquet_becomes_json_lines(tmp_path):
     assert lines(tmp_path / "out") == {"a.jsonl": expected}
 
 
+@pytest.mark.parametrize("pattern", ["*", "*.jsonl", "[0-9e]*"])
+def test_a_folder_that_was_made_can_be_read_by_a_pattern(server, tmp_path, pattern):
+    sources = tmp_path / "sources.txt"
+    sources.write_text("one\ntwo\n")
+    drawn, out = tmp_path / "drawn", tmp_path / "out"
+    assert run("sample", sources, "--endpoint", server.endpoint, "--model", "m", "-n", "4",
+               "--prompt", "{source}", "-o", f"{drawn}/").code == 0
+    drawn.joinpath("sources.jsonl").rename(drawn / "0.jsonl")
+    found = glob(f"{drawn}/{pattern}")  # as a shell would
+    assert len(found) > 1
+    assert run("decode", *found, "-o", f"{out}/").code == 0
+    expected = run("decode", drawn / "0.jsonl").out
+    assert lines(out) == {"0.jsonl": expected.encode()}
+    assert run("decode", f"{drawn}/{pattern}").out == expected
+
+
 def test_patterns_of_urls_name_the_files_there(tmp_path):
     fsspec = pytest.importorskip("fsspec", reason="needs the extra minrisk[fsspec]")
     for number in (2, 1):
         with fsspec.open(f"memory://shards/{number}.jsonl", "w") as file:
             file.write("".join(json.dumps(s) + "\n" for s in segments(3, number)))
+    for beside in ("manifest.json", "errors.jsonl"):
+        fsspec.filesystem("memory").touch(f"/shards/{beside}")
     found = expand(["memory://shards/*.jsonl"])
     assert found == ["memory://shards/1.jsonl", "memory://shards/2.jsonl"]
     assert [shard.output for shard in shards(found, ".jsonl")] == ["1.jsonl", "2.jsonl"]

@@ -35,6 +35,7 @@ from minrisk.io.files import Input, Output
 from minrisk.io.jsonl import JsonLines
 from minrisk.io.lines import Column, read_lines
 from minrisk.io.record import Record, Weighting, with_source
+from minrisk.io.shards import expand
 from minrisk.io.writer import MatrixWriter, SegmentWriter, Sink, Writer
 from minrisk.metric import AnyMetric
 from minrisk.pool import bind
@@ -139,7 +140,7 @@ def decode_into(ctx: click.Context, params: dict[str, Any], make_writer: Callabl
         warnings.simplefilter("ignore")
     strategy = strategy_of(params)
     weighting = weighting_of(params)
-    inputs = open_inputs(_paths(params))
+    inputs = open_inputs(expand(_paths(params)))
     read = partial(fraction_read, inputs)
     progress = Progress(params["quiet"], read, bar_fits(params["output"]))
     records = _records(inputs, weighting, params, progress)

@@ -14,8 +14,7 @@ from minrisk.io.files import told
 from minrisk.io.place import Place
 from minrisk.io.remote import shown
 from minrisk.io.resume import check_same
-
-_NAME = "manifest.json"
+from minrisk.io.shards import MANIFEST
 
 
 class Manifest:
@@ -24,7 +23,7 @@ class Manifest:
     def __init__(self, place: Place, made: Mapping[str, Any], resume: bool) -> None:
         self._place = place
         self._made = json.loads(json.dumps(made, default=str))  # as it will be read again
-        self._seen = place.read(_NAME)
+        self._seen = place.read(MANIFEST)
         self.run = uuid4().hex  # stays the same when the run is gone on with
         self.finished: dict[str, dict[str, Any]] = {}  # counts of each finished shard
         if not self.is_new:
@@ -39,7 +38,7 @@ class Manifest:
 
     def check(self) -> None:
         """A run on another machine, which our lock does not reach, would have changed it."""
-        if self._place.read(_NAME) != self._seen:
+        if self._place.read(MANIFEST) != self._seen:
             raise another_run(self._place)
 
     def finish(self, shard: str, counts: dict[str, Any]) -> None:
@@ -49,10 +48,10 @@ class Manifest:
     def save(self) -> None:
         content = {"run": self.run, "made": self._made, "finished": self.finished}
         text = (json.dumps(content, indent=1) + "\n").encode()
-        fresh = os.path.join(self._place.work, f"{_NAME}.fresh")
+        fresh = os.path.join(self._place.work, f"{MANIFEST}.fresh")
         with told("write", fresh):
             Path(fresh).write_bytes(text)
-        self._place.put(fresh, _NAME)
+        self._place.put(fresh, MANIFEST)
         self._seen = text
 
     def _load(self) -> None:
@@ -60,7 +59,7 @@ class Manifest:
             found = json.loads(self._seen or b"")
             self.run, before, self.finished = found["run"], found["made"], found["finished"]
         except (ValueError, TypeError, KeyError):
-            raise InputError(f"{shown(self._place.where(_NAME))} is no manifest of minrisk; "
+            raise InputError(f"{shown(self._place.where(MANIFEST))} is no manifest of minrisk; "
                              "name another folder") from None
         check_same(self._place.name, before, self._made)
 

@@ -60,6 +60,11 @@ def size(path: str) -> int | None:
     return size
 
 
+def exists(url: str) -> bool:
+    files, place = system(url)
+    return bool(files.exists(place))
+
+
 def matches(pattern: str) -> list[str]:
     """The files of a pattern, in order."""
     files, place = system(pattern)

@@ -16,7 +16,7 @@ from minrisk.io.inputs import open_input
 from minrisk.io.prompts import JSON, InputFormat, is_json
 
 _OTHERS = (".txt", ".tsv", ".parquet")
-ERRORS = "errors.jsonl"  # the name of no shard
+ERRORS, MANIFEST = "errors.jsonl", "manifest.json"  # of a folder of shards, and no shards
 _BEGINNING = 1 << 20  # bytes, which tell files apart
 
 
@@ -35,8 +35,12 @@ class Shard:
 
 
 def expand(paths: Iterable[str]) -> list[str]:
-    """Patterns as the files they match, in order; a file that is there is no pattern."""
-    return [found for path in paths for found in _matches(path)]
+    """Patterns as the files they match, in order; a file that is there is no pattern.
+
+    A folder that we made may be what is read next: what lies beside its shards is passed over.
+    """
+    found = [match for path in paths for match in _matches(path)]
+    return [path for path in found if not _is_beside(path)] or found
 
 
 def shards(paths: Sequence[str], extension: str, form: InputFormat = "json") -> list[Shard]:
@@ -72,6 +76,15 @@ def _matches(path: str) -> list[str]:
     if not found:
         raise InputError(f"no file matches {remote.shown(path)}")
     return found
+
+
+def _is_beside(path: str) -> bool:
+    folder, name = os.path.split(path)
+    return name in (ERRORS, MANIFEST) and _exists(os.path.join(folder, MANIFEST))
+
+
+def _exists(path: str) -> bool:
+    return remote.exists(path) if remote.is_url(path) else os.path.exists(path)
 
 
 def _place(path: str) -> str:
