@@ -36,7 +36,8 @@ import machine
 
 SAMPLES = HERE.parents[2] / "shared" / "data" / "samples" / "ntrex-en-fr.jsonl.xz"
 SHARDS = 8
-STEP = 0.25  # seconds between looks at the driver's memory
+STEP = 1  # seconds between looks at the driver's memory
+PAUSE = 4  # seconds, in which the processes of the last run end
 ENGINES = {
     "local": [],
     "ray": ["--engine", "ray", "--address", "auto"],  # a cluster that is there
@@ -118,6 +119,7 @@ def varied(record: dict[str, Any], seed: int) -> dict[str, Any]:
 def decode(inputs: Path, out: Path, engine: str, workers: int) -> dict[str, Any]:
     """One run of the command, and what its own report and the system say of it."""
     shutil.rmtree(out, ignore_errors=True)
+    time.sleep(PAUSE)
     report = out.with_suffix(".json")
     command = [sys.executable, "-m", "minrisk", "decode", f"{inputs}/*.jsonl.zst", "-o", f"{out}/",
                *ENGINES[engine], "--workers", str(workers), "--threads", "1",
