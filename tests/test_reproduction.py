@@ -71,6 +71,14 @@ def test_the_tiny_configuration_writes_every_table_and_figure(tmp_path, capsys):
     assert "3 to go" not in capsys.readouterr().err
 
 
+def test_processes_change_nothing(tmp_path):
+    own = replace(Settings.read(EXPERIMENT / "tiny.yaml", tmp_path), limit=3)
+    for processes in (1, 2):
+        reproduce(own, tmp_path / f"work{processes}", tmp_path / str(processes), processes)
+    assert (tmp_path / "1" / "accuracy.csv").read_text() == (
+        tmp_path / "2" / "accuracy.csv").read_text()
+
+
 def test_a_second_run_decodes_nothing_and_says_the_same(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     own = replace(Settings.read(EXPERIMENT / "tiny.yaml", tmp_path), limit=2)

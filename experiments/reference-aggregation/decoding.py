@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, fields, replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -42,19 +45,47 @@ class Decoded:
 
 
 def decode(utility: Utility, material: Material, count: int, settings: Settings, work: Path,
-           curves: bool) -> Decoded:
+           curves: bool, processes: int = 1) -> Decoded:
     """With the points of all curves, or only the choices."""
-    methods = Methods(utility, settings)
-
     def judge(left: Sequence[int]) -> Iterator[Fields]:
-        for index in left:
-            segment = Segment(material.samples[index][:count], index=index,
-                              source=material.items[index].source)
-            yield _judged(segment, methods, settings.top, curves)
+        segments = (Segment(material.samples[index][:count], index=index,
+                            source=material.items[index].source) for index in left)
+        if left:
+            yield from _spread(segments, partial(_judge, utility, _alone(settings), curves),
+                               processes)
 
     path = work / material.name / f"{utility.name}-{count}{'-curves' if curves else ''}.jsonl"
     found = kept(path, _made(utility, settings, count), range(len(material.items)), judge)
     return Decoded(utility, material, count, found)
+
+
+def _judge(utility: Utility, settings: Settings, curves: bool) -> Callable[[Segment], Fields]:
+    return partial(_judged, methods=Methods(utility, settings), top=settings.top, curves=curves)
+
+
+def _spread(segments: Iterable[Segment], make: Callable[[], Callable[[Segment], Fields]],
+            processes: int) -> Iterator[Fields]:
+    """What each segment comes to, in order; processes that share a GPU wait less for it."""
+    if processes == 1:
+        yield from map(make(), segments)
+    else:
+        with get_context("spawn").Pool(processes, _begin, [make]) as pool:
+            yield from pool.imap(_next, segments)
+
+
+def _alone(settings: Settings) -> Settings:
+    """Without judges, who may have loaded models."""
+    return replace(settings, judges={}, utilities=())
+
+
+def _begin(make: Callable[[], Callable[[Segment], Fields]]) -> None:
+    global _work  # which a process builds once
+    warnings.simplefilter("ignore")  # the first process has said it
+    _work = make()
+
+
+def _next(segment: Segment) -> Fields:
+    return _work(segment)
 
 
 def _judged(segment: Segment, methods: Methods, top: int, curves: bool) -> Fields:
