@@ -77,6 +77,24 @@ def test_several_systems_are_a_list_with_all_digits(files):
     assert second["chrf"].keys() == {"score", "p_value", "mean", "ci"}
 
 
+def test_secrets_of_urls_are_not_shown(tmp_path, monkeypatch):
+    pytest.importorskip("fsspec", reason="needs the extra minrisk[fsspec]")
+    import bucket  # noqa: F401 - the protocol
+
+    monkeypatch.setenv("MINRISK_TEST_BUCKET", str(tmp_path))
+    (tmp_path / "host").mkdir()
+    for name, count in (("a", 2), ("b", 2), ("c", 3)):
+        (tmp_path / "host" / name).write_text("the cat sat\n" * count)
+    systems = [f"bucket://me:secret@host/{name}?token=secret" for name in "ab"]
+    found = run("score", *systems, "-r", systems[0])
+    assert found.code == 0, found.err
+    assert [row["system"] for row in json.loads(found.out)] == ["bucket://host/a?***",
+                                                                "bucket://host/b?***"]
+    wrong = run("score", systems[0], "-r", systems[0], "-r", "bucket://me:secret@host/c")
+    assert "bucket://host/c has 3 lines" in wrong.err
+    assert "secret" not in found.err + wrong.err
+
+
 def test_sentences_are_sacrebleus(files):
     theirs = sacrebleu(files, "ref.txt", "-i", "beam.txt", "-m", "chrf", "-sl", "-b", "-w", "6")
     assert score(files, "beam.txt", "-r", "ref.txt", "--sl", "-b", "-w", "6") == theirs

@@ -15,6 +15,7 @@ from minrisk.cli.shared import SETTINGS, check_files, option
 from minrisk.decoding import METRIC
 from minrisk.errors import InputError
 from minrisk.io.files import Input
+from minrisk.io.remote import shown
 from minrisk.metric import AnyMetric
 from minrisk.scoring import SEED, Score
 from minrisk.scoring import score as score_systems
@@ -69,7 +70,7 @@ def score(**params: Any) -> None:
     set_threads(params["threads"])
     metrics = metrics_of(params)
     _check(params, metrics)
-    systems = {path: _lines(path) for path in params["systems"]}
+    systems = {shown(path): _lines(path) for path in params["systems"]}
     references = _references(params["references"])
     sources = _lines(params["source"]) if params["source"] else None
     resamples = params["resamples"] if params["bootstrap"] else 0
@@ -78,7 +79,7 @@ def score(**params: Any) -> None:
         scores = score_systems(systems, references, sources, metric=metric, resamples=resamples,
                                seed=params["seed"])
         signature = _signature(metric, len(params["references"]), resamples, params["seed"])
-        columns.append(Column(metric.name, signature, _shown(metric, scores)))
+        columns.append(Column(metric.name, signature, _signed(metric, scores)))
     if params["sentences"]:
         show_sentences(columns[0], params["width"], params["score_only"])
     else:
@@ -87,9 +88,10 @@ def score(**params: Any) -> None:
 
 def _check(params: dict[str, Any], metrics: Sequence[AnyMetric]) -> None:
     check_files([*params["systems"], *params["references"], params["source"]], written=[])
-    for path in params["systems"]:
-        if params["systems"].count(path) > 1:
-            raise InputError(f"{path} was given twice; name each system once")
+    names = [shown(path) for path in params["systems"]]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{name} was given twice; name each system once")
     if params["sentences"] and (len(metrics) > 1 or len(params["systems"]) > 1
                                 or params["bootstrap"]):
         raise InputError("--sentence-level shows one system by one metric, without --confidence")
@@ -107,12 +109,12 @@ def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:
     streams = [_lines(path) for path in paths]
     for path, lines in zip(paths, streams, strict=True):
         if len(lines) != len(streams[0]):
-            raise InputError(f"{path} has {len(lines)} lines, {paths[0]} has {len(streams[0])}; "
-                             "check that the references belong together")
+            raise InputError(f"{shown(path)} has {len(lines)} lines, {shown(paths[0])} has "
+                             f"{len(streams[0])}; check that the references belong together")
     return list(zip(*streams, strict=True))
 
 
-def _shown(metric: AnyMetric, scores: dict[str, Score]) -> dict[str, Score]:
+def _signed(metric: AnyMetric, scores: dict[str, Score]) -> dict[str, Score]:
     """Errors with their own sign."""
     if not getattr(metric, "is_error", False):
         return scores
