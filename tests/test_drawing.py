@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minrisk.engine import draw
+from minrisk.engine.sampling import draw
 from minrisk.errors import InputError
 from minrisk.io.prompts import Asked
 from minrisk.sampling.columns import columns, distinct

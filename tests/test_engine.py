@@ -12,8 +12,8 @@ import pytest
 from commands import run as minrisk
 from commands import write
 from minrisk import ChrF, InputError, MissingExtra, Ranking, Segment, Standard
-from minrisk.engine import run
 from minrisk.engine.batches import BATCH
+from minrisk.engine.ranking import run
 from minrisk.io.record import Record
 
 

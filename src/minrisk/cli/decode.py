@@ -27,8 +27,8 @@ from minrisk.cli.shared import (
 )
 from minrisk.cli.weights import weight_options, weighting_of
 from minrisk.decoding import METRIC, STRATEGY
-from minrisk.engine import run
 from minrisk.engine.batches import BATCH, LIGHT_BATCH
+from minrisk.engine.ranking import run
 from minrisk.engine.stages import Decode
 from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import Input, Output

@@ -13,8 +13,7 @@ from minrisk.cli.method import ENDPOINT, SAMPLER
 from minrisk.cli.progress import Progress
 from minrisk.cli.scaling import scale_options
 from minrisk.cli.shared import check_files, names_of, option, together
-from minrisk.engine import draw
-from minrisk.engine.sampling import Drawn
+from minrisk.engine.sampling import Drawn, draw
 from minrisk.engine.stages import count_samples
 from minrisk.errors import InputError
 from minrisk.io.files import Input

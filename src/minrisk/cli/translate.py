@@ -24,8 +24,8 @@ from minrisk.cli.progress import Progress
 from minrisk.cli.scaling import crew_of, is_folder, work_into_folder
 from minrisk.cli.shared import SETTINGS, bar_fits, code_for, names_of, option, summing_up
 from minrisk.decoding import METRIC, STRATEGY
-from minrisk.engine import run
 from minrisk.engine.crew import Crew
+from minrisk.engine.ranking import run
 from minrisk.engine.sampling import batch_size_for, instructed
 from minrisk.engine.stages import Decode, Draw, records
 from minrisk.errors import InputError, MinriskError

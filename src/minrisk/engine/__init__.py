@@ -1,10 +1,5 @@
 """Batches of prompts through a sampler and of segments through a strategy, here or on many workers.
 
-`run` and `draw` work in this process. A `Pipeline` takes blocks of shards through stages, on the
-processes of `local` or the cluster of `ray`. Knows nothing of metrics.
+`ranking` and `sampling` work in this process. A `Pipeline` takes blocks of shards through stages,
+on the processes of `local` or the cluster of `ray`. Knows nothing of metrics.
 """
-
-from minrisk.engine.ranking import run
-from minrisk.engine.sampling import draw
-
-__all__ = ["draw", "run"]
