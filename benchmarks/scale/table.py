@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -144,13 +145,15 @@ def plan_table(results: Results) -> str:
 def machine_line(results: Results) -> str:
     m = results["machine"]
     note = "" if results["segments"] >= 2000 else "A quick run: not the numbers to judge by. "
-    return (f"{note}{results['segments']:,} segments, medians of {_turns(results)} turns. "
+    return (f"{note}{results['segments']:,} segments, {_turns(results)}. "
             f"{m['cpu']}, {m['cores']} cores, load {m['load']:.1f} at the end; "
             f"Python {m['python']}, Ray {m['ray']}, NumPy {m['numpy']}, minrisk {m['minrisk']}.")
 
 
-def _turns(results: Results) -> int:
-    return len(results["runs"]) // len(medians(results))
+def _turns(results: Results) -> str:
+    kinds = Counter((run["engine"], run["workers"], run["segments"]) for run in results["runs"])
+    few, many = min(kinds.values()), max(kinds.values())
+    return "one turn" if many == 1 else f"medians of {few} to {many} turns"
 
 
 def draw_memory(results: Results) -> None:
