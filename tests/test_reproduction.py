@@ -318,7 +318,7 @@ def test_the_cost_of_exact_mbr_is_read_from_the_times(exact, holds, interval):
     time = {"machine": {"name": "N"}, "utilities": {"chrF": {"minrisk": ways}}}
     [found] = [row for row in claims(measured(), {"time-n": time}) if "times what" in row["claim"]]
     assert (found["paper"], found["holds"], found["machine"]) == ("150 times", holds, "N")
-    assert (found["segments"], found["found"]) == (len(exact), f"{interval} times")
+    assert (found["segments"], found["found"]) == (len(exact), f"{interval} times, on N")
 
 
 def spent(seconds: list[float]) -> dict:

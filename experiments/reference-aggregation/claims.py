@@ -144,8 +144,9 @@ def _cost(time: dict[str, Any]) -> Iterator[Row]:
             continue
         ratio = of_ratio(exact["each_s"], aggregate["each_s"])
         yield _claim(f"{utility}: standard MBR costs more than {MANY} times what aggregation does",
-                     paper.cost(utility), "{} times".format(with_interval(
-                         exact["utility_s"] / aggregate["utility_s"], ratio, ".1f")),
+                     paper.cost(utility), "{} times, on {}".format(with_interval(
+                         exact["utility_s"] / aggregate["utility_s"], ratio, ".1f"),
+                         time["machine"]["name"]),
                      exceeds(ratio, MANY), len(exact["each_s"]))
 
 

@@ -53,8 +53,8 @@ def _parts(results: Results, times: dict[str, Any]) -> Iterator[str]:
            "many segments its numbers are.")
     yield "## Claims"
     yield _table(["claim", "paper", "here", "holds", "segments"],
-                 ([row["claim"], row["paper"], _on_machine(row, results), row["holds"],
-                   row["segments"]] for row in results.claims))
+                 ([row[key] for key in ("claim", "paper", "found", "holds", "segments")]
+                  for row in results.claims))
     yield RULE
     yield f"## Figure 1: top-{settings.top} accuracy of efficiency methods"
     yield f"![Top-{settings.top} accuracy over effective references](figure-1.svg)"
@@ -89,12 +89,6 @@ def _parts(results: Results, times: dict[str, Any]) -> Iterator[str]:
     yield "\n".join([*(f"- {u.name}: `{metric_signature(u.metric)}`" for u in settings.utilities),
                      *(f"- judge {name}: `{metric_signature(metric)}`"
                        for name, metric in settings.judges.items())])
-
-
-def _on_machine(claim: Row, results: Results) -> str:
-    """What was found, with its machine where it is about time."""
-    timed = claim["machine"] != results.machines
-    return f"{claim['found']}, on {claim['machine']}" if timed else str(claim["found"])
 
 
 def _accuracy(results: Results, field: str, top: int) -> str:
