@@ -68,6 +68,12 @@ def partials(work: Path) -> list[Path]:
     return list(work.rglob("*.partial"))
 
 
+def wait_for_blocks(process, work):
+    while not partials(work):
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("scale", [(), ("--workers", "3", "--batch-size", "1")])
 def test_a_url_gets_the_bytes_of_a_folder(inputs, out, work, expected, scale):
     result = run("decode", f"{inputs}/*", "-o", URL, *scale)
@@ -298,9 +304,7 @@ def test_two_runs_do_not_share_a_url(tmp_path, out, work, word, failed):
     args = ("decode", one, two, "-o", URL, "--metric", "python:troubled:slow", "--workers", "1",
             "--batch-size", "1")
     with start(*args) as process:
-        while not partials(work):
-            assert process.poll() is None
-            time.sleep(0.01)
+        wait_for_blocks(process, work)
         process.send_signal(signal.SIGSTOP)
         here = run(*args, "--resume")
         there = run(*args, "--resume", "--work", tmp_path / "another-machine")
@@ -320,9 +324,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, out, work):
     args = ("decode", big, "-o", URL, "--metric", "python:troubled:slow", "--workers", "1",
             "--batch-size", "1")
     with start(*args) as process:
-        while not partials(work):
-            assert process.poll() is None
-            time.sleep(0.01)
+        wait_for_blocks(process, work)
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=30)
     assert process.returncode == 130
