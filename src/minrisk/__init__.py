@@ -1,12 +1,12 @@
 """Minimum Bayes Risk decoding: pick, from many samples, the one with the highest utility."""
 
 from minrisk.decoding import decode, make_strategy
-from minrisk.engine.sharded import decode_shards
 from minrisk.errors import InputError, MinriskError, MissingExtra
 from minrisk.groups import Groups
 from minrisk.io.references import ReferenceFile
 from minrisk.metrics.bleu import BLEU
 from minrisk.metrics.chrf import ChrF
+from minrisk.pipeline.references import decode_shards
 from minrisk.pool import Batch, Pool, bind
 from minrisk.references import References
 from minrisk.scoring import Score, score

@@ -18,6 +18,10 @@ class MissingExtra(MinriskError, ImportError):  # noqa: N818 - it says what to i
     """An optional dependency is not installed; says the `pip install` line."""
 
 
+class UnusableError(InputError):
+    """What concerns every segment, such as a wrong key or a missing model: it ends a run."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a name that nobody registered, with the nearest known ones."""
     choices = sorted(known)

@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
-from minrisk.cli.decode import decode, decode_into
+from minrisk.cli.decode import decode, decode_job
 from minrisk.cli.method import MethodCommand
-from minrisk.cli.scaling import NEED_A_FOLDER
+from minrisk.cli.running import RunOptions, execute
 from minrisk.cli.shared import SETTINGS, option
 from minrisk.errors import InputError
-from minrisk.io.training import SOURCE, PairChoice, Recipe, TrainingWriter
+from minrisk.io.training import SOURCE, PairChoice, TrainingRecipe, TrainingWriter
+from minrisk.pipeline.stages import RequireSource
 
 _EXAMPLES = """\b
 Examples:
@@ -23,7 +24,7 @@ Examples:
   minrisk export samples.jsonl --pairs consecutive --stride 8 --conversational \\
       --prompt "Translate into French: {source}" -o dpo.jsonl"""
 
-_OTHERS = ("form", "nbest", "utilities", "confidence", "resume", *NEED_A_FOLDER)
+_OTHERS = ("form", "nbest", "utilities", "confidence")
 _SHARED = [p for p in decode.params if p.name not in _OTHERS]
 _output = partial(option, "Output")
 
@@ -48,15 +49,18 @@ def export(ctx: click.Context, /, **params: Any) -> int:
     pairs are {"prompt", "chosen", "rejected"} for preference learning (Yang et al. 2023), as TRL's
     DPO trainer reads them.
     """
-    writer, code = decode_into(ctx, params, partial(TrainingWriter, recipe=_recipe(params)),
-                               needs_source=True)
-    if writer.empty and not params["quiet"]:
+    options, recipe = RunOptions.of(params), _recipe(params)
+    extension = ".tsv" if recipe.tabs else ".jsonl"
+    job = decode_job(params, options, TrainingWriter(recipe), {"recipe": recipe}, extension,
+                     RequireSource())
+    outcome = execute(ctx, options, job)
+    if outcome.counts["without_pairs"] and not options.quiet:
         click.echo("minrisk: segments without two hypotheses of different utility: "
-                   f"{writer.empty}", err=True)
-    return code
+                   f"{outcome.counts['without_pairs']}", err=True)
+    return outcome.code
 
 
-def _recipe(params: dict[str, Any]) -> Recipe:
+def _recipe(params: dict[str, Any]) -> TrainingRecipe:
     pairs, prompt, tabs = params["pairs"], params["prompt"], params["form"] == "tsv"
     if tabs and (pairs or params["conversational"]):
         raise InputError("--format tsv has a source and a target; "
@@ -68,4 +72,5 @@ def _recipe(params: dict[str, Any]) -> Recipe:
     if prompt is not None and not (pairs or params["conversational"]):
         raise InputError("--prompt goes with --pairs or --conversational; "
                          "the plain format has the source itself")
-    return Recipe(pairs, params["stride"] or 1, prompt or SOURCE, params["conversational"], tabs)
+    return TrainingRecipe(pairs, params["stride"] or 1, prompt or SOURCE,
+                          params["conversational"], tabs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,23 +10,22 @@ import click
 
 from minrisk.cli.method import MetricCommand, metrics_of
 from minrisk.cli.progress import Progress
-from minrisk.cli.shared import SETTINGS, bar_fits, check_files, names_of, option, summing_up
+from minrisk.cli.running import RunOptions, summing_up
+from minrisk.cli.shared import SETTINGS, bar_fits, check_files, names_of, option
 from minrisk.decoding import METRIC, make_strategy
-from minrisk.engine.gathering import gather
-from minrisk.engine.sharded import taking_parts, workers_of
 from minrisk.errors import InputError
 from minrisk.io.files import Output
-from minrisk.io.inputs import open_input
-from minrisk.io.jsonl import JsonLines, parse
+from minrisk.io.inputs import InputFile, open_input
+from minrisk.io.jsonl import SampleReader, parse
 from minrisk.io.prompts import is_json
-from minrisk.io.record import Record, placed
+from minrisk.io.record import Record, at
 from minrisk.io.references import ReferenceFile
-from minrisk.io.writer import Writer
+from minrisk.io.writer import ChoiceWriter
+from minrisk.pipeline.references import add_up, runner_for, taking_parts
 from minrisk.registry import METRICS
 from minrisk.segment import Segment
 from minrisk.shards import Question
 from minrisk.signature import signature
-from minrisk.threads import set_threads
 
 _EXAMPLES = """\b
 Examples:
@@ -72,47 +71,45 @@ def rank(ctx: click.Context, /, **params: Any) -> None:
     some. Files may be compressed, or URLs. They are read once, a part at a time, by as many workers
     as there are: any number of references fits into memory.
     """
-    set_threads(params["threads"])
-    if params["quiet"]:
-        warnings.simplefilter("ignore")
-    check_files([params["hypotheses"], *params["references"]], [params["output"]])
+    options = RunOptions.of(params)
+    check_files([params["hypotheses"], *params["references"]], [options.output])
     _check_references(params)
     [metric] = metrics_of(params | {"metric": [params["metric"]]})
     strategy = make_strategy(params["strategy"], metric)
-    record, segment = _hypotheses(params["hypotheses"])
-    workers = workers_of(params["engine"], params["workers"], params["address"],
-                         params["gpus_per_worker"])
-    progress = Progress(params["quiet"], lambda: None, bar_fits(params["output"]))
+    record = _hypotheses(params["hypotheses"])
+    assert record.segment is not None
+    gpus = options.gpus_per_worker or 0
+    runner = runner_for(options.engine or "local", options.workers, options.address, gpus)
+    progress = Progress(options.quiet, lambda: None, bar_fits(options.output))
     progress.note(signature(strategy))
-    with summing_up(ctx, progress, params["output"]):
-        question = Question(taking_parts(strategy), segment)
-        shards = [ReferenceFile(path) for path in params["references"]]
-        gathered = gather(question, shards, workers)
-        ranking = question.ranking(gathered)
-        with Output(params["output"]) as output:
-            Writer(output, nbest=params["nbest"], utilities=params["utilities"]).write(record,
-                                                                                       ranking)
-        progress.count(references=gathered.count, pairs=ranking.pairs)
+    with summing_up(ctx, progress, options):
+        question = Question(taking_parts(strategy), record.segment)
+        files = tuple(ReferenceFile(InputFile.at(path).location) for path in params["references"])
+        part = add_up(question, files, runner, options.workers, gpus)
+        ranking = question.ranking(part)
+        with Output(options.output) as output:
+            writer = ChoiceWriter(nbest=params["nbest"], utilities=params["utilities"])
+            output.write(writer(replace(record, ranking=ranking)))
+        progress.count(references=part.count, pairs=ranking.pairs)
         progress.advance()
 
 
-def _hypotheses(path: str) -> tuple[Record, Segment]:
+def _hypotheses(path: str) -> Record:
     """The one segment that is to be ranked."""
     source = open_input(path)
     texts = [source.text(line, number) for number, line in enumerate(source, 1)]
+    record = Record(0, 0, source.name, 1)
     if not is_json("auto", path, texts[0].encode() if texts else b""):
-        with placed(source.name):
-            segment = Segment(texts)
-        return Record(0, source.name, segment), segment
+        with at(source.name):
+            return replace(record, segment=Segment(texts))
     objects = [text for text in texts if text.strip()]
     if len(objects) != 1:
         raise InputError(f"{source.name} has {len(objects)} segments, wanted one")
-    with placed(source.name):
-        fields = parse(objects[0], "name it .txt")
-    record = JsonLines([]).record(fields, source.name, 0)
-    if isinstance(record.segment, InputError):
-        raise record.segment
-    return record, record.segment
+    with at(source.name):
+        record = SampleReader(()).parse_fields(parse(objects[0], "name it .txt"), record)
+        if record.error:
+            raise record.error
+    return record
 
 
 def _check_references(params: dict[str, Any]) -> None:

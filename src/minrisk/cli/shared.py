@@ -1,21 +1,18 @@
-"""What the commands that read, work and write segment by segment have in common."""
+"""What the commands have in common."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 
 from minrisk.cli.method import Grouped
-from minrisk.cli.progress import Progress
-from minrisk.errors import InputError, MinriskError
-from minrisk.io.files import same_file
+from minrisk.errors import InputError
+from minrisk.io.files import file_key
+from minrisk.io.inputs import InputFile, expand
 from minrisk.io.remote import shown
-from minrisk.progress import listening
 from minrisk.registry import Registry
 
 SOME_FAILED = 3  # the exit code of a run that went to its end without some segments
@@ -40,39 +37,25 @@ def names_of(registry: Registry) -> Callable[..., list[str]]:
     return lambda ctx, param, start: [n for n in registry.names() if n.startswith(start)]
 
 
+def input_files(paths: Iterable[str]) -> list[InputFile]:
+    """The files that paths and patterns name; standard input where there are none."""
+    found = expand(paths)
+    if not found and sys.stdin is not None and sys.stdin.isatty():
+        raise InputError("no INPUT was given, and standard input is a terminal; "
+                         "name a file, or pipe JSON lines")
+    return [InputFile.at(path) for path in found or ["-"]]
+
+
 def check_files(read: Iterable[str | None], written: Iterable[str | None]) -> None:
     """Nothing is read twice, or destroyed before it is read."""
     paths = [path for path in read if path]
     if paths.count("-") > 1:
         raise InputError("standard input was given more than once; it can be read only once")
+    keys = {file_key(path, "stdin"): path for path in paths}
     for output in filter(None, written):
-        for path in paths:
-            if same_file(output, path):
-                raise InputError(f"the output is the input {shown(path)}; write to another file")
-
-
-def names_folder(output: str) -> bool:
-    """Nobody asks a URL, which may have no folders at all: it says so by its slash."""
-    return output.endswith("/") or os.path.isdir(output)
-
-
-@contextmanager
-def summing_up(ctx: click.Context, progress: Progress, output: str) -> Iterator[None]:
-    """Show how far the work is, and say how much was done, however it ends."""
-    try:
-        with listening(progress.stage):
-            yield
-    except KeyboardInterrupt as stop:
-        where = "standard output" if output == "-" else shown(output)
-        hint = "; --resume goes on" if names_folder(output) else ""
-        click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}{hint}", err=True)
-        if type(stop) is not KeyboardInterrupt:  # SIGTERM
-            raise
-        ctx.exit(130)
-    except MinriskError:
-        progress.finish()
-        raise
-    progress.finish()
+        key = file_key(output, "stdout")
+        if key is not None and key in keys:
+            raise InputError(f"the output is the input {shown(keys[key])}; write to another file")
 
 
 def code_for(failed: int) -> int:

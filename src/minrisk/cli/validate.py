@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
+from io import StringIO
 from itertools import chain, islice
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
-from minrisk.cli.inputs import fraction_read, open_inputs
 from minrisk.cli.method import StudyCommand, study_metrics
 from minrisk.cli.progress import Progress
-from minrisk.cli.shared import SETTINGS, option
+from minrisk.cli.running import Job, RunOptions, execute, run_options
+from minrisk.cli.shared import SETTINGS, input_files, option
 from minrisk.cli.verdict import show
 from minrisk.cli.weights import weight_options, weighting_of
 from minrisk.decoding import METRIC
-from minrisk.errors import InputError
+from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import Input
-from minrisk.io.journal import Journal
-from minrisk.io.jsonl import JsonLines
-from minrisk.io.record import Record, Weighting, placed
+from minrisk.io.jsonl import SampleReader
+from minrisk.io.record import RawRecord, Record
+from minrisk.io.writer import error_line, json_line
+from minrisk.pipeline.stages import Write
 from minrisk.registry import STRATEGIES
 from minrisk.segment import Segment
-from minrisk.threads import set_threads
 from minrisk.validation.budgets import OTHER_AIMS
 from minrisk.validation.figure import check_figure, draw
 from minrisk.validation.study import Judgement, Study
@@ -39,9 +39,9 @@ Examples:
   minrisk validate samples.jsonl --strategy coarse-to-fine --coarse chrf --coarse.order 2"""
 
 
+_TYPICAL = 100  # segments whose sizes decide which budgets are tried
 _method = partial(option, "Method")
 _output = partial(option, "Output")
-_run = partial(option, "Run")
 
 
 @click.command(cls=StudyCommand, epilog=_EXAMPLES, context_settings=SETTINGS)
@@ -59,19 +59,15 @@ _run = partial(option, "Run")
 @_method("--seed", type=click.IntRange(min=0), default=0, metavar="S", help="Of random choices.")
 @_method("--limit", type=click.IntRange(min=1), metavar="N", help="Only so many segments.")
 @_output("-o", "--output", metavar="FILE", type=click.Path(),
-         help="Every segment's results, as JSON lines.")
-@_output("--resume", is_flag=True, help="Go on with what is in --output from an earlier run.")
+         help="Every segment's results, as JSON lines; --resume goes on with them.")
 @_output("--format", "form", type=click.Choice(["text", "json"]), default="text",
          show_default=True, help="Of the summary, on standard output.")
 @_output("--plot", "plots", multiple=True, metavar="FILE", type=click.Path(),
          help="Draw accuracy over effective references; .png, .svg or .pdf. "
          "Needs minrisk[plot].")
-@_run("--threads", type=int, metavar="T", help="Of the native core; one per core unless given.")
-@_run("--config", metavar="FILE", type=click.Path(),
-      help="YAML with any of these options; the command line wins.")
-@_run("-q/ ", "--quiet/--no-quiet", help="Nothing on standard error but errors.")
-@_run("--input", "configured", multiple=True, hidden=True)  # the key of a configuration file
-def validate(**params: Any) -> None:
+@run_options
+@click.pass_context
+def validate(ctx: click.Context, /, **params: Any) -> int:
     """Try every strategy at every budget, and recommend one.
 
     On your samples and with your metric: runs standard MBR, then each strategy on the same
@@ -79,29 +75,26 @@ def validate(**params: Any) -> None:
     pairs it evaluates and how long it takes. INPUT is JSON lines, as `minrisk decode` reads them.
     A strategy that needs a further metric is tried if that is given, as in --coarse chrf.
     """
-    set_threads(params["threads"])
-    if params["quiet"]:
-        warnings.simplefilter("ignore")
-    _check(params)
-    weighting = weighting_of(params)
-    inputs = open_inputs(params["inputs"] or params["configured"])
-    progress = Progress(params["quiet"], partial(fraction_read, inputs))
-    records = islice(JsonLines(inputs, weighting, progress.note), params["limit"])
-    first = next(records, None)
-    if first is None:
-        raise InputError(f"{_names(inputs)}: no segments; wanted JSON lines with samples")
-    study = _study(params, weighting, first, progress)
-    progress.note(study.signature)
-    with ExitStack() as stack:
-        path = params["output"]
-        journal = stack.enter_context(Journal(path, params["resume"])) if path else None
-        try:
-            judgements = _judge(study, chain([first], records), journal, progress)
-        except KeyboardInterrupt:
-            hint = f"; --resume goes on with {path}" if path else ""
-            click.echo(f"\nminrisk: interrupted after {progress.done} segments{hint}", err=True)
-            raise
-    progress.finish()
+    results = StringIO()
+    options = RunOptions.of(params | {"output": params["output"] or "-"})
+    for path in params["plots"]:
+        check_figure(path)
+    reader = Peeked(SampleReader(tuple(input_files(params["inputs"] or params["configured"])),
+                                 weighting_of(params)), params["limit"])
+    study = _study(params, reader.typical(), options)
+    outcome = execute(ctx, options, Job(
+        files=reader.reader.files,
+        reader=lambda files, number: reader,
+        pools=lambda parse: [options.pool(parse, Judge(study), Write(JudgementWriter()))],
+        settings={"signature": study.signature,
+                  "trials": [trial.label for trial in study.trials]},
+        signatures=[study.signature],
+        stream=None if params["output"] else results,
+        also_written=params["plots"],
+    ))
+    lines = results.getvalue().splitlines() if not params["output"] else _lines(params["output"])
+    judgements = [Judgement.from_json(fields) for fields in map(json.loads, lines)
+                  if "error" not in fields]
     summary = summarise(study.trials, judgements, params["tolerance"])
     for path in params["plots"]:
         draw(summary, study, path)
@@ -109,71 +102,92 @@ def validate(**params: Any) -> None:
         click.echo(json.dumps({"signature": study.signature} | summary.as_json(), indent=1))
     else:
         show(summary, study)
+    return outcome.code
 
 
-def _check(params: dict[str, Any]) -> None:
-    if params["resume"] and not params["output"]:
-        raise InputError("--resume needs --output, the file to go on with")
-    for path in params["plots"]:
-        check_figure(path)
+@dataclass
+class Peeked:
+    """A reader whose first records may be looked at before it is read, also from a pipe."""
+
+    reader: SampleReader
+    limit: int | None = None
+    _inputs: list[Input] = field(default_factory=list)
+    _first: list[RawRecord] = field(default_factory=list)
+    _records: Iterator[RawRecord] = field(default_factory=lambda: iter(()))
+
+    def typical(self) -> list[Segment]:
+        """The segments of the first records."""
+        self._inputs = self.reader.open()
+        self._records = islice(self.reader.records(self._inputs), self.limit)
+        self._first = list(islice(self._records, _TYPICAL))
+        records = [self.reader.parse(raw) for raw in self._first]
+        found = [record.segment for record in records if record.segment]
+        if not found:
+            names = ", ".join(file.name for file in self.reader.files)
+            reason = next((f"{r.where}: {r.error}" for r in records),
+                          f"{names}: no segments; wanted JSON lines with samples")
+            raise InputError(reason)
+        return found
+
+    def open(self) -> list[Input]:
+        return self._inputs
+
+    def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
+        return chain(self._first, self._records)
+
+    def parse(self, raw: RawRecord) -> Record:
+        return self.reader.parse(raw)
 
 
-def _names(inputs: Iterable[Input]) -> str:
-    return ", ".join(source.name for source in inputs)
+@dataclass(frozen=True)
+class Judge:
+    """From a segment to what every strategy made of it."""
+
+    name: ClassVar[str] = "decode"
+    is_light: ClassVar[bool] = False
+
+    study: Study
+
+    def prepare(self) -> None:
+        pass
+
+    def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
+        return map(self._judged, items)
+
+    def _judged(self, record: Record) -> Record:
+        if record.segment is None:
+            return record
+        try:
+            return replace(record, value=self.study.judge(record.segment))
+        except MinriskError as error:
+            return record.failed(error)
 
 
-def _study(params: dict[str, Any], weighting: Weighting, first: Record,
-           progress: Progress) -> Study:
+@dataclass(frozen=True)
+class JudgementWriter:
+    def __call__(self, record: Record) -> str:
+        return json_line({"id": record.id} | record.value.as_json())
+
+    def failed(self, record: Record) -> str:
+        return error_line(record)
+
+    def counts(self, record: Record) -> Mapping[str, int]:
+        return {}
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    return iter(Input(path))
+
+
+def _study(params: dict[str, Any], typical: list[Segment], options: RunOptions) -> Study:
     metrics = study_metrics(params)
     comparable = [name for name in STRATEGIES.names() if name not in OTHER_AIMS]
     strategies = params["strategies"] or comparable
     for name in params["strategies"]:
         STRATEGIES.get(name)
-    return Study(metrics.pop("metric"), _segment(first), strategies, params["top"], progress.note,
-                 seed=params["seed"], weights=str(weighting), **metrics)
+    return Study(metrics.pop("metric"), typical, strategies, params["top"], _note(options),
+                 seed=params["seed"], weights=str(weighting_of(params)), **metrics)
 
 
-def _segment(record: Record) -> Segment:
-    if isinstance(record.segment, InputError):
-        raise record.segment
-    return record.segment
-
-
-def _judge(study: Study, records: Iterable[Record], journal: Journal | None,
-           progress: Progress) -> list[Judgement]:
-    """One judgement a segment; those of an earlier run are not made again."""
-    known = iter(_known(study, journal, progress) if journal else ())
-    judgements = []
-    for record in records:
-        entry = next(known, None)
-        if entry is not None:
-            judgements.append(_again(entry, record))
-            continue
-        segment = _segment(record)
-        with placed(record.where):
-            judgements.append(study.judge(segment))
-        if journal:
-            journal.append({"id": record.id} | judgements[-1].as_json())
-        progress.advance()
-    return judgements
-
-
-def _again(entry: dict[str, Any], record: Record) -> Judgement:
-    if entry["id"] != record.id:
-        raise InputError(f"{record.where}: segment {record.id!r} was {entry['id']!r} in the run to "
-                         "resume; give it the same input, or another --output")
-    return Judgement.from_json(entry)
-
-
-def _known(study: Study, journal: Journal, progress: Progress) -> list[dict[str, Any]]:
-    """What an earlier run found, which must have been asked the same."""
-    header = {"signature": study.signature, "trials": [trial.label for trial in study.trials]}
-    entries = [entry for _, entry in journal]
-    if not entries:
-        journal.append(header)
-        return []
-    if entries[0] != header:
-        raise InputError("--output is of a run with other options or another version; name "
-                         "another file to start afresh")
-    progress.note(f"resuming after {len(entries) - 1} segments")
-    return entries[1:]
+def _note(options: RunOptions) -> Callable[[str], None]:
+    return Progress(options.quiet, lambda: None).note

@@ -64,6 +64,9 @@ _CODECS = (
     Codec("xz", b"\xfd7zXZ\0", lzma.LZMADecompressor, lzma.LZMACompressor),
     Codec("zst", b"\x28\xb5\x2f\xfd", _zstd_decoder, _zstd_encoder),
 )
+# bytes that are decompressed at a time: not all libraries can be told how much may come out, which
+# for a kilobyte of the densest zstandard (blocks of one repeated byte) is 32 megabytes
+_STEP = 1 << 10
 EXTENSIONS = tuple(f".{codec.name}" for codec in _CODECS)
 
 
@@ -83,7 +86,7 @@ def codec_for(path: str) -> Codec | None:
 def decompressed(chunks: Iterable[bytes], codec: Codec, name: str) -> Iterator[bytes]:
     """The content of any number of compressed streams, one after the other, as `cat` joins them."""
     decoder, inside = codec.decoder(), False
-    for chunk in chunks:
+    for chunk in (c[i:i + _STEP] for c in chunks for i in range(0, len(c), _STEP)):
         rest = chunk if inside else chunk.lstrip(b"\0")  # padding between streams is allowed
         while rest:
             yield _decompress(decoder, rest, codec, name)

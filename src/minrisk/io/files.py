@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from io import BufferedReader, RawIOBase
-from typing import BinaryIO, Self, cast
+from typing import BinaryIO, Literal, Self, cast
 
 from minrisk.errors import InputError, MinriskError
 from minrisk.io import remote
 from minrisk.io.compression import codec_for, codec_of, could_be_compressed, decompressed
 
 _CHUNK = 1 << 15  # bytes; a small chunk keeps the estimate of the time left honest
+_SPLIT = 1 << 16  # bytes that are split into lines at a time; all of them may be newlines
 
 
 class Input:
@@ -25,27 +26,34 @@ class Input:
 
     has_fields = False  # in a format of its own, and its lines are JSON
 
-    def __init__(self, path: str) -> None:
-        """Fails if there is no such file, but opens it only when its lines are asked for."""
+    def __init__(self, path: str, name: str | None = None) -> None:
+        """Fails if there is no such file, but opens it only when its lines are asked for.
+
+        `name` is what messages call it.
+        """
         self.path = path
-        self.name = _name("read", path)
+        self.name = name or _name("read", path)
         self.number = 0  # of the last line, from 1
         self.consumed = 0  # bytes, before decompression
         self.size = None if path == "-" else _size(path)  # None where it cannot be known
 
     def __iter__(self) -> Iterator[bytes]:
-        with told("read", self.path), self._open() as stream:
+        with as_input_error("read", self.path), self._open() as stream:
             for line in _split(self._content(stream)):
                 self.number += 1
                 yield line
 
     def text(self, line: bytes, number: int | None = None) -> str:
         """One of the lines (the last, unless numbered) as text, without a carriage return."""
-        return text_of(line, self.name, self.number if number is None else number)
+        number = self.number if number is None else number
+        try:
+            return text_of(line, number)
+        except InputError as error:
+            raise InputError(f"{self.name}:{number}: {error}") from None
 
     def beginning(self, size: int) -> bytes:
         """The first bytes, as they are."""
-        with told("read", self.path), self._open() as stream:
+        with as_input_error("read", self.path), self._open() as stream:
             return stream.read(size)
 
     def _open(self) -> AbstractContextManager[BufferedReader]:
@@ -73,14 +81,15 @@ class Input:
 class Output:
     """Text into a file, or to standard output if the path is `-`; compressed by the extension."""
 
-    def __init__(self, path: str, append: bool = False) -> None:
+    def __init__(self, path: str, append: bool = False, name: str | None = None) -> None:
+        """`name` is what the file will be called, where that is not yet its path."""
         self._path = path
-        codec = codec_for(path)
+        codec = codec_for(name or path)
         self._encoder = codec.encoder() if codec else None
         self._own = path != "-"
         if not self._own and sys.stdout is None:
             raise InputError("standard output is closed; name a file with -o")
-        with told("write", path):
+        with as_input_error("write", path):
             self._stream = _create(path, append) if self._own else sys.stdout.buffer
 
     def write(self, text: str) -> None:
@@ -104,7 +113,7 @@ class Output:
 
     def _put(self, data: bytes) -> None:
         try:
-            with told("write", self._path):
+            with as_input_error("write", self._path):
                 self._stream.write(data)
                 self._stream.flush()
         except (MinriskError, OSError):
@@ -113,7 +122,7 @@ class Output:
 
     def _release(self) -> None:
         if self._own:
-            with told("write", self._path):
+            with as_input_error("write", self._path):
                 self._stream.close()
 
 
@@ -123,25 +132,25 @@ def open_file(path: str) -> BufferedReader:
     return open(path, "rb")
 
 
-def text_of(line: bytes, name: str, number: int) -> str:
-    """The line of this number, of the file of this name, as text without a carriage return."""
+def text_of(line: bytes, number: int) -> str:
+    """The line of this number as text, without a carriage return."""
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{name}:{number}: found byte 0x{line[error.start]:02x}, which is invalid "
-                         "UTF-8; wanted UTF-8 text: convert the file") from None
+        raise InputError(f"found byte 0x{line[error.start]:02x}, which is invalid UTF-8; "
+                         "wanted UTF-8 text: convert the file") from None
     return text.removesuffix("\r")
 
 
-def put_in_place(fresh: str, path: str) -> None:
-    """A file that was written beside takes its name, whole: also if the machine dies now."""
-    with told("write", path):
-        _to_disk(fresh)
-        os.replace(fresh, path)
-        _to_disk(os.path.dirname(path) or ".")
+def replace_file(temporary: str, path: str) -> None:
+    """Give a finished file its name, atomically and durably: also if the machine dies now."""
+    with as_input_error("write", path):
+        _sync(temporary)
+        os.replace(temporary, path)
+        _sync(os.path.dirname(path) or ".")
 
 
-def _to_disk(path: str) -> None:
+def _sync(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -154,20 +163,22 @@ def _create(path: str, append: bool) -> BinaryIO:
     return remote.open_url(path, mode) if remote.is_url(path) else cast(BinaryIO, open(path, mode))
 
 
-def same_file(output: str, path: str) -> bool:
-    """Whether writing the one would destroy the other; a device or a pipe may well be both."""
-    if remote.is_url(output) or remote.is_url(path):
-        return output == path
+def file_key(path: str, standard: Literal["stdin", "stdout"]) -> Hashable | None:
+    """What two names of one file have in common; None where writing and reading do not collide.
+
+    A device or a pipe may well be both input and output.
+    """
+    if remote.is_url(path):
+        return path
     try:
-        ours = os.fstat(sys.stdout.fileno()) if output == "-" else os.stat(output)
-        theirs = os.fstat(sys.stdin.fileno()) if path == "-" else os.stat(path)
+        found = os.fstat(getattr(sys, standard).fileno()) if path == "-" else os.stat(path)
     except (OSError, ValueError, AttributeError):  # does not exist yet, or is no open file
-        return False
-    return stat.S_ISREG(ours.st_mode) and os.path.samestat(ours, theirs)
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
 @contextmanager
-def told(verb: str, path: str) -> Iterator[None]:
+def as_input_error(verb: str, path: str) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:  # the reader has seen enough; nothing is wrong
@@ -178,7 +189,7 @@ def told(verb: str, path: str) -> Iterator[None]:
     except Exception as error:
         if not remote.is_url(path):
             raise
-        raise remote.told(verb, path, error) from None
+        raise remote.as_minrisk_error(verb, path, error) from None
 
 
 def _name(verb: str, path: str) -> str:
@@ -189,9 +200,9 @@ def _name(verb: str, path: str) -> str:
 
 def _size(path: str) -> int | None:
     if remote.is_url(path):
-        with told("read", path):
+        with as_input_error("read", path):
             return remote.size(path)
-    with told("read", path):
+    with as_input_error("read", path):
         found = os.stat(path)
     if stat.S_ISDIR(found.st_mode):
         raise InputError(f"cannot read {path}: it is a directory; wanted a file")
@@ -202,7 +213,7 @@ def _size(path: str) -> int | None:
 
 def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
     pending: list[bytes] = []  # joined once a line, so that very long lines stay linear
-    for chunk in chunks:
+    for chunk in (c[i:i + _SPLIT] for c in chunks for i in range(0, len(c), _SPLIT)):
         first, *lines = chunk.split(b"\n")
         pending.append(first)
         for line in lines:

@@ -1,10 +1,82 @@
-"""What a path names."""
+"""The files that are read: which paths and patterns name, and how each is told from another."""
 
 from __future__ import annotations
 
+import glob
+import os
+import stat
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import NamedTuple
+
+from minrisk.errors import InputError
+from minrisk.io import remote
 from minrisk.io.files import Input
 from minrisk.io.parquet import ParquetInput, is_parquet
 
+ERRORS, MANIFEST = "errors.jsonl", "manifest.json"  # beside the shards of a folder that we made
+_BEGINNING = 1 << 20  # bytes, which tell files apart
 
-def open_input(path: str) -> Input:
-    return ParquetInput(path) if is_parquet(path) else Input(path)
+
+class InputFile(NamedTuple):
+    """A file of the input."""
+
+    name: str  # as it was given but for its secrets, for messages
+    location: str  # where any process finds it
+
+    @classmethod
+    def at(cls, path: str) -> InputFile:
+        is_elsewhere = path == "-" or remote.is_url(path)
+        return cls(remote.shown(path), path if is_elsewhere else os.path.abspath(path))
+
+    def open(self) -> Input:
+        return open_input(self.location, None if self.location == "-" else self.name)
+
+    @property
+    def can_be_read_again(self) -> bool:
+        """Unlike a pipe."""
+        if remote.is_url(self.location):
+            return True
+        return self.location != "-" and stat.S_ISREG(os.stat(self.location).st_mode)
+
+    def identity(self) -> str:
+        """What tells it from another file of the same name: its size, and how it begins."""
+        if not self.can_be_read_again:
+            return "a pipe"
+        source = self.open()
+        beginning = sha256(source.beginning(_BEGINNING)).hexdigest()
+        return f"{source.size} bytes, {beginning[:16]}"
+
+
+def open_input(path: str, name: str | None = None) -> Input:
+    return ParquetInput(path, name) if is_parquet(path) else Input(path, name)
+
+
+def expand(paths: Iterable[str]) -> list[str]:
+    """Patterns as the files they match, in order; a file that is there is no pattern.
+
+    A folder that we made may be what is read next: what lies beside its shards is passed over.
+    """
+    found = [match for path in paths for match in _matches(path)]
+    return [path for path in found if not _is_beside_shards(path)] or found
+
+
+def _matches(path: str) -> list[str]:
+    if not glob.has_magic(path) or os.path.exists(path):
+        return [path]
+    if remote.is_url(path):
+        found = remote.matches(path)
+    else:
+        found = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
+    if not found:
+        raise InputError(f"no file matches {remote.shown(path)}")
+    return found
+
+
+def _is_beside_shards(path: str) -> bool:
+    folder, name = os.path.split(path)
+    return name in (ERRORS, MANIFEST) and _exists(os.path.join(folder, MANIFEST))
+
+
+def _exists(path: str) -> bool:
+    return remote.exists(path) if remote.is_url(path) else os.path.exists(path)

@@ -1,82 +1,74 @@
-"""Results that outlive their process: JSON lines, each of them whole or not there."""
+"""An append-only journal: JSON entries with checksums, each of them whole or not there."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from typing import Any
+from zlib import crc32
 
-from minrisk.errors import InputError
-from minrisk.io.files import told
+from minrisk.io.files import as_input_error
 
 
 class Journal:
-    """Appends to a file what an interrupted run can go on from.
+    """What an interrupted run is resumed from.
 
-    Entries are read again one by one, so that they may be more than memory holds.
+    Entries are read again one by one, so that they may be more than memory holds. An entry that was
+    torn by a kill, or changed by a broken disk, is passed over, and costs no other. The file is
+    open only while it is used: there may be more journals than a process may have open files.
     """
 
-    def __init__(self, path: str, resume: bool = False) -> None:
-        self._path = path
-        if not resume and os.path.exists(path) and os.path.getsize(path):
-            raise InputError(f"{path} exists; --resume goes on with it, "
-                             "or remove it, or name another file")
-        self._size = sum(map(len, self._whole_lines())) if os.path.exists(path) else 0
-        with told("write", path):
-            self._stream = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by the with
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._size: int | None = None  # None until the first entry is appended
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Every entry, and the place where it is found again."""
-        place = 0
-        for line in self._whole_lines():
-            yield place, json.loads(line)
-            place += len(line)
+        """Every good entry, and the offset at which it is found again."""
+        if not os.path.exists(self.path):
+            return
+        offset = 0
+        with as_input_error("read", self.path), open(self.path, "rb") as stream:
+            for line in stream:
+                entry = _decoded(line)
+                if entry is not None:
+                    yield offset, entry
+                offset += len(line)
 
-    def read(self, places: Iterable[int]) -> Iterator[Any]:
-        """The entries at these places."""
-        with told("read", self._path), open(self._path, "rb") as stream:
-            for place in places:
-                stream.seek(place)
-                yield json.loads(stream.readline())
+    def read(self, offsets: Iterable[int]) -> Iterator[Any]:
+        """The entries at these offsets."""
+        with as_input_error("read", self.path), open(self.path, "rb") as stream:
+            for offset in offsets:
+                stream.seek(offset)
+                yield _decoded(stream.readline())
 
     def append(self, entry: dict[str, Any]) -> int:
         """With the operating system when this returns: no signal can tear or lose it."""
-        line, place = json.dumps(entry).encode() + b"\n", self._size
-        with told("write", self._path):
-            self._stream.truncate(place)  # what was torn
+        line = _encoded(entry)
+        with as_input_error("write", self.path), open(self.path, "ab", buffering=0) as stream:
+            if self._size is None:
+                self._size = self._end_line(stream.tell())
+            offset = self._size
             left = memoryview(line)
             while left:
-                left = left[self._stream.write(left):]
+                left = left[stream.write(left):]
         self._size += len(line)
-        return place
+        return offset
 
-    def close(self) -> None:
-        self._stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _whole_lines(self) -> Iterator[bytes]:
-        """Up to the first that is torn, by a kill or by a machine that lost what was written."""
-        with told("read", self._path), open(self._path, "rb") as stream:
-            for number, line in enumerate(stream):
-                if not line.endswith(b"\n"):
-                    return
-                if not _is_json(line):
-                    if number == 0:
-                        raise InputError(f"{self._path} holds no results of an earlier run; "
-                                         "name another file")
-                    return
-                yield line
+    def _end_line(self, size: int) -> int:
+        """End the last line, which may be torn, so that nothing is joined to it; the new size."""
+        with open(self.path, "rb+", buffering=0) as stream:
+            if size and (stream.seek(-1, os.SEEK_END), stream.read(1))[1] != b"\n":
+                size += stream.write(b"\n")
+        return size
 
 
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
+def _encoded(entry: dict[str, Any]) -> bytes:
+    content = json.dumps(entry).encode()
+    return b"%08x %b\n" % (crc32(content), content)
+
+
+def _decoded(line: bytes) -> Any:
+    """None where it is not what was written."""
+    found, _, content = line.removesuffix(b"\n").partition(b" ")
+    return json.loads(content) if found == b"%08x" % crc32(content) else None

@@ -11,13 +11,16 @@ to the output. A field that is null counts as absent, and blank lines are skippe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
 from minrisk.io.files import Input, text_of
-from minrisk.io.record import AUTO, Record, Weighting, placed
+from minrisk.io.inputs import InputFile
+from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum
 from minrisk.segment import Segment
 
 SAMPLED = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
@@ -25,51 +28,51 @@ SAMPLED = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "
 KNOWN = SAMPLED | {"id", "source", "references"}
 
 
-class JsonLines:
+UNUSED = ("logprobs are not used as weights: samples drawn from a model follow its probabilities "
+          "already; --weights logprobs uses them")
+
+
+@dataclass(frozen=True)
+class SampleReader:
     """The records of several files, numbered through."""
 
-    def __init__(self, inputs: Iterable[Input], weighting: Weighting = AUTO,
-                 note: Callable[[str], None] | None = None, oracle: str | None = None) -> None:
-        self._inputs = inputs
-        self._weighting = weighting
-        self._oracle = oracle  # the field whose texts are the references, with even weights
-        self._note = note  # for what a user may not expect; told once
+    files: tuple[InputFile, ...]
+    weighting: Weighting = AUTO
+    oracle: str | None = None  # the field whose texts are the references, with even weights
 
-    def __iter__(self) -> Iterator[Record]:
+    def open(self) -> list[Input]:
+        return [file.open() for file in self.files]
+
+    def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
         index = 0
-        for source in self._inputs:
+        for source in inputs:
             for line in source:
                 if line.strip():
-                    yield self.line(line, source.name, source.number, index)
+                    yield RawRecord(index, source.name, source.number, line, checksum(line))
                     index += 1
 
-    def line(self, line: bytes, name: str, number: int, index: int) -> Record:
-        """What a line of the file of this name says."""
-        where = f"{name}:{number}"
+    def parse(self, raw: RawRecord) -> Record:
+        record = Record.of(raw)
         try:
-            text = text_of(line, name, number)
-            with placed(where):
-                fields = parse(text, "give --num-candidates")
+            fields = parse(text_of(raw.content, raw.line), "give --num-candidates")
         except InputError as error:
-            return Record(index, where, error)
-        return self.record(fields, where, index)
+            return record.failed(error)
+        return self.parse_fields(fields, record)
 
-    def record(self, fields: dict[str, Any], where: str, index: int) -> Record:
-        """What these fields say."""
-        name: str | int | float = index
+    def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
+        """What the fields of a line say."""
+        kept = {key: value for key, value in fields.items() if key not in KNOWN}
+        record = replace(record, fields=kept)
         try:
-            with placed(where):
-                name = id_of(fields, index)
-                segment: Segment | InputError = self._segment(fields, index)
+            record = replace(record, id=id_of(fields, record.index))
+            return replace(record, segment=self._segment(fields, record.index))
         except InputError as error:
-            segment = error
-        extra = {key: value for key, value in fields.items() if key not in KNOWN}
-        return Record(name, where, segment, extra)
+            return record.failed(error)
 
     def _segment(self, fields: dict[str, Any], index: int) -> Segment:
         hypotheses = _hypotheses(fields)
-        if self._oracle is not None:
-            return Segment(hypotheses, _human(fields, self._oracle), source_of(fields),
+        if self.oracle is not None:
+            return Segment(hypotheses, _human(fields, self.oracle), source_of(fields),
                            index=index)
         references = _list(fields, "references")
         weights = self._weights(fields, hypotheses if references is None else references)
@@ -77,26 +80,21 @@ class JsonLines:
                        _numbers(fields, "counts"))
 
     def _weights(self, fields: dict[str, Any], texts: list[Any]) -> Floats | list[Any] | None:
-        if self._weighting.by == "uniform":
+        if self.weighting.by == "uniform":
             return None
         weights, logprobs = _numbers(fields, "weights"), _numbers(fields, "logprobs")
         if weights is not None and logprobs is not None:
             raise InputError("found both weights and logprobs, wanted one of them")
         # validated even where they are not used: a wrong length means misaligned samples
         lengths = _numbers(fields, "lengths")
-        by_logprobs = None if logprobs is None else self._weighting.of(logprobs, texts, lengths)
-        if self._weighting.by == "auto":
-            self._tell_unused(logprobs)
+        by_logprobs = None if logprobs is None else self.weighting.of(logprobs, texts, lengths)
+        if self.weighting.by == "auto":
+            if logprobs is not None:
+                warnings.warn(UNUSED, stacklevel=2)
             return weights
         if by_logprobs is None:
             raise InputError("found no logprobs, wanted them to weigh the references by")
         return by_logprobs
-
-    def _tell_unused(self, logprobs: list[Any] | None) -> None:
-        if logprobs is not None and self._note:
-            self._note("logprobs are not used as weights: samples drawn from a model follow its "
-                       "probabilities already; --weights logprobs uses them")
-            self._note = None
 
 
 def parse(text: str, advice: str) -> dict[str, Any]:
@@ -133,6 +131,8 @@ def _hypotheses(fields: dict[str, Any]) -> list[Any]:
         raise InputError("found both samples and hypotheses, wanted one of them")
     if samples is not None:
         return samples
+    if hypotheses is None and "error" in fields:
+        raise InputError(f"has no samples, because it failed before: {fields['error']}")
     if hypotheses is None:
         named = ", ".join(key for key, value in fields.items() if value is not None)
         raise InputError(f"found the fields {named or '(none)'}, "

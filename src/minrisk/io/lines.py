@@ -3,106 +3,142 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice, zip_longest
+from dataclasses import dataclass, replace
+from itertools import chain, islice, zip_longest
+from typing import NamedTuple
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
-from minrisk.io.files import Input
-from minrisk.io.record import AUTO, Record, Weighting, placed
+from minrisk.io.files import Input, text_of
+from minrisk.io.inputs import InputFile
+from minrisk.io.record import AUTO, RawRecord, Record, Weighting, at, checksum, located
 from minrisk.segment import Segment
 
 
 @dataclass(frozen=True)
-class _Lines:
-    """The lines of one segment in one file, not yet decoded."""
-
-    file: Input
-    first: int
-    lines: list[bytes]
-
-    @property
-    def where(self) -> str:
-        last = self.first + len(self.lines) - 1
-        return f"{self.file.name}:{self.first}" + (f"-{last}" if last > self.first else "")
-
-    def texts(self) -> list[str]:
-        return [self.file.text(line, n) for n, line in enumerate(self.lines, self.first)]
-
-    def numbers(self) -> list[float]:
-        return [_number(text, f"{self.file.name}:{n}")
-                for n, text in enumerate(self.texts(), self.first)]
-
-
 class Column:
     """Files that have the same number of lines for every segment."""
 
-    def __init__(self, inputs: Sequence[Input], size: int, option: str) -> None:
-        self.size = size
-        self.count = 0  # of segments so far
-        self._inputs = inputs
-        self._option = option  # what to check if the lines do not divide
+    files: tuple[InputFile, ...]
+    size: int
+    option: str  # what to check if the lines do not divide
+
+    def open(self) -> list[Input]:
+        inputs = [file.open() for file in self.files]
         for source in inputs:
             if source.has_fields:
                 raise InputError(f"{source.name} has fields, wanted plain text; "
                                  "leave --num-candidates out")
+        return inputs
+
+
+class Lines(NamedTuple):
+    """The lines of one segment in one file, not yet decoded."""
+
+    file: str
+    first: int
+    lines: list[bytes]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.lines) - 1
+
+    @property
+    def where(self) -> str:
+        return located(self.file, self.first, self.last)
+
+    def texts(self) -> list[str]:
+        return [self._text(line, number) for number, line in enumerate(self.lines, self.first)]
+
+    def numbers(self) -> list[float]:
+        return [_number(text, f"{self.file}:{number}")
+                for number, text in enumerate(self.texts(), self.first)]
+
+    def _text(self, line: bytes, number: int) -> str:
+        with at(f"{self.file}:{number}"):
+            return text_of(line, number)
+
+
+@dataclass(frozen=True)
+class TextReader:
+    """Hypotheses, and the further columns that go with them."""
+
+    hypotheses: Column
+    source: Column | None = None
+    references: Column | None = None
+    logprobs: Column | None = None  # of the references
+    weighting: Weighting = AUTO
+
+    @property
+    def columns(self) -> list[Column | None]:
+        return [self.hypotheses, self.source, self.references, self.logprobs]
+
+    @property
+    def files(self) -> tuple[InputFile, ...]:
+        return tuple(file for column in self.columns if column for file in column.files)
+
+    def open(self) -> list[Input]:
+        return [source for column in self.columns if column for source in column.open()]
+
+    def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
+        opened = iter(inputs)
+        read = [_ColumnLines(c, list(islice(opened, len(c.files)))) if c else None
+                for c in self.columns]
+        for index, row in enumerate(zip_longest(*(c or () for c in read))):
+            if any(part is None and c is not None for part, c in zip(row, read, strict=True)):
+                raise _mismatch([c for c in read if c])
+            hyps: Lines = row[0]
+            given = chain.from_iterable(part.lines for part in row if part is not None)
+            yield RawRecord(index, hyps.file, hyps.first, row, checksum(*given))
+
+    def parse(self, raw: RawRecord) -> Record:
+        hyps, source, refs, logprobs = raw.content
+        record = Record.of(raw, hyps.last)
+        try:
+            return replace(record, segment=Segment(
+                hyps.texts(),
+                refs.texts() if refs else None,
+                source.texts()[0] if source else None,
+                self._weights(logprobs, refs or hyps) if logprobs else None,
+                raw.index,
+            ))
+        except InputError as error:
+            return record.failed(error)
+
+    def _weights(self, logprobs: Lines, references: Lines) -> Floats:
+        numbers = logprobs.numbers()
+        with at(logprobs.where):
+            return self.weighting.of(numbers, references.texts())
+
+
+class _ColumnLines:
+    """A column that is read, which counts its segments."""
+
+    def __init__(self, column: Column, inputs: Sequence[Input]) -> None:
+        self._column = column
+        self._inputs = inputs
+        self._count = 0
         self._groups = self._read()
 
-    def __iter__(self) -> Iterator[_Lines]:
+    def __iter__(self) -> Iterator[Lines]:
         return self._groups
 
     def __str__(self) -> str:
         names = " + ".join(source.name for source in self._inputs)
-        return f"{names} has {self.count} (of {self.size} line{'s' * (self.size > 1)} each)"
+        size = self._column.size
+        return f"{names} has {self._count} (of {size} line{'s' * (size > 1)} each)"
 
-    def _read(self) -> Iterator[_Lines]:
+    def _read(self) -> Iterator[Lines]:
+        size = self._column.size
         for source in self._inputs:
             lines = iter(source)
-            while group := list(islice(lines, self.size)):
-                if len(group) < self.size:
+            while group := list(islice(lines, size)):
+                if len(group) < size:
                     raise InputError(
                         f"{source.name}: {source.number} lines do not divide into groups of "
-                        f"{self.size}; check {self._option}, or use JSON lines for uneven groups")
-                self.count += 1
-                yield _Lines(source, source.number - self.size + 1, group)
-
-
-def read_lines(
-    hypotheses: Column,
-    source: Column | None = None,
-    references: Column | None = None,
-    logprobs: Column | None = None,
-    weighting: Weighting = AUTO,
-) -> Iterator[Record]:
-    """A record per segment; log-probabilities, one a line for each reference, become weights."""
-    columns = [hypotheses, source, references, logprobs]
-    given = [c for c in columns if c is not None]
-    rows = zip_longest(*(() if c is None else c for c in columns))
-    for index, row in enumerate(rows):
-        if any(part is None and c is not None for part, c in zip(row, columns, strict=True)):
-            raise _mismatch(given)
-        yield _record(weighting, index, *row)
-
-
-def _record(weighting: Weighting, index: int, hyps: _Lines, source: _Lines | None,
-            refs: _Lines | None, logprobs: _Lines | None) -> Record:
-    try:
-        segment: Segment | InputError = Segment(
-            hyps.texts(),
-            refs.texts() if refs else None,
-            source.texts()[0] if source else None,
-            _weights(logprobs, refs or hyps, weighting) if logprobs else None,
-            index,
-        )
-    except InputError as error:
-        segment = error
-    return Record(index, hyps.where, segment)
-
-
-def _weights(logprobs: _Lines, references: _Lines, weighting: Weighting) -> Floats:
-    numbers = logprobs.numbers()
-    with placed(logprobs.where):
-        return weighting.of(numbers, references.texts())
+                        f"{size}; check {self._column.option}, or use JSON lines for uneven groups")
+                self._count += 1
+                yield Lines(source.name, source.number - size + 1, group)
 
 
 def _number(text: str, where: str) -> float:
@@ -112,7 +148,7 @@ def _number(text: str, where: str) -> float:
         raise InputError(f"{where}: found {text!r:.60}, wanted a number") from None
 
 
-def _mismatch(columns: Iterable[Column]) -> InputError:
+def _mismatch(columns: Iterable[_ColumnLines]) -> InputError:
     for column in columns:
         for _ in column:  # to the end, so that the message can tell how many there are
             pass

@@ -8,49 +8,63 @@ beside it is for metrics that read it. Other fields pass through to the output.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
 
 from minrisk.errors import InputError
 from minrisk.io.compression import EXTENSIONS
 from minrisk.io.files import Input, text_of
+from minrisk.io.inputs import InputFile
 from minrisk.io.jsonl import SAMPLED, id_of, parse, show, source_of
-from minrisk.io.record import placed
+from minrisk.io.record import RawRecord, Record, checksum
 
 InputFormat = Literal["auto", "text", "json"]
 JSON = (".jsonl", ".json", ".ndjson")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One prompt of the input, or what is wrong with it."""
-
-    id: Any
-    where: str  # file:line
-    index: int  # place in the input; seeds the prompt's random stream
-    prompt: str | list[dict[str, str]] | InputError
-    fields: Mapping[str, Any] = field(default_factory=dict)  # for the output
-
-    @property
-    def is_source(self) -> bool:
-        """Whether the model is given a bare source, so that it must know what to do with it."""
-        return "prompt" not in self.fields and "messages" not in self.fields
-
-
-def read_prompts(inputs: Iterable[Input], form: InputFormat = "auto") -> Iterator[Asked]:
+class PromptReader:
     """The prompts of several files, numbered through."""
-    index = 0
-    for source in inputs:
-        lines = iter(source)
-        first = next(lines, b"")
-        as_json = is_json(form, source.path, first)
-        for line in chain([first] if source.number else [], lines):
-            if as_json and not line.strip():
-                continue
-            yield read_prompt(line, source.name, source.number, index, as_json)
-            index += 1
+
+    files: tuple[InputFile, ...]
+    form: InputFormat = "auto"
+
+    def open(self) -> list[Input]:
+        return [file.open() for file in self.files]
+
+    def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
+        index = 0
+        for source in inputs:
+            lines = iter(source)
+            first = next(lines, b"")
+            as_json = source.has_fields or is_json(self.form, source.path, first)
+            for line in chain([first] if source.number else [], lines):
+                if line.strip() or not as_json:
+                    yield RawRecord(index, source.name, source.number, line, checksum(line),
+                                    as_json)
+                    index += 1
+
+    def parse(self, raw: RawRecord) -> Record:
+        record = Record.of(raw)
+        try:
+            text = text_of(raw.content, raw.line)
+            fields = parse(text, "give --input-format text") if raw.as_json else {"source": text}
+        except InputError as error:
+            return record.failed(error)
+        kept = {k: v for k, v in fields.items() if k != "id" and k not in SAMPLED and v is not None}
+        record = replace(record, fields=kept)
+        try:
+            record = replace(record, id=id_of(fields, record.index))
+            return replace(record, prompt=_prompt(fields))
+        except InputError as error:
+            return record.failed(error)
+
+
+def is_source(record: Record) -> bool:
+    """Whether the model is given a bare source, so that it must know what to do with it."""
+    return "prompt" not in record.fields and "messages" not in record.fields
 
 
 def is_json(form: InputFormat, path: str, line: bytes) -> bool:
@@ -60,23 +74,6 @@ def is_json(form: InputFormat, path: str, line: bytes) -> bool:
     for extension in EXTENSIONS:
         path = path.removesuffix(extension)
     return path.endswith(JSON) or line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
-
-
-def read_prompt(line: bytes, name: str, number: int, index: int, as_json: bool) -> Asked:
-    """What a line of the file of this name asks."""
-    where = f"{name}:{number}"
-    fields: dict[str, Any] = {}
-    found: Any = index
-    try:
-        text = text_of(line, name, number)
-        with placed(where):
-            fields = parse(text, "give --input-format text") if as_json else {"source": text}
-            found = id_of(fields, index)
-            prompt: str | list[dict[str, str]] | InputError = _prompt(fields)
-    except InputError as error:
-        prompt = error
-    kept = {k: v for k, v in fields.items() if k != "id" and k not in SAMPLED and v is not None}
-    return Asked(found, where, index, prompt, kept)
 
 
 def _prompt(fields: dict[str, Any]) -> str | list[dict[str, str]]:
@@ -92,9 +89,6 @@ def _prompt(fields: dict[str, Any]) -> str | list[dict[str, str]]:
                          "wanted source, prompt or messages")
     if not isinstance(found, str):
         raise InputError(f"found prompt {show(found)}, wanted a string")
-    if not found.strip():
-        raise InputError("the source is blank; there is nothing to sample from: "
-                         "leave it out, or skip it with --on-error skip")
     return found
 
 

@@ -1,15 +1,20 @@
-"""A segment with what the output needs to know about where it came from."""
+"""One record on its way from the input to the output."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
+from zlib import crc32
 
 from minrisk.arrays import Floats
-from minrisk.errors import InputError
-from minrisk.segment import Segment, weights_from_logprobs
+from minrisk.errors import InputError, MinriskError
+from minrisk.io.files import Input
+from minrisk.sampling.sample import Prompt, Sample
+from minrisk.segment import Ranking, Segment, weights_from_logprobs
+
+Failure = dict[str, Any]  # file, line, id and reason, as errors.jsonl has them
 
 
 @dataclass(frozen=True)
@@ -39,26 +44,101 @@ class Weighting:
 AUTO = Weighting()
 
 
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """A record as it was read. Whoever works on it parses it."""
+
+    index: int  # position among the records of its output; seeds its random stream
+    file: str
+    line: int
+    content: Any  # bytes of a line, or what the reader made of several
+    checksum: int
+    as_json: bool = True  # whether the line is an object, or a text
+    shard: int = 0
+
+
 @dataclass(frozen=True)
 class Record:
-    """What one record of the input says, or what is wrong with it."""
+    """What a record says, and what the stages have made of it so far; or why they could not."""
 
+    index: int
     id: Any
-    where: str  # file:line
-    segment: Segment | InputError
-    extra: Mapping[str, Any] = field(default_factory=dict)  # fields that pass through
+    file: str
+    line: int
+    last_line: int | None = None  # where it has several
+    checksum: int = 0  # of its input
+    shard: int = 0
+    fields: Mapping[str, Any] = field(default_factory=dict)  # passed on to the output
+    prompt: Prompt | None = None
+    samples: Sequence[Sample] | None = None
+    segment: Segment | None = None
+    ranking: Ranking | None = None
+    scores: Floats | None = None  # (H, R), where somebody asked for them
+    value: Any = None  # what else a stage works on or has made
+    error: MinriskError | None = None
+
+    @property
+    def where(self) -> str:
+        return located(self.file, self.line, self.last_line)
+
+    @classmethod
+    def of(cls, raw: RawRecord, last_line: int | None = None) -> Record:
+        """Where it came from; what it says is still to be found out."""
+        return cls(raw.index, raw.index, raw.file, raw.line, last_line, raw.checksum, raw.shard)
+
+    @property
+    def failure(self) -> Failure | None:
+        if self.error is None:
+            return None
+        return {"file": self.file, "line": self.line, "id": self.id, "reason": str(self.error)}
+
+    def failed(self, error: BaseException) -> Record:
+        """The same record with the reason why it has no result."""
+        kind = "" if isinstance(error, MinriskError) else f"{type(error).__name__}: "
+        return replace(self, error=InputError(f"{kind}{error}"), segment=None, samples=None,
+                       ranking=None, scores=None, value=None)
 
 
-def with_source(record: Record) -> Record:
-    """The same, or what is wrong with it if it has no source."""
-    if isinstance(record.segment, InputError) or record.segment.source is not None:
-        return record
-    return replace(record, segment=InputError(f"{record.where}: found no source, wanted one for "
-                                              "every segment"))
+@dataclass(frozen=True)
+class Result:
+    """What became of one record."""
+
+    shard: int
+    index: int
+    checksum: int  # of its input
+    text: str  # its lines of the output
+    counts: Mapping[str, int] = field(default_factory=dict)
+    failure: Failure | None = None
+    scores: Floats | None = None
+    value: Any = None
+
+
+class Reader(Protocol):
+    """Where the records of one output come from. It can be pickled, and read anywhere."""
+
+    def open(self) -> list[Input]:
+        """All files, none of them read yet; fails where one is not there."""
+
+    def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
+        """The records of the opened files, numbered from 0."""
+
+    def parse(self, raw: RawRecord) -> Record:
+        """What a record says; never fails, because the reason is part of the record."""
+
+
+def located(file: str, line: int, last: int | None = None) -> str:
+    return f"{file}:{line}" + (f"-{last}" if last is not None and last > line else "")
+
+
+def checksum(*contents: bytes) -> int:
+    found = 0
+    for content in contents:
+        found = crc32(content, found)
+    return found
 
 
 @contextmanager
-def placed(where: str) -> Iterator[None]:
+def at(where: str) -> Iterator[None]:
     """Errors from inside say which part of the input they are about."""
     try:
         yield

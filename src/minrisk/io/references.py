@@ -15,7 +15,7 @@ from minrisk.io.files import Input
 from minrisk.io.inputs import open_input
 from minrisk.io.jsonl import parse, references_of
 from minrisk.io.prompts import is_json
-from minrisk.io.record import placed
+from minrisk.io.record import at
 from minrisk.io.remote import shown
 from minrisk.references import BLOCK, References
 
@@ -47,6 +47,6 @@ def _from_json(source: Input, lines: Iterator[bytes]) -> Iterator[References]:
     for line in filter(bytes.strip, lines):
         where = f"{source.name}:{source.number}"
         text = source.text(line)
-        with placed(where):
+        with at(where):
             found = references_of(parse(text, "name it .txt"))
         yield from References(*found, name=where).blocks()

@@ -73,7 +73,7 @@ def matches(pattern: str) -> list[str]:
             for found in sorted(files.glob(place)) if files.isfile(found)]
 
 
-def told(verb: str, path: str, error: Exception) -> MinriskError:
+def as_minrisk_error(verb: str, path: str, error: Exception) -> MinriskError:
     """Each protocol is a package of its own, which may be missing, and has errors of its own."""
     if isinstance(error, MinriskError):
         return error

@@ -1,108 +1,64 @@
-"""Many files in, as many files out: which is made of which, and what it is called."""
+"""The outputs of a run: one for all inputs together, or in a folder one for each of them."""
 
 from __future__ import annotations
 
-import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 from minrisk.errors import InputError
 from minrisk.io import remote
 from minrisk.io.compression import EXTENSIONS
-from minrisk.io.files import Input
-from minrisk.io.inputs import open_input
-from minrisk.io.prompts import JSON, InputFormat, is_json
+from minrisk.io.inputs import ERRORS, MANIFEST, InputFile
+from minrisk.io.prompts import JSON
+from minrisk.io.record import Reader
 
+WORK = ".minrisk"  # the hidden folder for what is unfinished; no output is ever called so
 _OTHERS = (".txt", ".tsv", ".parquet")
-ERRORS, MANIFEST = "errors.jsonl", "manifest.json"  # of a folder of shards, and no shards
-_BEGINNING = 1 << 20  # bytes, which tell files apart
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of the input, and the name of what is made of it."""
+    """One output, and where its records come from."""
 
-    path: str  # as it was given but for its secrets, for messages
-    place: str  # where any process finds it
-    output: str  # relative to the folder
-    as_json: bool  # whether a line is an object, or a text
+    name: str  # relative to the folder
+    files: tuple[InputFile, ...]
+    reader: Reader
 
-    def lines(self, source: Input) -> Iterator[bytes]:
-        """A line for each segment; blank ones are texts too, but no objects."""
-        return (line for line in source if line.strip() or not self.as_json)
+    def identities(self) -> dict[str, str]:
+        return {f"input {file.name}": file.identity() for file in self.files}
 
 
-def expand(paths: Iterable[str]) -> list[str]:
-    """Patterns as the files they match, in order; a file that is there is no pattern.
-
-    A folder that we made may be what is read next: what lies beside its shards is passed over.
-    """
-    found = [match for path in paths for match in _matches(path)]
-    return [path for path in found if not _is_beside(path)] or found
-
-
-def shards(paths: Sequence[str], extension: str, form: InputFormat = "json") -> list[Shard]:
+def folder_shards(paths: Sequence[str], extension: str,
+                  reader_of: Callable[[int, InputFile], Reader]) -> list[Shard]:
     """Outputs are named after the inputs, below the folder that these have in common."""
-    if not paths or "-" in paths:
+    files = [InputFile.at(path) for path in paths]
+    for file in files:
+        if not file.can_be_read_again:
+            raise InputError(f"{'standard input' if file.location == '-' else file.name}: a folder "
+                             "as output needs files as input, which can be read again; found a "
+                             "pipe: write to one file, or save the input first")
+    below = [_below_root(file) for file in files]
+    common = os.path.commonpath([os.path.dirname(path) for path in below]) if below else ""
+    made: dict[str, str] = {ERRORS: "the list of errors", MANIFEST: "the manifest"}
+    shards = []
+    for number, (file, path) in enumerate(zip(files, below, strict=True)):
+        name = _renamed(os.path.relpath(path, common), extension)
+        if name in made or name.split("/")[0] == WORK:
+            raise InputError(f"{made.get(name, 'the working folder')} and {file.name} would both "
+                             f"become {name}; rename one of them, or write to two folders")
+        made[name] = file.name
+        shards.append(Shard(name, (file,), reader_of(number, file)))
+    if not shards:
         raise InputError("a folder as output needs files as input, not standard input")
-    common = os.path.commonpath([os.path.dirname(_below_root(path)) for path in paths])
-    made = {ERRORS: "the list of errors"}  # the input of each output
-    for path in paths:
-        output = _renamed(os.path.relpath(_below_root(path), common), extension)
-        if output in made:
-            raise InputError(f"{remote.shown(made[output])} and {remote.shown(path)} would both "
-                             f"become {output}; rename one of them, or write to two folders")
-        made[output] = path
-    return [Shard(remote.shown(path), _place(path), output, _as_json(path, form))
-            for output, path in made.items() if output != ERRORS]
+    return shards
 
 
-def identity(path: str) -> str:
-    """What tells a file from another of the same name: its size, and how it begins."""
-    source = Input(path)
-    beginning = sha256(source.beginning(_BEGINNING)).hexdigest()
-    return f"{source.size} bytes, {beginning[:16]}"
-
-
-def _matches(path: str) -> list[str]:
-    if not glob.has_magic(path) or os.path.exists(path):
-        return [path]
-    if remote.is_url(path):
-        found = remote.matches(path)
-    else:
-        found = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
-    if not found:
-        raise InputError(f"no file matches {remote.shown(path)}")
-    return found
-
-
-def _is_beside(path: str) -> bool:
-    folder, name = os.path.split(path)
-    return name in (ERRORS, MANIFEST) and _exists(os.path.join(folder, MANIFEST))
-
-
-def _exists(path: str) -> bool:
-    return remote.exists(path) if remote.is_url(path) else os.path.exists(path)
-
-
-def _place(path: str) -> str:
-    return path if remote.is_url(path) else os.path.abspath(path)
-
-
-def _below_root(path: str) -> str:
+def _below_root(file: InputFile) -> str:
     """Where a file is among the others; of a URL, what is between its protocol and its query."""
-    if not remote.is_url(path):
-        return _place(path)
-    return "/" + remote.shown(path).partition("://")[2].partition("?")[0]
-
-
-def _as_json(path: str, form: InputFormat) -> bool:
-    if form == "json":
-        return True
-    source = open_input(path)
-    return source.has_fields or is_json(form, path, next(iter(source), b""))
+    if not remote.is_url(file.location):
+        return file.location
+    return "/" + file.name.partition("://")[2].partition("?")[0]
 
 
 def _renamed(name: str, extension: str) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 
-from minrisk.io.files import Output
 from minrisk.io.record import Record
 from minrisk.segment import Ranking, Segment
 
@@ -28,7 +27,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """What a segment becomes."""
 
     pairs: PairChoice | None = None  # the best alone unless given
@@ -77,22 +76,26 @@ class Recipe:
         return [{"role": "user", "content": self._prompt(source)}]
 
 
+@dataclass(frozen=True)
 class TrainingWriter:
-    """Lines that are out as soon as they are written; counts the segments that gave none."""
+    """The lines that a segment becomes: none where no two hypotheses differ in utility."""
 
-    def __init__(self, output: Output, recipe: Recipe) -> None:
-        self._output = output
-        self._recipe = recipe
-        self.empty = 0
+    recipe: TrainingRecipe
 
-    def write(self, record: Record, ranking: Ranking) -> None:
-        assert isinstance(record.segment, Segment)
-        lines = [f"{line}\n" for line in self._recipe.lines(record.segment, ranking)]
-        self._output.write("".join(lines))
-        self.empty += not lines
+    def __call__(self, record: Record) -> str:
+        assert record.segment is not None
+        assert record.ranking is not None
+        return "".join(f"{line}\n" for line in self.recipe.lines(record.segment, record.ranking))
 
-    def fail(self, record: Record, error: Exception) -> None:
-        """Who cannot be ranked is nothing to learn from."""
+    def failed(self, record: Record) -> str:
+        """A segment that cannot be ranked is nothing to learn from."""
+        return ""
+
+    def counts(self, record: Record) -> Mapping[str, int]:
+        assert record.segment is not None
+        assert record.ranking is not None
+        lines = self.recipe.lines(record.segment, record.ranking)
+        return {"pairs": record.ranking.pairs, "without_pairs": int(next(lines, None) is None)}
 
 
 def _ranked(segment: Segment, ranking: Ranking) -> list[Example]:

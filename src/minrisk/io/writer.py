@@ -1,70 +1,65 @@
-"""Results: JSON lines or plain text, and score matrices."""
+"""Records as lines of the output: JSON, or plain text."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-import zipfile
-from typing import Any, Literal, Protocol, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, Protocol
 
-import numpy as np
-
-from minrisk.arrays import Floats
-from minrisk.io.files import told
 from minrisk.io.record import Record
+from minrisk.sampling.columns import columns
 from minrisk.segment import Ranking, Segment
 
 Format = Literal["json", "text"]
 
 
-class Sink(Protocol):
-    """Where text goes."""
+class Writer(Protocol):
+    """Turns a record that went through all stages into its lines of the output."""
 
-    def write(self, text: str, /) -> object: ...
+    def __call__(self, record: Record) -> str: ...
 
+    def failed(self, record: Record) -> str:
+        """The same for one that failed: it keeps its place, where there is a place to keep."""
 
-class SegmentWriter(Protocol):
-    """Gets the ranking of each segment, or the reason why there is none."""
-
-    def write(self, record: Record, ranking: Ranking) -> None: ...
-
-    def fail(self, record: Record, error: Exception) -> None: ...
+    def counts(self, record: Record) -> Mapping[str, int]:
+        """What is worth counting of it."""
 
 
-class Writer:
-    """One line per segment, out as soon as it is written."""
+@dataclass(frozen=True)
+class ChoiceWriter:
+    """The best hypothesis of every segment."""
 
-    def __init__(self, output: Sink, form: Format = "json", nbest: int | None = None,
-                 utilities: bool = False) -> None:
-        self._output = output
-        self._form = form
-        self._nbest = nbest
-        self._utilities = utilities
+    form: Format = "json"
+    nbest: int | None = None
+    utilities: bool = False
 
-    def write(self, record: Record, ranking: Ranking) -> None:
-        assert isinstance(record.segment, Segment)
-        best = _choice(record.segment, ranking, ranking.best)
-        if self._form == "text":
-            self._output.write(_one_line(best["text"]) + "\n")
-        else:
-            computed = {"id": record.id} | best | self._details(record.segment, ranking)
-            passed = {k: v for k, v in record.extra.items() if k not in computed}
-            self._output.write(json_line(computed | passed))
+    def __call__(self, record: Record) -> str:
+        assert record.segment is not None
+        assert record.ranking is not None
+        best = _choice(record.segment, record.ranking, record.ranking.best)
+        if self.form == "text":
+            return _one_line(best["text"]) + "\n"
+        computed = {"id": record.id} | best | self._details(record.segment, record.ranking)
+        passed = {k: v for k, v in record.fields.items() if k not in computed}
+        return json_line(computed | passed)
 
-    def fail(self, record: Record, error: Exception) -> None:
-        """Keeps the place of the segment, with the reason where there is room for it."""
-        if self._form == "text":
-            self._output.write("\n")
-        else:
-            self._output.write(json_line({"id": record.id, "error": str(error)}))
+    def failed(self, record: Record) -> str:
+        return "\n" if self.form == "text" else error_line(record)
+
+    def counts(self, record: Record) -> Mapping[str, int]:
+        counts = {"pairs": record.ranking.pairs if record.ranking else 0}
+        return counts if record.samples is None else counts | count_samples(record)
 
     def _details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         details: dict[str, Any] = {}
-        if self._nbest:
-            order = ranking.order[: self._nbest].tolist()
+        if self.nbest:
+            order = ranking.order[: self.nbest].tolist()
             details["nbest"] = [_choice(segment, ranking, i) for i in order]
-        if self._utilities:
+        if self.utilities:
             details["utilities"] = [_finite(u) for u in ranking.utility.tolist()]
             details["pairs"] = ranking.pairs
         if ranking.confidence:
@@ -73,33 +68,41 @@ class Writer:
         return details
 
 
-class MatrixWriter:
-    """An .npz that grows segment by segment, so that memory does not."""
+@dataclass(frozen=True)
+class SampleWriter:
+    """The samples of every prompt, as `minrisk decode` reads them."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        with told("write", path):
-            self._zip = zipfile.ZipFile(path, "w")
+    repeat: bool = False
 
-    def write(self, index: int, matrix: Floats) -> None:
-        with told("write", self._path), \
-                self._zip.open(f"{index}.npy", "w", force_zip64=True) as member:
-            np.lib.format.write_array(member, matrix, allow_pickle=False)
+    def __call__(self, record: Record) -> str:
+        assert record.samples is not None
+        return json_line({"id": record.id, **record.fields, **columns(record.samples, self.repeat)})
 
-    def __enter__(self) -> Self:
-        return self
+    def failed(self, record: Record) -> str:
+        return error_line(record, record.fields)
 
-    def __exit__(self, *_: object) -> None:
-        with told("write", self._path):
-            self._zip.close()
+    def counts(self, record: Record) -> Mapping[str, int]:
+        return count_samples(record)
 
 
-def json_line(fields: dict[str, Any]) -> str:
+def count_samples(record: Record) -> dict[str, int]:
+    """How many samples and tokens were drawn."""
+    found = record.samples or ()
+    return {"samples": sum(s.count for s in found),
+            "tokens": sum(s.count * len(s.tokens) for s in found)}
+
+
+def json_line(fields: Mapping[str, Any]) -> str:
     try:
         line = json.dumps(fields, ensure_ascii=False, allow_nan=False)
     except ValueError:  # a field that passes through may hold what JSON has no number for
         line = json.dumps(_numbers_only(fields), ensure_ascii=False)
     return line + "\n"
+
+
+def error_line(record: Record, fields: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """Keeps the place of a record that failed, with the reason."""
+    return json_line({"id": record.id, **fields, "error": f"{record.where}: {record.error}"})
 
 
 def _choice(segment: Segment, ranking: Ranking, index: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minrisk.errors import InputError, MissingExtra
-from minrisk.io.files import told
+from minrisk.io.files import as_input_error
 from minrisk.validation.study import Study
 from minrisk.validation.summary import Row, Summary
 
@@ -110,7 +110,7 @@ def save(figure: Any, path: str) -> None:
     """The same figure is the same file: without the date, and with names that are not random."""
     import matplotlib
 
-    with told("write", path), matplotlib.rc_context({"svg.hashsalt": "minrisk"}):
+    with as_input_error("write", path), matplotlib.rc_context({"svg.hashsalt": "minrisk"}):
         figure.savefig(path, dpi=200, bbox_inches="tight",
                        metadata=_DATED.get(Path(path).suffix))
 

@@ -1,0 +1,117 @@
+"""Where results go: what a run needs of an output, and a stream that gets them in order."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, Self
+
+from minrisk.io.matrices import MatrixWriter
+from minrisk.io.record import Failure, Result
+from minrisk.io.shards import Shard
+
+MISSING = -1
+
+
+class Remaining(NamedTuple):
+    """A shard that is not finished."""
+
+    number: int
+    shard: Shard
+    done: Sequence[int]  # the checksums of its records that are finished; the others are MISSING
+
+
+class Sink(Protocol):
+    """Gets results in any order."""
+
+    @property
+    def records_broken_shards(self) -> bool:
+        """Whether there is a place to say so; otherwise one that breaks off ends the run."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Of everything in the output, from earlier runs too."""
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that wait in memory for what comes before them."""
+
+    def remaining(self) -> Iterator[Remaining]: ...
+
+    def begin(self) -> None:
+        """From now on the output is this run's."""
+
+    def add(self, number: int, results: Sequence[Result]) -> list[Result]:
+        """Keep results of a shard; those that were not there before."""
+
+    def end(self, number: int, records: int) -> None:
+        """The shard was read to its end, and has so many records."""
+
+    def fail(self, number: int, reason: str) -> None:
+        """The shard cannot be read to its end."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Writable(Protocol):
+    def write(self, text: str, /) -> object: ...
+
+
+class StreamSink:
+    """Standard output, a pipe or a device: results in order, as soon as it is their turn."""
+
+    records_broken_shards = False
+
+    def __init__(self, output: Writable, shard: Shard,
+                 matrices: MatrixWriter | None = None) -> None:
+        self._output = output
+        self._shard = shard
+        self._matrices = matrices
+        self._waiting: dict[int, Result] = {}
+        self._next = 0
+        self._total: int | None = None
+        self._done = array("q")
+        self.backlog = 0
+        self.counts: Counter[str] = Counter()
+        self.failures: list[Failure] = []
+
+    def remaining(self) -> Iterator[Remaining]:
+        if self._next != self._total:
+            yield Remaining(0, self._shard, self._done)
+
+    def begin(self) -> None:
+        if self._matrices:
+            self._matrices.begin()
+
+    def add(self, number: int, results: Sequence[Result]) -> list[Result]:
+        fresh = [r for r in results if r.index >= self._next and r.index not in self._waiting]
+        for result in fresh:
+            self._waiting[result.index] = result
+            self._done.extend([MISSING] * (result.index + 1 - len(self._done)))
+            self._done[result.index] = result.checksum
+            self.backlog += len(result.text)
+            self.counts.update(result.counts)
+            self.counts.update(segments=1, failed=result.failure is not None)
+        while (ready := self._waiting.pop(self._next, None)) is not None:
+            self._next += 1
+            self.backlog -= len(ready.text)
+            if ready.scores is not None and self._matrices:
+                self._matrices.add(ready.index, ready.scores)
+            self._output.write(ready.text)
+        return fresh
+
+    def end(self, number: int, records: int) -> None:
+        self._total = records
+
+    def fail(self, number: int, reason: str) -> None:
+        """What came before is out; the run tells the reason."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._matrices and self._next == self._total:
+            self._matrices.finish()

@@ -1,0 +1,246 @@
+"""Where outputs are stored: in a folder of this machine, or at a URL.
+
+Object stores know neither appending, nor renaming, nor locks: a URL gets whole files only, and what
+is unfinished lies in a working folder on this machine.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from minrisk.errors import InputError
+from minrisk.io import remote
+from minrisk.io.files import as_input_error, replace_file
+from minrisk.io.shards import WORK
+
+_HERE = "file://"  # URLs of this machine
+_LOCK = "lock"
+
+
+class Store(Protocol):
+    """Holds files, which appear whole or not at all."""
+
+    name: str  # for messages
+    work: str  # the folder of this machine for what is unfinished
+    is_remote: bool
+
+    def location(self, name: str) -> str:
+        """The path or the URL of a file."""
+
+    def sizes(self, names: Iterable[str]) -> dict[str, int]:
+        """Of those that are there, in bytes."""
+
+    def read(self, name: str) -> bytes | None:
+        """None if there is no such file."""
+
+    def put(self, temporary: str, name: str) -> None:
+        """Move a file of the working folder to its place."""
+
+    def copy(self, path: str, name: str) -> None:
+        """Show a file of the working folder, which goes on growing there, as it is now."""
+
+    def remove(self, name: str) -> None:
+        """Where it is there."""
+
+
+class LocalStore:
+    """A folder of this machine."""
+
+    is_remote = False
+
+    def __init__(self, folder: str, work: str) -> None:
+        self.name = folder
+        self.work = work
+
+    def location(self, name: str) -> str:
+        return os.path.join(self.name, name)
+
+    def sizes(self, names: Iterable[str]) -> dict[str, int]:
+        found = {}
+        for name in names:
+            try:
+                found[name] = os.stat(self.location(name)).st_size
+            except OSError:
+                continue
+        return found
+
+    def read(self, name: str) -> bytes | None:
+        path = self.location(name)
+        with as_input_error("read", path):
+            return Path(path).read_bytes() if os.path.exists(path) else None
+
+    def put(self, temporary: str, name: str) -> None:
+        path = self.location(name)
+        with as_input_error("write", path):
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        replace_file(temporary, path)
+
+    def copy(self, path: str, name: str) -> None:
+        temporary = f"{path}.copy"
+        with as_input_error("write", temporary):
+            shutil.copyfile(path, temporary)
+        self.put(temporary, name)
+
+    def remove(self, name: str) -> None:
+        path = self.location(name)
+        with as_input_error("write", path):
+            Path(path).unlink(missing_ok=True)
+
+
+class RemoteStore:
+    """A folder at a URL, of any file system that fsspec can write to."""
+
+    is_remote = True
+
+    def __init__(self, url: str, work: str) -> None:
+        self.name = remote.shown(url)
+        self.work = os.path.join(work, sha256(self.name.encode()).hexdigest()[:16])
+        self._url = url
+        with as_input_error("write", url):
+            self._system, self._root = remote.system(url)
+
+    def location(self, name: str) -> str:
+        return self._url + name
+
+    def sizes(self, names: Iterable[str]) -> dict[str, int]:
+        with as_input_error("read", self._url):
+            self._system.invalidate_cache()
+            try:
+                found = self._system.find(self._root, detail=True)
+            except FileNotFoundError:
+                found = {}
+        sizes = {path.removeprefix(self._root).lstrip("/"): info["size"]
+                 for path, info in found.items()}
+        return {name: sizes[name] for name in names if name in sizes}
+
+    def read(self, name: str) -> bytes | None:
+        with as_input_error("read", self.location(name)):
+            try:
+                content: bytes = self._system.cat_file(self._path(name))
+            except FileNotFoundError:
+                return None
+        return content
+
+    def put(self, temporary: str, name: str) -> None:
+        self.copy(temporary, name)
+        os.remove(temporary)
+
+    def copy(self, path: str, name: str) -> None:
+        target = self._path(name)
+        with as_input_error("write", self.location(name)), open(path, "rb") as source:
+            self._system.makedirs(os.path.dirname(target), exist_ok=True)
+            # what is written in a transaction is seen when it is over, unless it fails
+            with self._system.transaction, self._system.open(target, "wb") as stream:
+                shutil.copyfileobj(source, stream)
+
+    def remove(self, name: str) -> None:
+        with as_input_error("write", self.location(name)):
+            if self._system.exists(self._path(name)):
+                self._system.rm_file(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root.rstrip('/')}/{name}"
+
+
+def folder_store(output: str, work: str | None) -> Store:
+    """The folder of this path or URL; `work` is where the working folders of URLs are."""
+    if _is_elsewhere(output):
+        return RemoteStore(output, work or _cache())
+    _check_work(output, work)
+    path = output.removeprefix(_HERE)
+    return LocalStore(path, os.path.join(path, WORK))
+
+
+def file_store(output: str, work: str | None) -> tuple[Store, str]:
+    """The folder of the file at this path or URL, and the file's name in it."""
+    folder, name = os.path.split(output.removeprefix(_HERE))
+    if _is_elsewhere(output):
+        # a working folder for each file: several may be written to one folder at a time
+        store: Store = RemoteStore(f"{folder}/", os.path.join(work or _cache(), name))
+    else:
+        _check_work(output, work)
+        store = LocalStore(folder, os.path.join(folder, f".{name}{WORK}"))
+    return store, name
+
+
+@contextmanager
+def locked(store: Store) -> Iterator[None]:
+    """The working folder, for this run alone: two would undo each other's work.
+
+    The lock ends with its process. If nothing was written, nothing is left.
+    """
+    made = _make_folders(store.work)
+    path = os.path.join(store.work, _LOCK)
+    try:
+        with as_input_error("write", path):
+            stream = open(path, "ab")  # noqa: SIM115 - closed below
+        with stream:
+            if not _is_ours(stream, path):
+                made = []
+                raise another_run(store)
+            try:
+                yield
+            finally:
+                _remove_if_unused(store.work, path)
+    finally:
+        for folder in made:
+            _remove_if_empty(folder)
+
+
+def _is_ours(stream: BinaryIO, path: str) -> bool:
+    """Whether nobody else has the lock, nor removed it since it was opened."""
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(stream.fileno()), os.stat(path))
+    except OSError:
+        return False
+
+
+def another_run(store: Store) -> InputError:
+    return InputError(f"another run is writing to {store.name or '.'}; wait for it, or name "
+                      "another output")
+
+
+def _is_elsewhere(output: str) -> bool:
+    return remote.is_url(output) and not output.startswith(_HERE)
+
+
+def _check_work(output: str, work: str | None) -> None:
+    if work:
+        raise InputError(f"--work goes with a URL as output; unfinished work of {output} is kept "
+                         "beside it")
+
+
+def _make_folders(path: str) -> list[str]:
+    """Those that were not there, the innermost first."""
+    made = []
+    while path and not os.path.exists(path):
+        made.append(path)
+        path = os.path.dirname(path)
+    if made:
+        with as_input_error("write", made[0]):
+            os.makedirs(made[0], exist_ok=True)
+    return made
+
+
+def _remove_if_unused(folder: str, lock: str) -> None:
+    if os.listdir(folder) == [_LOCK]:
+        os.remove(lock)
+        _remove_if_empty(folder)
+
+
+def _remove_if_empty(folder: str) -> None:
+    if os.path.isdir(folder) and not os.listdir(folder):
+        os.rmdir(folder)
+
+
+def _cache() -> str:
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(cache, "minrisk", "work")

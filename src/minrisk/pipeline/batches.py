@@ -1,0 +1,108 @@
+"""Batches, and what to do with one that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal
+
+from minrisk.errors import MinriskError, MissingExtra, UnusableError
+from minrisk.io.record import Record
+
+BATCH = 16  # segments, where neither the metric nor the sampler prefers another number
+OnError = Literal["stop", "skip"]
+Work = Callable[[Sequence[Record]], Sequence[Record]]
+
+
+def batched(records: Iterable[Record], size: int) -> Iterator[Record | list[Record]]:
+    """Records in lists of this size; those that are finished pass by themselves.
+
+    If the input breaks off with an error, what came before it is a batch, and then it is raised.
+    """
+    batch: list[Record] = []
+    broken: MinriskError | None = None
+    try:
+        for record in records:
+            if is_finished(record):
+                yield record
+                continue
+            batch.append(record)
+            if len(batch) == size:
+                yield batch
+                batch = []
+    except MinriskError as error:
+        broken = error
+    if batch:
+        yield batch
+    if broken:
+        raise broken
+
+
+def is_finished(record: Record) -> bool:
+    """Whether it does not wait for a batch: it failed, or has the samples of a blank source."""
+    return record.error is not None or (record.samples is not None and record.segment is None)
+
+
+def in_batches(records: Iterable[Record], size: int, work: Work,
+               on_error: OnError) -> Iterator[Record]:
+    """Each record with what the work made of it, or with its error."""
+    for batch in batched(records, size):
+        if isinstance(batch, Record):
+            yield batch
+        elif on_error == "skip":
+            yield from _halving(work, batch)
+        else:
+            yield from _until_first_failure(work, batch)
+
+
+def _halving(work: Work, batch: Sequence[Record]) -> Iterator[Record]:
+    """A batch that fails is halved until only what fails alone is left.
+
+    So one bad record costs no other, and what is too large together gets through in smaller ones.
+    """
+    try:
+        yield from work(batch)
+        return
+    except BaseException as error:
+        if concerns_all(error):
+            raise
+        if len(batch) == 1:
+            yield batch[0].failed(error)
+            return
+    half = len(batch) // 2
+    yield from _halving(work, batch[:half])
+    yield from _halving(work, batch[half:])
+
+
+def _until_first_failure(work: Work, batch: Sequence[Record]) -> Iterator[Record]:
+    """Where the first failure ends the run: what is before it, then the failure."""
+    try:
+        yield from work(batch)
+        return
+    except BaseException as error:
+        if concerns_all(error):
+            raise
+        if is_out_of_memory(error) and len(batch) > 1:
+            yield from _halving(work, batch)
+            return
+    for record in batch:
+        try:
+            yield from work([record])
+        except BaseException as error:
+            if concerns_all(error):
+                raise
+            yield record.failed(error)
+            return
+
+
+def concerns_all(error: BaseException) -> bool:
+    """Whether no other record could fare better: the run ends.
+
+    A model, metric or program of somebody else may raise anything, `SystemExit` too, or what a
+    native library makes of a panic; that is a failure of the record and no more.
+    """
+    return isinstance(error, UnusableError | MissingExtra | KeyboardInterrupt | GeneratorExit)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """By its name, for this must not import torch."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

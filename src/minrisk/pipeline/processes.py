@@ -1,0 +1,256 @@
+"""The processes of one machine: each has its models, and works on a block at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from glob import glob
+from itertools import chain
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from pickle import PicklingError
+from typing import Any
+
+from minrisk.errors import InputError, MinriskError
+from minrisk.pipeline.reading import Reading
+from minrisk.pipeline.runner import Gate, Running
+from minrisk.pipeline.workers import Block, Piece, WorkerPool
+from minrisk.threads import threads
+
+_ATTEMPTS = 2  # how often a block may bring its worker down
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_SPAWN = get_context("spawn")  # a fork would copy threads and locks of native libraries
+_READY = "ready"
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Reads in this process, and works in others."""
+
+    name = "local"
+
+    @contextmanager
+    def start(self, pools: Sequence[WorkerPool]) -> Iterator[Running]:
+        planned = plan_workers(pools)
+        with ExitStack() as stack:
+            workers = []
+            for pool in planned:
+                workers.append([Worker(pool, number) for number in range(pool.workers or 1)])
+                for worker in workers[-1]:
+                    stack.callback(worker.stop)
+            for worker in chain.from_iterable(workers):
+                worker.wait_until_ready()
+            yield _Running(planned, workers)
+
+
+@dataclass(frozen=True)
+class _Running:
+    pools: Sequence[WorkerPool]
+    workers: Sequence[Sequence[Worker]]
+
+    def run(self, readings: Sequence[Reading], stop: Gate, wait: Gate) -> Iterator[Piece]:
+        pieces: Iterator[Piece] = _until(stop, readings)
+        for workers in self.workers:
+            pieces = _through(workers, pieces, wait)
+        yield from pieces
+
+
+def plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
+    """As many workers as there are GPUs for; without, where a worker is light, one for each core,
+    or else one that has all cores.
+    """
+    cores = threads()
+    found = [replace(pool, workers=pool.workers or _workers(pool, cores)) for pool in pools]
+    _check_gpus(found)
+    each = max(1, cores // sum(pool.workers or 1 for pool in found))
+    return [replace(pool, threads=pool.threads or each) for pool in found]
+
+
+def _workers(pool: WorkerPool, cores: int) -> int:
+    if pool.gpus:
+        return int(_gpus() / pool.gpus)
+    return max(1, cores // (pool.threads or 1)) if pool.is_light else 1
+
+
+def _check_gpus(pools: Sequence[WorkerPool]) -> None:
+    """A worker without its own would compute elsewhere, slowly, and in other last digits."""
+    for pool in pools:
+        if pool.gpus and not 0 < (pool.workers or 0) * pool.gpus <= _gpus():
+            raise InputError(f"this machine has {_gpus()} NVIDIA GPUs, too few for "
+                             f"{pool.workers or 1} workers with {pool.gpus:g} each")
+
+
+def _gpus() -> int:
+    given = os.environ.get(_VISIBLE)
+    if given is None:
+        return len(glob("/dev/nvidia[0-9]*"))
+    return len([device for device in given.split(",") if device])
+
+
+def _until(stop: Gate, readings: Sequence[Reading]) -> Iterator[Piece]:
+    for piece in chain.from_iterable(reading.blocks() for reading in readings):
+        if stop():
+            return
+        yield piece
+
+
+def _through(workers: Sequence[Worker], pieces: Iterator[Piece], held: Gate) -> Iterator[Piece]:
+    """What the workers make of the blocks, as they are done; no more is read than they can take."""
+    for piece in pieces:
+        if not isinstance(piece, Block):
+            yield piece
+            continue
+        while True:
+            busy = [worker for worker in workers if not worker.is_free]
+            free = next((worker for worker in workers if worker.is_free), None)
+            if free and not (busy and held()):
+                break
+            yield from _finished(busy)
+        yield from free.begin(piece)
+    while busy := [worker for worker in workers if not worker.is_free]:
+        yield from _finished(busy)
+
+
+def _finished(workers: Sequence[Worker]) -> Iterator[Piece]:
+    """Waits until there is something."""
+    ready = wait([worker.connection for worker in workers])
+    for worker in workers:
+        if worker.connection in ready:
+            yield from worker.finish()
+
+
+class Worker:
+    """A process, and the blocks that it still has to do."""
+
+    def __init__(self, pool: WorkerPool, number: int) -> None:
+        self._pool = pool
+        self._number = number
+        self._blocks: deque[Block] = deque()
+        self._failures = 0  # of the first block
+        self._start()
+
+    @property
+    def is_free(self) -> bool:
+        return not self._blocks
+
+    def wait_until_ready(self) -> None:
+        """Fails where its models cannot be loaded: every block would."""
+        try:
+            answer = self.connection.recv()
+        except (EOFError, OSError):
+            self._process.join()
+            raise MinriskError(f"a worker process {_ending(self._process.exitcode)} before it had "
+                               "any work; if it ran out of memory, use fewer workers") from None
+        if isinstance(answer, BaseException):
+            raise answer
+
+    def begin(self, block: Block) -> Iterator[Piece]:
+        self._blocks.append(block)
+        yield from self._send()
+
+    def finish(self) -> Iterator[Piece]:
+        """The result of the first block; if the process died instead, perhaps nothing yet."""
+        try:
+            result: Piece = self.connection.recv()
+        except (EOFError, OSError):
+            yield from self._died()
+        else:
+            self._blocks.popleft()
+            self._failures = 0
+            yield result
+        if self._blocks:
+            yield from self._send()
+
+    def stop(self) -> None:
+        if self._blocks:
+            self._process.kill()
+        self.connection.close()
+        self._process.join()
+
+    def _start(self) -> None:
+        self.connection, theirs = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(target=_serve, args=(self._pool, self._number, theirs),
+                                       daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def _restart(self) -> None:
+        self._process.join()
+        self.connection.close()
+        self._start()
+        self.wait_until_ready()
+
+    def _send(self) -> Iterator[Piece]:
+        """Hand the first block over; what cannot be pickled is tried alone, and then fails."""
+        while self._blocks:
+            try:
+                self.connection.send(self._blocks[0])
+                return
+            except OSError:  # it died while it had nothing to do
+                self._restart()
+            except (RecursionError, PicklingError, TypeError, AttributeError) as error:
+                yield from self._give_up(f"{type(error).__name__}: {error}")
+
+    def _died(self) -> Iterator[Piece]:
+        """Another process tries again: the whole block, each record alone, then none."""
+        self._process.join()
+        ending = _ending(self._process.exitcode)
+        self._restart()
+        self._failures += 1
+        if self._failures >= _ATTEMPTS:
+            yield from self._give_up(f"the worker process {ending}, {_ATTEMPTS} times")
+
+    def _give_up(self, reason: str) -> Iterator[Piece]:
+        block = self._blocks.popleft()
+        self._failures = 0
+        if len(block.items) > 1:
+            self._blocks.extendleft(reversed(list(block.singles())))
+        else:
+            yield self._pool.refuse(block, reason)
+
+
+def _ending(code: int | None) -> str:
+    if code == -signal.SIGALRM:
+        return "took longer than --segment-timeout"
+    if code is not None and code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"exited with code {code}"
+
+
+def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
+    """What a worker does until its driver is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is for the driver to answer
+    os.environ.setdefault("OMP_NUM_THREADS", str(pool.threads))
+    if pool.gpus:
+        os.environ[_VISIBLE] = _devices(number, pool.gpus)
+    try:
+        pool.prepare()
+    except MinriskError as error:
+        connection.send(error)
+        return
+    connection.send(_READY)
+    while True:
+        try:
+            block = connection.recv()
+            _answer(connection, pool, block, pool.work(block))
+        except (EOFError, ConnectionError):
+            return
+
+
+def _answer(connection: Connection, pool: WorkerPool, block: Block, made: Any) -> None:
+    try:
+        connection.send(made)
+    except (RecursionError, PicklingError, TypeError, AttributeError) as error:
+        connection.send(pool.refuse(block, f"{type(error).__name__}: {error}"))
+
+
+def _devices(number: int, gpus: float) -> str:
+    """The share of the devices that is this worker's; several may share one."""
+    given = os.environ.get(_VISIBLE)
+    first = int(number * gpus)
+    ours = range(first, max(first + 1, int((number + 1) * gpus)))
+    return ",".join(given.split(",")[i] if given else str(i) for i in ours)

@@ -1,0 +1,166 @@
+"""A Ray cluster: Ray Data reads shards on its nodes and streams their blocks through actors.
+
+Ray retries what dies with a worker or a node, holds back what nobody can take yet, and spills what
+its object store cannot hold. Blocks come back in any order.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from minrisk.errors import InputError, MinriskError, MissingExtra
+from minrisk.pipeline.reading import Reading
+from minrisk.pipeline.runner import Gate, Running
+from minrisk.pipeline.workers import Block, Fatal, Piece, WorkerPool
+from minrisk.threads import threads
+
+try:
+    import ray
+    import ray.data
+except ImportError as missing:
+    raise MissingExtra(f"--engine ray needs {missing.name}: pip install 'minrisk[ray]'") from None
+
+_RETRIES = 3  # of a block whose worker or node died
+_WORKERS_PER_READER = 4  # that one reader keeps busy; it is a process, and dear to start
+_Rows = dict[str, Any]  # one column of pickled pieces, for blocks of text are nothing to Ray
+
+
+@dataclass(frozen=True)
+class Ray:
+    """The cluster at this address, or one on this machine for as long as it runs."""
+
+    name = "ray"
+    address: str | None = None
+    memory: int = 1 << 30  # bytes of blocks that are on their way
+
+    @contextmanager
+    def start(self, pools: Sequence[WorkerPool]) -> Iterator[Running]:
+        cores = 1 + sum((p.workers or threads()) * (p.threads or 1) for p in pools)
+        with connected(self.address, cores):
+            self._configure()
+            yield _Running(_plan_workers(pools))
+
+    def _configure(self) -> None:
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.max_errored_blocks = -1  # we notice what is missing
+        context.target_max_block_size = 1  # a block of ours is one of theirs
+        context.execution_options.resource_limits = ray.data.ExecutionResources(
+            object_store_memory=self.memory)
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+
+
+@dataclass(frozen=True)
+class _Running:
+    pools: Sequence[WorkerPool]
+
+    def run(self, readings: Sequence[Reading], stop: Gate, wait: Gate) -> Iterator[Piece]:
+        """Ray itself holds back what it reads; when it is to stop, what was read is still done."""
+        data = ray.data.from_items([{"piece": pickle.dumps(r)} for r in readings],
+                                   override_num_blocks=len(readings))
+        # without a processor of its own: where workers have all, it would wait for ever
+        data = data.map_batches(_read, batch_size=1, num_cpus=0, concurrency=_readers(self.pools))
+        for pool in self.pools:
+            with warnings.catch_warnings():  # retries have no named parameter yet
+                warnings.filterwarnings("ignore", ".*ray_remote_args")
+                data = data.map_batches(
+                    _Actor, fn_constructor_args=(pool,), batch_size=1, num_cpus=pool.threads,
+                    num_gpus=pool.gpus, max_task_retries=_RETRIES,
+                    compute=ray.data.ActorPoolStrategy(size=pool.workers))
+        for rows in data.iter_batches(batch_size=None, prefetch_batches=0):
+            yield from map(pickle.loads, rows["piece"])
+            if stop():
+                return
+
+
+@contextmanager
+def connected(address: str | None, cpus: int | None) -> Iterator[None]:
+    """A quiet Ray that tells nobody about us; it ends with us if there was none before.
+
+    Without an address it is one of this machine's own, with so many processors.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
+    try:
+        with _silence():
+            ray.init(address or "local", num_cpus=None if address else cpus,
+                     include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise InputError(f"no Ray cluster at {address or 'this machine'}: {error}; start one with "
+                         "`ray start --head`, or leave --address out") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Of native code, which says past Python that it was told to say nothing."""
+    before = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+
+
+def _plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
+    """As many workers as the cluster has room for; of heavy ones without GPUs one a node."""
+    found = [replace(pool, threads=pool.threads or 1) for pool in pools]
+    rooms = [max(1, _room(pool)) for pool in found]
+    return [replace(pool, workers=pool.workers or room)
+            for pool, room in zip(found, rooms, strict=True)]
+
+
+def _room(pool: WorkerPool) -> int:
+    there = ray.cluster_resources()
+    if pool.gpus:
+        room = int(there.get("GPU", 0) / pool.gpus)
+        if not room:  # Ray would wait for ever
+            raise InputError(f"no node has {pool.gpus:g} GPUs for a worker; the cluster has "
+                             f"{there.get('GPU', 0):g} in all")
+        return room
+    if pool.is_light:
+        return int((there["CPU"] - 1) / (pool.threads or 1))  # one is for reading
+    return sum(node["Alive"] for node in ray.nodes())
+
+
+def _readers(pools: Sequence[WorkerPool]) -> int:
+    return max(1, sum(pool.workers or 1 for pool in pools) // _WORKERS_PER_READER)
+
+
+def _read(rows: _Rows) -> Iterator[_Rows]:
+    for reading in map(pickle.loads, rows["piece"]):
+        for piece in reading.blocks():
+            yield {"piece": [pickle.dumps(piece)]}
+
+
+class _Actor:
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
+        self._error: MinriskError | None = None
+        try:
+            pool.prepare()
+        except MinriskError as error:  # Ray would only start the actor again
+            self._error = error
+
+    def __call__(self, rows: _Rows) -> _Rows:
+        return {"piece": [pickle.dumps(self._next(piece))
+                          for piece in map(pickle.loads, rows["piece"])]}
+
+    def _next(self, piece: Piece) -> Piece:
+        if not isinstance(piece, Block):
+            return piece
+        return Fatal(self._error) if self._error else self._pool.work(piece)

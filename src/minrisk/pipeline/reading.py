@@ -1,0 +1,82 @@
+"""A shard cut into blocks of records, without those that an earlier run has finished."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+from minrisk.errors import InputError, MinriskError
+from minrisk.io.record import RawRecord
+from minrisk.io.sink import MISSING, Remaining
+from minrisk.pipeline.workers import Block, End
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is to be read of a shard, by whoever reads it."""
+
+    what: Remaining
+    records: int  # of a block, at most
+    size: int  # bytes of a block, at most, if it has more than one record
+
+    def blocks(self) -> Iterator[Block | End]:
+        return iter(_Blocks(self))
+
+
+class _ChangedError(InputError):
+    """The input is not the one that the run was begun with."""
+
+
+class _Blocks:
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._inputs = reading.what.shard.reader.open()
+        self._count = 0  # of all records so far
+        self._since = perf_counter()
+
+    def __iter__(self) -> Iterator[Block | End]:
+        number, batch, size = self._reading.what.number, list[RawRecord](), 0
+        error: MinriskError | None = None
+        records = self._remaining()
+        while True:
+            try:
+                raw = next(records, None)
+            except MinriskError as broken:  # what came before it is still good
+                raw, error = None, broken
+            length = _size(raw) if raw else 0
+            if batch and (raw is None or len(batch) == self._reading.records
+                          or size + length > self._reading.size):
+                yield self._block(batch)
+                batch, size, self._since = [], 0, perf_counter()  # not what others took
+            if raw is None:
+                break
+            batch.append(replace(raw, shard=number))
+            size += length
+        yield End(number, self._count, str(error) if error else None,
+                  isinstance(error, _ChangedError))
+
+    def _remaining(self) -> Iterator[RawRecord]:
+        done, shard = self._reading.what.done, self._reading.what.shard
+        for raw in shard.reader.records(self._inputs):
+            self._count += 1
+            known = done[raw.index] if raw.index < len(done) else MISSING
+            if known == MISSING:
+                yield raw
+            elif known != raw.checksum:
+                raise _ChangedError(f"{raw.file}:{raw.line} is not what it was when the run was "
+                                    "begun; resume with the same input, or write elsewhere")
+        if self._count < len(done):
+            raise _ChangedError(f"{', '.join(f.name for f in shard.files)}: {self._count} records, "
+                                f"but {len(done)} or more when the run was begun; resume with the "
+                                "same input, or write elsewhere")
+
+    def _block(self, batch: list[RawRecord]) -> Block:
+        return Block(self._reading.what.number, batch, sum(i.consumed for i in self._inputs),
+                     {"read": perf_counter() - self._since})
+
+
+def _size(raw: RawRecord) -> int:
+    if isinstance(raw.content, bytes):
+        return len(raw.content)
+    return sum(len(line) for part in raw.content if part for line in part.lines)

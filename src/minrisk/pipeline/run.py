@@ -1,0 +1,173 @@
+"""`run(source, stages, sink, runner)`: what is finished is kept, and what fails is recorded.
+
+The source is part of the sink: it knows which shards, and which records of them, are not finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from minrisk.errors import InputError
+from minrisk.io.record import Failure, Result
+from minrisk.io.sink import Sink
+from minrisk.pipeline.batches import OnError
+from minrisk.pipeline.reading import Reading
+from minrisk.pipeline.runner import Inline, Runner, Running
+from minrisk.pipeline.workers import Block, End, Fatal, Piece, Seconds, WorkerPool
+
+MAX_FAILURES_BEFORE_SUCCESS = 16  # after which the reason is taken to concern every segment
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How much is read ahead, and what a failure means."""
+
+    records: int  # of a block, at most
+    memory: int = 1 << 30  # bytes of all blocks that are on their way, at most
+    on_error: OnError = "skip"
+    max_errors: int | None = None
+
+
+@dataclass
+class Run:
+    """One run. Its counts are of this run alone."""
+
+    sink: Sink
+    pools: Sequence[WorkerPool]
+    runner: Runner
+    policy: Policy
+    broken: dict[int, str] = field(default_factory=dict)  # shards that cannot be read to their end
+    seconds: Seconds = field(default_factory=dict)  # by stage, of all workers together
+    read: dict[int, int] = field(default_factory=dict)  # bytes, by shard
+    warnings: list[str] = field(default_factory=list)  # that nobody has shown yet
+    _error: InputError | None = None  # that ends the run when what is on its way is kept
+    _has_success: bool = False
+    _held: list[Result] = field(default_factory=list)  # failures before the first success
+
+    def results(self) -> Iterator[Result]:
+        """Every result when it is kept. The sink must be open."""
+        if not list(self.sink.remaining()):
+            return
+        self._has_success = bool(self.sink.counts["segments"])
+        with self.runner.start(self.pools) as running:
+            self.pools = running.pools
+            self.sink.begin()
+            yield from self._all(running)
+        if self._error:
+            raise self._error
+        if self._held:
+            raise InputError(_located(self._held[0].failure))
+
+    def _all(self, running: Running) -> Iterator[Result]:
+        for records in (self.policy.records, 1):  # what brings workers down is found when alone
+            readings = self._readings(records)
+            if readings and not self._error:
+                with closing(running.run(readings, self._is_over, self._is_full)) as pieces:  # type: ignore[type-var]
+                    yield from self._take(pieces)
+        if not self._error and not self._held:
+            for reading in self._readings(1):
+                yield from self._take(map(self._refuse, reading.blocks()))
+
+    def _readings(self, records: int) -> list[Reading]:
+        # a worker has a block in hand and one before its door
+        size = self.policy.memory // (2 * sum(pool.workers or 1 for pool in self.pools) + 2)
+        if isinstance(self.runner, Inline):
+            records = 1  # a stage makes its own batches of them
+        return [Reading(what, records, size) for what in self.sink.remaining()
+                if what.number not in self.broken]
+
+    def _is_over(self) -> bool:
+        return self._error is not None
+
+    def _is_full(self) -> bool:
+        return self.sink.backlog > self.policy.memory // 2
+
+    def _take(self, pieces: Iterator[Piece]) -> Iterator[Result]:
+        for piece in pieces:
+            if isinstance(piece, Fatal):
+                raise piece.error
+            if isinstance(piece, End):
+                self._end(piece)
+            else:
+                yield from self._keep(piece)
+
+    def _refuse(self, piece: Block | End) -> Piece:
+        for pool in self.pools:
+            if isinstance(piece, Block):
+                piece = pool.refuse(piece, "every worker that tried it died")
+        return piece
+
+    def _keep(self, block: Block) -> Iterator[Result]:
+        for name, spent in block.seconds.items():
+            self._spend(name, spent)
+        self.warnings += block.warnings
+        results = self._accepted(block.items)
+        if not results:
+            return
+        start = perf_counter()
+        fresh: list[Result] = []
+        for shard in sorted({result.shard for result in results}):
+            fresh += self.sink.add(shard, [r for r in results if r.shard == shard])
+        self._spend("write", perf_counter() - start)
+        self.read[block.shard] = max(block.read, self.read.get(block.shard, 0))
+        yield from fresh
+
+    def _accepted(self, results: Sequence[Result]) -> list[Result]:
+        """Those to be kept; a failure that is not is tried again by a run that resumes this one."""
+        accepted = []
+        for result in results:
+            if result.failure is None:
+                self._has_success = True
+            elif self.policy.on_error == "stop":
+                self._stop(_located(result.failure))
+                continue
+            accepted.append(result)
+        if not self._has_success:
+            self._hold(accepted)
+            return []
+        accepted, self._held = [*self._held, *accepted], []
+        return self._within_limit(accepted)
+
+    def _hold(self, failures: list[Result]) -> None:
+        """What fails before anything has worked may well fail for all: it is not yet recorded."""
+        self._held += failures
+        if len(self._held) >= MAX_FAILURES_BEFORE_SUCCESS:
+            self._stop(f"{_located(self._held[0].failure)}; the first {len(self._held)} segments "
+                       "all failed")
+
+    def _within_limit(self, results: list[Result]) -> list[Result]:
+        limit = self.policy.max_errors
+        failures = [r.failure for r in results if r.failure is not None]
+        if limit is None or not failures:
+            return results
+        failed = self.sink.counts["failed"] + len(failures)
+        if failed > limit:
+            self._stop(f"{failed} segments failed, more than --max-errors {limit}; "
+                       f"the last: {_located(failures[-1])}")
+            return [r for r in results if r.failure is None]
+        return results
+
+    def _stop(self, reason: str) -> None:
+        self._error = self._error or InputError(reason)
+
+    def _spend(self, stage: str, seconds: float) -> None:
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+    def _end(self, end: End) -> None:
+        if end.error is None:
+            start = perf_counter()
+            self.sink.end(end.shard, end.records)
+            self._spend("write", perf_counter() - start)
+        elif self.policy.on_error == "stop" or end.is_fatal or not self.sink.records_broken_shards:
+            self._stop(end.error)
+        else:
+            self.broken[end.shard] = end.error
+            self.sink.fail(end.shard, end.error)
+
+
+def _located(failure: Failure | None) -> str:
+    assert failure is not None
+    return f"{failure['file']}:{failure['line']}: {failure['reason']}"

@@ -1,0 +1,268 @@
+"""What is done with records: they are parsed, sampled from, chosen among, and written.
+
+A stage is frozen data that can be sent to a worker, which then loads the models behind it, once.
+It takes records as they come, and gives each of them with what it made of it, in any order; those
+that failed before pass through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+from minrisk.errors import InputError, MinriskError
+from minrisk.io.jsonl import source_of
+from minrisk.io.prompts import is_source
+from minrisk.io.record import AUTO, RawRecord, Reader, Record, Result, Weighting
+from minrisk.io.writer import Writer
+from minrisk.pipeline.batches import BATCH, OnError, in_batches, is_finished
+from minrisk.pool import Batch, bind
+from minrisk.sampling.columns import columns
+from minrisk.sampling.sample import PartialError, Sample, Sampler
+from minrisk.segment import Segment
+from minrisk.strategy import Strategy
+
+
+class Stage(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_light(self) -> bool:
+        """Whether a worker for each core costs little."""
+
+    def prepare(self) -> None:
+        """Load models, and fail for what would fail with every record."""
+
+    def __call__(self, items: Iterator[Any]) -> Iterator[Any]: ...
+
+
+@dataclass(frozen=True)
+class Parse:
+    """From raw records to records."""
+
+    name: ClassVar[str] = "parse"
+    is_light: ClassVar[bool] = True
+
+    readers: Sequence[Reader]  # by shard
+
+    def prepare(self) -> None:
+        pass
+
+    def __call__(self, items: Iterator[RawRecord | Record]) -> Iterator[Record]:
+        for item in items:
+            yield item if isinstance(item, Record) else self.record(item)
+
+    def record(self, raw: RawRecord) -> Record:
+        try:
+            return self.readers[raw.shard].parse(raw)
+        except Exception as error:  # a record that nobody foresaw must not end a long run
+            return Record.of(raw).failed(error)
+
+
+@dataclass(frozen=True)
+class DrawSamples:
+    """From prompts to samples."""
+
+    name: ClassVar[str] = "sample"
+    is_light: ClassVar[bool] = False
+
+    sampler: Sampler
+    n: int
+    seed: int = 0
+    batch_size: int | None = None
+    on_error: OnError = "skip"
+    fail_blank: bool = False  # otherwise a blank source has blank samples
+    must_instruct: bool = False  # a causal model must be told what to do with a source
+
+    def prepare(self) -> None:
+        prepare = getattr(self.sampler, "prepare", None)
+        if prepare:
+            prepare()
+
+    def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
+        checked = map(self._checked, items)
+        if hasattr(self.sampler, "stream"):
+            return self._streamed(checked)
+        size = self.batch_size or preferred_batch_size(self.sampler, self.n)
+        return in_batches(checked, size, self._sample, self.on_error)
+
+    def _checked(self, record: Record) -> Record:
+        """The record, finished where its source is blank, or with what is wrong with it."""
+        if record.error is not None:
+            return record
+        if isinstance(record.prompt, str) and not record.prompt.strip():
+            if self.fail_blank:
+                return record.failed(InputError("the source is blank; there is nothing to sample "
+                                                "from"))
+            return replace(record, samples=[Sample("", self.n, 0.0)])
+        takes_messages = getattr(self.sampler, "takes_messages", False)
+        if not isinstance(record.prompt, str) and not takes_messages:
+            return record.failed(InputError(f"found messages, which sampler {self.sampler.name!r} "
+                                            "does not take; wanted a source or a prompt"))
+        if self._lacks_instruction(record):
+            return record.failed(InputError("the model does not know what to do with a source; say "
+                                            'so with --prompt "Translate into French: {source}"'))
+        return record
+
+    def _lacks_instruction(self, record: Record) -> bool:
+        return (self.must_instruct and is_source(record)
+                and getattr(self.sampler, "is_causal", False)
+                and getattr(self.sampler, "prompt", None) is None)
+
+    def _sample(self, batch: Sequence[Record]) -> Sequence[Record]:
+        prompts: list[Any] = [record.prompt for record in batch]
+        try:
+            found: Sequence[Any] = self.sampler.sample(prompts, self.n, self.seed,
+                                                       [record.index for record in batch])
+        except PartialError as error:
+            found = error.results
+        return [_with_samples(*pair) for pair in zip(batch, found, strict=True)]
+
+    def _streamed(self, records: Iterator[Record]) -> Iterator[Record]:
+        """No record waits for another."""
+        passing: list[Record] = []
+
+        def requests() -> Iterator[Record]:
+            for record in records:
+                if is_finished(record):
+                    passing.append(record)
+                else:
+                    yield record
+
+        for record, found in self.sampler.stream(requests(), self.n, self.seed):  # type: ignore[attr-defined]
+            yield from passing
+            passing.clear()
+            yield _with_samples(record, found)
+        yield from passing
+
+
+def preferred_batch_size(sampler: Sampler, n: int) -> int:
+    chosen = getattr(sampler, "batch_size", None)
+    return chosen(n) if chosen else BATCH
+
+
+def _with_samples(record: Record, found: Sequence[Sample] | MinriskError) -> Record:
+    if isinstance(found, MinriskError):
+        return record.failed(found)
+    return replace(record, samples=found)
+
+
+@dataclass(frozen=True)
+class SamplesToSegments:
+    """From samples to the segments to choose from."""
+
+    name: ClassVar[str] = "segment"
+    is_light: ClassVar[bool] = True
+
+    weighting: Weighting = AUTO
+
+    def prepare(self) -> None:
+        pass
+
+    def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
+        return map(self._record, items)
+
+    def _record(self, record: Record) -> Record:
+        if record.error is not None:
+            return record
+        try:
+            return replace(record, segment=self._segment(record))
+        except InputError as error:
+            return record.failed(error)
+
+    def _segment(self, record: Record) -> Segment:
+        found = columns(record.samples or ())
+        weights = None
+        if self.weighting.by_logprobs:
+            if "logprobs" not in found:
+                raise InputError("the sampler gave no log-probabilities to weigh the samples by")
+            weights = self.weighting.of(found["logprobs"], found["samples"], found.get("lengths"))
+        return Segment(found["samples"], None, source_of(dict(record.fields)), weights,
+                       record.index, found["counts"])
+
+
+@dataclass(frozen=True)
+class Choose:
+    """From segments to rankings."""
+
+    name: ClassVar[str] = "decode"
+
+    strategy: Strategy
+    batch_size: int | None = None
+    on_error: OnError = "skip"
+    scores: bool = False  # also keep the scores of all pairs
+
+    @property
+    def is_light(self) -> bool:
+        metric = getattr(self.strategy, "metric", None)
+        return getattr(metric, "features_per_segment", False)
+
+    @property
+    def _size(self) -> int:
+        return 1 if self.is_light else BATCH
+
+    def prepare(self) -> None:
+        pass
+
+    def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
+        return in_batches(items, self.batch_size or self._size, self._rank, self.on_error)
+
+    def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
+        segments: Sequence[Segment] = [r.segment for r in batch if r.segment is not None]
+        if not self.scores:
+            rankings = self.strategy.rank(segments)
+            return [replace(r, ranking=k) for r, k in zip(batch, rankings, strict=True)]
+        segments = Batch(segments)
+        matrices = [pool.scores() for pool in bind(self.strategy.metric, segments)]  # type: ignore[attr-defined]
+        rankings = self.strategy.rank(segments)
+        return [replace(r, ranking=k, scores=m)
+                for r, k, m in zip(batch, rankings, matrices, strict=True)]
+
+
+@dataclass(frozen=True)
+class RequireSource:
+    """Fails records without a source, for outputs that need one."""
+
+    name: ClassVar[str] = "check"
+    is_light: ClassVar[bool] = True
+
+    def prepare(self) -> None:
+        pass
+
+    def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
+        for record in items:
+            if record.segment is not None and record.segment.source is None:
+                yield record.failed(InputError("found no source, wanted one for every segment"))
+            else:
+                yield record
+
+
+@dataclass(frozen=True)
+class Write:
+    """From records to their lines of the output."""
+
+    name: ClassVar[str] = "render"
+    is_light: ClassVar[bool] = True
+
+    writer: Writer
+
+    def prepare(self) -> None:
+        pass
+
+    def __call__(self, items: Iterator[Record]) -> Iterator[Result]:
+        return map(self._result, items)
+
+    def _result(self, record: Record) -> Result:
+        if record.error is None:
+            try:
+                return self._made(record, self.writer(record), record.scores)
+            except (ValueError, RecursionError, MinriskError) as error:  # a field nested too deep
+                record = replace(record.failed(error), fields={})
+        return self._made(record, self.writer.failed(record), None)
+
+    def _made(self, record: Record, text: str, scores: Any) -> Result:
+        counts = {} if record.error is not None else self.writer.counts(record)
+        return Result(record.shard, record.index, record.checksum, text, counts, record.failure,
+                      scores, record.value)

@@ -1,0 +1,168 @@
+"""Workers for one or several stages: how many, with what, and what each of them does."""
+
+from __future__ import annotations
+
+import signal
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+from minrisk.errors import InputError, MissingExtra, UnusableError
+from minrisk.io.record import Record
+from minrisk.pipeline.stages import Parse, Stage
+from minrisk.threads import set_threads
+
+Seconds = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Records of one shard on their way together."""
+
+    shard: int
+    items: Sequence[Any]  # raw records, records or results: what the last stage made
+    read: int  # bytes of the shard, up to the end of the block
+    seconds: Seconds = field(default_factory=dict)  # by stage
+    warnings: Sequence[str] = ()
+
+    def singles(self) -> Iterator[Block]:
+        """A block for each record."""
+        for item in self.items:
+            yield replace(self, items=[item], seconds={}, warnings=())
+
+
+@dataclass(frozen=True)
+class End:
+    """A shard was read to its end, or to where it breaks off."""
+
+    shard: int
+    records: int
+    error: str | None = None
+    is_fatal: bool = False  # another input than the one that the run was begun with
+
+
+@dataclass(frozen=True)
+class Fatal:
+    """No other block would fare better."""
+
+    error: BaseException
+
+
+Piece = Block | End | Fatal
+
+
+@dataclass(frozen=True)
+class WorkerPool:
+    """The stages that a worker does one after the other; the runner chooses what is None."""
+
+    stages: Sequence[Stage]
+    workers: int | None = None
+    threads: int | None = None  # of each worker
+    gpus: float = 0.0  # for each worker
+    quiet: bool = False
+    segment_timeout: float | None = None  # seconds
+
+    @property
+    def name(self) -> str:
+        """Of the stage that the work is in."""
+        return next((s.name for s in self.stages if s.name in ("sample", "decode")),
+                    self.stages[0].name)
+
+    @property
+    def is_light(self) -> bool:
+        return all(stage.is_light for stage in self.stages)
+
+    def prepare(self) -> None:
+        """For a process that now belongs to it."""
+        set_threads(self.threads)
+        if self.quiet:
+            warnings.simplefilter("ignore")
+        for stage in self.stages:
+            stage.prepare()
+
+    def stream(self, items: Iterator[Any], seconds: Seconds) -> Iterator[Any]:
+        """What the stages make of items, as they are done; adds up what each stage takes."""
+        source = last = Clock(items)
+        clocks = []
+        for stage in self.stages:
+            last = Clock(stage(last))
+            clocks.append((stage.name, last))
+        try:
+            yield from last
+        finally:
+            before = source.seconds  # a stage's time includes that of those before it
+            for name, clock in clocks:
+                seconds[name] = seconds.get(name, 0.0) + clock.seconds - before
+                before = clock.seconds
+
+    def work(self, block: Block) -> Block | Fatal:
+        """What became of a block in a worker."""
+        seconds: Seconds = dict(block.seconds)
+        with (warnings.catch_warnings(record=not self.quiet) as caught,
+              self._deadline(len(block.items))):
+            try:
+                items = list(self.stream(iter(block.items), seconds))
+            except (UnusableError, MissingExtra) as error:
+                return Fatal(error)
+            except BaseException as error:  # of ours, or of a library that nobody foresaw
+                items = self._one_by_one(block, error)
+        told = tuple(dict.fromkeys(str(w.message) for w in caught or ()))
+        return replace(block, items=items, seconds=seconds, warnings=(*block.warnings, *told))
+
+    def refuse(self, block: Block, reason: str) -> Block:
+        """Where no worker survives the block: all of its records fail, for this reason."""
+        error = InputError(reason)
+        return replace(block, items=list(self.stream(
+            (self._record(item).failed(error) for item in block.items), {})))
+
+    def _one_by_one(self, block: Block, error: BaseException) -> list[Any]:
+        """After what no stage expected."""
+        reason = f"{type(error).__name__}: {error}"
+        if len(block.items) == 1:
+            return list(self.refuse(block, reason).items)
+        found: list[Any] = []
+        for single in block.singles():
+            made = self.work(single)
+            found += self.refuse(single, reason).items if isinstance(made, Fatal) else made.items
+        return found
+
+    def _record(self, item: Any) -> Record:
+        if isinstance(item, Record):
+            return item
+        parse = next(stage for stage in self.stages if isinstance(stage, Parse))
+        return parse.record(item)
+
+    def _deadline(self, records: int) -> Deadline:
+        return Deadline(self.segment_timeout * records if self.segment_timeout else None)
+
+
+class Clock(Iterator[Any]):
+    """An iterator that counts the seconds that it takes."""
+
+    def __init__(self, items: Iterator[Any]) -> None:
+        self._items = iter(items)
+        self.seconds = 0.0
+
+    def __next__(self) -> Any:
+        start = perf_counter()
+        try:
+            return next(self._items)
+        finally:
+            self.seconds += perf_counter() - start
+
+
+class Deadline:
+    """Ends the process by SIGALRM where it is not left in time; native code cannot hold it up."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        if self._seconds is not None:
+            signal.setitimer(signal.ITIMER_REAL, self._seconds)
+
+    def __exit__(self, *_: object) -> None:
+        if self._seconds is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
