@@ -6,6 +6,9 @@ import io
 import json
 import subprocess
 import sys
+import time
+import warnings
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +30,9 @@ class Result(NamedTuple):
 def run(*args: object, stdin: bytes = b"") -> Result:
     """`minrisk ARGS` in this process."""
     out, err = _stream(b""), _stream(b"")
-    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", _stream(stdin)):
+    with (redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", _stream(stdin)),
+          warnings.catch_warnings()):
+        warnings.filterwarnings("always", category=UserWarning)  # they are shown, as to a user
         code = main([str(arg) for arg in args])
     return Result(code, _content(out), _content(err))
 
@@ -39,6 +44,13 @@ def spawn(*args: object, modules: str = "sys", **options: Any) -> subprocess.Pop
             "from minrisk.cli import main; sys.exit(main())")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen([sys.executable, "-c", code, *map(str, args)], **(pipes | options))
+
+
+def wait_for(is_true: Callable[[], object], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def read(text: str) -> list[dict[str, Any]]:

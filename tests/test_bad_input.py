@@ -218,12 +218,22 @@ def check(result, wants):
 
 
 @pytest.mark.parametrize("bad", RECORDS + INPUTS + OPTIONS, ids=lambda bad: bad.name)
-def test_bad_input_is_told_and_what_came_before_is_on_disk(bad, tmp_path):
-    output = tmp_path / "out.jsonl"
-    check(run("decode", *bad.arguments(tmp_path), "-o", output), bad.wants)
-    decoded = read(output.read_text()) if output.exists() else []
-    assert len(decoded) == bad.decoded
-    assert all(set(record) == {"id", "text", "index", "utility"} for record in decoded)
+def test_bad_input_is_told_and_what_came_before_is_out(bad, tmp_path):
+    result = run("decode", *bad.arguments(tmp_path), "--on-error", "stop")
+    check(result, bad.wants)
+    assert len(result.records) == bad.decoded
+    assert all(set(record) == {"id", "text", "index", "utility"} for record in result.records)
+
+
+@pytest.mark.parametrize("bad", RECORDS, ids=lambda bad: bad.name)
+def test_what_came_before_bad_input_is_kept_for_a_run_that_resumes(bad, tmp_path):
+    output, args = tmp_path / "out.jsonl", bad.arguments(tmp_path)
+    check(run("decode", *args, "-o", output, "--on-error", "stop"), bad.wants)
+    assert not output.exists()
+    resumed = run("decode", *args, "-o", output, "--resume")
+    assert resumed.code == SOME_FAILED
+    assert "1 segments finished" in resumed.err
+    assert [("error" in record) for record in read(output.read_text())] == [False, True]
 
 
 @pytest.mark.parametrize("bad", RECORDS, ids=lambda bad: bad.name)
@@ -287,7 +297,12 @@ def test_options_that_make_no_sense_leave_the_output_alone(tmp_path):
     output = write(tmp_path / "out.jsonl", "precious")
     check(run("decode", tmp_path / "none", "-o", output), ("No such file",))
     check(run("decode", "--strategy", "none", "-o", output), ("unknown strategy",))
+    good = write(tmp_path / "in.jsonl", GOOD)
+    check(run("decode", good, "-o", output), ("out.jsonl exists", "--overwrite replaces it"))
+    check(run("decode", good, "-o", output, "--resume"), ("is of no earlier run",))
     assert output.read_text() == "precious\n"
+    assert run("decode", good, "-o", output, "--overwrite").code == 0
+    assert read(output.read_text())[0]["text"] == "a cat"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -9,14 +9,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import minrisk
-from commands import run, spawn, write
+from commands import run, spawn, wait_for, write
+from minrisk import Ranking, Standard
 from minrisk.cli import progress
 from minrisk.cli.listing import Field
 from minrisk.registry import METRICS, STRATEGIES
@@ -388,16 +388,16 @@ def test_the_most_probable_sample_is_the_one_with_the_largest_log_probability(tm
     assert line.endswith("high")
 
 
-def test_the_batch_size_reaches_the_engine(tmp_path, monkeypatch):
+def test_the_batch_size_reaches_the_strategy(tmp_path, monkeypatch):
     seen = []
 
-    def engine(strategy, items, batch_size, on_error):
-        seen.append(batch_size)
-        return iter(())
+    def rank(self, segments):
+        seen.append(len(segments))
+        return [Ranking.of(np.zeros(len(s.hypotheses))) for s in segments]
 
-    monkeypatch.setattr(sys.modules["minrisk.cli.decode"], "run", engine)
-    run("decode", "--batch-size", "7", write(tmp_path / "x.jsonl", {"samples": ["a"]}))
-    assert seen == [7]
+    monkeypatch.setattr(Standard, "rank", rank)
+    run("decode", "--batch-size", "7", write(tmp_path / "x.jsonl", *[{"samples": ["a"]}] * 10))
+    assert seen == [7, 3]
 
 
 def test_a_flag_that_is_on_unless_turned_off_shows_its_default():
@@ -436,18 +436,26 @@ def test_closed_streams_are_no_traceback(tmp_path, closing, code, message):
         assert (tmp_path / "out.jsonl").read_text()
 
 
-def test_sigterm_leaves_a_whole_compressed_file(tmp_path):
-    process = spawn("decode", "-o", tmp_path / "out.jsonl.gz", "-")
-    assert process.stderr.readline().startswith(b"minrisk: strategy:")  # it is under way
-    process.stdin.write(b'{"samples": ["a", "b"]}\n' * 50)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_ended_by_a_signal_is_resumed_to_the_same_bytes(tmp_path, number):
+    lines = b'{"samples": ["a", "b"]}\n' * 50
+    out = tmp_path / "out.jsonl.gz"
+    process = spawn("decode", "-o", out, "-")
+    process.stdin.write(lines)
     process.stdin.flush()
-    time.sleep(1)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=30)
+    work = tmp_path / ".out.jsonl.gz.minrisk"
+    wait_for(lambda: any(path.stat().st_size for path in work.rglob("*.partial")))
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 143
     assert b"interrupted" in err
-    with gzip.open(tmp_path / "out.jsonl.gz", "rt") as lines:
-        assert 1 <= len(list(lines)) <= 50
+    assert b"--resume goes on" in err
+    assert not out.exists()
+    assert run("decode", "-o", out, "-", "--resume", stdin=lines).code == 0
+    with gzip.open(out, "rt") as found:
+        assert found.read() == run("decode", "-", stdin=lines).out
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "out.jsonl.gz", "out.jsonl.gz.run.json"]
 
 
 def test_a_reader_that_stops_early_ends_the_program_quietly():

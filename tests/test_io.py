@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import sys
+import tracemalloc
 from collections import Counter
 from contextlib import suppress
 from unittest.mock import patch
@@ -18,11 +19,14 @@ import zstandard
 from commands import write
 from minrisk import InputError, MissingExtra, Ranking, Segment
 from minrisk.io import compression
-from minrisk.io.files import Input, Output, same_file
-from minrisk.io.jsonl import JsonLines
-from minrisk.io.lines import Column, read_lines
+from minrisk.io.files import Input, Output, file_key
+from minrisk.io.inputs import InputFile
+from minrisk.io.journal import Journal
+from minrisk.io.jsonl import SampleReader
+from minrisk.io.lines import Column, TextReader
+from minrisk.io.matrices import MatrixWriter
 from minrisk.io.record import Record, Weighting
-from minrisk.io.writer import MatrixWriter, Writer
+from minrisk.io.writer import ChoiceWriter
 
 COMPRESS = {
     "gz": gzip.compress,
@@ -44,7 +48,15 @@ def texts(path):
 
 def jsonl(path, *lines, **options):
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    return list(JsonLines([Input(str(path))], **options))
+    return records(SampleReader(files(path), **options))
+
+
+def files(*paths):
+    return tuple(InputFile.at(str(path)) for path in paths)
+
+
+def records(reader):
+    return [reader.parse(raw) for raw in reader.records(reader.open())]
 
 
 def columns(tmp_path, **contents):
@@ -53,7 +65,7 @@ def columns(tmp_path, **contents):
     for name, (content, size) in contents.items():
         path = tmp_path / f"{name}.txt"
         path.write_bytes(content.encode())
-        made[name] = Column([Input(str(path))], size, "--num-candidates")
+        made[name] = Column(files(path), size, "--num-candidates")
     return made
 
 
@@ -196,9 +208,9 @@ def test_a_file_is_the_same_under_another_name(tmp_path):
     path, other = tmp_path / "a", tmp_path / "b"
     path.write_text("x")
     other.symlink_to(path)
-    assert same_file(str(path), str(other))
-    assert not same_file(str(path), str(tmp_path / "c"))
-    assert not same_file("/dev/null", "/dev/null")  # reading and writing a device is fine
+    assert file_key(str(path), "stdin") == file_key(str(other), "stdout")
+    assert file_key(str(tmp_path / "c"), "stdin") is None
+    assert file_key("/dev/null", "stdin") is None  # reading and writing a device is fine
 
 
 def test_a_record_becomes_a_segment(tmp_path):
@@ -206,7 +218,7 @@ def test_a_record_becomes_a_segment(tmp_path):
             ' "weights": [1, 2, 1], "note": {"kept": true}}')
     (record,) = jsonl(tmp_path / "in", line)
     segment = record.segment
-    assert (record.id, record.extra) == ("x", {"note": {"kept": True}})
+    assert (record.id, record.fields) == ("x", {"note": {"kept": True}})
     assert segment.hypotheses == ("a", "b")
     assert segment.references == ("c", "d", "e")
     assert segment.weights.tolist() == [0.25, 0.5, 0.25]
@@ -220,37 +232,35 @@ def test_an_oracle_takes_the_references_of_its_field_with_even_weights(tmp_path)
     assert record.segment.references == ("d", "e")
     assert record.segment.weights.tolist() == [0.5, 0.5]
     assert record.segment.source == "s"
-    assert record.extra == {"human": ["d", "e"]}
+    assert record.fields == {"human": ["d", "e"]}
 
 
 def test_indices_run_through_all_files_and_blank_lines_do_not_count(tmp_path):
     first, second = tmp_path / "1", tmp_path / "2"
     first.write_text('{"samples": ["a"]}\n\n  \n{"hypotheses": ["b"]}\n')
     second.write_text('{"samples": ["c"], "id": null}')
-    records = list(JsonLines([Input(str(first)), Input(str(second))]))
-    assert [r.segment.index for r in records] == [0, 1, 2]
-    assert [r.id for r in records] == [0, 1, 2]
-    assert records[1].where == f"{first}:4"
+    found = records(SampleReader(files(first, second)))
+    assert [r.segment.index for r in found] == [0, 1, 2]
+    assert [r.id for r in found] == [0, 1, 2]
+    assert found[1].where == f"{first}:4"
 
 
 def test_a_bad_line_keeps_its_place_and_its_id(tmp_path):
     good = '{"samples": ["a"]}'
-    records = jsonl(tmp_path / "in", good, "{", '{"id": "x"}', good)
-    assert [r.id for r in records] == [0, 1, "x", 3]
-    assert [isinstance(r.segment, InputError) for r in records] == [False, True, True, False]
+    found = jsonl(tmp_path / "in", good, "{", '{"id": "x"}', good)
+    assert [r.id for r in found] == [0, 1, "x", 3]
+    assert [r.error is None for r in found] == [True, False, False, True]
 
 
 def test_logprobs_weigh_only_on_request(tmp_path):
     line = '{"samples": ["a", "b"], "logprobs": [0, -1.5]}'
-    notes = []
-    auto = jsonl(tmp_path / "in", line, line, note=notes.append)
-    uniform = jsonl(tmp_path / "in", line, weighting=Weighting("uniform"), note=notes.append)
-    softmax = jsonl(tmp_path / "in", line, weighting=Weighting("logprobs"), note=notes.append)
+    with pytest.warns(UserWarning, match="--weights logprobs uses them"):
+        auto = jsonl(tmp_path / "in", line)
+    uniform = jsonl(tmp_path / "in", line, weighting=Weighting("uniform"))
+    softmax = jsonl(tmp_path / "in", line, weighting=Weighting("logprobs"))
     assert auto[0].segment.weights.tolist() == uniform[0].segment.weights.tolist() == [0.5, 0.5]
     ratio = np.divide(*softmax[0].segment.weights)
     assert ratio == pytest.approx(np.exp(1.5))
-    assert len(notes) == 1
-    assert "--weights logprobs" in notes[0]
 
 
 @pytest.mark.parametrize(("more", "weighting", "expected"), [
@@ -262,12 +272,12 @@ def test_logprobs_weigh_only_on_request(tmp_path):
 ])
 def test_a_sample_with_a_count_is_as_many_samples(tmp_path, more, weighting, expected):
     path = write(tmp_path / "in.jsonl", {"samples": ["a", "b"], "counts": [3, 1], **more})
-    [record] = JsonLines([Input(str(path))], Weighting(weighting))
+    [record] = records(SampleReader(files(path), Weighting(weighting)))
     weights = Counter()
     for text, weight in zip(record.segment.references, record.segment.weights, strict=True):
         weights[text] += weight
     assert list(weights.values()) == pytest.approx(expected)
-    assert record.extra == {}
+    assert record.fields == {}
 
 
 def test_uniform_weighting_ignores_whatever_weights_there_are(tmp_path):
@@ -279,7 +289,7 @@ def test_uniform_weighting_ignores_whatever_weights_there_are(tmp_path):
 def test_text_columns_become_segments(tmp_path):
     made = columns(tmp_path, hypotheses=("a\r\nb\r\nc\r\nd\r\n", 2), source=("s\nt\n", 1),
                    references=("1\n2\n3\n4\n5\n6", 3), logprobs=("0\n0\n-inf\n0\n-1\n-2\n", 3))
-    first, second = read_lines(**made)
+    first, second = records(TextReader(**made))
     assert first.segment.hypotheses == ("a", "b")
     assert second.segment.hypotheses == ("c", "d")
     assert second.segment.references == ("4", "5", "6")
@@ -292,18 +302,21 @@ def test_text_columns_become_segments(tmp_path):
 def test_bad_text_fails_its_segment_only(tmp_path):
     path = tmp_path / "h"
     path.write_bytes(b"a\nb\nc\n\xff\ne\nf\n")
-    records = list(read_lines(Column([Input(str(path))], 2, "")))
-    assert [isinstance(r.segment, Segment) for r in records] == [True, False, True]
-    assert f"{path}:4: found byte 0xff" in str(records[1].segment)
+    found = records(TextReader(Column(files(path), 2, "")))
+    assert [isinstance(r.segment, Segment) for r in found] == [True, False, True]
+    assert f"{path}:4: found byte 0xff" in str(found[1].error)
 
 
-def test_results_are_json_lines_with_the_fields_of_the_input(tmp_path):
-    path = tmp_path / "out"
-    record = Record("é", "", Segment(["a", "b\u2028"]), {"x": [1], "text": "theirs"})
+def chosen(*hypotheses, ranking=None, **more):
+    """A record with its ranking."""
+    ranking = ranking or Ranking.of(np.ones(len(hypotheses)))
+    return Record(0, more.pop("id", 0), "in", 1, segment=Segment(hypotheses), ranking=ranking, **more)
+
+
+def test_results_are_json_lines_with_the_fields_of_the_input():
     ranking = Ranking(np.array([1, 0]), np.array([np.nan, 2.5]), 4)
-    with Output(str(path)) as output:
-        Writer(output, nbest=5, utilities=True).write(record, ranking)
-    line = path.read_text(encoding="utf-8")
+    record = chosen("a", "b\u2028", id="é", ranking=ranking, fields={"x": [1], "text": "theirs"})
+    line = ChoiceWriter(nbest=5, utilities=True)(record)
     assert json.loads(line) == {
         "id": "é", "text": "b\u2028", "index": 1, "utility": 2.5,
         "nbest": [{"text": "b\u2028", "index": 1, "utility": 2.5},
@@ -314,29 +327,77 @@ def test_results_are_json_lines_with_the_fields_of_the_input(tmp_path):
     assert line.count("\n") == 1
 
 
-def test_text_results_are_one_line_each(tmp_path):
-    path = tmp_path / "out"
-    record = Record(0, "", Segment(["a\r\nb\nc\rd"]))
-    with Output(str(path)) as output:
-        writer = Writer(output, "text")
-        writer.write(record, Ranking.of(np.array([1.0])))
-        writer.fail(record, InputError("why"))
-    assert path.read_bytes() == b"a b c d\n\n"
+def test_text_results_are_one_line_each():
+    writer, record = ChoiceWriter("text"), chosen("a\r\nb\nc\rd")
+    assert writer(record) == "a b c d\n"
+    assert writer.failed(record.failed(InputError("why"))) == "\n"
 
 
 def test_a_lone_surrogate_survives_json(tmp_path):
     path = tmp_path / "out"
     with Output(str(path)) as output:
-        Writer(output).write(Record(0, "", Segment(["a\ud800"])), Ranking.of(np.array([1.0])))
+        output.write(ChoiceWriter()(chosen("a\ud800")))
     assert json.loads(path.read_text(encoding="utf-8"))["text"] == "a\ud800"
 
 
-def test_matrices_can_be_read_even_if_the_run_broke(tmp_path):
+def test_matrices_appear_whole_and_what_was_written_before_a_kill_is_kept(tmp_path):
     path = tmp_path / "m.npz"
-    with suppress(ZeroDivisionError), MatrixWriter(str(path)) as writer:
-        writer.write(0, np.eye(2))
-        writer.write(7, np.ones((1, 3)))
-        raise ZeroDivisionError
+    writer = MatrixWriter(str(path))
+    writer.begin()
+    writer.add(7, np.ones((1, 3)))
+    again = MatrixWriter(str(path))  # as after a kill
+    again.begin(resume=True)
+    again.add(0, np.eye(2))
+    assert not path.exists()
+    again.finish()
+    assert [p.name for p in tmp_path.iterdir()] == ["m.npz"]
     with np.load(path) as found:
-        assert sorted(found.files) == ["0", "7"]
+        assert found.files == ["0", "7"]
         assert found["7"].shape == (1, 3)
+
+
+ENTRIES = [{"a": "é", "b": list(range(n))} for n in range(3)]
+
+
+def journal(path):
+    made = Journal(str(path))
+    for entry in ENTRIES:
+        made.append(entry)
+    return path.read_bytes()
+
+
+def test_a_journal_that_is_cut_anywhere_keeps_its_whole_entries(tmp_path):
+    path = tmp_path / "journal"
+    content = journal(path)
+    ends = [i + 1 for i, byte in enumerate(content) if byte == 10]
+    for size in range(len(content) + 1):
+        path.write_bytes(content[:size])
+        whole = sum(size >= end - 1 for end in ends)  # the line feed may be missing
+        assert [entry for _, entry in Journal(str(path))] == ENTRIES[:whole]
+        offset = Journal(str(path)).append({"next": 1})
+        assert [entry for _, entry in Journal(str(path))] == [*ENTRIES[:whole], {"next": 1}]
+        assert list(Journal(str(path)).read([offset])) == [{"next": 1}]
+
+
+def test_a_bit_that_flips_in_a_journal_costs_the_entries_around_it_and_no_other(tmp_path):
+    path = tmp_path / "journal"
+    content = journal(path)
+    for place in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[place // 8] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        found = [entry for _, entry in Journal(str(path))]
+        assert all(entry in ENTRIES for entry in found)
+        assert len(found) >= len(ENTRIES) - 2  # two where it was the line feed between them
+
+
+@pytest.mark.parametrize("kind", ["gz", "xz", "zst"])
+def test_a_small_file_that_becomes_a_huge_one_takes_little_memory(tmp_path, kind):
+    path = tmp_path / f"bomb.{kind}"
+    path.write_bytes(COMPRESS[kind](b"\n" * 100_000_000))
+    tracemalloc.start()
+    try:
+        assert next(iter(Input(str(path)))) == b""
+        assert tracemalloc.get_traced_memory()[1] < 70_000_000
+    finally:
+        tracemalloc.stop()

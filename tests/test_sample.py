@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import faulty
-from commands import read, run, spawn, write
+from commands import read, run, spawn, wait_for, write
 from faulty import Faulty, status
 from minrisk.cli import progress
 from minrisk.cli.shared import SOME_FAILED
+from minrisk.io.journal import Journal
 
 SOURCES = ["one", "two", "three", "four"]
 
@@ -169,7 +170,7 @@ def test_help_lists_the_samplers_and_their_options(command):
     (["--temprature", "1"], "did you mean '--temperature'?"),
     (["--top-p", "2"], "top_p 2.0; wanted"),
     (["--sampler", "nobody"], "unknown sampler 'nobody'"),
-    (["--resume"], "--resume goes on with a file; name one with -o"),
+    (["--resume"], "--resume goes with a file or a folder; name one with -o"),
     (["--system", "s", "--api", "completions"], "system is for chats"),
 ])
 def test_options_that_make_no_sense_are_told(sample, sources, args, message):
@@ -186,9 +187,6 @@ def test_an_option_that_is_needed_is_asked_for(server, sources):
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    (b"one\n\nthree\n", "in:2: the source is blank"),
-    (b"one\n \t \nthree\n", "in:2: the source is blank"),
-    (b'{"source": "one"}\n{"source": ""}\n', "in:2: the source is blank"),
     (b'{"source": "one"}\n{"text": "x"}\n', "in:2: found the fields text, wanted source"),
     (b'{"source": "one"}\n{"source": 3}\n', "in:2: found source 3, wanted a string"),
     (b'{"source": "one"}\n{"prompt": ["x"]}\n', 'in:2: found prompt ["x"], wanted a string'),
@@ -203,19 +201,36 @@ def test_a_bad_source_is_told_and_what_came_before_is_kept(
         request, tmp_path, command, content, message):
     path, out = tmp_path / "in", tmp_path / "out"
     path.write_bytes(content)
-    result = request.getfixturevalue(command)(path, "-n", "2", "-o", out)
+    result = request.getfixturevalue(command)(path, "-n", "2", "-o", out, "--on-error", "stop")
     assert result.code == 2
     assert message in result.err
     assert "Traceback" not in result.err
-    assert out.read_text().count("\n") == 1
+    assert not out.exists()
+    again = request.getfixturevalue(command)(path, "-n", "2", "-o", out, "--resume")
+    assert again.code == SOME_FAILED
+    assert "1 segments finished" in again.err
+    assert out.read_text().count("\n") == 2
 
 
-def test_a_bad_source_can_be_skipped(sample, tmp_path):
+def test_a_blank_source_gives_blank_samples_and_a_blank_line(sample, translate, tmp_path):
+    path = tmp_path / "in"
+    path.write_bytes(b"one\n\n \t\nfour\n")
+    first, blank, spaces, last = sample(path, "-n", "2").records
+    assert (first["source"], last["source"]) == ("one", "four")
+    assert (blank["samples"], blank["counts"]) == (spaces["samples"], spaces["counts"]) == ([""], [2])
+    lines = translate(path, "-n", "2").out.split("\n")
+    assert [bool(line) for line in lines] == [True, False, False, True, False]
+    saved = tmp_path / "samples.jsonl"
+    assert sample(path, "-n", "2", "-o", saved).code == 0
+    assert run("decode", saved, "--format", "text").out.split("\n")[1:3] == ["", ""]
+
+
+def test_a_blank_source_fails_where_that_is_asked_for(sample, tmp_path):
     path = tmp_path / "in"
     path.write_bytes(b"one\n\nthree\n")
-    first, bad, last = sample(path, "-n", "2", "--on-error", "skip").records
-    assert (first["source"], last["source"]) == ("one", "three")
-    assert "the source is blank" in bad["error"]
+    result = sample(path, "-n", "2", "--on-blank", "fail")
+    assert result.code == SOME_FAILED
+    assert "the source is blank" in result.records[1]["error"]
 
 
 @pytest.mark.parametrize("code", [400, 401, 503])
@@ -226,11 +241,17 @@ def test_an_endpoint_that_refuses_is_told_and_what_is_finished_is_kept(
         (status(code, "not with me") if bad else faulty.answer)(handler)
 
     server.always = moody
-    result = sample(sources, "-n", "2", "-o", tmp_path / "out", "--batch-size", "1",
-                    "--retries", "1")
+    out = tmp_path / "out"
+    result = sample(sources, "-n", "2", "-o", out, "--batch-size", "1", "--retries", "1",
+                    "--on-error", "stop")
     assert result.code == 2
     assert f"{code} not with me" in result.err
-    assert [record["source"] for record in read((tmp_path / "out").read_text())] == SOURCES[:2]
+    server.always = None
+    server.bodies.clear()
+    assert sample(sources, "-n", "2", "-o", out, "--batch-size", "1", "--resume").code == 0
+    asked = {body["messages"][-1]["content"] for body in server.bodies}
+    assert "three" in asked
+    assert not asked & set(SOURCES[:2])
 
 
 def test_the_rest_of_a_batch_with_a_failure_is_kept_and_the_failure_drawn_again(
@@ -238,58 +259,73 @@ def test_the_rest_of_a_batch_with_a_failure_is_kept_and_the_failure_drawn_again(
     whole = sample(sources, "-n", "4").records
     server.always = picky
     out = tmp_path / "out.jsonl"
-    assert sample(sources, "-n", "4", "-o", out).code == 2
-    assert read(out.read_text()) == [whole[0], whole[1], whole[3]]
+    assert sample(sources, "-n", "4", "-o", out, "--on-error", "stop").code == 2
     server.always = None
+    server.bodies.clear()
     assert sample(sources, "-n", "4", "-o", out, "--resume").code == 0
-    assert read(out.read_text()) == [whole[0], whole[1], whole[3], whole[2]]
+    assert read(out.read_text()) == whole
+    assert {body["messages"][0]["content"] for body in server.bodies} == {"three"}
 
 
-def test_recorded_failures_are_drawn_again_when_a_run_goes_on(sample, server, sources, tmp_path):
+def test_recorded_failures_are_drawn_again_when_a_run_is_resumed(sample, server, sources, tmp_path):
+    whole = sample(sources, "-n", "4").records
     server.always = picky
     out = tmp_path / "out.jsonl"
-    assert sample(sources, "-n", "4", "-o", out, "--on-error", "skip").code == SOME_FAILED
+    result = sample(sources, "-n", "4", "-o", out)
+    assert result.code == SOME_FAILED
+    assert f"the first failure: {sources}:3: " in result.err
     failed = read(out.read_text())[2]
     assert (failed["id"], failed["source"]) == (2, "three")
     assert f"{sources}:3: http" in failed["error"]
     server.always = None
     server.bodies.clear()
     result = sample(sources, "-n", "4", "-o", out, "--resume")
-    assert "3 finished, 1 to go" in result.err
-    assert [record["id"] for record in read(out.read_text())] == [0, 1, 3, 2]
+    assert result.code == 0
+    assert "3 segments finished" in result.err
+    assert read(out.read_text()) == whole
     assert {body["messages"][0]["content"] for body in server.bodies} == {"three"}
 
 
-@pytest.mark.parametrize("kind", ["", ".gz", ".xz"])
-def test_a_torn_line_is_drawn_again(sample, sources, tmp_path, kind):
-    out, whole = tmp_path / f"out.jsonl{kind}", tmp_path / f"whole.jsonl{kind}"
-    assert sample(sources, "-n", "4", "-o", whole).code == 0
+def test_a_field_called_error_is_no_failure(sample, server, tmp_path):
+    path = write(tmp_path / "in.jsonl", {"source": "one", "error": "none"})
+    out = tmp_path / "out.jsonl"
+    assert sample(path, "-n", "2", "-o", out).code == 0
+    server.bodies.clear()
+    assert sample(path, "-n", "2", "-o", out, "--resume").code == 0
+    assert server.bodies == []
+
+
+def test_a_finished_file_is_not_overwritten_unless_asked_for(sample, sources, tmp_path):
+    out = tmp_path / "out.jsonl"
     assert sample(sources, "-n", "4", "-o", out).code == 0
-    content = out.read_bytes()
-    out.write_bytes(content[: len(content) * 2 // 3])
-    assert sample(sources, "-n", "4", "-o", out, "--resume").code == 0
-    best = [run("decode", path).records for path in (out, whole)]
-    assert best[0] == best[1]
-    assert len(best[0]) == 4
+    before = out.read_bytes()
+    result = sample(sources, "-n", "2", "-o", out)
+    assert result.code == 2
+    assert "--resume goes on with it, --overwrite starts again" in result.err
+    assert out.read_bytes() == before
+    assert sample(sources, "-n", "2", "-o", out, "--overwrite").code == 0
+    assert out.read_bytes() != before
 
 
-def test_going_on_with_nothing_begins_and_with_everything_does_nothing(sample, sources, tmp_path):
+def test_resuming_nothing_begins_and_resuming_everything_does_nothing(sample, sources, tmp_path):
     out = tmp_path / "out.jsonl"
     assert sample(sources, "-n", "4", "-o", out, "--resume").code == 0
     first = out.read_bytes()
     result = sample(sources, "-n", "4", "-o", out, "--resume")
-    assert "4 finished, 0 to go" in result.err
+    assert result.code == 0
+    assert "4 segments finished" in result.err
     assert out.read_bytes() == first
 
 
-def test_equal_segments_are_each_drawn_once(sample, tmp_path):
-    path, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    write(path, *[{"id": "same", "source": "one"}] * 3)
-    assert sample(path, "-n", "4", "-o", out).code == 0
-    lines = out.read_text().splitlines(keepends=True)
-    out.write_text("".join(lines[:2]))
-    assert sample(path, "-n", "4", "-o", out, "--resume").code == 0
-    assert out.read_text().splitlines(keepends=True) == lines
+def test_a_finished_file_that_somebody_changed_is_told(sample, sources, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert sample(sources, "-n", "4", "-o", out).code == 0
+    out.write_bytes(out.read_bytes()[:-9])
+    result = sample(sources, "-n", "4", "-o", out, "--resume")
+    assert result.code == 2
+    assert "remove it to have it made again" in result.err
+    out.unlink()
+    assert sample(sources, "-n", "4", "-o", out, "--resume").code == 0
 
 
 @pytest.mark.parametrize(("args", "message"), [
@@ -321,7 +357,7 @@ def test_going_on_with_another_input_is_refused(sample, sources, tmp_path):
     sources.write_text("one\ntwo\nother\nfour\n")
     result = sample(sources, "-n", "4", "-o", out, "--resume")
     assert result.code == 2
-    assert 'a segment that is not in the input: {"id": 2, "source": "three"}' in result.err
+    assert f"input {sources} was 19 bytes" in result.err
     assert out.read_bytes() == before
 
 
@@ -330,7 +366,7 @@ def test_a_file_of_unknown_origin_is_left_alone(sample, sources, tmp_path):
     out.write_text("my notes")
     result = sample(sources, "-n", "4", "-o", out, "--resume")
     assert result.code == 2
-    assert "notes.txt.run.json, which says how it was made, cannot be read" in result.err
+    assert "notes.txt exists, and is of no earlier run" in result.err
     assert out.read_text() == "my notes"
 
 
@@ -348,7 +384,8 @@ def test_a_killed_run_goes_on_without_losing_or_repeating_a_segment(
     server.delay = 0.02
     for _ in range(2):
         with spawn(*args, "-o", out, "--resume") as process:
-            _wait_for_lines(out, 6 + (out.read_bytes().count(b"\n") if out.exists() else 0))
+            kept = _kept(tmp_path)
+            wait_for(lambda kept=kept: _kept(tmp_path) >= kept + 6)
             process.send_signal(signal.SIGKILL)
         assert process.returncode == -signal.SIGKILL
     server.delay = 0.0
@@ -357,11 +394,10 @@ def test_a_killed_run_goes_on_without_losing_or_repeating_a_segment(
     assert len(server.bodies) <= 40 + 2 * 16 * 2  # what was in the air is all that was lost
 
 
-def _wait_for_lines(path: Path, count: int) -> None:
-    end = time.monotonic() + 60
-    while not path.exists() or path.read_bytes().count(b"\n") < count:
-        assert time.monotonic() < end
-        time.sleep(0.005)
+def _kept(folder: Path) -> int:
+    """Segments that are on disk."""
+    return sum(len(entry["indices"]) for path in folder.rglob("*.partial")
+               for _, entry in Journal(str(path)))
 
 
 def test_ctrl_c_does_not_wait_for_a_slow_server(server, sources, tmp_path):
@@ -378,8 +414,7 @@ def test_ctrl_c_does_not_wait_for_a_slow_server(server, sources, tmp_path):
 
 
 @pytest.mark.parametrize(("args", "message"), [
-    (["--nbest", "2"], "need --format json"), (["--utilities"], "need --format json"),
-    (["--resume", "-o", "x"], "--resume needs --format json")])
+    (["--nbest", "2"], "need --format json"), (["--utilities"], "need --format json")])
 def test_translate_into_text_has_its_limits(translate, sources, args, message):
     result = translate(sources, *args)
     assert result.code == 2
@@ -407,7 +442,7 @@ def test_a_translation_that_fails_keeps_its_place(translate, server, sources):
     result = translate(sources, "-n", "2", "--on-error", "skip")
     assert result.code == SOME_FAILED
     assert [bool(line) for line in result.out.split("\n")[:4]] == [True, True, False, True]
-    stopped = translate(sources, "-n", "2")
+    stopped = translate(sources, "-n", "2", "--on-error", "stop")
     assert stopped.code == 2
     assert stopped.out == "\n".join(result.out.split("\n")[:2]) + "\n"
 

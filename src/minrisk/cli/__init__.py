@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -32,7 +32,7 @@ MISUSE, INTERRUPTED, TERMINATED, CLOSED_PIPE = 2, 130, 143, 141  # as shells cou
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which then ends a run as Ctrl-C does: with whole outputs."""
+    """SIGTERM or SIGHUP, which then ends a run as Ctrl-C does: with whole outputs."""
 
 
 class Commands(click.Group):
@@ -87,17 +87,25 @@ def main(args: Sequence[str] | None = None) -> int:
 def _prepare() -> None:
     """Streams that are closed swallow what is written to them; warnings are one line."""
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - for the whole run
-    warnings.showwarning = _tell
+    warnings.showwarning = _tell_once()
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _terminate)
+        for number in (signal.SIGTERM, signal.SIGHUP):  # the second when a terminal is closed
+            signal.signal(number, _terminate)
 
 
 def _terminate(*_: object) -> None:
     raise Terminated
 
 
-def _tell(message: Warning | str, *_: object, **__: object) -> None:
-    click.echo(f"minrisk: warning: {message}", err=True)
+def _tell_once() -> Callable[..., None]:
+    told: set[str] = set()
+
+    def tell(message: Warning | str, *_: object, **__: object) -> None:
+        if str(message) not in told:
+            told.add(str(message))
+            click.echo(f"minrisk: warning: {message}", err=True)
+
+    return tell
 
 
 def _fail(message: str) -> int:

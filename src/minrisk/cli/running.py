@@ -122,8 +122,7 @@ class RunOptions:
 
     @property
     def is_folder(self) -> bool:
-        """Nobody asks a URL, which may have no folders at all: it says so by its slash."""
-        return self.output.endswith("/") or os.path.isdir(self.output)
+        return _names_folder(self.output)
 
     @property
     def is_stream(self) -> bool:
@@ -240,7 +239,7 @@ def _sink(options: RunOptions, job: Job, shards: list[Shard], stack: ExitStack) 
     if options.is_stream:
         output = job.stream or stack.enter_context(Output(options.output))
         return StreamSink(output, shards[0], MatrixWriter(matrix) if matrix else None)
-    if matrix and options.is_folder != (matrix.endswith("/") or os.path.isdir(matrix)):
+    if matrix and options.is_folder != _names_folder(matrix):
         raise InputError("--matrix is a folder (scores/) where the output is one, and otherwise "
                          "a file")
     settings = {**job.settings, **_identities(shards), "version": __version__}
@@ -252,8 +251,17 @@ def _sink(options: RunOptions, job: Job, shards: list[Shard], stack: ExitStack) 
 
 
 def _matrix(path: str, shard: Shard) -> MatrixWriter:
-    return MatrixWriter(os.path.join(path, f"{shard.name}.npz") if path.endswith("/")
-                        or os.path.isdir(path) else path)
+    if not _names_folder(path):
+        return MatrixWriter(path)
+    file = os.path.join(path, f"{shard.name}.npz")
+    with as_input_error("write", file):
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+    return MatrixWriter(file)
+
+
+def _names_folder(path: str) -> bool:
+    """Nobody asks a URL, which may have no folders at all: it says so by its slash."""
+    return path.endswith("/") or os.path.isdir(path)
 
 
 def _identities(shards: Sequence[Shard]) -> dict[str, str]:
@@ -279,8 +287,10 @@ def _introduce(progress: Progress, options: RunOptions, job: Job, sink: Sink, sh
             progress.note(f"unfinished results are in {sink.store.work}")
         if options.resume:
             of = f"{shards - remaining} of {shards} shards and " if options.is_folder else ""
+            failed = sink.counts["failed"]
             progress.note(f"resuming {remote.shown(options.output)}: {of}"
-                          f"{sink.counts['segments']} segments finished")
+                          f"{sink.counts['segments'] - failed} segments finished"
+                          + (f", {failed} failed ones are tried again" if failed else ""))
 
 
 def _work(ctx: click.Context, run: Run, progress: Progress, options: RunOptions) -> None:

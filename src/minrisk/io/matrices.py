@@ -27,7 +27,8 @@ class MatrixWriter:
         with as_input_error("write", self.path):
             if not resume:
                 shutil.rmtree(self._parts, ignore_errors=True)
-            os.makedirs(self._parts, exist_ok=True)
+            if not os.path.isdir(self._parts):
+                os.mkdir(self._parts)
 
     def add(self, index: int, matrix: Floats) -> None:
         with as_input_error("write", self.path), open(self._part(index), "wb") as stream:

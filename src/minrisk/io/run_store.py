@@ -52,6 +52,7 @@ class Partial:
         self._offsets = array("q")  # of the entry with the result of each segment, or MISSING
         self.done = array("q")  # the checksum of the input of each segment, or MISSING
         self.failures: dict[int, Failure] = {}
+        self.earlier: dict[int, Failure] = {}  # failures that are to be made again
         self.counts: Counter[str] = Counter()
         self.segments = 0
 
@@ -60,9 +61,10 @@ class Partial:
         for offset, entry in self._journal:
             with suppress(KeyError, TypeError, ValueError, IndexError):  # not of our making
                 self._note(offset, entry)
-        for index in self.failures:
+        self.earlier, self.failures = self.failures, {}
+        for index in self.earlier:
             self.done[index] = MISSING
-        self.segments -= len(self.failures)
+        self.segments -= len(self.earlier)
 
     def add(self, results: Sequence[Result]) -> list[Result]:
         """Keep results; those that were not there before."""
@@ -107,6 +109,7 @@ class Partial:
             self.done[index] = checksum
             self._offsets[index] = offset
             self.failures.pop(index, None)
+            self.earlier.pop(index, None)
             if failure is not None:
                 self.failures[index] = failure
         self.counts.update(entry["counts"])
@@ -368,7 +371,7 @@ class RunStore:
         temporary = os.path.join(self.store.work, f"{uuid4().hex}.tmp")
         with Output(temporary) as output:
             for _, partial in sorted(self._partials.items()):
-                for _, failure in sorted(partial.failures.items()):
+                for _, failure in sorted((partial.earlier | partial.failures).items()):
                     output.write(json_line(failure))
             output.write("".join(map(json_line, self._broken)))
         replace_file(temporary, self._errors_path)

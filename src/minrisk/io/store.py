@@ -166,6 +166,8 @@ def file_store(output: str, work: str | None) -> tuple[Store, str]:
         store: Store = RemoteStore(f"{folder}/", os.path.join(work or _cache(), name))
     else:
         _check_work(output, work)
+        with as_input_error("write", output):
+            os.stat(folder or ".")  # which nobody asked to make
         store = LocalStore(folder, os.path.join(folder, f".{name}{WORK}"))
     return store, name
 

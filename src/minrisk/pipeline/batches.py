@@ -81,17 +81,17 @@ def _until_first_failure(work: Work, batch: Sequence[Record]) -> Iterator[Record
     except BaseException as error:
         if concerns_all(error):
             raise
-        if is_out_of_memory(error) and len(batch) > 1:
-            yield from _halving(work, batch)
+        if len(batch) == 1:
+            yield batch[0].failed(error)
             return
-    for record in batch:
-        try:
-            yield from work([record])
-        except BaseException as error:
-            if concerns_all(error):
-                raise
-            yield record.failed(error)
-            return
+        half = len(batch) // 2
+        parts = ([batch[:half], batch[half:]] if is_out_of_memory(error)
+                 else [[record] for record in batch])
+    for part in parts:
+        for record in _until_first_failure(work, part):
+            yield record
+            if record.error is not None:
+                return
 
 
 def concerns_all(error: BaseException) -> bool:

@@ -38,21 +38,21 @@ class _Blocks:
     def __iter__(self) -> Iterator[Block | End]:
         number, batch, size = self._reading.what.number, list[RawRecord](), 0
         error: MinriskError | None = None
-        records = self._remaining()
-        while True:
-            try:
-                raw = next(records, None)
-            except MinriskError as broken:  # what came before it is still good
-                raw, error = None, broken
-            length = _size(raw) if raw else 0
-            if batch and (raw is None or len(batch) == self._reading.records
-                          or size + length > self._reading.size):
-                yield self._block(batch)
-                batch, size, self._since = [], 0, perf_counter()  # not what others took
-            if raw is None:
-                break
-            batch.append(replace(raw, shard=number))
-            size += length
+        try:
+            for raw in self._remaining():
+                length = _size(raw)
+                if batch and size + length > self._reading.size:
+                    yield self._block(batch)
+                    batch, size, self._since = [], 0, perf_counter()  # not what others took
+                batch.append(replace(raw, shard=number))
+                size += length
+                if len(batch) == self._reading.records:  # before the next one is waited for
+                    yield self._block(batch)
+                    batch, size, self._since = [], 0, perf_counter()
+        except MinriskError as broken:  # what came before it is still good
+            error = broken
+        if batch:
+            yield self._block(batch)
         yield End(number, self._count, str(error) if error else None,
                   isinstance(error, _ChangedError))
 
