@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from minrisk.arrays import Floats, Ints, Points
 from minrisk.groups import Groups
+from minrisk.options import inner_metrics
+from minrisk.segment import Ranking, Segment
 
 
 class Features(Protocol):
@@ -97,6 +99,21 @@ class HasStatistics(Protocol):
         """The score of the corpus (or sentence, or resample) whose rows add up to these (S,)."""
 
 
+@runtime_checkable
+class HasAnswers(Protocol[F_in]):
+    """Judges a text by the answer in it: texts with the same answer are the same choice."""
+
+    def answers(self, features: F_in) -> list[str | None]: ...  # (N,), None without an answer
+
+
+@runtime_checkable
+class HasDetails(Protocol):
+    """Can say more of a choice than its utility."""
+
+    def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
+        """Fields for the output, by name; JSON must be able to hold them."""
+
+
 class Surrogate(Protocol[F_in]):
     """A stand-in for the scores against some references, whose mean over them is known."""
 
@@ -124,3 +141,13 @@ def utility(metric: Metric[F], hyps: F, refs: F, mass: Floats, source: F | None 
 
 
 AnyMetric = Metric[Any]
+
+
+def details(metric: AnyMetric, segment: Segment, ranking: Ranking) -> dict[str, Any]:
+    """What a metric, or a metric inside it, says of a choice beside its utility."""
+    if isinstance(metric, HasDetails):
+        return metric.details(segment, ranking)
+    found: dict[str, Any] = {}
+    for part in inner_metrics(metric):
+        found |= details(part, segment, ranking)
+    return found

@@ -69,7 +69,7 @@ class Writer:
             details["pairs"] = ranking.pairs
         if ranking.confidence:
             details["confidence"] = {"margin": _finite(ranking.confidence.margin),
-                                     "probability": ranking.confidence.probability}
+                                     "probability": _finite(ranking.confidence.probability)}
         return details
 
 
