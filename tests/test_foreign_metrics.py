@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import minrisk
-from commands import run, write
-from minrisk.metrics.command import Command
+from commands import run, spawn, write
+from minrisk.metrics._program import Program
+from minrisk.metrics.command import Command, _program
 from minrisk.metrics.evaluate import Evaluate
 from minrisk.metrics.python import Python
 from minrisk.testing import check_metric
@@ -187,8 +193,118 @@ def test_an_answer_that_is_no_score_is_told(program, answer, message):
 
 
 def test_an_answer_that_is_no_json_is_told(program):
-    with pytest.raises(minrisk.InputError, match="answered 'loading"):
+    with pytest.raises(minrisk.InputError, match=r"(answered|more lines .*) 'loading"):
         scores(Command(program(before="print('loading')")), ["a"], ["b"])
+
+
+@pytest.mark.parametrize(("before", "answer"), [
+    ("print(7)", "score"),  # a greeting that looks like a score, written with the first answer
+    ("", '[score, print("0")][0]'),  # two lines for each pair
+])
+def test_surplus_lines_do_not_shift_the_scores(program, before, answer):
+    with pytest.raises(minrisk.InputError, match=r"more lines than it was given pairs, '(7|0)"):
+        scores(Command(program(before=before, answer=answer)), ["a", "bb"], ["c", "dd"])
+
+
+def test_a_surplus_line_that_comes_later_is_found_by_the_next_to_ask(program, tmp_path):
+    go = tmp_path / "go"
+    metric = Command(program(before="import threading, time", each=f"""
+    def late():
+        while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)
+        print(3, flush=True)
+    threading.Thread(target=late, daemon=True).start()"""))
+    assert scores(metric, ["a"], ["b"]) == 11
+    go.touch()
+    wait_until(_program(metric, os.getpid())._run._answers.qsize)
+    with pytest.raises(minrisk.InputError, match=r"more lines than .* '3\\n' last"):
+        scores(metric, ["a"], ["b"])
+
+
+def test_a_program_that_ends_after_its_answers_is_started_again(program):
+    metric = Command(program(each="if count: sys.exit()"))
+    assert [scores(metric, ["a"], ["b"]).item() for _ in range(3)] == [11, 11, 11]
+
+
+HANGING = '''
+import os, pathlib, sys, time
+pathlib.Path({started!r}).write_text(str(os.getpid()))
+time.sleep(600)
+'''
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A shell script whose child hangs, and the file in which that child says who it is."""
+    started, child, shell = (tmp_path / name for name in ("started", "hang.py", "score.sh"))
+    child.write_text(HANGING.format(started=str(started)))
+    shell.write_text(f"#!/bin/sh\n{sys.executable} -I {child}\n")
+    shell.chmod(0o755)
+    return shell, started
+
+
+def wait_until(is_true, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_gone(started):
+    """Whether the child ended; a zombie that nobody waited for did."""
+    try:
+        status = Path(f"/proc/{started.read_text()}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    return status.rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_script_that_hangs_is_given_up_with_its_children(script):
+    shell, started = script
+    begin = time.monotonic()
+    with pytest.raises(minrisk.InputError, match="no answer for 2 seconds"):
+        scores(Command(str(shell), timeout=2), ["a"], ["b"])
+    assert time.monotonic() - begin < 30
+    wait_until(lambda: is_gone(started))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_script_with_its_children(script, tmp_path, number, code):
+    shell, started = script
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a", "b"]})
+    with spawn("decode", samples, "--metric", f"command:{shell}") as process:
+        wait_until(lambda: started.exists() and started.read_text())
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert b"Traceback" not in err
+    wait_until(lambda: is_gone(started))
+
+
+def test_children_of_a_script_end_with_the_interpreter(script, tmp_path):
+    """One that answered, and left something behind that still runs."""
+    shell, started = script
+    background = shell.read_text().replace("hang.py", "hang.py &")
+    shell.write_text(f"{background}while read line; do echo 1; done\n")
+    code = ("from minrisk.metrics.command import Command; import pathlib, sys, time\n"
+            "m = Command(sys.argv[1]); print(m.scores(m.features(['a']), m.features(['b'])))\n"
+            "while not pathlib.Path(sys.argv[2]).exists(): time.sleep(0.01)")
+    done = subprocess.run([sys.executable, "-c", code, shell, started], capture_output=True,
+                          timeout=60)
+    assert done.stdout == b"[[1.]]\n", done.stderr
+    wait_until(lambda: is_gone(started))
+
+
+def test_a_child_that_left_the_session_does_not_hold_the_run(script):
+    """It keeps the pipes open, but nobody waits for them."""
+    shell, started = script
+    shell.write_text(f"#!/bin/sh\nsetsid {shell.read_text().splitlines()[1]} &\n"
+                     f"read line; while [ ! -s {started} ]; do sleep 0.05; done; echo 1; sleep 600")
+    program = Program(str(shell), timeout=60, restarts=0)
+    assert program.ask(["line"]) == ["1\n"]
+    begin = time.monotonic()
+    program.close()
+    assert time.monotonic() - begin < 30
+    os.kill(int(started.read_text()), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("options", [{"command": " "}, {"command": "cat", "timeout": 0},
@@ -227,7 +343,7 @@ def test_without_evaluate_the_extra_is_named(monkeypatch):
 
 
 @pytest.fixture
-def script(tmp_path) -> str:
+def evaluate_script(tmp_path) -> str:
     pytest.importorskip("evaluate", reason="needs evaluate, which is no light package")
     folder = tmp_path / "overlap"
     folder.mkdir()
@@ -235,7 +351,8 @@ def script(tmp_path) -> str:
     return str(folder)
 
 
-def test_a_script_of_evaluate_is_a_metric(script):
+def test_a_script_of_evaluate_is_a_metric(evaluate_script):
+    script = evaluate_script
     hyps, refs = ["ab", "c"], ["abc", "d"]
     pairs = Evaluate(script, run_code=True, result="mean")
     np.testing.assert_array_equal(scores(pairs, hyps, refs), [[2, 0], [1, 0]])
