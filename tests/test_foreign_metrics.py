@@ -1,4 +1,4 @@
-"""Functions, programs and scripts of somebody else's as metrics."""
+"""Functions and programs of somebody else's as metrics."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import minrisk
 from commands import run, spawn, write
 from minrisk.metrics._program import Program
 from minrisk.metrics.command import Command, _program
-from minrisk.metrics.evaluate import Evaluate
 from minrisk.metrics.python import Python
+from minrisk.registry import METRICS
 from minrisk.testing import check_metric
 
 FUNCTIONS = '''
@@ -314,55 +314,6 @@ def test_options_of_a_program_that_make_no_sense_are_refused(options):
         Command(**options)
 
 
-SCRIPT = '''
-import datasets
-import evaluate
-
-class Overlap(evaluate.Metric):
-    def _info(self):
-        text = datasets.Value("string")
-        features = datasets.Features({"predictions": text, "references": text})
-        return evaluate.MetricInfo(description="", citation="", inputs_description="",
-                                   features=features)
-
-    def _compute(self, predictions, references):
-        each = [float(len(set(p) & set(r))) for p, r in zip(predictions, references)]
-        return {"mean": sum(each) / len(each), "each": each}
-'''
-
-
-def test_a_script_is_not_run_without_consent():
-    with pytest.raises(minrisk.InputError, match=r"is run on this machine; .*--metric.run-code"):
-        Evaluate("somewhere")
-
-
-def test_without_evaluate_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "evaluate", None)
-    with pytest.raises(minrisk.MissingExtra, match=r"pip install 'minrisk\[evaluate\]'"):
-        scores(Evaluate("nowhere", run_code=True), ["a"], ["b"])
-
-
-@pytest.fixture
-def evaluate_script(tmp_path) -> str:
-    pytest.importorskip("evaluate", reason="needs evaluate, which is no light package")
-    folder = tmp_path / "overlap"
-    folder.mkdir()
-    (folder / "overlap.py").write_text(SCRIPT)
-    return str(folder)
-
-
-def test_a_script_of_evaluate_is_a_metric(evaluate_script):
-    script = evaluate_script
-    hyps, refs = ["ab", "c"], ["abc", "d"]
-    pairs = Evaluate(script, run_code=True, result="mean")
-    np.testing.assert_array_equal(scores(pairs, hyps, refs), [[2, 0], [1, 0]])
-    lists = Evaluate(script, run_code=True, result="each", lists=True)
-    np.testing.assert_array_equal(scores(lists, hyps, refs), [[2, 0], [1, 0]])
-    with pytest.raises(minrisk.InputError, match=r"returned mean, each; choose one with"):
-        scores(Evaluate(script, run_code=True), hyps, refs)
-
-
-def test_a_folder_without_a_script_is_told(tmp_path):
-    pytest.importorskip("evaluate", reason="needs evaluate, which is no light package")
-    with pytest.raises(minrisk.InputError, match="cannot be loaded"):
-        scores(Evaluate(str(tmp_path / "nothing"), run_code=True), ["a"], ["b"])
+def test_the_metric_that_ran_scripts_of_evaluate_says_what_to_use_instead():
+    with pytest.raises(minrisk.InputError, match=r"'evaluate' was removed; use python:module:"):
+        METRICS.make("evaluate:overlap", run_code=True)

@@ -28,6 +28,7 @@ class Registry:
     group: str  # of entry points
     builtin: dict[str, str] = field(default_factory=dict)
     sums: str | None = None  # the name of what a sum of names makes
+    removed: dict[str, str] = field(default_factory=dict)  # what to use instead
 
     def plugins(self) -> dict[str, str]:
         from importlib.metadata import entry_points  # here, for it is slow to import
@@ -41,6 +42,8 @@ class Registry:
     def get(self, name: str) -> type:
         """The class behind a name. Built-in names win, so that no plug-in changes a result."""
         target = self.builtin.get(name) or self.plugins().get(name)
+        if target is None and name in self.removed:
+            raise InputError(f"{self.kind} {name!r} was removed; {self.removed[name]}")
         if target is None:
             raise unknown(self.kind, name, self.names())
         module, _, attribute = target.partition(":")
@@ -118,11 +121,13 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "mqm": "minrisk.metrics.mqm:MQM",
     "python": "minrisk.metrics.python:Python",
     "command": "minrisk.metrics.command:Command",
-    "evaluate": "minrisk.metrics.evaluate:Evaluate",
     "combined": "minrisk.metrics.combined:Combined",
     "symmetric": "minrisk.metrics.symmetric:Symmetric",
     "cached": "minrisk.metrics.cached:Cached",
-}, sums="combined")
+}, sums="combined", removed={
+    "evaluate": "use python:module:function, with a function that calls the script "
+                "(docs/metrics.md has an example)",
+})
 
 STRATEGIES = Registry("strategy", "minrisk.strategies", {
     "standard": "minrisk.strategies.standard:Standard",
