@@ -14,6 +14,7 @@ import pytest
 
 import minrisk
 from commands import run, spawn, write
+from minrisk.foreign import foreign_code
 from minrisk.metrics._program import Program
 from minrisk.metrics.command import Command, _program
 from minrisk.metrics.python import Python
@@ -45,6 +46,30 @@ def short(hypotheses, references):
 def lost(hypothesis, reference):
     return float("nan")
 
+def huge(hypothesis, reference):
+    return 10**400
+
+def leaving(hypothesis, reference):
+    if hypothesis == "b":
+        raise SystemExit(3)
+    return 1.0
+
+def interrupting(hypothesis, reference):
+    raise KeyboardInterrupt
+
+def closing(hypothesis, reference):
+    raise GeneratorExit
+
+def talking(hypothesis, reference):
+    print("I am thinking")
+    return len(hypothesis)
+
+def waiting(hypothesis, reference):
+    pathlib.Path("waiting").touch()
+    time.sleep(600)
+
+import pathlib, time
+print("welcome")
 constant = 3
 '''
 
@@ -91,10 +116,14 @@ def test_errors_are_negated(functions):
     ("theirs_functions:failing", {}, "failing failed: KeyError: 'no such thing'"),
     ("theirs_functions:wordy", {}, "returned 'good'; a finite number is wanted"),
     ("theirs_functions:lost", {}, "returned nan; a finite number"),
+    ("theirs_functions:huge", {}, "returned 1000.*; a finite number"),
+    ("theirs_functions:leaving", {}, "leaving failed: SystemExit: 3"),
+    ("theirs_functions:interrupting", {}, "interrupting failed: KeyboardInterrupt"),
+    ("theirs_functions:closing", {}, "closing failed: GeneratorExit"),
     ("theirs_functions:short", {"lists": True}, "returned 1 scores for 4 pairs"),
     ("theirs_functions:nothing", {}, "module 'theirs_functions' has no function 'nothing'"),
     ("theirs_functions:constant", {}, "has no function 'constant'"),
-    ("no_such_module:f", {}, "'no_such_module:f' cannot be imported: No module named"),
+    ("no_such_module:f", {}, "'no_such_module:f' cannot be imported: ModuleNotFoundError: No "),
     ("theirs_functions", {}, "wanted package.module:function"),
 ])
 def test_a_function_that_is_none_or_fails_is_told(function, options, message, functions):
@@ -108,6 +137,52 @@ def test_a_function_is_named_on_the_command_line(functions, tmp_path):
     assert result.code == 0, result.err
     assert result.records[0]["text"] == "a b"
     assert f"metric:python|metric.function:{functions}:overlap|" in result.err
+
+
+def test_a_function_that_exits_costs_its_segment_and_no_other(functions, tmp_path):
+    samples = write(tmp_path / "in.jsonl", *({"samples": [text, "x"]} for text in "abcb"))
+    result = run("decode", samples, "--metric", f"python:{functions}:leaving", "--on-error", "skip")
+    assert result.code == 3
+    assert ["error" in record for record in result.records] == [False, True, False, True]
+
+
+def test_what_a_function_prints_is_no_result(functions, tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a", "bb"]}, {"samples": ["ccc", "d"]})
+    result = run("decode", samples, "--metric", f"python:{functions}:talking")
+    assert [record["text"] for record in result.records] == ["bb", "ccc"]
+    assert "welcome" in result.err
+    assert "I am thinking" in result.err
+
+
+def test_threads_that_leave_in_any_order_find_standard_output_again():
+    output = sys.stdout
+    first, second = foreign_code("first"), foreign_code("second")
+    for step in (first.__enter__, second.__enter__):
+        step()
+        assert sys.stdout is sys.stderr
+    first.__exit__(None, None, None)
+    assert sys.stdout is sys.stderr
+    second.__exit__(None, None, None)
+    assert sys.stdout is output
+
+
+def test_ctrl_c_in_a_function_is_no_failure_of_it(functions, tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a", "b"]})
+    with spawn("decode", samples, "--metric", f"python:{functions}:waiting",
+               "--on-error", "skip", cwd=tmp_path) as process:
+        wait_until((tmp_path / "waiting").exists)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+
+
+def test_a_plug_in_that_exits_when_it_is_imported_is_told(functions, monkeypatch):
+    Path("leaving_plugin.py").write_text("print('hello'); raise SystemExit(5)")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    monkeypatch.setitem(METRICS.builtin, "leaving", "leaving_plugin:Metric")
+    with pytest.raises(minrisk.InputError, match=r"cannot be loaded .*: SystemExit: 5; reinstall"):
+        METRICS.get("leaving")
 
 
 PROGRAM = '''
@@ -182,6 +257,12 @@ def test_a_program_that_is_silent_is_given_up_after_a_time(program):
 def test_a_program_that_is_not_there_is_told(command, message):
     with pytest.raises(minrisk.InputError, match=message):
         scores(Command(command), ["a"], ["b"])
+
+
+@pytest.mark.parametrize("answer", ["'9' * 400", "'[' * 100_000"])
+def test_an_answer_that_is_too_large_or_too_deep_is_told(program, answer):
+    with pytest.raises(minrisk.InputError, match=r"finite number|a number or"):
+        scores(Command(program(each=f"print({answer}, flush=True); continue")), ["a"], ["b"])
 
 
 @pytest.mark.parametrize(("answer", "message"), [

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from minrisk.errors import InputError, MinriskError, unknown
+from minrisk.errors import InputError, unknown
+from minrisk.foreign import foreign_code
 from minrisk.options import inner_field, labels
 from minrisk.recipe import Recipe
 
@@ -47,13 +48,9 @@ class Registry:
         if target is None:
             raise unknown(self.kind, name, self.names())
         module, _, attribute = target.partition(":")
-        try:
+        with foreign_code(f"{self.kind} {name!r} cannot be loaded from {target!r}",
+                          "; reinstall the package that brings it"):
             found: type = getattr(import_module(module), attribute)
-        except MinriskError:
-            raise
-        except Exception as error:  # somebody else's code: it may fail in any way
-            raise InputError(f"{self.kind} {name!r} cannot be loaded from {target!r}: {error}; "
-                             "reinstall the package that brings it") from error
         if not dataclasses.is_dataclass(found):
             raise InputError(f"{self.kind} {name!r} is {found!r}, wanted a dataclass")
         return found

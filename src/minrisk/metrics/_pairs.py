@@ -69,7 +69,7 @@ def as_scores(values: Sequence[Any], hyps: Objects, refs: Objects, who: str,
 def number(value: Any, who: str) -> float:
     try:
         found = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = math.nan
     if isinstance(value, str) or not math.isfinite(found):
         raise InputError(f"{who} returned {value!r:.80}; a finite number is wanted")

@@ -52,7 +52,7 @@ class Command(OfPairs):
     def _score(self, answer: str) -> Any:
         try:
             found = json.loads(answer)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise InputError(f"{self.command} answered {answer!r:.80}; "
                              'a number or {"score": number} is wanted') from None
         return found.get("score") if isinstance(found, dict) else found
