@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
@@ -15,10 +15,11 @@ import click
 from minrisk.cli.inputs import fraction_read, open_inputs
 from minrisk.cli.method import StudyCommand, study_metrics
 from minrisk.cli.progress import Progress
-from minrisk.cli.shared import SETTINGS, option
+from minrisk.cli.shared import SETTINGS, FiniteRange, check_files, option
 from minrisk.cli.verdict import show
 from minrisk.cli.weights import weight_options, weighting_of
 from minrisk.decoding import METRIC
+from minrisk.engine.batches import batches
 from minrisk.errors import InputError
 from minrisk.io.files import Input
 from minrisk.io.journal import Journal
@@ -39,6 +40,8 @@ Examples:
   minrisk validate samples.jsonl --strategy coarse-to-fine --coarse chrf --coarse.order 2"""
 
 
+_TYPICAL = 32  # segments, of which the median size decides on the budgets
+
 _method = partial(option, "Method")
 _output = partial(option, "Output")
 _run = partial(option, "Run")
@@ -52,7 +55,7 @@ _run = partial(option, "Run")
          help="Try only this; several times for several. All unless given.")
 @_method("--top", type=click.IntRange(min=1), default=20, show_default=True, metavar="K",
          help="Also ask whether the exact choice is among the K best.")
-@_method("--tolerance", type=click.FloatRange(min=0), metavar="U",
+@_method("--tolerance", type=FiniteRange(min=0), metavar="U",
          help="How much utility a strategy may lose to be recommended; 1% of what exact MBR gains "
          "over a sample at random unless given.")
 @weight_options
@@ -86,17 +89,18 @@ def validate(**params: Any) -> None:
     weighting = weighting_of(params)
     inputs = open_inputs(params["inputs"] or params["configured"])
     progress = Progress(params["quiet"], partial(fraction_read, inputs))
-    records = islice(JsonLines(inputs, weighting, progress.note), params["limit"])
-    first = next(records, None)
+    groups = batches(JsonLines(inputs, weighting, progress.note), _TYPICAL)
+    first = next(groups, None)
     if first is None:
         raise InputError(f"{_names(inputs)}: no segments; wanted JSON lines with samples")
+    records = islice(chain(first, chain.from_iterable(groups)), params["limit"])
     study = _study(params, weighting, first, progress)
     progress.note(study.signature)
     with ExitStack() as stack:
         path = params["output"]
         journal = stack.enter_context(Journal(path, params["resume"])) if path else None
         try:
-            judgements = _judge(study, chain([first], records), journal, progress)
+            judgements = _judge(study, records, journal, progress)
         except KeyboardInterrupt:
             hint = f"; --resume goes on with {path}" if path else ""
             click.echo(f"\nminrisk: interrupted after {progress.done} segments{hint}", err=True)
@@ -114,7 +118,11 @@ def validate(**params: Any) -> None:
 def _check(params: dict[str, Any]) -> None:
     if params["resume"] and not params["output"]:
         raise InputError("--resume needs --output, the file to go on with")
+    paths = params["inputs"] or params["configured"]
+    check_files([*paths, params["config"]], params["plots"])
     for path in params["plots"]:
+        if path == params["output"]:
+            raise InputError(f"--output and --plot are both {path}; name two files")
         check_figure(path)
 
 
@@ -122,15 +130,17 @@ def _names(inputs: Iterable[Input]) -> str:
     return ", ".join(source.name for source in inputs)
 
 
-def _study(params: dict[str, Any], weighting: Weighting, first: Record,
+def _study(params: dict[str, Any], weighting: Weighting, first: Sequence[Record],
            progress: Progress) -> Study:
     metrics = study_metrics(params)
     comparable = [name for name in STRATEGIES.names() if name not in OTHER_AIMS]
     strategies = params["strategies"] or comparable
     for name in params["strategies"]:
         STRATEGIES.get(name)
-    return Study(metrics.pop("metric"), _segment(first), strategies, params["top"], progress.note,
-                 seed=params["seed"], weights=str(weighting), **metrics)
+    typical = [record.segment for record in first if isinstance(record.segment, Segment)]
+    return Study(metrics.pop("metric"), typical or [_segment(first[0])], strategies,
+                 params["top"], progress.note, seed=params["seed"], weights=str(weighting),
+                 **metrics)
 
 
 def _segment(record: Record) -> Segment:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
 from minrisk.segment import Segment
@@ -73,18 +75,23 @@ class Trial:
         return {self.option: max(1, round(self.value * _size(segment, self.of)))}
 
 
-def trials(strategies: list[str], segment: Segment) -> list[Trial]:
-    """What to try on segments of this size; strategies that the table does not know as they are."""
-    return [trial for name in strategies for trial in _trials(name, segment)]
+def trials(strategies: list[str], segments: Sequence[Segment]) -> list[Trial]:
+    """What to try on such segments; strategies that the table does not know as they are."""
+    return [trial for name in strategies for trial in _trials(name, segments)]
 
 
-def _trials(strategy: str, segment: Segment) -> list[Trial]:
+def _trials(strategy: str, segments: Sequence[Segment]) -> list[Trial]:
     return [
         Trial(strategy, budget.option, value, budget.of)
         for budget in BUDGETS if budget.strategy == strategy
         for value in budget.values
-        if budget.of is None or value * _size(segment, budget.of) >= 1
+        if budget.of is None or value * _typical_size(segments, budget.of) >= 1
     ] or [Trial(strategy)]
+
+
+def _typical_size(segments: Sequence[Segment], of: Whole) -> float:
+    """The median, so that no single segment decides."""
+    return median(_size(segment, of) for segment in segments)
 
 
 def _size(segment: Segment, of: Whole) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from minrisk.signature import parts_signature
 from minrisk.validation.budgets import Trial, trials
 
 EXACT = Trial("standard")
-_SMALL = 16  # texts
+_PROBE = 16  # texts
 
 
 @dataclass(frozen=True)
@@ -63,16 +63,16 @@ class Judgement:
 
 
 class Study:
-    """Strategies that a metric can do, at the budgets that suit the size of a first segment."""
+    """Strategies that a metric can do, at the budgets that suit the size of typical segments."""
 
-    def __init__(self, metric: AnyMetric, segment: Segment, strategies: Iterable[str],
+    def __init__(self, metric: AnyMetric, typical: Sequence[Segment], strategies: Iterable[str],
                  top: int = 20, note: Callable[[str], None] = lambda message: None,
                  **options: Any) -> None:
         self.metric = metric
         self.top = top
         self._options = options  # in the signature, and for the strategies with such fields
         others = [name for name in strategies if name != EXACT.strategy]
-        self.trials = [EXACT, *self._possible(trials(others, segment), segment, note)]
+        self.trials = [EXACT, *self._possible(trials(others, typical), _probe(typical), note)]
 
     @property
     def signature(self) -> str:
@@ -112,10 +112,10 @@ class Study:
         own = {key: value for key, value in self._options.items() if key in fields}
         return STRATEGIES.make(trial.strategy, metric=self.metric, **own | trial.options(segment))
 
-    def _possible(self, candidates: Iterable[Trial], segment: Segment,
+    def _possible(self, candidates: Iterable[Trial], probe: Segment,
                   note: Callable[[str], None]) -> Iterator[Trial]:
-        """Trials of the strategies that this metric can do, told by a small problem."""
-        batch = Batch([_small(segment)])
+        """Trials of the strategies that this metric can do, as a small problem shows."""
+        batch = Batch([probe])
         self._timed(EXACT, batch)  # whatever is wrong here is wrong with all of them
         for strategy, found in groupby(candidates, key=lambda trial: trial.strategy):
             own = list(found)
@@ -127,8 +127,14 @@ class Study:
                 note(f"without {strategy}: {error}")
 
 
-def _small(segment: Segment) -> Segment:
-    """With few texts, but enough of them that no stage of a strategy is left out."""
-    hyps, refs = (list(dict.fromkeys(texts))[:_SMALL]
-                  for texts in (segment.hypotheses, segment.references))
-    return Segment(hyps, refs, segment.source)
+def _probe(segments: Sequence[Segment]) -> Segment:
+    """A small problem with so many different texts that no stage of a strategy is left out."""
+    hyps = chain.from_iterable(segment.hypotheses for segment in segments)
+    refs = chain.from_iterable(segment.references for segment in segments)
+    return Segment(_different(hyps), _different(refs), segments[0].source)
+
+
+def _different(texts: Iterable[str]) -> list[str]:
+    """The first different ones; where they are too few, others that are made of the first."""
+    found = list(islice(dict.fromkeys(texts), _PROBE))
+    return [*found, *(f"{found[0]} {number}" for number in range(_PROBE - len(found)))]
