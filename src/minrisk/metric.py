@@ -114,6 +114,14 @@ class HasDetails(Protocol):
         """Fields for the output, by name; JSON must be able to hold them."""
 
 
+@runtime_checkable
+class HasFingerprint(Protocol):
+    """Its scores depend on more than its options and the files that these name."""
+
+    def fingerprint(self) -> str:
+        """Changes when the scores may: what is kept of them on disk is then not used again."""
+
+
 class Surrogate(Protocol[F_in]):
     """A stand-in for the scores against some references, whose mean over them is known."""
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
 from minrisk.foreign import foreign_code
+from minrisk.metrics._fingerprint import digest, module_files
 from minrisk.metrics._objects import Objects
 from minrisk.metrics._pairs import OfPairs, Pairs, as_scores
 from minrisk.options import option
@@ -35,6 +36,12 @@ class Python(OfPairs):
         with foreign_code(f"{self.function} failed"):
             found = self._call_with_lists(pairs) if self.lists else self._call_for_each(pairs)
             return as_scores(found, hyps, refs, self.function, self.error)
+
+    def fingerprint(self) -> str:
+        """Of the module that is named, and of the one in which the function is written."""
+        function = self._callable
+        module = sys.modules[self.function.partition(":")[0]]
+        return digest(module_files(module, function, type(function)))
 
     def _call_for_each(self, pairs: Pairs) -> list[Any]:
         return [self._callable(*pair) for pair in pairs]
