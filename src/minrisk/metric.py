@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy.typing as npt
@@ -97,6 +97,18 @@ class HasStatistics(Protocol):
 
     def corpus(self, statistics: Floats) -> float:
         """The score of the corpus (or sentence, or resample) whose rows add up to these (S,)."""
+
+
+@runtime_checkable
+class InSacreBLEU(HasStatistics, Protocol):
+    """One of sacreBLEU's metrics, with its numbers."""
+
+    def sacrebleu_fields(self, statistics: Floats | None) -> Mapping[str, Any] | None:
+        """What sacreBLEU's signature says of the options, in its words and order.
+
+        None where it could not say all of them. The statistics (K, S) are of the corpora that
+        are scored; None where their sentences are.
+        """
 
 
 @runtime_checkable

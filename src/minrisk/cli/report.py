@@ -13,6 +13,10 @@ from minrisk.scoring import Score
 
 Form = Literal["json", "text", "latex"]
 _SIGNIFICANT = 0.05
+_LATEX = str.maketrans({
+    **{special: f"\\{special}" for special in "_&%#${}"}, "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"})
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class Column:
 
     metric: str
     signature: str
+    sacrebleu: str | None  # the signature in sacreBLEU's words, if the metric is one of its
     scores: dict[str, Score]
 
 
@@ -65,6 +70,8 @@ def _object(column: Column, width: int) -> dict[str, Any]:
     (score,) = column.scores.values()
     found: dict[str, Any] = {"name": column.metric, "score": round(score.value, width),
                              "signature": column.signature}
+    if column.sacrebleu:
+        found["sacrebleu_signature"] = column.sacrebleu
     if score.mean is not None and score.interval is not None:
         found |= {"confidence_mean": round(score.mean, width),
                   "confidence_var": round(score.interval, width),
@@ -99,6 +106,8 @@ def _table(columns: Sequence[Column], names: Sequence[str], width: int) -> None:
                    "is an unlikely reason for the difference.\n")
     for column in columns:
         click.echo(f"{column.metric}|{column.signature}")
+        if column.sacrebleu:
+            click.echo(f"in sacreBLEU's words: {column.sacrebleu}")
 
 
 def _latex(columns: Sequence[Column], names: Sequence[str], width: int) -> None:
@@ -124,8 +133,7 @@ def _resampled(columns: Sequence[Column]) -> bool:
 
 
 def _escape(text: str) -> str:
-    escaped = "".join(f"\\{c}" if c in "_&%#$" else c for c in text)
-    return escaped.replace("±", r"$\pm$")
+    return text.translate(_LATEX)
 
 
 def _echo_json(value: Any) -> None:
