@@ -34,7 +34,7 @@ from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import Input, Output
 from minrisk.io.jsonl import JsonLines
 from minrisk.io.lines import Column, read_lines
-from minrisk.io.record import Record, Weighting, with_source
+from minrisk.io.record import Record, Weighting
 from minrisk.io.shards import expand
 from minrisk.io.writer import MatrixWriter, SegmentWriter, Sink, Writer
 from minrisk.metric import AnyMetric
@@ -133,8 +133,8 @@ def decode(ctx: click.Context, /, **params: Any) -> int:
 
 
 def decode_into(ctx: click.Context, params: dict[str, Any], make_writer: Callable[[Output], W],
-                needs_source: bool = False) -> tuple[W, int]:
-    """Decode as the options say; the writer of the output, which got the rankings, and the code."""
+                check: Callable[[Record], Record] | None = None) -> tuple[W, int]:
+    """Decode as the options say, what passes the check; the writer of the output, and the code."""
     set_threads(params["threads"])
     if params["quiet"]:
         warnings.simplefilter("ignore")
@@ -144,8 +144,8 @@ def decode_into(ctx: click.Context, params: dict[str, Any], make_writer: Callabl
     read = partial(fraction_read, inputs)
     progress = Progress(params["quiet"], read, bar_fits(params["output"]))
     records = _records(inputs, weighting, params, progress)
-    if needs_source:
-        records = map(with_source, records)
+    if check:
+        records = map(check, records)
     _check_output(params, inputs)
     progress.note(_signature(strategy, weighting, params))
     with summing_up(ctx, progress, params["output"]):

@@ -13,7 +13,7 @@ from minrisk.cli.method import MethodCommand
 from minrisk.cli.scaling import NEED_A_FOLDER
 from minrisk.cli.shared import SETTINGS, option
 from minrisk.errors import InputError
-from minrisk.io.training import SOURCE, PairChoice, Recipe, TrainingWriter
+from minrisk.io.training import SOURCE, PairChoice, Recipe, TrainingWriter, askable
 
 _EXAMPLES = """\b
 Examples:
@@ -34,8 +34,8 @@ _output = partial(option, "Output")
          help="Preference pairs of distinct hypotheses, instead of the best alone.")
 @_output("--stride", type=click.IntRange(min=1), metavar="K",
          help="Consecutive pairs of every K-th hypothesis; of all unless given.")
-@_output("--prompt", metavar="TEXT", help="What a model is asked, with {source} in it; "
-         "the source itself unless given.")
+@_output("--prompt", metavar="TEXT", help="Template of the prompt, with {source} in it; unless "
+         "given, the segment's own prompt or messages, or its source.")
 @_output("--conversational", is_flag=True, help="As messages with roles, for chat models.")
 @_output("--format", "form", type=click.Choice(["json", "tsv"]), default="json",
          show_default=True, help="JSON lines, or source and best with a tab between them.")
@@ -43,13 +43,15 @@ _output = partial(option, "Output")
 def export(ctx: click.Context, /, **params: Any) -> int:
     """Make training data of what MBR decoding prefers.
 
-    INPUT and the method are those of `minrisk decode`; every segment needs a source. The best
-    hypotheses are {"source", "target"} for distillation (Finkelstein et al. 2023), or {"messages"};
-    pairs are {"prompt", "chosen", "rejected"} for preference learning (Yang et al. 2023), as TRL's
-    DPO trainer reads them.
+    INPUT and the method are those of `minrisk decode`; every segment needs a source, or the prompt
+    or messages that its samples answer, as `minrisk sample` writes them. The best hypotheses are
+    {"source", "target"} for distillation (Finkelstein et al. 2023), or {"messages"}; pairs are
+    {"prompt", "chosen", "rejected"} for preference learning (Yang et al. 2023), as TRL's DPO
+    trainer reads them.
     """
-    writer, code = decode_into(ctx, params, partial(TrainingWriter, recipe=_recipe(params)),
-                               needs_source=True)
+    recipe = _recipe(params)
+    writer, code = decode_into(ctx, params, partial(TrainingWriter, recipe=recipe),
+                               partial(askable, recipe))
     if writer.empty and not params["quiet"]:
         click.echo("minrisk: segments without two hypotheses of different utility: "
                    f"{writer.empty}", err=True)
@@ -68,4 +70,4 @@ def _recipe(params: dict[str, Any]) -> Recipe:
     if prompt is not None and not (pairs or params["conversational"]):
         raise InputError("--prompt goes with --pairs or --conversational; "
                          "the plain format has the source itself")
-    return Recipe(pairs, params["stride"] or 1, prompt or SOURCE, params["conversational"], tabs)
+    return Recipe(pairs, params["stride"] or 1, prompt, params["conversational"], tabs)

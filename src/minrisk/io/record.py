@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from minrisk.arrays import Floats
@@ -47,14 +47,6 @@ class Record:
     where: str  # file:line
     segment: Segment | InputError
     extra: Mapping[str, Any] = field(default_factory=dict)  # fields that pass through
-
-
-def with_source(record: Record) -> Record:
-    """The same, or what is wrong with it if it has no source."""
-    if isinstance(record.segment, InputError) or record.segment.source is not None:
-        return record
-    return replace(record, segment=InputError(f"{record.where}: found no source, wanted one for "
-                                              "every segment"))
 
 
 @contextmanager

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 
+from minrisk.errors import InputError
 from minrisk.io.files import Output
 from minrisk.io.record import Record
 from minrisk.segment import Ranking, Segment
 
 PairChoice = Literal["best-worst", "best-middle-worst", "consecutive"]  # Yang et al. 2023
 SOURCE = "{source}"
+NO_FIELDS: Mapping[str, Any] = {}
+
+Question = str | list[dict[str, Any]]  # a prompt, or the messages of a chat
 
 
 @dataclass(frozen=True)
@@ -33,32 +37,62 @@ class Recipe:
 
     pairs: PairChoice | None = None  # the best alone unless given
     stride: int = 1  # of consecutive pairs
-    prompt: str = SOURCE  # the template of what a model is asked
+    prompt: str | None = None  # template of the prompt; what the segment says unless given
     conversational: bool = False
     tabs: bool = False  # source and target in columns instead of JSON
 
-    def lines(self, segment: Segment, ranking: Ranking) -> Iterator[str]:
-        ranked, source = _ranked(segment, ranking), segment.source
-        assert source is not None  # who reads the segments sees to it
+    def lines(self, segment: Segment, ranking: Ranking,
+              fields: Mapping[str, Any] = NO_FIELDS) -> Iterator[str]:
+        """The examples of a segment, whose other fields may hold its prompt or messages."""
+        ranked, question = _ranked(segment, ranking), self.question(segment.source, fields)
         if self.tabs:
-            yield f"{_cell(source)}\t{_cell(ranked[0].text)}"
+            yield f"{_cell(str(question))}\t{_cell(ranked[0].text)}"
         elif self.pairs is None:
-            yield _json(self._best(source, ranked[0].text))
+            yield _json(self._best(question, ranked[0].text))
         else:
             for better, worse in self._chosen(ranked):
                 if better.utility > worse.utility:  # of equals, none is preferred
-                    yield _json(self._preference(source, better.text, worse.text))
+                    yield _json(self._preference(question, better.text, worse.text))
 
-    def _best(self, source: str, target: str) -> dict[str, Any]:
+    def question(self, source: str | None, fields: Mapping[str, Any]) -> Question:
+        """What a model is asked: the chat or prompt that it was given, or else the source."""
+        if self.prompt is not None:
+            return _filled(self.prompt, source)
+        if source is not None and not self._holds_prompts:
+            return source
+        if fields.get("messages") is not None:
+            return self._chat(fields["messages"])
+        if isinstance(fields.get("prompt"), str):
+            return str(fields["prompt"])
+        if source is None:
+            raise InputError("found no source, prompt or messages, wanted one of them for every "
+                             "segment")
+        return source
+
+    @property
+    def _holds_prompts(self) -> bool:
+        """Whether examples have what the model was given, and not the source alone."""
+        return self.pairs is not None or self.conversational
+
+    def _chat(self, messages: Any) -> Question:
         if not self.conversational:
-            return {"source": source, "target": target}
-        return {"messages": [*self._asked(source), *_answered(target)]}
+            raise InputError("found messages, which examples hold with --conversational only")
+        if not (isinstance(messages, list) and messages
+                and all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages)):
+            raise InputError(f"found messages {messages!r:.60}, "
+                             'wanted a list of {"role": "...", "content": ...}')
+        return messages
 
-    def _preference(self, source: str, better: str, worse: str) -> dict[str, Any]:
+    def _best(self, question: Question, target: str) -> dict[str, Any]:
+        if not self.conversational:
+            return {"source": question, "target": target}
+        return {"messages": [*_asked(question), *_answered(target)]}
+
+    def _preference(self, question: Question, better: str, worse: str) -> dict[str, Any]:
         """As TRL's DPO trainer reads it."""
         if not self.conversational:
-            return {"prompt": self._prompt(source), "chosen": better, "rejected": worse}
-        return {"prompt": self._asked(source), "chosen": _answered(better),
+            return {"prompt": question, "chosen": better, "rejected": worse}
+        return {"prompt": _asked(question), "chosen": _answered(better),
                 "rejected": _answered(worse)}
 
     def _chosen(self, ranked: list[Example]) -> Iterator[tuple[Example, Example]]:
@@ -70,11 +104,16 @@ class Recipe:
         else:
             yield from pairwise(ranked[:: self.stride])
 
-    def _prompt(self, source: str) -> str:
-        return self.prompt.replace(SOURCE, source)
 
-    def _asked(self, source: str) -> list[dict[str, str]]:
-        return [{"role": "user", "content": self._prompt(source)}]
+def askable(recipe: Recipe, record: Record) -> Record:
+    """The same record, or what is wrong with it if nothing says what the model is asked."""
+    if isinstance(record.segment, InputError):
+        return record
+    try:
+        recipe.question(record.segment.source, record.extra)
+    except InputError as error:
+        return replace(record, segment=InputError(f"{record.where}: {error}"))
+    return record
 
 
 class TrainingWriter:
@@ -87,7 +126,8 @@ class TrainingWriter:
 
     def write(self, record: Record, ranking: Ranking) -> None:
         assert isinstance(record.segment, Segment)
-        lines = [f"{line}\n" for line in self._recipe.lines(record.segment, ranking)]
+        lines = [f"{line}\n" for line in self._recipe.lines(record.segment, ranking,
+                                                              record.extra)]
         self._output.write("".join(lines))
         self.empty += not lines
 
@@ -102,6 +142,17 @@ def _ranked(segment: Segment, ranking: Ranking) -> list[Example]:
         text = segment.hypotheses[i]
         found.setdefault(text, Example(text, float(ranking.utility[i])))
     return list(found.values())
+
+
+def _filled(template: str, source: str | None) -> str:
+    if source is None:
+        raise InputError("found no source to put into --prompt; leave --prompt out, or give a "
+                         "source for every segment")
+    return template.replace(SOURCE, source)
+
+
+def _asked(question: Question) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": question}] if isinstance(question, str) else question
 
 
 def _answered(text: str) -> list[dict[str, str]]:
