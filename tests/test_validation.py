@@ -19,7 +19,7 @@ from minrisk import ChrF, InputError, Ranking, Segment
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.validation import budgets
 from minrisk.validation.budgets import Budget, Trial, trials
-from minrisk.validation.study import EXACT, Judgement, Outcome, Study
+from minrisk.validation.study import EXACT, Outcome, SegmentOutcomes, Study
 from minrisk.validation.summary import summarise
 from test_control_variate import Curved
 from test_pairs import Counting
@@ -62,7 +62,7 @@ def plugins(monkeypatch):
 def outcomes(trial_list, segment, metric=None, top=20):
     study = Study(metric or ChrF(), [segment], [], top)
     study.trials = [EXACT, *trial_list]
-    return study.judge(segment).outcomes
+    return study.evaluate(segment).outcomes
 
 
 def test_budgets_are_halves_of_n_down_to_one():
@@ -95,7 +95,7 @@ def test_a_budget_of_everything_loses_nothing(budget):
     study = Study(metric, [segment], [], coarse=ChrF(order=1), quality=Counting())
     trial = Trial(budget.strategy, budget.option, 1.0, budget.of)
     study.trials = [EXACT, trial]
-    outcome = study.judge(segment).outcomes[trial.label]
+    outcome = study.evaluate(segment).outcomes[trial.label]
     assert outcome.first
     assert outcome.lost == pytest.approx(0, abs=1e-9)
 
@@ -118,27 +118,27 @@ def test_the_same_string_elsewhere_is_the_same_choice(plugins):
 
 
 def test_gain_is_what_exact_mbr_wins_over_a_sample():
-    judgement = Study(ChrF(), [Segment(HYPS)], []).judge(Segment(HYPS))
+    segment = Study(ChrF(), [Segment(HYPS)], []).evaluate(Segment(HYPS))
     utility = minrisk.decode(HYPS).utility
-    assert judgement.gain == pytest.approx(utility.max() - utility.mean())
-    assert judgement.references == len(HYPS)
-    assert judgement.outcomes["standard"].pairs == len(set(HYPS)) ** 2
+    assert segment.gain == pytest.approx(utility.max() - utility.mean())
+    assert segment.references == len(HYPS)
+    assert segment.outcomes["standard"].pairs == len(set(HYPS)) ** 2
 
 
 def test_gain_counts_equal_samples_as_often_as_they_were_drawn():
     counted = Segment(["the cat sat", "a cat", "dogs"], counts=[1, 2, 5])
     repeated = Segment(np.repeat(counted.hypotheses, counted.counts).tolist())
-    gains = [Study(ChrF(), [segment], []).judge(segment).gain for segment in (counted, repeated)]
+    gains = [Study(ChrF(), [segment], []).evaluate(segment).gain for segment in (counted, repeated)]
     assert gains[0] == pytest.approx(gains[1])
     others = Segment(counted.hypotheses, ["a cat sat"], counts=counted.counts)
     exact = minrisk.Standard(ChrF()).rank([others])[0].utility
-    found = Study(ChrF(), [others], []).judge(others).gain
+    found = Study(ChrF(), [others], []).evaluate(others).gain
     assert found == pytest.approx(exact.max() - exact @ [1, 2, 5] / 8)
 
 
 def test_judgements_survive_json():
-    judgement = Study(ChrF(), [Segment(HYPS)], ["n-by-s"]).judge(Segment(HYPS))
-    assert Judgement.from_json(json.loads(json.dumps(judgement.as_json()))) == judgement
+    segment = Study(ChrF(), [Segment(HYPS)], ["n-by-s"]).evaluate(Segment(HYPS))
+    assert SegmentOutcomes.from_json(json.loads(json.dumps(segment.as_json()))) == segment
 
 
 def test_what_a_metric_cannot_do_is_left_out_and_told():
@@ -191,7 +191,7 @@ def test_real_samples_give_the_known_accuracy(ntrex):
     segments = [Segment(r["samples"], index=i) for i, r in enumerate(ntrex)]
     study = Study(ChrF(), [segments[0]], [])
     study.trials = [EXACT, Trial("aggregate")]
-    found = [study.judge(segment).outcomes["aggregate"] for segment in segments]
+    found = [study.evaluate(segment).outcomes["aggregate"] for segment in segments]
     assert (sum(o.first for o in found), sum(o.among for o in found)) == (161, 198)
 
 
@@ -199,8 +199,8 @@ def summary_of(*rows, tolerance=None):
     """A summary of one segment; a row is strategy, loss, pairs and seconds."""
     made = {name: Outcome(lost == 0, True, lost, pairs, seconds)
             for name, lost, pairs, seconds in rows}
-    judgement = Judgement(10.0, 8, 0.5, made)
-    return summarise([Trial(name) for name in made], [judgement, judgement], tolerance)
+    segment = SegmentOutcomes(10.0, 8, 0.5, made)
+    return summarise([Trial(name) for name in made], [segment, segment], tolerance)
 
 
 def test_the_recommended_is_the_cheapest_within_the_tolerance():

@@ -15,8 +15,8 @@ import click
 from minrisk.cli.inputs import fraction_read, open_inputs
 from minrisk.cli.method import StudyCommand, study_metrics
 from minrisk.cli.progress import Progress
+from minrisk.cli.recommendation import show
 from minrisk.cli.shared import SETTINGS, FiniteRange, check_files, option
-from minrisk.cli.verdict import show
 from minrisk.cli.weights import weight_options, weighting_of
 from minrisk.decoding import METRIC
 from minrisk.engine.batches import batches
@@ -29,8 +29,8 @@ from minrisk.registry import STRATEGIES
 from minrisk.segment import Segment
 from minrisk.threads import set_threads
 from minrisk.validation.budgets import OTHER_AIMS
-from minrisk.validation.figure import check_figure, draw
-from minrisk.validation.study import Judgement, Study
+from minrisk.validation.figure import check_figure, plot
+from minrisk.validation.study import SegmentOutcomes, Study
 from minrisk.validation.summary import summarise
 
 _EXAMPLES = """\b
@@ -100,15 +100,15 @@ def validate(**params: Any) -> None:
         path = params["output"]
         journal = stack.enter_context(Journal(path, params["resume"])) if path else None
         try:
-            judgements = _judge(study, records, journal, progress)
+            outcomes = _judge(study, records, journal, progress)
         except KeyboardInterrupt:
             hint = f"; --resume goes on with {path}" if path else ""
             click.echo(f"\nminrisk: interrupted after {progress.done} segments{hint}", err=True)
             raise
     progress.finish()
-    summary = summarise(study.trials, judgements, params["tolerance"])
+    summary = summarise(study.trials, outcomes, params["tolerance"])
     for path in params["plots"]:
-        draw(summary, study, path)
+        plot(summary, study, path)
     if params["form"] == "json":
         click.echo(json.dumps({"signature": study.signature} | summary.as_json(), indent=1))
     else:
@@ -150,29 +150,29 @@ def _segment(record: Record) -> Segment:
 
 
 def _judge(study: Study, records: Iterable[Record], journal: Journal | None,
-           progress: Progress) -> list[Judgement]:
-    """One judgement a segment; those of an earlier run are not made again."""
+           progress: Progress) -> list[SegmentOutcomes]:
+    """The outcomes of each segment; those of an earlier run are not made again."""
     known = iter(_known(study, journal, progress) if journal else ())
-    judgements = []
+    outcomes = []
     for record in records:
         entry = next(known, None)
         if entry is not None:
-            judgements.append(_again(entry, record))
+            outcomes.append(_again(entry, record))
             continue
         segment = _segment(record)
         with placed(record.where):
-            judgements.append(study.judge(segment))
+            outcomes.append(study.evaluate(segment))
         if journal:
-            journal.append({"id": record.id} | judgements[-1].as_json())
+            journal.append({"id": record.id} | outcomes[-1].as_json())
         progress.advance()
-    return judgements
+    return outcomes
 
 
-def _again(entry: dict[str, Any], record: Record) -> Judgement:
+def _again(entry: dict[str, Any], record: Record) -> SegmentOutcomes:
     if entry["id"] != record.id:
         raise InputError(f"{record.where}: segment {record.id!r} was {entry['id']!r} in the run to "
                          "resume; give it the same input, or another --output")
-    return Judgement.from_json(entry)
+    return SegmentOutcomes.from_json(entry)
 
 
 def _known(study: Study, journal: Journal, progress: Progress) -> list[dict[str, Any]]:
