@@ -301,7 +301,7 @@ def test_a_disk_that_is_full_is_told(tmp_path):
 
 
 def test_a_table_that_stays_locked_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("minrisk.metrics.cached._PATIENCE", 0.1)
+    monkeypatch.setattr("minrisk.metrics.cached._LOCK_TIMEOUT", 0.1)
     path = str(tmp_path / "scores.db")
     scores(Cached(CHRF, path), ["a"], ["b"])
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:

@@ -296,7 +296,7 @@ def test_a_surplus_line_that_comes_later_is_found_by_the_next_to_ask(program, tm
     threading.Thread(target=late, daemon=True).start()"""))
     assert scores(metric, ["a"], ["b"]) == 11
     go.touch()
-    wait_until(_program(metric, os.getpid())._run._answers.qsize)
+    wait_until(_program(metric, os.getpid())._process._answers.qsize)
     with pytest.raises(minrisk.InputError, match=r"more lines than .* '3\\n' last"):
         scores(metric, ["a"], ["b"])
 

@@ -17,7 +17,7 @@ def foreign_code(failure: str, advice: str = "") -> Iterator[None]:
     """Prints go to standard error; all that is raised, an exit too, becomes an InputError."""
     with _interrupts() as interrupts:
         try:
-            with _PRINTS:
+            with _STDOUT_TO_STDERR:
                 yield
         except MinriskError:
             raise
@@ -27,7 +27,7 @@ def foreign_code(failure: str, advice: str = "") -> Iterator[None]:
             raise InputError(f"{failure}: {type(error).__name__}: {error}{advice}") from error
 
 
-class _Prints:
+class _StdoutRedirect:
     """Standard output is standard error while any thread is in here."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class _Prints:
                 sys.stdout, self._output = self._output, None
 
 
-_PRINTS = _Prints()
+_STDOUT_TO_STDERR = _StdoutRedirect()
 
 
 @contextmanager

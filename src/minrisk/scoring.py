@@ -68,7 +68,8 @@ def score(
         summed = rows.sum(axis=0)
         value, sentences = _corpus(chosen, summed), _corpora(chosen, rows)
         scores[name] = Score(value, sentences, *_interval(sampled),
-                             _p_value(value, sampled, baseline), _ahead(sampled, baseline),
+                             _p_value(value, sampled, baseline),
+                             _difference_interval(sampled, baseline),
                              summed if isinstance(chosen, HasStatistics) else None)
         baseline = baseline or (value, sampled)
     return scores
@@ -160,14 +161,14 @@ def _corpora(metric: AnyMetric, rows: Floats) -> Floats:
 
 
 def _resample(metric: AnyMetric, statistics: Floats, resamples: int, seed: int) -> Floats:
-    """(K, B) the scores of corpora of the same size, whose lines are drawn with replacement."""
-    drawn = list(_draws(statistics, resamples, seed))
+    """(K, B) the scores of corpora of the same size, whose lines are resampled with replacement."""
+    resampled = list(_resampled_sums(statistics, resamples, seed))
     return np.array([
-        _corpora(metric, np.array([sums[k] for sums in drawn])) for k in range(len(statistics))
+        _corpora(metric, np.array([sums[k] for sums in resampled])) for k in range(len(statistics))
     ])
 
 
-def _draws(statistics: Floats, resamples: int, seed: int) -> Iterator[Floats]:
+def _resampled_sums(statistics: Floats, resamples: int, seed: int) -> Iterator[Floats]:
     """(K, S) per resample: the same lines for every system, in the order sacreBLEU draws them."""
     rng = np.random.default_rng(seed)
     lines = statistics.shape[1]
@@ -179,22 +180,22 @@ def _draws(statistics: Floats, resamples: int, seed: int) -> Iterator[Floats]:
 def _interval(sampled: Floats) -> tuple[float | None, float | None]:
     if not sampled.size:
         return None, None
-    low, high = _most(sampled)
+    low, high = _central_95(sampled)
     return float(sampled.mean()), (high - low) / 2
 
 
-def _most(sampled: Floats) -> tuple[float, float]:
-    """What 95% of them are between."""
+def _central_95(sampled: Floats) -> tuple[float, float]:
+    """The bounds between which 95% of them are."""
     ordered = np.sort(sampled)
     cut = ordered.size // _TAIL
     return float(ordered[cut]), float(ordered[-1 - cut])
 
 
-def _ahead(sampled: Floats,
-           baseline: tuple[float, Floats] | None) -> tuple[float, float] | None:
+def _difference_interval(
+        sampled: Floats, baseline: tuple[float, Floats] | None) -> tuple[float, float] | None:
     if baseline is None or not sampled.size:
         return None
-    return _most(sampled - baseline[1])
+    return _central_95(sampled - baseline[1])
 
 
 def _p_value(value: float, sampled: Floats, baseline: tuple[float, Floats] | None) -> float | None:

@@ -13,7 +13,7 @@ from minrisk.cli.method import MethodCommand
 from minrisk.cli.scaling import NEED_A_FOLDER
 from minrisk.cli.shared import SETTINGS, option
 from minrisk.errors import InputError
-from minrisk.io.training import SOURCE, PairChoice, Recipe, TrainingWriter, askable
+from minrisk.io.training import SOURCE, PairChoice, TrainingRecipe, TrainingWriter, with_prompt
 
 _EXAMPLES = """\b
 Examples:
@@ -51,14 +51,14 @@ def export(ctx: click.Context, /, **params: Any) -> int:
     """
     recipe = _recipe(params)
     writer, code = decode_into(ctx, params, partial(TrainingWriter, recipe=recipe),
-                               partial(askable, recipe))
+                               partial(with_prompt, recipe))
     if writer.empty and not params["quiet"]:
         click.echo("minrisk: segments without two hypotheses of different utility: "
                    f"{writer.empty}", err=True)
     return code
 
 
-def _recipe(params: dict[str, Any]) -> Recipe:
+def _recipe(params: dict[str, Any]) -> TrainingRecipe:
     pairs, prompt, tabs = params["pairs"], params["prompt"], params["form"] == "tsv"
     if tabs and (pairs or params["conversational"]):
         raise InputError("--format tsv has a source and a target; "
@@ -70,4 +70,4 @@ def _recipe(params: dict[str, Any]) -> Recipe:
     if prompt is not None and not (pairs or params["conversational"]):
         raise InputError("--prompt goes with --pairs or --conversational; "
                          "the plain format has the source itself")
-    return Recipe(pairs, params["stride"] or 1, prompt, params["conversational"], tabs)
+    return TrainingRecipe(pairs, params["stride"] or 1, prompt, params["conversational"], tabs)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from minrisk.cli.method import MetricCommand, metrics_of
-from minrisk.cli.report import Column, show, show_sentences
+from minrisk.cli.report import ScoreColumn, show, show_sentences
 from minrisk.cli.shared import SETTINGS, check_files, option
 from minrisk.decoding import METRIC
 from minrisk.errors import InputError
@@ -43,15 +43,15 @@ _output = partial(option, "Output")
 @_input("-s", "--source", "--sources", metavar="FILE", type=click.Path(),
         help="A line per segment, for metrics that read it.")
 @_method("--metric", metavar="NAME", multiple=True, default=[METRIC], show_default=True,
-         help="What judges; several times for several. --metric.FIELD fills a field of every "
-         "metric that has it.")
+         help="Metric of the scores; several times for several. --metric.FIELD fills a field of "
+         "every metric that has it.")
 @_method("--confidence", "--paired-bs", "bootstrap", is_flag=True,
          help="Resample the lines: a 95% interval for each system, and the p-value of each "
          "against the first.")
 @_method("--resamples", "--confidence-n", "--paired-bs-n", type=click.IntRange(min=1),
-         default=1000, show_default=True, metavar="N", help="How often.")
+         default=1000, show_default=True, metavar="N", help="Number of resamples.")
 @_method("--seed", type=click.IntRange(min=0), default=SEED, show_default=True, metavar="S",
-         help="Of the resampling.")
+         help="Seed of the resampling.")
 @_output("-f", "--format", "form", type=click.Choice(["json", "text", "latex"]), default="json",
          show_default=True, help="LaTeX is a table of all systems.")
 @_output("-b", "--score-only", is_flag=True, help="Just the number.")
@@ -60,7 +60,7 @@ _output = partial(option, "Output")
 @_output("--sentence-level", "--sl", "sentences", is_flag=True,
          help="A line of text per segment instead of a score for all.")
 @click.option("--threads", type=int, metavar="T",
-              help="Of the native core; one per core unless given.")
+              help="Number of threads of the native core; one per core unless given.")
 def score(**params: Any) -> None:
     """Score the outputs of systems, a line per segment, against references.
 
@@ -134,10 +134,10 @@ def _signed(metric: AnyMetric, scores: dict[str, Score]) -> dict[str, Score]:
 
 
 def _column(metric: AnyMetric, scores: dict[str, Score], resamples: int,
-            params: dict[str, Any]) -> Column:
+            params: dict[str, Any]) -> ScoreColumn:
     references, seed = len(params["references"]), params["seed"]
     bootstrap = {"bs": resamples, "seed": seed} if resamples else {}
     signature = metric_signature(metric, nrefs=references, **bootstrap)
     theirs = sacrebleu_signature(metric, scores.values(), references, resamples, seed,
                                  of_corpus=not params["sentences"])
-    return Column(metric.name, signature, theirs, _signed(metric, scores))
+    return ScoreColumn(metric.name, signature, theirs, _signed(metric, scores))

@@ -20,11 +20,11 @@ PairChoice = Literal["best-worst", "best-middle-worst", "consecutive"]  # Yang e
 SOURCE = "{source}"
 NO_FIELDS: Mapping[str, Any] = {}
 
-Question = str | list[dict[str, Any]]  # a prompt, or the messages of a chat
+Prompt = str | list[dict[str, Any]]  # a prompt, or the messages of a chat
 
 
 @dataclass(frozen=True)
-class Example:
+class RankedText:
     """A hypothesis that a segment ranks, with its utility."""
 
     text: str
@@ -32,7 +32,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """What a segment becomes."""
 
     pairs: PairChoice | None = None  # the best alone unless given
@@ -44,17 +44,17 @@ class Recipe:
     def lines(self, segment: Segment, ranking: Ranking,
               fields: Mapping[str, Any] = NO_FIELDS) -> Iterator[str]:
         """The examples of a segment, whose other fields may hold its prompt or messages."""
-        ranked, question = _ranked(segment, ranking), self.question(segment.source, fields)
+        ranked, prompt = _ranked(segment, ranking), self.prompt_for(segment.source, fields)
         if self.tabs:
-            yield f"{_cell(str(question))}\t{_cell(ranked[0].text)}"
+            yield f"{_cell(str(prompt))}\t{_cell(ranked[0].text)}"
         elif self.pairs is None:
-            yield _json(self._best(question, ranked[0].text))
+            yield _json(self._best(prompt, ranked[0].text))
         else:
             for better, worse in self._chosen(ranked):
                 if better.utility > worse.utility:  # of equals, none is preferred
-                    yield _json(self._preference(question, better.text, worse.text))
+                    yield _json(self._preference(prompt, better.text, worse.text))
 
-    def question(self, source: str | None, fields: Mapping[str, Any]) -> Question:
+    def prompt_for(self, source: str | None, fields: Mapping[str, Any]) -> Prompt:
         """What a model is asked: the chat or prompt that it was given, or else the source."""
         if self.prompt is not None:
             return _filled(self.prompt, source)
@@ -74,7 +74,7 @@ class Recipe:
         """Whether examples have what the model was given, and not the source alone."""
         return self.pairs is not None or self.conversational
 
-    def _chat(self, messages: Any) -> Question:
+    def _chat(self, messages: Any) -> Prompt:
         if not self.conversational:
             raise InputError("found messages, which examples hold with --conversational only")
         if not (isinstance(messages, list) and messages
@@ -83,19 +83,19 @@ class Recipe:
                              'wanted a list of {"role": "...", "content": ...}')
         return messages
 
-    def _best(self, question: Question, target: str) -> dict[str, Any]:
+    def _best(self, prompt: Prompt, target: str) -> dict[str, Any]:
         if not self.conversational:
-            return {"source": question, "target": target}
-        return {"messages": [*_asked(question), *_answered(target)]}
+            return {"source": prompt, "target": target}
+        return {"messages": [*_user_messages(prompt), *_assistant_messages(target)]}
 
-    def _preference(self, question: Question, better: str, worse: str) -> dict[str, Any]:
+    def _preference(self, prompt: Prompt, better: str, worse: str) -> dict[str, Any]:
         """As TRL's DPO trainer reads it."""
         if not self.conversational:
-            return {"prompt": question, "chosen": better, "rejected": worse}
-        return {"prompt": _asked(question), "chosen": _answered(better),
-                "rejected": _answered(worse)}
+            return {"prompt": prompt, "chosen": better, "rejected": worse}
+        return {"prompt": _user_messages(prompt), "chosen": _assistant_messages(better),
+                "rejected": _assistant_messages(worse)}
 
-    def _chosen(self, ranked: list[Example]) -> Iterator[tuple[Example, Example]]:
+    def _chosen(self, ranked: list[RankedText]) -> Iterator[tuple[RankedText, RankedText]]:
         best, middle, worst = ranked[0], ranked[len(ranked) // 2], ranked[-1]
         if self.pairs == "best-worst":
             yield best, worst
@@ -105,12 +105,12 @@ class Recipe:
             yield from pairwise(ranked[:: self.stride])
 
 
-def askable(recipe: Recipe, record: Record) -> Record:
+def with_prompt(recipe: TrainingRecipe, record: Record) -> Record:
     """The same record, or what is wrong with it if nothing says what the model is asked."""
     if isinstance(record.segment, InputError):
         return record
     try:
-        recipe.question(record.segment.source, record.extra)
+        recipe.prompt_for(record.segment.source, record.extra)
     except InputError as error:
         return replace(record, segment=InputError(f"{record.where}: {error}"))
     return record
@@ -119,7 +119,7 @@ def askable(recipe: Recipe, record: Record) -> Record:
 class TrainingWriter:
     """Lines that are out as soon as they are written; counts the segments that gave none."""
 
-    def __init__(self, output: Output, recipe: Recipe) -> None:
+    def __init__(self, output: Output, recipe: TrainingRecipe) -> None:
         self._output = output
         self._recipe = recipe
         self.empty = 0
@@ -132,15 +132,15 @@ class TrainingWriter:
         self.empty += not lines
 
     def fail(self, record: Record, error: Exception) -> None:
-        """Who cannot be ranked is nothing to learn from."""
+        """A segment that cannot be ranked is nothing to learn from."""
 
 
-def _ranked(segment: Segment, ranking: Ranking) -> list[Example]:
+def _ranked(segment: Segment, ranking: Ranking) -> list[RankedText]:
     """Each string once, best first, if the last stage looked at it."""
-    found: dict[str, Example] = {}
+    found: dict[str, RankedText] = {}
     for i in ranking.order[~np.isnan(ranking.utility[ranking.order])].tolist():
         text = segment.hypotheses[i]
-        found.setdefault(text, Example(text, float(ranking.utility[i])))
+        found.setdefault(text, RankedText(text, float(ranking.utility[i])))
     return list(found.values())
 
 
@@ -151,11 +151,11 @@ def _filled(template: str, source: str | None) -> str:
     return template.replace(SOURCE, source)
 
 
-def _asked(question: Question) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": question}] if isinstance(question, str) else question
+def _user_messages(prompt: Prompt) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
 
 
-def _answered(text: str) -> list[dict[str, str]]:
+def _assistant_messages(text: str) -> list[dict[str, str]]:
     return [{"role": "assistant", "content": text}]
 
 

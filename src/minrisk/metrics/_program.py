@@ -17,9 +17,9 @@ from typing import IO, Any
 
 from minrisk.errors import InputError
 
-_TAIL = 5  # lines of its standard error that a message shows
-_SETTLE = 0.2  # seconds after its first answers in which a program would show surplus ones
-_END = 2.0  # seconds to wait for the pipes of a program that was killed
+_STDERR_LINES = 5  # lines of its standard error that a message shows
+_SETTLE_SECONDS = 0.2  # after the first answers of a program, in which surplus ones would show
+_PIPE_SECONDS = 2.0  # to wait for the pipes of a program that was killed
 
 
 class Program:
@@ -29,7 +29,7 @@ class Program:
         self._command = command
         self._timeout = timeout
         self._restarts = restarts
-        self._run: _Run | None = None
+        self._process: _Process | None = None
         self._lock = threading.Lock()
         atexit.register(self.close)
 
@@ -43,9 +43,9 @@ class Program:
                 raise
 
     def close(self) -> None:
-        if self._run is not None:
-            self._run.stop()
-            self._run = None
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
 
     def _ask(self, lines: Sequence[str]) -> list[str]:
         """What a program that died did not answer is asked again."""
@@ -64,13 +64,13 @@ class Program:
 
     def _answer(self, lines: Sequence[str], answers: list[str]) -> bool:
         """Whether the program lived to answer the lines that had none."""
-        if self._run is None:
-            self._run = _Run(self._command)
+        if self._process is None:
+            self._process = _Process(self._command)
         self._check_surplus()
-        self._run.send(lines[len(answers):])
+        self._process.send(lines[len(answers):])
         while len(answers) < len(lines):
             try:
-                answer = self._run.answer(self._timeout)
+                answer = self._process.answer(self._timeout)
             except Empty:
                 end = self._end()
                 raise InputError(f"{self._command} gave no answer for {self._timeout:g} seconds; "
@@ -83,8 +83,8 @@ class Program:
 
     def _check_surplus(self, answers: Sequence[str] = ()) -> None:
         """A line too many, and every score after it would be that of another pair."""
-        assert self._run is not None
-        surplus = self._run.surplus(settle=bool(answers))
+        assert self._process is not None
+        surplus = self._process.surplus(settle=bool(answers))
         if surplus is not None:
             first = f"{answers[0]!r:.60} first and " if answers else ""
             raise InputError(f"{self._command} wrote more lines than it was given pairs, {first}"
@@ -92,15 +92,15 @@ class Program:
                              "anything else to standard error")
 
     def _end(self) -> str:
-        """Stops it, and says what it said last."""
-        assert self._run is not None
-        run = self._run
+        """Stops it; its exit code and the last lines of its standard error."""
+        assert self._process is not None
+        process = self._process
         self.close()
-        said = " / ".join(run.said) or "nothing"
-        return f"exit code {run.code}, standard error: {said}"
+        written = " / ".join(process.stderr) or "nothing"
+        return f"exit code {process.code}, standard error: {written}"
 
 
-class _Run:
+class _Process:
     """One life of the program, with a thread for each of its three pipes.
 
     It has a session of its own, so that the programs that it starts end with it.
@@ -108,13 +108,13 @@ class _Run:
 
     def __init__(self, command: str) -> None:
         try:
-            self._process = subprocess.Popen(
+            self._popen = subprocess.Popen(
                 shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace",
                 start_new_session=True)
         except (OSError, ValueError) as error:
             raise InputError(f"command: {command!r} cannot be started: {error}") from None
-        process = self._process
+        process = self._popen
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -122,14 +122,14 @@ class _Run:
         self._answers: Queue[str | None] = Queue()  # None where there will be no more
         self._slowest = 0.0  # seconds between two answers
         self._has_answered = self._has_settled = False
-        self.said: deque[str] = deque(maxlen=_TAIL)
-        self._readers = [_started(self._read, process.stdout),
-                         _started(self._listen, process.stderr)]
+        self.stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._readers = [_started(self._read_answers, process.stdout),
+                         _started(self._read_stderr, process.stderr)]
         self._writer: threading.Thread | None = None
 
     @property
     def code(self) -> int | None:
-        return self._process.returncode
+        return self._popen.returncode
 
     def send(self, lines: Sequence[str]) -> None:
         self._writer = _started(self._write, lines)
@@ -150,7 +150,7 @@ class _Run:
         the time of another one, in which that line would show.
         """
         is_first, self._has_settled = settle and not self._has_settled, self._has_settled or settle
-        patience = max(_SETTLE, 2 * self._slowest) if is_first else 0.0
+        patience = max(_SETTLE_SECONDS, 2 * self._slowest) if is_first else 0.0
         try:
             found = self._answers.get(patience > 0, patience)
         except Empty:
@@ -161,10 +161,10 @@ class _Run:
 
     def stop(self) -> None:
         with suppress(ProcessLookupError):  # it has not been waited for: the number is its own
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        self._popen.wait()
         # for a time: a child that left the session may hold the pipes as long as it likes
-        deadline = time.monotonic() + _END
+        deadline = time.monotonic() + _PIPE_SECONDS
         for thread in filter(None, (self._writer, *self._readers)):
             thread.join(max(0.0, deadline - time.monotonic()))
         if self._writer is None or not self._writer.is_alive():
@@ -177,16 +177,16 @@ class _Run:
                 self._input.write(line + "\n")
             self._input.flush()
 
-    def _read(self, pipe: IO[str]) -> None:
+    def _read_answers(self, pipe: IO[str]) -> None:
         with pipe:
             for line in pipe:
                 self._answers.put(line)
         self._answers.put(None)
 
-    def _listen(self, pipe: IO[str]) -> None:
+    def _read_stderr(self, pipe: IO[str]) -> None:
         with pipe:
             for line in pipe:
-                self.said.append(line.strip())
+                self.stderr.append(line.strip())
 
 
 def _started(target: Callable[[Any], None], argument: Any) -> threading.Thread:

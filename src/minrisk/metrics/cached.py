@@ -27,8 +27,8 @@ from minrisk.options import inner, option
 from minrisk.signature import parts_signature
 
 _MEMORY = ":memory:"
-_PATIENCE = 60.0  # seconds to wait for another process that writes
-_AT_ONCE = 500  # references in a query
+_LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes
+_REFERENCES_PER_QUERY = 500  # references in a query
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
     metric BLOB, source BLOB, hypothesis BLOB, reference BLOB, score REAL,
     PRIMARY KEY (metric, source, hypothesis, reference)) WITHOUT ROWID"""
@@ -119,14 +119,14 @@ class _Keys:
                        refs=[self.refs[column] for column in columns])
 
 
-class _Store:
+class _ScoreStore:
     """A table of scores; SQLite keeps processes that share a file apart."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._lock = threading.Lock()
-        with self._told():
-            self._table = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
+        with self._as_input_error():
+            self._table = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, check_same_thread=False)
             atexit.register(self._table.close)
             with self._table:
                 self._table.execute("PRAGMA journal_mode=WAL")
@@ -146,21 +146,21 @@ class _Store:
         new = ((keys.metric, keys.source, hyp, ref, score)
                for hyp, line in zip(keys.hyps, scores.tolist(), strict=True)
                for ref, score in zip(keys.refs, line, strict=True) if math.isfinite(score))
-        with self._told(), self._lock, self._table:
+        with self._as_input_error(), self._lock, self._table:
             self._table.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", new)
 
     def _query(self, keys: _Keys, hyp: bytes) -> Iterator[tuple[bytes, Any]]:
         """The pairs of a hypothesis with these references alone: it may have met many others."""
-        for start in range(0, len(keys.refs), _AT_ONCE):
-            refs = keys.refs[start:start + _AT_ONCE]
-            with self._told(), self._lock:
+        for start in range(0, len(keys.refs), _REFERENCES_PER_QUERY):
+            refs = keys.refs[start:start + _REFERENCES_PER_QUERY]
+            with self._as_input_error(), self._lock:
                 yield from self._table.execute(
                     "SELECT reference, score FROM scores WHERE metric = ? AND source = ? "
                     f"AND hypothesis = ? AND reference IN ({','.join('?' * len(refs))})",
                     (keys.metric, keys.source, hyp, *refs)).fetchall()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _as_input_error(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
@@ -173,6 +173,6 @@ def _digest(text: str) -> bytes:
 
 
 @cache
-def _store(path: str, process: int) -> _Store:
+def _store(path: str, process: int) -> _ScoreStore:
     """One for each process: a connection must not be shared with a fork."""
-    return _Store(path)
+    return _ScoreStore(path)
