@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import pickle
 import sqlite3
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -16,10 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minrisk
-from commands import run, write
+from commands import run, spawn, write
 from generated import cases, text_lists
 from minrisk.metric import Aggregates, AggregatesParts
-from minrisk.metrics.cached import Cached
+from minrisk.metrics._fingerprint import fingerprint
+from minrisk.metrics.cached import Cached, _Keys, _store
 from minrisk.metrics.combined import Combined
 from minrisk.metrics.edit import Edit
 from minrisk.metrics.exact_match import ExactMatch
@@ -166,6 +170,144 @@ def test_scores_of_other_options_are_not_found(tmp_path):
     for order in (1, 2):
         np.testing.assert_array_equal(scores(Cached(minrisk.ChrF(order), path), ["abc"], ["abd"]),
                                       scores(minrisk.ChrF(order), ["abc"], ["abd"]))
+
+
+def decoded_utility(folder, metric):
+    """By a run of its own, as a user has one after each change."""
+    samples = write(folder / "samples.jsonl", {"samples": ["ab", "c"]})
+    with spawn("decode", samples, "--metric", f"cached:{metric}", "--metric.path",
+               folder / "scores.db", "--utilities", cwd=folder) as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err.decode()
+    return json.loads(out)["utilities"]
+
+
+def test_a_function_that_changed_is_asked_again(tmp_path):
+    module = tmp_path / "changing.py"
+    module.write_text("def score(hypothesis, reference): return len(hypothesis)")
+    assert decoded_utility(tmp_path, "python:changing:score") == [2, 1]
+    (tmp_path / "front.py").write_text("from changing import score")
+    assert decoded_utility(tmp_path, "python:front:score") == [2, 1]
+    module.write_text("def score(hypothesis, reference): return -len(hypothesis)")
+    assert decoded_utility(tmp_path, "python:changing:score") == [-2, -1]
+    assert decoded_utility(tmp_path, "python:front:score") == [-2, -1]
+
+
+@pytest.mark.parametrize("command", ["./score.sh", "sh score.sh", "sh score.sh --scale=scale.txt"])
+def test_a_program_that_changed_is_asked_again(tmp_path, command):
+    scale, shell = tmp_path / "scale.txt", tmp_path / "score.sh"
+    scale.write_text("3")
+    shell.write_text("#!/bin/sh\nwhile read line; do cat scale.txt; echo; done\n")
+    shell.chmod(0o755)
+    assert decoded_utility(tmp_path, f"command:{command}") == [3, 3]
+    if "scale" in command:
+        scale.write_text("5")
+    else:
+        shell.write_text(shell.read_text().replace("cat scale.txt", "printf 5"))
+    assert decoded_utility(tmp_path, f"command:{command}") == [5, 5]
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """A metric with a model in a folder, or a file."""
+
+    name: ClassVar[str] = "modelled"
+    model: str
+
+    def features(self, texts):
+        return np.array([len(t) for t in texts], dtype=float)
+
+    def scores(self, hyps, refs, source=None):
+        bias = float(next(Path(self.model).rglob("weights")).read_text())
+        return bias + np.subtract.outer(hyps, refs)
+
+
+@pytest.mark.parametrize("content", ["2", "2" + " " * (1 << 20)], ids=["small", "large"])
+def test_a_model_that_was_replaced_gives_its_own_scores(tmp_path, content):
+    """A large file is not read whole: its size, or the time of its change, tells."""
+    folder = tmp_path / "model" / "inner"
+    folder.mkdir(parents=True)
+    (folder / "weights").write_text("1" + content[1:])
+    os.utime(folder / "weights", (1, 1))
+    path = str(tmp_path / "scores.db")
+    assert scores(Cached(Modelled(str(tmp_path / "model")), path), ["a"], ["a"]) == 1
+    (folder / "weights").write_text(content)
+    assert scores(Cached(Modelled(str(tmp_path / "model")), path), ["a"], ["a"]) == 2
+
+
+def test_a_model_that_stayed_the_same_is_found_again(tmp_path):
+    (tmp_path / "weights").write_text("1")
+    metric, path = Modelled(str(tmp_path)), str(tmp_path.with_suffix(".db"))
+    assert fingerprint(metric) == fingerprint(Modelled(str(tmp_path)))
+    assert scores(Cached(metric, path), ["a"], ["a"]) == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Modelled, "scores", None)  # nobody asks it
+        assert scores(Cached(Modelled(str(tmp_path)), path), ["a"], ["a"]) == 1
+
+
+def test_only_the_pairs_of_a_segment_are_looked_up(path):
+    """Some samples are part of every segment: what they met elsewhere must not be read again."""
+    metric = Cached(CHRF, path)
+    for i in range(20):
+        minrisk.decode(["Yes.", "", f"answer {i}"], metric=metric)
+    keys = _Keys.of(metric._identity, *(metric.features(["Yes.", "answer 1"]) for _ in "ab"), None)
+    found = [list(_store(path, os.getpid())._query(keys, hyp)) for hyp in keys.hyps]
+    assert [len(rows) for rows in found] == [2, 2]
+
+
+def test_references_beyond_one_query_are_found(path):
+    texts = [f"text {i}" for i in range(1201)]
+    first = scores(Cached(CHRF, path), texts[:2], texts)
+    np.testing.assert_array_equal(scores(Cached(CHRF, path), texts[:2], texts), first)
+    columns = (np.array(some, object) for some in (texts[:2], texts))
+    keys = _Keys.of(Cached(CHRF, path)._identity, *columns, None)
+    np.testing.assert_array_equal(_store(path, os.getpid()).find(keys), first)
+
+
+@pytest.mark.parametrize("score", ["abc", float("inf"), None, b"\0\1"])
+def test_rows_that_hold_no_score_are_computed_again(tmp_path, score):
+    path = str(tmp_path / "scores.db")
+    expected = scores(Cached(CHRF, path), ["abc"], ["abd", "x"])
+    with contextlib.closing(sqlite3.connect(path)) as table, table:
+        table.execute("UPDATE scores SET score = ?", (score,))
+    np.testing.assert_array_equal(scores(Cached(CHRF, path), ["abc"], ["abd", "x"]), expected)
+    with contextlib.closing(sqlite3.connect(path)) as table:
+        assert sorted(table.execute("SELECT score FROM scores")) == sorted(
+            (value,) for value in expected[0].tolist())
+
+
+def test_scores_that_are_not_finite_are_not_kept(path):
+    class Lost(Counting):
+        name = "lost"
+        needs_source = False
+
+        def scores(self, hyps, refs, source=None):
+            self.asked.append((len(hyps), len(refs)))
+            return np.full((len(hyps), len(refs)), np.inf)
+
+    Lost.asked.clear()
+    for _ in range(2):
+        assert np.isinf(scores(Cached(Lost(), path), ["a"], ["b"]))
+    assert len(Lost.asked) == 2
+
+
+def test_a_disk_that_is_full_is_told(tmp_path):
+    path = str(tmp_path / "scores.db")
+    scores(Cached(CHRF, path), ["a"], ["b"])
+    _store(path, os.getpid())._table.execute("PRAGMA max_page_count = 1")
+    texts = [f"text {i}" for i in range(100)]
+    with pytest.raises(minrisk.InputError, match=r"for scores: database or disk is full; give"):
+        scores(Cached(CHRF, path), texts, texts)
+
+
+def test_a_table_that_stays_locked_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("minrisk.metrics.cached._LOCK_TIMEOUT", 0.1)
+    path = str(tmp_path / "scores.db")
+    scores(Cached(CHRF, path), ["a"], ["b"])
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(minrisk.InputError, match=r"for scores: database is locked; give"):
+            scores(Cached(CHRF, path), ["a"], ["c"])
 
 
 def test_processes_share_a_file_of_scores(tmp_path):

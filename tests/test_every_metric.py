@@ -60,15 +60,6 @@ def command(folder: Path) -> AnyMetric:
                         error=True)
 
 
-def evaluate(folder: Path) -> AnyMetric:
-    pytest.importorskip("evaluate", reason="needs evaluate, which is no light package")
-    from test_foreign_metrics import SCRIPT
-
-    (folder / "overlap").mkdir()
-    (folder / "overlap" / "overlap.py").write_text(SCRIPT)
-    return METRICS.make(f"evaluate:{folder / 'overlap'}", run_code=True, result="mean")
-
-
 MADE: dict[str, Callable[[Path], AnyMetric]] = {
     **{name: lambda _, name=name: METRICS.make(name)
        for name in ("chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "exact-match", "embedding")},
@@ -83,7 +74,6 @@ MADE: dict[str, Callable[[Path], AnyMetric]] = {
     "bleurt": lambda _: neural("bleurt", model=str(HERE / "bleurt" / "model")),
     "python": lambda _: METRICS.make(f"python:{__name__}:overlap"),
     "command": command,
-    "evaluate": evaluate,
     "combined": lambda _: METRICS.make("chrf*0.5+exact-match*-2"),
     "symmetric": lambda _: METRICS.make("symmetric:bleu"),
     "cached": lambda folder: METRICS.make("cached:rouge-l", path=str(folder / "scores.db")),

@@ -13,7 +13,7 @@ import minrisk
 from commands import run, write
 from generated import text_lists
 from minrisk import Ranking, Segment
-from minrisk.io.training import Recipe
+from minrisk.io.training import TrainingRecipe
 
 # utilities against themselves fall from left to right
 SAMPLES = ["the cat sat", "the cat sat", "the cat sat", "the cat sat down", "a cat", "birds"]
@@ -84,7 +84,7 @@ def test_pairs_as_conversations(samples):
 def test_the_chosen_is_always_better_than_the_rejected(hyps, choice, stride):
     ranking = minrisk.decode(hyps)
     utility = {hyp: ranking.utility[i] for i, hyp in enumerate(hyps)}
-    lines = list(Recipe(choice, stride).lines(Segment(hyps, source="s"), ranking))
+    lines = list(TrainingRecipe(choice, stride).lines(Segment(hyps, source="s"), ranking))
     for pair in map(json.loads, lines):
         assert utility[pair["chosen"]] > utility[pair["rejected"]]
     if len(set(utility.values())) > 1 and choice == "best-worst":
@@ -93,9 +93,54 @@ def test_the_chosen_is_always_better_than_the_rejected(hyps, choice, stride):
 
 def test_what_the_last_stage_did_not_look_at_is_in_no_pair():
     ranking = Ranking(np.array([2, 0, 1]), np.array([1.0, np.nan, 2.0]))
-    lines = list(Recipe("consecutive").lines(Segment(["a", "b", "c"], source="s"), ranking))
+    lines = list(TrainingRecipe("consecutive").lines(Segment(["a", "b", "c"], source="s"), ranking))
     assert [json.loads(line) for line in lines] == [
         {"prompt": "s", "chosen": "c", "rejected": "a"}]
+
+
+CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "A cat?"}]
+
+
+def answered(text):
+    return [{"role": "assistant", "content": text}]
+
+
+def test_chats_are_prompts_as_they_were_sampled(tmp_path):
+    path = write(tmp_path / "x.jsonl", {"messages": CHAT, "samples": SAMPLES})
+    (pair,) = run("export", path, "--pairs", "best-worst", "--conversational").records
+    assert pair == {"prompt": CHAT, "chosen": answered("the cat sat"),
+                    "rejected": answered("birds")}
+    (best,) = run("export", path, "--conversational").records
+    assert best == {"messages": CHAT + answered("the cat sat")}
+
+
+@pytest.mark.parametrize("more", [{}, {"source": "le chat"}])
+def test_prompts_are_prompts_as_they_were_sampled(tmp_path, more):
+    path = write(tmp_path / "x.jsonl", {"prompt": "A cat?", "samples": SAMPLES, **more})
+    pairs = ["--pairs", "best-worst"]
+    (pair,) = run("export", path, *pairs).records
+    assert pair == {"prompt": "A cat?", "chosen": "the cat sat", "rejected": "birds"}
+    (chat,) = run("export", path, *pairs, "--conversational").records
+    assert chat["prompt"] == [{"role": "user", "content": "A cat?"}]
+    (best,) = run("export", path).records
+    assert best == {"source": more.get("source", "A cat?"), "target": "the cat sat"}
+
+
+def test_a_template_is_filled_with_the_source_whatever_was_asked(tmp_path):
+    path = write(tmp_path / "x.jsonl", {"source": "le chat", "prompt": "A cat?",
+                                        "samples": SAMPLES})
+    (pair,) = run("export", path, "--pairs", "best-worst", "--prompt", "{source}").records
+    assert pair["prompt"] == "le chat"
+
+
+@pytest.mark.parametrize("field", [{"prompt": "A cat?"}, {"messages": CHAT}])
+def test_what_sample_wrote_becomes_pairs(server, tmp_path, field):
+    prompts = write(tmp_path / "prompts.jsonl", {"id": 7, **field})
+    samples = tmp_path / "samples.jsonl"
+    assert run("sample", prompts, "--endpoint", server.endpoint, "--model", "m", "-n", 8,
+               "-o", samples).code == 0
+    (pair,) = run("export", samples, "--pairs", "best-worst", "--conversational").records
+    assert pair["prompt"] == field.get("messages", [{"role": "user", "content": "A cat?"}])
 
 
 def test_an_oracle_prefers_what_people_wrote(tmp_path):
@@ -121,7 +166,12 @@ def test_segments_that_fail_are_left_out_if_told_so(tmp_path):
 
 
 @pytest.mark.parametrize(("args", "message"), [
-    ("@nosource.jsonl", "nosource.jsonl:1: found no source, wanted one for every segment"),
+    ("@nosource.jsonl", "nosource.jsonl:1: found no source, prompt or messages, wanted one of"),
+    ("@chat.jsonl", "chat.jsonl:1: found messages, which examples hold with --conversational"),
+    ("@chat.jsonl --pairs best-worst", "chat.jsonl:1: found messages, which examples hold with"),
+    ("@chat.jsonl --format tsv", "chat.jsonl:1: found messages, which examples hold with"),
+    ("@chat.jsonl --conversational --prompt {source}", "found no source to put into --prompt"),
+    ("@odd.jsonl --conversational", "odd.jsonl:1: found messages 'hello', wanted a list of"),
     ("@none.jsonl", "cannot read"),
     ("@x.jsonl --format tsv --pairs best-worst", "--pairs and --conversational need --format json"),
     ("@x.jsonl --format tsv --conversational", "--format tsv has a source and a target"),
@@ -135,6 +185,8 @@ def test_segments_that_fail_are_left_out_if_told_so(tmp_path):
 def test_what_makes_no_sense_is_told(tmp_path, args, message):
     write(tmp_path / "x.jsonl", {"source": "s", "samples": ["a", "b"]})
     write(tmp_path / "nosource.jsonl", {"samples": ["a", "b"]})
+    write(tmp_path / "chat.jsonl", {"messages": CHAT, "samples": ["a", "b"]})
+    write(tmp_path / "odd.jsonl", {"messages": "hello", "samples": ["a", "b"]})
     result = run("export", *args.replace("@", f"{tmp_path}/").split())
     assert result.code == 2
     assert message in result.err.strip().split("\n")[-1]

@@ -13,7 +13,7 @@ from conftest import ROOT
 
 SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {"arrays", "errors", "options", "segment", "groups", "kmeans", "lazy", "version", "threads",
-         "progress", "references", "transfer", "kernels"}
+         "progress", "references", "foreign", "transfer", "kernels"}
 PROTOCOLS = PLAIN | {"metric", "rows", "strategy", "pool", "registry", "signature"}
 
 # package -> modules of minrisk that it may import; "*" is everything
@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "errors": set(),
     "options": {"errors"},
     "lazy": set(),
+    "foreign": {"errors"},
     "version": set(),
     "threads": {"errors"},
     "progress": set(),

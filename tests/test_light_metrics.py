@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 
 import minrisk
+from commands import run, write
 from generated import cases, text_lists
+from minrisk.metric import details
 from minrisk.metrics.edit import Edit
 from minrisk.metrics.embedding import Embedding
 from minrisk.metrics.exact_match import ExactMatch
+from minrisk.registry import METRICS
 from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS, Case, check_metric
 from minrisk.testing import cases as given_cases
 
@@ -56,6 +59,10 @@ def test_without_rapidfuzz_the_extra_is_named(monkeypatch):
         scores(Edit(), ["a"], ["b"])
 
 
+NO_MATCH = pytest.mark.filterwarnings("ignore:exact-match. the pattern")  # of generated texts
+
+
+@NO_MATCH
 @pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
                          ids=lambda c: c.__name__)
 @given(metric=VOTES, case=cases())
@@ -63,6 +70,7 @@ def test_exact_match_keeps_the_contract(check, metric, case):
     check(metric, case, 1e-9)
 
 
+@NO_MATCH
 @given(metric=VOTES, case=cases())
 def test_an_average_of_votes_is_exact(metric, case):
     segment = minrisk.Segment(case.hyps, case.refs, weights=case.weights)
@@ -93,12 +101,94 @@ def test_the_answer_of_most_samples_wins():
     ({"numbers": True}, "1,00", "100", False),
     ({"numbers": True}, "1e3", "1000", False),
     ({"numbers": True}, "100000000000000000000.5", "100000000000000000000.4", False),
+    ({"numbers": True}, "1" + "0" * 30 + "1", "1" + "0" * 30 + "2", False),
+    ({"numbers": True}, str(2**100), str(2**100 + 1), False),
+    ({"numbers": True}, "-0.50", "-.5", True),
+    ({"numbers": True}, "+12", "١٢", True),
+    ({"numbers": True}, ".", ".0", False),
     ({}, "1.0", "1", False),
     ({"pattern": r"x(\d)|y(\d)"}, "x1", "y1", True),
     ({"pattern": r"#(.*)"}, "no answer", "no answer", False),
 ])
+@NO_MATCH
 def test_answers_are_compared_as_the_options_say(options, one, other, same):
     assert scores(ExactMatch(**options), [one], [other])[0, 0] == same
+
+
+def test_numbers_of_a_million_digits_are_compared():
+    long = "1" + "0" * 1_000_000
+    assert scores(ExactMatch(numbers=True), [long], [f"{long}.0", f"{long}1"]).tolist() == [[1, 0]]
+
+
+def test_gold_answers_may_be_plain():
+    metric = ExactMatch(r"answer is (\d+)", numbers=True)
+    samples = ["The answer is 1,000. No: the answer is 5", "the answer is 4", "5"]
+    found = scores(metric, samples, ["5", "so the answer is 5", " 5.0\n", "the answer is 4", ""])
+    np.testing.assert_array_equal(found, [[1, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]])
+    assert minrisk.score({"it": samples}, ["5"] * 3, metric=metric)["it"].value == 1 / 3
+
+
+def test_a_pattern_that_matches_nothing_is_told_once():
+    metric = ExactMatch(r"#### (.*)")
+    texts = ["It is 4.", "4", "5"]
+    with pytest.warns(UserWarning, match=r"'#### \(\.\*\)' matches none of 3 texts"):
+        minrisk.decode(texts, metric=metric)
+    minrisk.decode(texts, metric=metric)  # a second warning would be an error
+
+
+def test_a_pattern_that_some_texts_match_is_not_told():
+    minrisk.decode(["It is 4.", "#### 4"], metric=ExactMatch(r"#### (.*)"))
+
+
+ANSWERS = ["so #4", "#4", "thus #5", "I do not know", "#4", "it is #6"]
+
+
+def confident(samples):
+    [ranking] = minrisk.Confident(minrisk.Standard(ExactMatch(r"#(\d)"))).rank([
+        minrisk.Segment(samples)])
+    return ranking
+
+
+def test_the_margin_is_between_answers():
+    assert confident(ANSWERS).confidence.margin == pytest.approx(3 / 6 - 1 / 6)
+    assert np.isnan(confident(["#1", "it is #1"]).confidence.margin)
+
+
+@NO_MATCH
+def test_no_answer_has_no_probability():
+    assert np.isnan(confident(["It is 4.", "4", "5"]).confidence.probability)
+    assert 0.5 < confident(ANSWERS).confidence.probability < 1
+
+
+@pytest.mark.filterwarnings("default:exact-match")
+def test_no_probability_is_null_in_the_output(tmp_path):
+    path = write(tmp_path / "in.jsonl", {"samples": ["4", "It is 4."]}, {"samples": ["#4"]})
+    result = run("decode", path, "--metric", "exact-match:#(.*)", "--confidence")
+    assert [r["confidence"]["probability"] for r in result.records] == [None, 1.0]
+    path = write(tmp_path / "in.jsonl", {"samples": ["4", "It is 4."]})
+    result = run("decode", path, "--metric", "exact-match:#(.*)", "--confidence")
+    assert "warning: exact-match: the pattern '#(.*)' matches none of 2 texts" in result.err
+
+
+@pytest.mark.parametrize("name", ["exact-match:#(\\d)", "chrf*0.001+exact-match:#(\\d)",
+                                  "cached:exact-match:#(\\d)"])
+def test_the_answer_and_its_votes_are_details_of_the_choice(name):
+    metric = METRICS.make(name)
+    segment = minrisk.Segment(ANSWERS, counts=[1, 2, 1, 1, 1, 1])
+    [ranking] = minrisk.Standard(metric).rank([segment])
+    found = details(metric, segment, ranking)
+    assert found["answer"] == "4"
+    assert list(found["votes"]) == ["4", "5", "6"]
+    assert found["votes"] == pytest.approx({"4": 4 / 7, "5": 1 / 7, "6": 1 / 7})
+    assert details(minrisk.ChrF(), segment, ranking) == {}
+
+
+def test_votes_of_gold_answers_are_details_too():
+    metric = ExactMatch(r"#(\d)")
+    segment = minrisk.Segment(ANSWERS, ["5"])
+    [ranking] = minrisk.Standard(metric).rank([segment])
+    assert metric.details(segment, ranking) == {"answer": "5",
+                                                "votes": {"5": 1.0, "4": 0.0, "6": 0.0}}
 
 
 def test_a_pattern_that_is_none_is_told():

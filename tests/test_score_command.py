@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from test_scoring import Common
+from test_scoring import Common, Shared
 
 import minrisk
 from commands import run
@@ -117,6 +117,38 @@ def test_the_table_marks_what_is_significant(files):
     assert "bs:1000|seed:12345" in table
 
 
+def test_the_signature_is_also_in_sacrebleus_words(files):
+    theirs = json.loads(sacrebleu(files, "ref.txt", "-i", "beam.txt", "-m", "bleu"))
+    ours = json.loads(score(files, "beam.txt", "-r", "ref.txt", "--metric", "bleu"))
+    keys = ("nrefs", "case", "eff", "tok", "smooth")
+    expected = "|".join(f"{key}:{theirs[key]}" for key in keys)
+    assert ours["sacrebleu_signature"] == f"{expected}|version:minrisk-{minrisk.__version__}"
+    table = score(files, "beam.txt", "sample.txt", "-r", "ref.txt", "--metric", "bleu",
+                  "-f", "text")
+    assert f"\nin sacreBLEU's words: {expected}|" in table
+
+
+def test_quality_is_scored_without_references(files, monkeypatch):
+    monkeypatch.setitem(METRICS.builtin, "shared", "test_scoring:Shared")
+    found = json.loads(score(files, "beam.txt", "--sources", "src.txt", "--metric", "shared",
+                             "-w", "6"))
+    lines = [(files / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+             for name in ("beam", "src")]
+    expected = minrisk.score({"x": lines[0]}, sources=lines[1], metric=Shared())["x"].value
+    assert found["score"] == pytest.approx(expected, abs=1e-6)
+    assert found["nrefs"] == "0"
+    assert "sacrebleu_signature" not in found
+
+
+def test_latex_escapes_every_character_that_means_something_to_it(files, tmp_path):
+    name = r"a\b{c}^d~e_f&g%h#i$j<k>l|m.txt"
+    (tmp_path / name).write_bytes((files / "beam.txt").read_bytes())
+    table = run("score", tmp_path / name, files / "sample.txt", "-r", files / "ref.txt", "-f",
+                "latex").out
+    assert (r"a\textbackslash{}b\{c\}\textasciicircum{}d\textasciitilde{}e\_f\&g\%h\#i\$j"
+            r"\textless{}k\textgreater{}l\textbar{}m.txt & ") in table
+
+
 def test_latex_is_a_table_with_its_characters_escaped(files, tmp_path):
     (tmp_path / "my_system.txt").write_bytes((files / "beam.txt").read_bytes())
     result = run("score", tmp_path / "my_system.txt", files / "sample.txt", "-r",
@@ -173,7 +205,9 @@ def test_errors_are_shown_with_their_own_sign(files, monkeypatch):
 
 
 @pytest.mark.parametrize(("args", "message"), [
-    ("@beam.txt", "Missing option '-r' / '--references'"),
+    ("@beam.txt", "metric 'chrf' compares with references; give -r FILE"),
+    ("@beam.txt --metric shared", "metric 'shared' judges by the source; give -s FILE"),
+    ("@beam.txt --metric shared --metric chrf -s @src.txt", "metric 'chrf' compares with"),
     ("-r @ref.txt", "Missing argument 'SYSTEM...'"),
     ("@none.txt -r @ref.txt", "cannot read"),
     ("@short.txt -r @ref.txt", "short.txt has 1 lines, the references have 30"),
@@ -187,7 +221,8 @@ def test_errors_are_shown_with_their_own_sign(files, monkeypatch):
     ("@beam.txt -r @ref.txt --metric.oder 3", "did you mean '--metric.order'?"),
     ("@beam.txt -r @ref.txt --metric comet", "needs"),
 ])
-def test_what_makes_no_sense_is_told_in_one_line(files, args, message):
+def test_what_makes_no_sense_is_told_in_one_line(files, args, message, monkeypatch):
+    monkeypatch.setitem(METRICS.builtin, "shared", "test_scoring:Shared")
     (files / "short.txt").write_text("one\n")
     result = run("score", *args.replace("@", f"{files}/").split())
     assert result.code == 2

@@ -16,6 +16,7 @@ import minrisk
 from generated import texts
 from minrisk import InputError
 from minrisk.metrics.ter import Ter
+from minrisk.scoring import sacrebleu_signature
 
 OPTIONS = [
     {},
@@ -66,6 +67,89 @@ def test_scores_of_corpora_and_sentences_are_sacrebleus(ours, theirs, corpus):
         assert sign * sentence == pytest.approx(theirs.sentence_score(hyp, own).score, abs=1e-9)
 
 
+@dataclass(frozen=True)
+class Common:
+    """How many letters two texts have in common, if the source allows them; no statistics."""
+
+    name: ClassVar[str] = "common"
+    needs_source: ClassVar[bool] = True
+
+    def features(self, texts):
+        return np.array([[letter in text for letter in "abcd"] for text in texts], dtype=float)
+
+    def scores(self, hyps, refs, source=None):
+        return (hyps * source) @ refs.T
+
+
+SIGNED = [
+    (minrisk.BLEU(), sacrebleu.BLEU()),
+    (minrisk.BLEU(effective_order=False), sacrebleu.BLEU()),
+    (minrisk.BLEU(tokenize="intl", lowercase=True), sacrebleu.BLEU(tokenize="intl",
+                                                                    lowercase=True)),
+    (minrisk.BLEU(smooth_method="floor"), sacrebleu.BLEU(smooth_method="floor")),
+    (minrisk.BLEU(smooth_method="add-k", smooth_value=0.25),
+     sacrebleu.BLEU(smooth_method="add-k", smooth_value=0.25)),
+    *(ours_and_theirs(options) for options in OPTIONS if "beta" not in options),
+    (Ter(), sacrebleu.TER()),
+    (Ter(normalized=True, no_punct=True, asian_support=True, case_sensitive=True),
+     sacrebleu.TER(normalized=True, no_punct=True, asian_support=True, case_sensitive=True)),
+]
+
+
+def signed(metric, hyps, streams, **options):
+    scores = minrisk.score({"x": hyps}, list(zip(*streams, strict=True)), metric=metric)
+    found = sacrebleu_signature(metric, scores.values(), len(streams), **options)
+    return found.removesuffix(f"|version:minrisk-{minrisk.__version__}")
+
+
+def theirs_of(metric):
+    return str(metric.get_signature()).rpartition("|version:")[0]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), SIGNED, ids=[str(ours) for ours, _ in SIGNED])
+def test_signatures_are_sacrebleus(ours, theirs):
+    hyps, streams = ["the cat sat on the mat", "no"], [["a cat sat on a mat", "yes"]] * 2
+    theirs.corpus_score(hyps, streams)
+    assert signed(ours, hyps, streams) == theirs_of(theirs)
+
+
+def test_signatures_of_resampled_scores_are_sacrebleus():
+    hyps, streams, theirs = ["the cat sat on the mat"], [["a cat sat on a mat"]], sacrebleu.BLEU()
+    theirs.corpus_score(hyps, streams, n_bootstrap=100)
+    assert signed(minrisk.BLEU(), hyps, streams, resamples=100) == theirs_of(theirs)
+
+
+def test_an_effective_order_that_counts_is_in_the_signature():
+    short, long = ["a cat", "no"], ["a cat sat on the mat", "no"]
+    assert "|eff:yes|" in signed(minrisk.BLEU(), short, [long])
+    assert "|eff:no|" in signed(minrisk.BLEU(), long, [short])
+    assert "|eff:yes|" in signed(minrisk.BLEU(), long, [short], of_corpus=False)
+
+
+@pytest.mark.parametrize("metric", [Common(), minrisk.ChrF(beta=1), minrisk.BLEU(order=2)])
+def test_what_sacrebleu_could_not_say_has_no_signature_of_it(metric):
+    scores = minrisk.score({"x": ["a"]}, ["a"], ["a"], metric=metric)
+    assert sacrebleu_signature(metric, scores.values(), 1) is None
+
+
+@dataclass(frozen=True)
+class Shared(Common):
+    """Judges by the source alone."""
+
+    name: ClassVar[str] = "shared"
+
+    def quality(self, hyps, source):
+        return (hyps @ source.T)[:, 0]
+
+
+def test_quality_needs_no_references():
+    systems = {"one": ["ab", "cd"], "two": ["abc", ""]}
+    found = minrisk.score(systems, sources=["abcd", "bc"], metric=Shared(), resamples=10)
+    assert found["one"].sentences.tolist() == [2, 1]
+    assert found["two"].sentences.tolist() == [3, 0]
+    assert found["two"].value == 1.5
+
+
 def outputs_and_references(records):
     """Three systems, and two references for each line."""
     outputs = {"greedy": [r["greedy"] for r in records], "beam": [r["beam5"] for r in records],
@@ -94,20 +178,6 @@ def test_confidence_and_significance_are_sacrebleus(bundled, ours, theirs):
 
 def test_confidence_and_significance_are_sacrebleus_on_more(ntrex):
     check_significance(ntrex, *METRICS[0])
-
-
-@dataclass(frozen=True)
-class Common:
-    """How many letters two texts have in common, if the source allows them; no statistics."""
-
-    name: ClassVar[str] = "common"
-    needs_source: ClassVar[bool] = True
-
-    def features(self, texts):
-        return np.array([[letter in text for letter in "abcd"] for text in texts], dtype=float)
-
-    def scores(self, hyps, refs, source=None):
-        return (hyps * source) @ refs.T
 
 
 def test_the_difference_from_the_baseline_is_resampled_in_pairs():
@@ -160,6 +230,18 @@ def test_without_resamples_there_is_no_confidence():
 def test_senseless_scores_are_refused(systems, references, message):
     with pytest.raises(InputError, match=message):
         minrisk.score(systems, references)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (({"mine": ["a"]},), "neither references nor sources"),
+    (({"mine": ["a"]}, None, ["a", "b"]), "mine has 1 lines, the source has 2"),
+    (({"mine": ["a"]}, None, ["a"]), "metric 'chrf' compares with references; give some, or"),
+    ((["a"], ["a"]), "systems must be a mapping of names to lists of lines, .*; found list"),
+    (({"mine": "a"}, ["a"]), "mine must be a list of lines, not one string"),
+])
+def test_arguments_that_make_no_sense_are_told(arguments, message):
+    with pytest.raises(InputError, match=message):
+        minrisk.score(*arguments)
 
 
 def test_sources_that_do_not_fit_are_refused():

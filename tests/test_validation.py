@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import signal
 import sys
@@ -18,7 +19,7 @@ from minrisk import ChrF, InputError, Ranking, Segment
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.validation import budgets
 from minrisk.validation.budgets import Budget, Trial, trials
-from minrisk.validation.study import EXACT, Judgement, Outcome, Study
+from minrisk.validation.study import EXACT, Outcome, SegmentOutcomes, Study
 from minrisk.validation.summary import summarise
 from test_control_variate import Curved
 from test_pairs import Counting
@@ -59,15 +60,16 @@ def plugins(monkeypatch):
 
 
 def outcomes(trial_list, segment, metric=None, top=20):
-    study = Study(metric or ChrF(), segment, [], top)
+    study = Study(metric or ChrF(), [segment], [], top)
     study.trials = [EXACT, *trial_list]
-    return study.judge(segment).outcomes
+    return study.evaluate(segment).outcomes
 
 
 def test_budgets_are_halves_of_n_down_to_one():
-    found = [trial.options(Segment(HYPS))["subset"] for trial in trials(["n-by-s"], Segment(HYPS))]
+    segment = Segment(HYPS)
+    found = [trial.options(segment)["subset"] for trial in trials(["n-by-s"], [segment])]
     assert found == [4, 2, 1]
-    labels = [trial.label for trial in trials(["aggregate"], Segment(HYPS))]
+    labels = [trial.label for trial in trials(["aggregate"], [segment])]
     assert labels == ["aggregate groups n/2", "aggregate groups n/4", "aggregate groups n/8"]
 
 
@@ -76,10 +78,10 @@ def test_budgets_are_of_what_they_say(monkeypatch):
         Budget("a", "groups", "references", (0.5,)), Budget("b", "keep", "hypotheses", (0.5,)),
         Budget("c", "calls", "pairs", (0.5, 0.25)), Budget("d", "alpha", None, (0.9, 0.99))))
     segment = Segment(HYPS, ["x", "y"])
-    found = [trial.options(segment) for trial in trials(["a", "b", "c", "d", "e"], segment)]
+    found = [trial.options(segment) for trial in trials(["a", "b", "c", "d", "e"], [segment])]
     assert found == [{"groups": 1}, {"keep": 4}, {"calls": 0.5}, {"alpha": 0.9}, {"alpha": 0.99},
                      {}]
-    assert [trial.label for trial in trials(["c", "d", "e"], segment)] == [
+    assert [trial.label for trial in trials(["c", "d", "e"], [segment])] == [
         "c calls n²/2", "d alpha 0.9", "d alpha 0.99", "e"]
 
 
@@ -90,10 +92,10 @@ def test_a_budget_of_everything_loses_nothing(budget):
         pytest.skip("has no limit")
     segment = Segment(HYPS, [*HYPS, "birds"], "a cat", index=3)
     metric = {"centroid": Counting(), "control-variate": Curved()}.get(budget.strategy, ChrF())
-    study = Study(metric, segment, [], coarse=ChrF(order=1), quality=Counting())
+    study = Study(metric, [segment], [], coarse=ChrF(order=1), quality=Counting())
     trial = Trial(budget.strategy, budget.option, 1.0, budget.of)
     study.trials = [EXACT, trial]
-    outcome = study.judge(segment).outcomes[trial.label]
+    outcome = study.evaluate(segment).outcomes[trial.label]
     assert outcome.first
     assert outcome.lost == pytest.approx(0, abs=1e-9)
 
@@ -116,43 +118,80 @@ def test_the_same_string_elsewhere_is_the_same_choice(plugins):
 
 
 def test_gain_is_what_exact_mbr_wins_over_a_sample():
-    judgement = Study(ChrF(), Segment(HYPS), []).judge(Segment(HYPS))
+    segment = Study(ChrF(), [Segment(HYPS)], []).evaluate(Segment(HYPS))
     utility = minrisk.decode(HYPS).utility
-    assert judgement.gain == pytest.approx(utility.max() - utility.mean())
-    assert judgement.references == len(HYPS)
-    assert judgement.outcomes["standard"].pairs == len(set(HYPS)) ** 2
+    assert segment.gain == pytest.approx(utility.max() - utility.mean())
+    assert segment.references == len(HYPS)
+    assert segment.outcomes["standard"].pairs == len(set(HYPS)) ** 2
 
 
 def test_gain_counts_equal_samples_as_often_as_they_were_drawn():
     counted = Segment(["the cat sat", "a cat", "dogs"], counts=[1, 2, 5])
     repeated = Segment(np.repeat(counted.hypotheses, counted.counts).tolist())
-    gains = [Study(ChrF(), segment, []).judge(segment).gain for segment in (counted, repeated)]
+    gains = [Study(ChrF(), [segment], []).evaluate(segment).gain for segment in (counted, repeated)]
     assert gains[0] == pytest.approx(gains[1])
     others = Segment(counted.hypotheses, ["a cat sat"], counts=counted.counts)
     exact = minrisk.Standard(ChrF()).rank([others])[0].utility
-    found = Study(ChrF(), others, []).judge(others).gain
+    found = Study(ChrF(), [others], []).evaluate(others).gain
     assert found == pytest.approx(exact.max() - exact @ [1, 2, 5] / 8)
 
 
 def test_judgements_survive_json():
-    judgement = Study(ChrF(), Segment(HYPS), ["n-by-s"]).judge(Segment(HYPS))
-    assert Judgement.from_json(json.loads(json.dumps(judgement.as_json()))) == judgement
+    segment = Study(ChrF(), [Segment(HYPS)], ["n-by-s"]).evaluate(Segment(HYPS))
+    assert SegmentOutcomes.from_json(json.loads(json.dumps(segment.as_json()))) == segment
 
 
 def test_what_a_metric_cannot_do_is_left_out_and_told():
     notes = []
-    study = Study(Overlap(), Segment(HYPS), STRATEGIES.names(), note=notes.append)
+    study = Study(Overlap(), [Segment(HYPS)], STRATEGIES.names(), note=notes.append)
     assert {trial.strategy for trial in study.trials} >= {"standard", "n-by-s"}
     assert "aggregate" not in {trial.strategy for trial in study.trials}
     assert sum("without aggregate: metric 'overlap' cannot average" in note for note in notes) == 1
     assert any("without coarse-to-fine: " in note and "--coarse" in note for note in notes)
 
 
+def test_no_single_segment_decides_what_is_tried():
+    segments = [Segment([f"cat {i}" for i in range(n)]) for n in (1, 8, 9)]
+    assert [trial.label for trial in trials(["n-by-s"], segments)] == [
+        "n-by-s subset n/2", "n-by-s subset n/4", "n-by-s subset n/8"]
+
+
+POOR = [["one"], ["same", "same", "same"], ["two", "texts"], [""]]
+
+
+@pytest.mark.parametrize("first", POOR, ids=len)
+def test_a_poor_first_segment_changes_no_trial(tmp_path, first):
+    rest = [{"samples": [f"{text} {i}" for text in HYPS]} for i in range(3)]
+    plain = run("validate", write(tmp_path / "plain.jsonl", *rest), "--format", "json")
+    poor = run("validate", write(tmp_path / "poor.jsonl", {"samples": first}, *rest),
+               "--format", "json")
+    assert poor.code == 0, poor.err
+    found = [[(t["strategy"], t["budget"]) for t in json.loads(result.out)["trials"]]
+             for result in (plain, poor)]
+    assert found[0] == found[1]
+    assert "without centroid: metric 'chrf' has no vectors" in poor.err
+
+
+@pytest.mark.parametrize("samples", POOR)
+def test_poor_segments_alone_are_no_mistake(tmp_path, samples):
+    result = run("validate", write(tmp_path / "poor.jsonl", {"samples": samples}))
+    assert result.code == 0, result.err
+    assert "without centroid: metric 'chrf' has no vectors" in result.err
+
+
+def test_segments_before_a_broken_input_are_kept(samples, tmp_path):
+    whole = gzip.compress(samples.read_bytes())
+    (tmp_path / "cut.jsonl.gz").write_bytes(whole[:-12])
+    result = run("validate", tmp_path / "cut.jsonl.gz", "-o", tmp_path / "out.jsonl")
+    assert result.code == 2
+    assert len(judged(tmp_path / "out.jsonl")) > 1
+
+
 def test_real_samples_give_the_known_accuracy(ntrex):
     segments = [Segment(r["samples"], index=i) for i, r in enumerate(ntrex)]
-    study = Study(ChrF(), segments[0], [])
+    study = Study(ChrF(), [segments[0]], [])
     study.trials = [EXACT, Trial("aggregate")]
-    found = [study.judge(segment).outcomes["aggregate"] for segment in segments]
+    found = [study.evaluate(segment).outcomes["aggregate"] for segment in segments]
     assert (sum(o.first for o in found), sum(o.among for o in found)) == (161, 198)
 
 
@@ -160,8 +199,8 @@ def summary_of(*rows, tolerance=None):
     """A summary of one segment; a row is strategy, loss, pairs and seconds."""
     made = {name: Outcome(lost == 0, True, lost, pairs, seconds)
             for name, lost, pairs, seconds in rows}
-    judgement = Judgement(10.0, 8, 0.5, made)
-    return summarise([Trial(name) for name in made], [judgement, judgement], tolerance)
+    segment = SegmentOutcomes(10.0, 8, 0.5, made)
+    return summarise([Trial(name) for name in made], [segment, segment], tolerance)
 
 
 def test_the_recommended_is_the_cheapest_within_the_tolerance():
@@ -351,9 +390,14 @@ def test_a_missing_matplotlib_is_told_before_the_work(samples, tmp_path, monkeyp
     ("@x.jsonl --metric.oder 2", "did you mean '--metric.order'?"),
     ("@x.jsonl --coarse none", "unknown metric 'none'"),
     ("@x.jsonl --tolerance -1", "--tolerance"),
+    ("@x.jsonl --tolerance nan", "'nan' is not a finite number"),
+    ("@x.jsonl --tolerance inf", "'inf' is not a finite number"),
+    ("@x.svg --plot @x.svg", "the output is the input"),
+    ("@x.jsonl --plot @y.svg -o @y.svg", "--output and --plot are both"),
 ])
 def test_what_makes_no_sense_is_told(tmp_path, args, message):
     write(tmp_path / "x.jsonl", {"samples": HYPS})
+    write(tmp_path / "x.svg", {"samples": HYPS})
     write(tmp_path / "bad.jsonl", {"samples": HYPS}, "{")
     write(tmp_path / "empty.jsonl")
     write(tmp_path / "text", "some text")
@@ -369,7 +413,7 @@ def test_a_metric_that_needs_a_source_says_so():
         needs_source: ClassVar[bool] = True
 
     with pytest.raises(InputError, match="needs the source"):
-        Study(Sourced(), Segment(HYPS), ["n-by-s"])
+        Study(Sourced(), [Segment(HYPS)], ["n-by-s"])
 
 
 @dataclass(frozen=True)
@@ -392,6 +436,6 @@ def test_a_strategy_that_cannot_do_some_budgets_is_left_out_with_all(monkeypatch
         Budget("clusters", "groups", "references", (1 / 8, 1 / 16)),))
     notes = []
     segment = Segment([f"{i} cats" for i in range(32)])
-    study = Study(ChrF(), segment, ["clusters"], note=notes.append)
+    study = Study(ChrF(), [segment], ["clusters"], note=notes.append)
     assert study.trials == [EXACT]
     assert notes == ["without clusters: no vectors"]

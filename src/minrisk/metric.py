@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy.typing as npt
 
 from minrisk.arrays import Floats, Ints, Points
 from minrisk.groups import Groups
+from minrisk.options import inner_metrics
+from minrisk.segment import Ranking, Segment
 
 
 class Features(Protocol):
@@ -97,6 +99,41 @@ class HasStatistics(Protocol):
         """The score of the corpus (or sentence, or resample) whose rows add up to these (S,)."""
 
 
+@runtime_checkable
+class InSacreBLEU(HasStatistics, Protocol):
+    """One of sacreBLEU's metrics, with its numbers."""
+
+    def sacrebleu_fields(self, statistics: Floats | None) -> Mapping[str, Any] | None:
+        """What sacreBLEU's signature says of the options, in its words and order.
+
+        None where it could not say all of them. The statistics (K, S) are of the corpora that
+        are scored; None where their sentences are.
+        """
+
+
+@runtime_checkable
+class HasAnswers(Protocol[F_in]):
+    """Judges a text by the answer in it: texts with the same answer are the same choice."""
+
+    def answers(self, features: F_in) -> list[str | None]: ...  # (N,), None without an answer
+
+
+@runtime_checkable
+class HasDetails(Protocol):
+    """Can say more of a choice than its utility."""
+
+    def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
+        """Fields for the output, by name; JSON must be able to hold them."""
+
+
+@runtime_checkable
+class HasFingerprint(Protocol):
+    """Its scores depend on more than its options and the files that these name."""
+
+    def fingerprint(self) -> str:
+        """Changes when the scores may: what is kept of them on disk is then not used again."""
+
+
 class Surrogate(Protocol[F_in]):
     """A stand-in for the scores against some references, whose mean over them is known."""
 
@@ -124,3 +161,13 @@ def utility(metric: Metric[F], hyps: F, refs: F, mass: Floats, source: F | None 
 
 
 AnyMetric = Metric[Any]
+
+
+def details(metric: AnyMetric, segment: Segment, ranking: Ranking) -> dict[str, Any]:
+    """What a metric, or a metric inside it, says of a choice beside its utility."""
+    if isinstance(metric, HasDetails):
+        return metric.details(segment, ranking)
+    found: dict[str, Any] = {}
+    for part in inner_metrics(metric):
+        found |= details(part, segment, ranking)
+    return found

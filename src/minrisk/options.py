@@ -36,6 +36,13 @@ def inner_field(config: Any) -> str | None:
     return next(found, None)
 
 
+def inner_metrics(config: Any) -> tuple[Any, ...]:
+    """The metrics that a metric holds in that field."""
+    name = inner_field(config) if dataclasses.is_dataclass(config) else None
+    found = getattr(config, name) if name else ()
+    return found if isinstance(found, tuple) else (found,)
+
+
 def labels(names: Iterable[str]) -> list[str]:
     """A name for each that is its own: the second `chrf` is `chrf2`."""
     seen: dict[str, int] = {}

@@ -23,6 +23,7 @@ from minrisk.metric import (
     AnyMetric,
     Evidence,
     F,
+    HasAnswers,
     HasSurrogate,
     HasVectors,
     Metric,
@@ -84,6 +85,19 @@ class Pool(Generic[F]):
         if leave_self_out and self.segment.own is not None:
             return self._utility_without_self(mass, self.segment.own)
         return self._utility(mass)  # separate references: there is no self among them
+
+    def choices(self) -> Ints:
+        """(H,) a number for each hypothesis: equal texts, or answers, are the same choice.
+
+        It is negative where the metric finds no answer in the text.
+        """
+        if not isinstance(self.metric, HasAnswers):
+            return self.hyp_rows
+        distinct, place = self._distinct
+        numbers: dict[str | None, int] = {None: -1}
+        found = [numbers.setdefault(answer, len(numbers))
+                 for answer in self.metric.answers(self.texts[distinct])]
+        return np.array(found, np.intp)[place]
 
     def references_once(self) -> tuple[Ints, Floats]:
         """A column for each distinct reference that has weight, and what it weighs in all."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from minrisk.errors import InputError, MinriskError, unknown
+from minrisk.errors import InputError, unknown
+from minrisk.foreign import foreign_code
 from minrisk.options import inner_field, labels
 from minrisk.recipe import Recipe
 
@@ -28,6 +29,7 @@ class Registry:
     group: str  # of entry points
     builtin: dict[str, str] = field(default_factory=dict)
     sums: str | None = None  # the name of what a sum of names makes
+    removed: dict[str, str] = field(default_factory=dict)  # what to use instead
 
     def plugins(self) -> dict[str, str]:
         from importlib.metadata import entry_points  # here, for it is slow to import
@@ -41,16 +43,14 @@ class Registry:
     def get(self, name: str) -> type:
         """The class behind a name. Built-in names win, so that no plug-in changes a result."""
         target = self.builtin.get(name) or self.plugins().get(name)
+        if target is None and name in self.removed:
+            raise InputError(f"{self.kind} {name!r} was removed; {self.removed[name]}")
         if target is None:
             raise unknown(self.kind, name, self.names())
         module, _, attribute = target.partition(":")
-        try:
+        with foreign_code(f"{self.kind} {name!r} cannot be loaded from {target!r}",
+                          "; reinstall the package that brings it"):
             found: type = getattr(import_module(module), attribute)
-        except MinriskError:
-            raise
-        except Exception as error:  # somebody else's code: it may fail in any way
-            raise InputError(f"{self.kind} {name!r} cannot be loaded from {target!r}: {error}; "
-                             "reinstall the package that brings it") from error
         if not dataclasses.is_dataclass(found):
             raise InputError(f"{self.kind} {name!r} is {found!r}, wanted a dataclass")
         return found
@@ -118,11 +118,13 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "mqm": "minrisk.metrics.mqm:MQM",
     "python": "minrisk.metrics.python:Python",
     "command": "minrisk.metrics.command:Command",
-    "evaluate": "minrisk.metrics.evaluate:Evaluate",
     "combined": "minrisk.metrics.combined:Combined",
     "symmetric": "minrisk.metrics.symmetric:Symmetric",
     "cached": "minrisk.metrics.cached:Cached",
-}, sums="combined")
+}, sums="combined", removed={
+    "evaluate": "use python:module:function, with a function that calls the script "
+                "(docs/metrics.md has an example)",
+})
 
 STRATEGIES = Registry("strategy", "minrisk.strategies", {
     "standard": "minrisk.strategies.standard:Standard",

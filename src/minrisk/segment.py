@@ -78,8 +78,10 @@ class Segment:
 class Confidence:
     """How sure a choice is."""
 
-    margin: float  # of utility over the next different text; NaN where that has none
-    probability: float  # that all references, were they drawn again, would give the same choice
+    margin: float  # of utility over the next different choice; NaN where that has none
+    # that all references, were they drawn again, would give the same choice; NaN where the
+    # metric finds no answer in it
+    probability: float
 
 
 @dataclass(frozen=True, eq=False)

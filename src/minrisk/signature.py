@@ -11,17 +11,17 @@ from minrisk.version import __version__
 
 def signature(config: Any, kind: str = "strategy", **more: Any) -> str:
     """As sacreBLEU's scores carry one, e.g. `strategy:standard|metric:chrf|metric.order:6|...`."""
-    return _join(settings(config, kind) | more)
+    return join(settings(config, kind) | more)
 
 
 def metric_signature(metric: Any, **more: Any) -> str:
     """The same for scores of a metric alone, e.g. `nrefs:1|order:6|word_order:0|...`."""
-    return _join(more | dict(_fields(metric, "")))
+    return join(more | dict(_fields(metric, "")))
 
 
 def parts_signature(**parts: Any) -> str:
     """The same for what is made of several, e.g. `metric:chrf|metric.order:6|...|seed:0`."""
-    return _join({key: v for name, part in parts.items() for key, v in _pairs(name, part)})
+    return join({key: v for name, part in parts.items() for key, v in _pairs(name, part)})
 
 
 def settings(config: Any, kind: str = "strategy") -> dict[str, Any]:
@@ -53,8 +53,9 @@ def _inner_fields(metrics: tuple[Any, ...], prefix: str) -> list[tuple[str, Any]
             for pair in _fields(metric, f"{prefix}{label}.")]
 
 
-def _join(parts: dict[str, Any]) -> str:
-    return "|".join(f"{key}:{_show(v)}" for key, v in (parts | {"version": __version__}).items())
+def join(parts: dict[str, Any], version: str = __version__) -> str:
+    """As sacreBLEU writes signatures; the version comes last."""
+    return "|".join(f"{key}:{_show(v)}" for key, v in (parts | {"version": version}).items())
 
 
 def _show(value: Any) -> str:

@@ -27,7 +27,7 @@ TRAINED = f"mqm, of the best {_TOP}"
 
 
 @dataclass
-class Row:
+class MethodRow:
     """One method over all segments."""
 
     utility: list[float] = field(default_factory=list)  # exact, whatever the method believes
@@ -47,7 +47,7 @@ class Comparison:
     """Grows by one record after the other."""
 
     def __init__(self, seed: int) -> None:
-        self.rows = {name: Row() for name in (SAMPLE, PROBABLE, BEAM)}  # these first
+        self.rows = {name: MethodRow() for name in (SAMPLE, PROBABLE, BEAM)}  # these first
         self._seed = seed
         if _is_installed():
             _MQM.features([""])  # so that the first segment does not pay for loading it
@@ -69,8 +69,8 @@ class Comparison:
             self.rows[name].among.append(target in best)
         return choices
 
-    def _row(self, name: str) -> Row:
-        return self.rows.setdefault(name, Row())
+    def _row(self, name: str) -> MethodRow:
+        return self.rows.setdefault(name, MethodRow())
 
     def _timed(self, name: str, strategy: Strategy, segment: Segment) -> Ranking:
         start = time.perf_counter()
@@ -97,7 +97,7 @@ class Comparison:
         return _choice(segment, exact, int(best[ranking.best]))
 
     @staticmethod
-    def _judge(row: Row, choice: Choice, target: str, human: str) -> None:
+    def _judge(row: MethodRow, choice: Choice, target: str, human: str) -> None:
         row.utility.append(choice.utility)
         row.first.append(choice.text == target)
         score = _CHRF.scores(_CHRF.features([choice.text]), _CHRF.features([human]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 from minrisk.errors import InputError
@@ -11,7 +13,13 @@ from minrisk.io.files import Input
 
 def config_arguments(path: str) -> list[str]:
     """The file as arguments, to be put before those of the command line, which then win."""
-    return list(_arguments(_load(path), "", path))
+    arguments = list(_arguments(_load(path), "", path))
+    names = Counter(name for name in (argument.partition("=")[0] for argument in arguments)
+                    if name != "--input")
+    for name, count in names.items():
+        if count > 1:
+            raise InputError(f"{path}: found {name[2:]!r} in {count} spellings, wanted it once")
+    return arguments
 
 
 def check_keys(path: str, arguments: Iterable[str], known: Iterable[str],
@@ -29,8 +37,10 @@ def _load(path: str) -> dict[Any, Any]:
     source = Input(path)
     text = "\n".join(source.text(line) for line in source)
     try:
-        found = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+        found = yaml.load(text, _strict_loader())
+    except InputError as error:
+        raise InputError(f"{path}:{error}") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # a date, say, that is none
         raise InputError(f"{path}: found invalid YAML, wanted `option: value` lines: "
                          + " ".join(str(error).split())) from None
     if found is None:  # an empty file
@@ -39,6 +49,31 @@ def _load(path: str) -> dict[Any, Any]:
         raise InputError(f"{path}: found {type(found).__name__}, wanted a mapping: "
                          "`option: value` lines")
     return found
+
+
+@cache
+def _strict_loader() -> Any:
+    """A loader of plain values: what is written once, and nothing that means something else."""
+    import yaml
+
+    class StrictLoader(yaml.SafeLoader):
+        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+            if self.check_event(yaml.AliasEvent):  # a few of them can stand for endless values
+                event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+                raise InputError(f"{event.start_mark.line + 1}: found the alias *{event.anchor}, "
+                                 "wanted plain values: write it out")
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen = set()
+            for key, _ in node.value:
+                if isinstance(key.value, str) and key.value in seen:
+                    raise InputError(f"{key.start_mark.line + 1}: found the key {key.value!r} "
+                                     "twice, wanted it once")
+                seen.add(str(key.value))
+            return super().construct_mapping(node, deep)
+
+    return StrictLoader
 
 
 def _arguments(mapping: dict[Any, Any], owner: str, path: str) -> Iterator[str]:

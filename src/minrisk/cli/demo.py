@@ -22,7 +22,7 @@ from minrisk.cli.comparison import (
     TRAINED,
     Choice,
     Comparison,
-    Row,
+    MethodRow,
 )
 from minrisk.cli.progress import Progress
 from minrisk.io.files import Input
@@ -38,7 +38,7 @@ _HEADER = ("method", "utility", "top-1", "top-20", "vs human", "ms/segment")
 
 
 @dataclass(frozen=True)
-class Example:
+class DemoSegment:
     """What is to show of a segment."""
 
     source: str
@@ -53,13 +53,13 @@ class Example:
 
 @click.command()
 @click.option("--segments", type=click.IntRange(min=0), default=3, show_default=True,
-              metavar="N", help="How many to show in full.")
+              metavar="N", help="Number of segments to show in full.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N",
-              help="Decode only the first so many.")
+              help="Number of segments to decode; all unless given.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, metavar="S",
-              help="Of all random choices.")
+              help="Seed of all random choices.")
 @click.option("--threads", type=int, metavar="T",
-              help="Of the native core; one per core unless given.")
+              help="Number of threads of the native core; one per core unless given.")
 @click.option("--data", type=click.Path(), hidden=True)
 def demo(segments: int, limit: int | None, seed: int, threads: int | None,
          data: str | None) -> None:
@@ -76,18 +76,18 @@ def demo(segments: int, limit: int | None, seed: int, threads: int | None,
     _table(comparison.rows, len(examples))
 
 
-def _examples(source: Input, comparison: Comparison, limit: int | None) -> Iterator[Example]:
+def _examples(source: Input, comparison: Comparison, limit: int | None) -> Iterator[DemoSegment]:
     progress = Progress(False, lambda: source.consumed / (source.size or 1))
     for index, line in enumerate(islice(source, limit)):
         record: dict[str, Any] = json.loads(source.text(line))
         choices = comparison.add(record, index)
         shown = {name: choices[name] for name in _SHOWN if name in choices}
-        yield Example(record["source"], record["reference"], shown)
+        yield DemoSegment(record["source"], record["reference"], shown)
         progress.advance()
     progress.finish()
 
 
-def _show(example: Example) -> None:
+def _show(example: DemoSegment) -> None:
     click.echo()
     _paragraph("source", "", example.source, bold=True)
     _paragraph("human", "", example.reference)
@@ -104,7 +104,7 @@ def _paragraph(label: str, utility: str, text: str, bold: bool = False) -> None:
         click.echo(" " * len(start) + click.style(line, bold=bold))
 
 
-def _table(rows: dict[str, Row], count: int) -> None:
+def _table(rows: dict[str, MethodRow], count: int) -> None:
     lines = [_HEADER, *(_cells(name, row) for name, row in rows.items() if row.utility)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     click.echo()
@@ -118,13 +118,13 @@ def _table(rows: dict[str, Row], count: int) -> None:
                "character pairs first.\n" + _trained(rows) + signature(Standard(ChrF())))
 
 
-def _trained(rows: dict[str, Row]) -> str:
+def _trained(rows: dict[str, MethodRow]) -> str:
     if TRAINED in rows:
         return f"{TRAINED}: exact MBR by a metric that was trained on expert judgements.\n"
     return "With pip install 'minrisk[embedding]', a trained metric chooses too.\n"
 
 
-def _cells(name: str, row: Row) -> tuple[str, ...]:
+def _cells(name: str, row: MethodRow) -> tuple[str, ...]:
     among = f"{fmean(row.among):.0%}" if row.among else "-"
     seconds = f"{1000 * fmean(row.seconds):.1f}" if row.seconds else "-"
     return (name, f"{fmean(row.utility):.2f}", f"{fmean(row.first):.0%}", among,

@@ -14,7 +14,7 @@ from minrisk.cli.running import RunOptions, execute
 from minrisk.cli.shared import SETTINGS, option
 from minrisk.errors import InputError
 from minrisk.io.training import SOURCE, PairChoice, TrainingRecipe, TrainingWriter
-from minrisk.pipeline.stages import RequireSource
+from minrisk.pipeline.stages import Check
 
 _EXAMPLES = """\b
 Examples:
@@ -35,8 +35,8 @@ _output = partial(option, "Output")
          help="Preference pairs of distinct hypotheses, instead of the best alone.")
 @_output("--stride", type=click.IntRange(min=1), metavar="K",
          help="Consecutive pairs of every K-th hypothesis; of all unless given.")
-@_output("--prompt", metavar="TEXT", help="What a model is asked, with {source} in it; "
-         "the source itself unless given.")
+@_output("--prompt", metavar="TEXT", help="Template of the prompt, with {source} in it; unless "
+         "given, the segment's own prompt or messages, or its source.")
 @_output("--conversational", is_flag=True, help="As messages with roles, for chat models.")
 @_output("--format", "form", type=click.Choice(["json", "tsv"]), default="json",
          show_default=True, help="JSON lines, or source and best with a tab between them.")
@@ -44,15 +44,16 @@ _output = partial(option, "Output")
 def export(ctx: click.Context, /, **params: Any) -> int:
     """Make training data of what MBR decoding prefers.
 
-    INPUT and the method are those of `minrisk decode`; every segment needs a source. The best
-    hypotheses are {"source", "target"} for distillation (Finkelstein et al. 2023), or {"messages"};
-    pairs are {"prompt", "chosen", "rejected"} for preference learning (Yang et al. 2023), as TRL's
-    DPO trainer reads them.
+    INPUT and the method are those of `minrisk decode`; every segment needs a source, or the prompt
+    or messages that its samples answer, as `minrisk sample` writes them. The best hypotheses are
+    {"source", "target"} for distillation (Finkelstein et al. 2023), or {"messages"}; pairs are
+    {"prompt", "chosen", "rejected"} for preference learning (Yang et al. 2023), as TRL's DPO
+    trainer reads them.
     """
     options, recipe = RunOptions.of(params), _recipe(params)
     extension = ".tsv" if recipe.tabs else ".jsonl"
-    job = decode_job(params, options, TrainingWriter(recipe), {"recipe": recipe}, extension,
-                     RequireSource())
+    writer = TrainingWriter(recipe)
+    job = decode_job(params, options, writer, {"recipe": recipe}, extension, Check(writer.check))
     outcome = execute(ctx, options, job)
     if outcome.counts["without_pairs"] and not options.quiet:
         click.echo("minrisk: segments without two hypotheses of different utility: "
@@ -72,5 +73,4 @@ def _recipe(params: dict[str, Any]) -> TrainingRecipe:
     if prompt is not None and not (pairs or params["conversational"]):
         raise InputError("--prompt goes with --pairs or --conversational; "
                          "the plain format has the source itself")
-    return TrainingRecipe(pairs, params["stride"] or 1, prompt or SOURCE,
-                          params["conversational"], tabs)
+    return TrainingRecipe(pairs, params["stride"] or 1, prompt, params["conversational"], tabs)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import click
 
 from minrisk.cli.config import check_keys, config_arguments
+from minrisk.cli.elsewhere import elsewhere, value_elsewhere
 from minrisk.cli.listing import SHARED, Entry, Field, entries, fields_of
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.errors import InputError, MinriskError, unknown
@@ -74,6 +75,7 @@ class MethodCommand(click.Command):
         path = _last(args, "--config")
         configured = config_arguments(path) if path else []
         args = [*configured, *args]
+        _check_values(args)
         ctx.meta[_OWN] = list(self.own_options(args))
         options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
         if path:
@@ -170,12 +172,20 @@ def _describe_sampler(args: Sequence[str], own: Sequence[str]) -> str:
 
 
 def _hint(name: str, known: Iterable[str], registries: Iterable[Registry]) -> str:
-    """Who would have known the option, or else the nearest name."""
+    """Who would have known the option, what it is called here, or else the nearest name."""
     owners = [f"{registry.kind} {e.name}" for registry in registries if registry is not METRICS
               for e in entries(registry) if name in (f.flag for f in e.fields)]
     if owners:
         return f"unknown option {name!r}; it belongs to {', '.join(owners)}; "
+    if ours := elsewhere(name):
+        return f"unknown option {name!r}; here it is {ours}; "
     return str(unknown("option", name, known)).partition("known: ")[0]
+
+
+def _check_values(args: Sequence[str]) -> None:
+    for value in _all(args, "--format"):
+        if ours := value_elsewhere("--format", value):
+            raise InputError(f"unknown value --format {value}; here it is {ours}")
 
 
 def strategy_of(params: dict[str, Any]) -> Strategy:

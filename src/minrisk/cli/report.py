@@ -13,18 +13,23 @@ from minrisk.scoring import Score
 
 Form = Literal["json", "text", "latex"]
 _SIGNIFICANT = 0.05
+_LATEX = str.maketrans({
+    **{special: f"\\{special}" for special in "_&%#${}"}, "\\": r"\textbackslash{}",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"})
 
 
 @dataclass(frozen=True)
-class Column:
+class ScoreColumn:
     """What one metric says of every system."""
 
     metric: str
     signature: str
+    sacrebleu: str | None  # the signature in sacreBLEU's words, if the metric is one of its
     scores: dict[str, Score]
 
 
-def show(columns: Sequence[Column], form: Form, width: int, score_only: bool) -> None:
+def show(columns: Sequence[ScoreColumn], form: Form, width: int, score_only: bool) -> None:
     names = list(columns[0].scores)
     if len(names) > 1:
         {"json": _objects, "text": _table, "latex": _latex}[form](columns, names, width)
@@ -37,13 +42,13 @@ def show(columns: Sequence[Column], form: Form, width: int, score_only: bool) ->
             click.echo(_line(column, _value(score, width, "μ = "), score_only))
 
 
-def show_sentences(column: Column, width: int, score_only: bool) -> None:
+def show_sentences(column: ScoreColumn, width: int, score_only: bool) -> None:
     (score,) = column.scores.values()
     for sentence in score.sentences.tolist():
         click.echo(_line(column, f"{sentence:.{width}f}", score_only))
 
 
-def _line(column: Column, value: str, score_only: bool) -> str:
+def _line(column: ScoreColumn, value: str, score_only: bool) -> str:
     return value if score_only else f"{column.metric}|{column.signature} = {value}"
 
 
@@ -61,10 +66,12 @@ def _p_value(score: Score) -> str:
     return f"(p = {score.p_value:.4f}){'*' * (score.p_value <= _SIGNIFICANT)}"
 
 
-def _object(column: Column, width: int) -> dict[str, Any]:
+def _object(column: ScoreColumn, width: int) -> dict[str, Any]:
     (score,) = column.scores.values()
     found: dict[str, Any] = {"name": column.metric, "score": round(score.value, width),
                              "signature": column.signature}
+    if column.sacrebleu:
+        found["sacrebleu_signature"] = column.sacrebleu
     if score.mean is not None and score.interval is not None:
         found |= {"confidence_mean": round(score.mean, width),
                   "confidence_var": round(score.interval, width),
@@ -72,7 +79,7 @@ def _object(column: Column, width: int) -> dict[str, Any]:
     return found | dict(part.partition(":")[::2] for part in column.signature.split("|"))
 
 
-def _objects(columns: Sequence[Column], names: Sequence[str], width: int) -> None:
+def _objects(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> None:
     """All digits, as sacreBLEU gives them for several systems."""
     _echo_json([
         {"system": name} | {column.metric: _numbers(column.scores[name]) for column in columns}
@@ -85,7 +92,7 @@ def _numbers(score: Score) -> dict[str, float | None]:
             "ci": score.interval}
 
 
-def _table(columns: Sequence[Column], names: Sequence[str], width: int) -> None:
+def _table(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> None:
     rows = [["system", *(column.metric for column in columns)],
             *([_name(name, columns), *_cells(columns, name, width)] for name in names)]
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
@@ -99,9 +106,11 @@ def _table(columns: Sequence[Column], names: Sequence[str], width: int) -> None:
                    "is an unlikely reason for the difference.\n")
     for column in columns:
         click.echo(f"{column.metric}|{column.signature}")
+        if column.sacrebleu:
+            click.echo(f"in sacreBLEU's words: {column.sacrebleu}")
 
 
-def _latex(columns: Sequence[Column], names: Sequence[str], width: int) -> None:
+def _latex(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> None:
     rows = [["System", *(column.metric for column in columns)],
             *([_name(name, columns), *_cells(columns, name, width)] for name in names)]
     head, *body = (" & ".join(map(_escape, row)) + r" \\" for row in rows)
@@ -109,23 +118,22 @@ def _latex(columns: Sequence[Column], names: Sequence[str], width: int) -> None:
                           r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]))
 
 
-def _cells(columns: Sequence[Column], name: str, width: int) -> list[str]:
+def _cells(columns: Sequence[ScoreColumn], name: str, width: int) -> list[str]:
     scores = [column.scores[name] for column in columns]
     return [f"{_value(score, width)} {_p_value(score)}".rstrip() for score in scores]
 
 
-def _name(name: str, columns: Sequence[Column]) -> str:
+def _name(name: str, columns: Sequence[ScoreColumn]) -> str:
     is_baseline = _resampled(columns) and name == next(iter(columns[0].scores))
     return f"Baseline: {name}" if is_baseline else name
 
 
-def _resampled(columns: Sequence[Column]) -> bool:
+def _resampled(columns: Sequence[ScoreColumn]) -> bool:
     return any(score.mean is not None for score in columns[0].scores.values())
 
 
 def _escape(text: str) -> str:
-    escaped = "".join(f"\\{c}" if c in "_&%#$" else c for c in text)
-    return escaped.replace("±", r"$\pm$")
+    return text.translate(_LATEX)
 
 
 def _echo_json(value: Any) -> None:

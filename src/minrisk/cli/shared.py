@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,6 +18,16 @@ from minrisk.registry import Registry
 
 SOME_FAILED = 3  # the exit code of a run that went to its end without some segments
 SETTINGS = {"token_normalize_func": lambda name: name.replace("_", "-"), "max_content_width": 100}
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers; click takes `nan` and `inf` for some."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return found
 
 
 def option(section: str, *names: str, **settings: Any) -> Callable[[Any], Any]:

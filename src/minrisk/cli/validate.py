@@ -14,9 +14,9 @@ import click
 
 from minrisk.cli.method import StudyCommand, study_metrics
 from minrisk.cli.progress import Progress
+from minrisk.cli.recommendation import show
 from minrisk.cli.running import Job, RunOptions, execute, run_options
-from minrisk.cli.shared import SETTINGS, input_files, option
-from minrisk.cli.verdict import show
+from minrisk.cli.shared import SETTINGS, FiniteRange, input_files, option
 from minrisk.cli.weights import weight_options, weighting_of
 from minrisk.decoding import METRIC
 from minrisk.errors import InputError, MinriskError
@@ -28,8 +28,8 @@ from minrisk.pipeline.stages import Write
 from minrisk.registry import STRATEGIES
 from minrisk.segment import Segment
 from minrisk.validation.budgets import OTHER_AIMS
-from minrisk.validation.figure import check_figure, draw
-from minrisk.validation.study import Judgement, Study
+from minrisk.validation.figure import check_figure, plot
+from minrisk.validation.study import SegmentOutcomes, Study
 from minrisk.validation.summary import summarise
 
 _EXAMPLES = """\b
@@ -39,7 +39,7 @@ Examples:
   minrisk validate samples.jsonl --strategy coarse-to-fine --coarse chrf --coarse.order 2"""
 
 
-_TYPICAL = 100  # segments whose sizes decide which budgets are tried
+_TYPICAL = 32  # segments whose sizes decide which budgets are tried
 _method = partial(option, "Method")
 _output = partial(option, "Output")
 
@@ -52,7 +52,7 @@ _output = partial(option, "Output")
          help="Try only this; several times for several. All unless given.")
 @_method("--top", type=click.IntRange(min=1), default=20, show_default=True, metavar="K",
          help="Also ask whether the exact choice is among the K best.")
-@_method("--tolerance", type=click.FloatRange(min=0), metavar="U",
+@_method("--tolerance", type=FiniteRange(min=0), metavar="U",
          help="How much utility a strategy may lose to be recommended; 1% of what exact MBR gains "
          "over a sample at random unless given.")
 @weight_options
@@ -82,10 +82,10 @@ def validate(ctx: click.Context, /, **params: Any) -> int:
     reader = Peeked(SampleReader(tuple(input_files(params["inputs"] or params["configured"])),
                                  weighting_of(params)), params["limit"])
     study = _study(params, reader.typical(), options)
-    outcome = execute(ctx, options, Job(
+    done = execute(ctx, options, Job(
         files=reader.reader.files,
         reader=lambda files, number: reader,
-        pools=lambda parse: [options.pool(parse, Judge(study), Write(JudgementWriter()))],
+        pools=lambda parse: [options.pool(parse, Evaluate(study), Write(OutcomesWriter()))],
         settings={"signature": study.signature,
                   "trials": [trial.label for trial in study.trials]},
         signatures=[study.signature],
@@ -93,16 +93,16 @@ def validate(ctx: click.Context, /, **params: Any) -> int:
         also_written=params["plots"],
     ))
     lines = results.getvalue().splitlines() if not params["output"] else _lines(params["output"])
-    judgements = [Judgement.from_json(fields) for fields in map(json.loads, lines)
-                  if "error" not in fields]
-    summary = summarise(study.trials, judgements, params["tolerance"])
+    outcomes = [SegmentOutcomes.from_json(fields) for fields in map(json.loads, lines)
+                if "error" not in fields]
+    summary = summarise(study.trials, outcomes, params["tolerance"])
     for path in params["plots"]:
-        draw(summary, study, path)
+        plot(summary, study, path)
     if params["form"] == "json":
         click.echo(json.dumps({"signature": study.signature} | summary.as_json(), indent=1))
     else:
         show(summary, study)
-    return outcome.code
+    return done.code
 
 
 @dataclass
@@ -140,7 +140,7 @@ class Peeked:
 
 
 @dataclass(frozen=True)
-class Judge:
+class Evaluate:
     """From a segment to what every strategy made of it."""
 
     name: ClassVar[str] = "decode"
@@ -152,19 +152,21 @@ class Judge:
         pass
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
-        return map(self._judged, items)
+        return map(self._evaluated, items)
 
-    def _judged(self, record: Record) -> Record:
+    def _evaluated(self, record: Record) -> Record:
         if record.segment is None:
             return record
         try:
-            return replace(record, value=self.study.judge(record.segment))
+            return replace(record, value=self.study.evaluate(record.segment))
         except MinriskError as error:
             return record.failed(error)
 
 
 @dataclass(frozen=True)
-class JudgementWriter:
+class OutcomesWriter:
+    """The outcomes of every segment."""
+
     def __call__(self, record: Record) -> str:
         return json_line({"id": record.id} | record.value.as_json())
 

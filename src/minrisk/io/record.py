@@ -74,6 +74,7 @@ class Record:
     segment: Segment | None = None
     ranking: Ranking | None = None
     scores: Floats | None = None  # (H, R), where somebody asked for them
+    details: Mapping[str, Any] = field(default_factory=dict)  # of the choice, by the metric
     value: Any = None  # what else a stage works on or has made
     error: MinriskError | None = None
 

@@ -11,15 +11,19 @@ from typing import Any, Literal
 
 import numpy as np
 
+from minrisk.errors import InputError
 from minrisk.io.record import Record
 from minrisk.segment import Ranking, Segment
 
 PairChoice = Literal["best-worst", "best-middle-worst", "consecutive"]  # Yang et al. 2023
 SOURCE = "{source}"
+NO_FIELDS: Mapping[str, Any] = {}
+
+Prompt = str | list[dict[str, Any]]  # a prompt, or the messages of a chat
 
 
 @dataclass(frozen=True)
-class Example:
+class RankedText:
     """A hypothesis that a segment ranks, with its utility."""
 
     text: str
@@ -32,35 +36,65 @@ class TrainingRecipe:
 
     pairs: PairChoice | None = None  # the best alone unless given
     stride: int = 1  # of consecutive pairs
-    prompt: str = SOURCE  # the template of what a model is asked
+    prompt: str | None = None  # template of the prompt; what the segment says unless given
     conversational: bool = False
     tabs: bool = False  # source and target in columns instead of JSON
 
-    def lines(self, segment: Segment, ranking: Ranking) -> Iterator[str]:
-        ranked, source = _ranked(segment, ranking), segment.source
-        assert source is not None  # who reads the segments sees to it
+    def lines(self, segment: Segment, ranking: Ranking,
+              fields: Mapping[str, Any] = NO_FIELDS) -> Iterator[str]:
+        """The examples of a segment, whose other fields may hold its prompt or messages."""
+        ranked, prompt = _ranked(segment, ranking), self.prompt_for(segment.source, fields)
         if self.tabs:
-            yield f"{_cell(source)}\t{_cell(ranked[0].text)}"
+            yield f"{_cell(str(prompt))}\t{_cell(ranked[0].text)}"
         elif self.pairs is None:
-            yield _json(self._best(source, ranked[0].text))
+            yield _json(self._best(prompt, ranked[0].text))
         else:
             for better, worse in self._chosen(ranked):
                 if better.utility > worse.utility:  # of equals, none is preferred
-                    yield _json(self._preference(source, better.text, worse.text))
+                    yield _json(self._preference(prompt, better.text, worse.text))
 
-    def _best(self, source: str, target: str) -> dict[str, Any]:
+    def prompt_for(self, source: str | None, fields: Mapping[str, Any]) -> Prompt:
+        """What a model is asked: the chat or prompt that it was given, or else the source."""
+        if self.prompt is not None:
+            return _filled(self.prompt, source)
+        if source is not None and not self._holds_prompts:
+            return source
+        if fields.get("messages") is not None:
+            return self._chat(fields["messages"])
+        if isinstance(fields.get("prompt"), str):
+            return str(fields["prompt"])
+        if source is None:
+            raise InputError("found no source, prompt or messages, wanted one of them for every "
+                             "segment")
+        return source
+
+    @property
+    def _holds_prompts(self) -> bool:
+        """Whether examples have what the model was given, and not the source alone."""
+        return self.pairs is not None or self.conversational
+
+    def _chat(self, messages: Any) -> Prompt:
         if not self.conversational:
-            return {"source": source, "target": target}
-        return {"messages": [*self._asked(source), *_answered(target)]}
+            raise InputError("found messages, which examples hold with --conversational only")
+        if not (isinstance(messages, list) and messages
+                and all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages)):
+            raise InputError(f"found messages {messages!r:.60}, "
+                             'wanted a list of {"role": "...", "content": ...}')
+        return messages
 
-    def _preference(self, source: str, better: str, worse: str) -> dict[str, Any]:
+    def _best(self, prompt: Prompt, target: str) -> dict[str, Any]:
+        if not self.conversational:
+            return {"source": prompt, "target": target}
+        return {"messages": [*_user_messages(prompt), *_assistant_messages(target)]}
+
+    def _preference(self, prompt: Prompt, better: str, worse: str) -> dict[str, Any]:
         """As TRL's DPO trainer reads it."""
         if not self.conversational:
-            return {"prompt": self._prompt(source), "chosen": better, "rejected": worse}
-        return {"prompt": self._asked(source), "chosen": _answered(better),
-                "rejected": _answered(worse)}
+            return {"prompt": prompt, "chosen": better, "rejected": worse}
+        return {"prompt": _user_messages(prompt), "chosen": _assistant_messages(better),
+                "rejected": _assistant_messages(worse)}
 
-    def _chosen(self, ranked: list[Example]) -> Iterator[tuple[Example, Example]]:
+    def _chosen(self, ranked: list[RankedText]) -> Iterator[tuple[RankedText, RankedText]]:
         best, middle, worst = ranked[0], ranked[len(ranked) // 2], ranked[-1]
         if self.pairs == "best-worst":
             yield best, worst
@@ -68,12 +102,6 @@ class TrainingRecipe:
             yield from ((best, middle), (middle, worst))
         else:
             yield from pairwise(ranked[:: self.stride])
-
-    def _prompt(self, source: str) -> str:
-        return self.prompt.replace(SOURCE, source)
-
-    def _asked(self, source: str) -> list[dict[str, str]]:
-        return [{"role": "user", "content": self._prompt(source)}]
 
 
 @dataclass(frozen=True)
@@ -83,31 +111,49 @@ class TrainingWriter:
     recipe: TrainingRecipe
 
     def __call__(self, record: Record) -> str:
-        assert record.segment is not None
-        assert record.ranking is not None
-        return "".join(f"{line}\n" for line in self.recipe.lines(record.segment, record.ranking))
+        return "".join(f"{line}\n" for line in self._lines(record))
 
     def failed(self, record: Record) -> str:
         """A segment that cannot be ranked is nothing to learn from."""
         return ""
 
     def counts(self, record: Record) -> Mapping[str, int]:
+        assert record.ranking is not None
+        empty = next(self._lines(record), None) is None
+        return {"pairs": record.ranking.pairs, "without_pairs": int(empty)}
+
+    def check(self, record: Record) -> None:
+        """Fails where nothing says what the model is asked."""
+        assert record.segment is not None
+        self.recipe.prompt_for(record.segment.source, record.fields)
+
+    def _lines(self, record: Record) -> Iterator[str]:
         assert record.segment is not None
         assert record.ranking is not None
-        lines = self.recipe.lines(record.segment, record.ranking)
-        return {"pairs": record.ranking.pairs, "without_pairs": int(next(lines, None) is None)}
+        return self.recipe.lines(record.segment, record.ranking, record.fields)
 
 
-def _ranked(segment: Segment, ranking: Ranking) -> list[Example]:
+def _ranked(segment: Segment, ranking: Ranking) -> list[RankedText]:
     """Each string once, best first, if the last stage looked at it."""
-    found: dict[str, Example] = {}
+    found: dict[str, RankedText] = {}
     for i in ranking.order[~np.isnan(ranking.utility[ranking.order])].tolist():
         text = segment.hypotheses[i]
-        found.setdefault(text, Example(text, float(ranking.utility[i])))
+        found.setdefault(text, RankedText(text, float(ranking.utility[i])))
     return list(found.values())
 
 
-def _answered(text: str) -> list[dict[str, str]]:
+def _filled(template: str, source: str | None) -> str:
+    if source is None:
+        raise InputError("found no source to put into --prompt; leave --prompt out, or give a "
+                         "source for every segment")
+    return template.replace(SOURCE, source)
+
+
+def _user_messages(prompt: Prompt) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+
+
+def _assistant_messages(text: str) -> list[dict[str, str]]:
     return [{"role": "assistant", "content": text}]
 
 

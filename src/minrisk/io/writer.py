@@ -43,7 +43,8 @@ class ChoiceWriter:
         best = _choice(record.segment, record.ranking, record.ranking.best)
         if self.form == "text":
             return _one_line(best["text"]) + "\n"
-        computed = {"id": record.id} | best | self._details(record.segment, record.ranking)
+        computed = {"id": record.id, **best, **record.details,
+                    **self._details(record.segment, record.ranking)}
         passed = {k: v for k, v in record.fields.items() if k not in computed}
         return json_line(computed | passed)
 
@@ -64,7 +65,7 @@ class ChoiceWriter:
             details["pairs"] = ranking.pairs
         if ranking.confidence:
             details["confidence"] = {"margin": _finite(ranking.confidence.margin),
-                                     "probability": ranking.confidence.probability}
+                                     "probability": _finite(ranking.confidence.probability)}
         return details
 
 

@@ -55,22 +55,22 @@ class Pairs:
             yield hyp, ref, *last
 
 
-def as_scores(values: Sequence[Any], hyps: Objects, refs: Objects, who: str,
+def as_scores(values: Sequence[Any], hyps: Objects, refs: Objects, name: str,
               error: bool) -> Floats:
     """(H, R) from what somebody returned, negated if it is an error; not numbers are told."""
     if len(values) != len(hyps) * len(refs):
-        raise InputError(f"{who} returned {len(values)} scores for {len(hyps) * len(refs)} pairs; "
+        raise InputError(f"{name} returned {len(values)} scores for {len(hyps) * len(refs)} pairs; "
                          "one each is wanted, in order")
-    found = np.array([number(value, who) for value in values], dtype=np.float64)
+    found = np.array([number(value, name) for value in values], dtype=np.float64)
     result: Floats = (-found if error else found).reshape(len(hyps), len(refs))
     return result
 
 
-def number(value: Any, who: str) -> float:
+def number(value: Any, name: str) -> float:
     try:
         found = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = math.nan
     if isinstance(value, str) or not math.isfinite(found):
-        raise InputError(f"{who} returned {value!r:.80}; a finite number is wanted")
+        raise InputError(f"{name} returned {value!r:.80}; a finite number is wanted")
     return found

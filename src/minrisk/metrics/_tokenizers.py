@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from minrisk.errors import InputError, MissingExtra
 
@@ -59,8 +60,13 @@ def _split_marks(text: str) -> str:
 OURS: dict[str, Tokenizer] = {"13a": _13a, "zh": _zh, "char": " ".join, "none": str}
 
 
+def tokenizer_signature(name: str) -> str:
+    """The name, with the version of a dictionary where there is one."""
+    return name if name in OURS else str(sacrebleu_tokenizer(name).signature())
+
+
 @cache
-def sacrebleu_tokenizer(name: str) -> Tokenizer:
+def sacrebleu_tokenizer(name: str) -> Any:
     """One of sacreBLEU's own; they remember what they tokenized."""
     module, _, attribute = _THEIRS[name].partition(".")
     try:
@@ -69,11 +75,10 @@ def sacrebleu_tokenizer(name: str) -> Tokenizer:
         raise MissingExtra(f"the {name!r} tokenizer needs sacrebleu: "
                            "pip install 'minrisk[bleu]'") from None
     try:
-        tokenizer: Tokenizer = getattr(found, attribute)()
+        return getattr(found, attribute)()
     except (ImportError, RuntimeError):
         raise MissingExtra(f"the {name!r} tokenizer needs more than sacrebleu: "
                            f"pip install '{_EXTRAS[name]}'") from None
     except OSError as error:
         raise InputError(f"sacrebleu cannot fetch the model of its {name!r} tokenizer: {error}; "
                          "fetch it once where there is a network") from None
-    return tokenizer

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from minrisk.metrics._core import core
 from minrisk.metrics._indexed import evidence, indexed, lowered, scores, utility, verdict
 from minrisk.metrics._plain import ngram_counts
 from minrisk.metrics._plain import statistics as order_statistics
-from minrisk.metrics._tokenizers import OURS, sacrebleu_tokenizer
+from minrisk.metrics._tokenizers import OURS, sacrebleu_tokenizer, tokenizer_signature
 from minrisk.options import check_choices, option
 from minrisk.rows import WeightedRows
 
@@ -89,6 +89,17 @@ class BLEU:
         ref_length, *counts = statistics.tolist()
         pairs = zip(counts[:self.order], counts[self.order:], strict=True)
         return bleu([(total, ref_length, match) for total, match in pairs], *self._formula)
+
+    def sacrebleu_fields(self, statistics: Floats | None) -> dict[str, Any] | None:
+        if self.order != 4:
+            return None
+        method, value, _ = self._formula
+        smooth = f"{method}[{value:.2f}]" if method in _DEFAULT_VALUES else method
+        # in corpora with n-grams of every order, which sacreBLEU expects, it changes nothing
+        matters = statistics is None or not np.all(statistics[:, 1:1 + self.order])
+        return {"case": "lc" if self.lowercase else "mixed",
+                "eff": self.effective_order and matters,
+                "tok": tokenizer_signature(self.tokenize), "smooth": smooth}
 
     def _statistics(self, hypothesis: str, references: Sequence[str]) -> list[float]:
         if not references:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import sqlite3
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from typing import Any, Self
 
 import numpy as np
 
-from minrisk.arrays import Floats
+from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
+from minrisk.lazy import lazy
 from minrisk.metric import AnyMetric, HasStatistics
 from minrisk.metrics._around import Around
+from minrisk.metrics._fingerprint import fingerprint
 from minrisk.metrics._objects import Objects, objects
 from minrisk.options import inner, option
 from minrisk.signature import parts_signature
 
 _MEMORY = ":memory:"
-_PATIENCE = 60.0  # seconds to wait for another process that writes
+_LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes
+_REFERENCES_PER_QUERY = 500  # references in a query
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
     metric BLOB, source BLOB, hypothesis BLOB, reference BLOB, score REAL,
     PRIMARY KEY (metric, source, hypothesis, reference)) WITHOUT ROWID"""
@@ -33,7 +38,8 @@ _TABLE = """CREATE TABLE IF NOT EXISTS scores (
 class Cached(Around):
     """remembers the scores of another metric: --metric cached:NAME
 
-    A score is found again by the texts and by every option of the metric, its version included.
+    A score is found again by the texts, every option of the metric, the version of minrisk, and the
+    content of the files behind the metric: a function's module, a program, a model's folder.
     """
 
     metric: AnyMetric = inner(help="one, as in cached:comet")
@@ -55,15 +61,20 @@ class Cached(Around):
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) as the metric gives them, or gave them before."""
         source = source if self.needs_source else None
-        store = _store(self, os.getpid())
-        keys = store.keys(parts_signature(metric=self.metric), hyps, refs, source)
+        store = _store(self.path, os.getpid())
+        keys = _Keys.of(self._identity, hyps, refs, source)
         found = store.find(keys)  # (H, R), NaN where not known
         rows, columns = (np.flatnonzero(np.isnan(found).any(axis=axis)) for axis in (1, 0))
         if rows.size:
             new = self._compute(hyps[rows], refs[columns], source)
             found[np.ix_(rows, columns)] = new
-            store.add(keys, rows, columns, new)
+            store.add(keys[rows, columns], new)
         return found
+
+    @lazy
+    def _identity(self) -> str:
+        """All that a score depends on beside the texts."""
+        return f"{parts_signature(metric=self.metric)} {fingerprint(self.metric)}"
 
     def _compute(self, hyps: Objects, refs: Objects, source: Objects | None) -> Floats:
         texts = list(dict.fromkeys([*hyps, *refs]))
@@ -97,57 +108,64 @@ class _Keys:
     hyps: list[bytes]
     refs: list[bytes]
 
+    @classmethod
+    def of(cls, metric: str, hyps: Objects, refs: Objects, source: Objects | None) -> _Keys:
+        return cls(_digest(metric), b"" if source is None else _digest(source[0]),
+                   [_digest(text) for text in hyps], [_digest(text) for text in refs])
 
-class _Store:
+    def __getitem__(self, rows_and_columns: tuple[Ints, Ints]) -> _Keys:
+        rows, columns = rows_and_columns
+        return replace(self, hyps=[self.hyps[row] for row in rows],
+                       refs=[self.refs[column] for column in columns])
+
+
+class _ScoreStore:
     """A table of scores; SQLite keeps processes that share a file apart."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._lock = threading.Lock()
-        try:
-            self._table = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
+        with self._as_input_error():
+            self._table = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, check_same_thread=False)
+            atexit.register(self._table.close)
             with self._table:
                 self._table.execute("PRAGMA journal_mode=WAL")
                 self._table.execute(_TABLE)
-        except sqlite3.Error as error:
-            raise self._failure(error) from None
-        atexit.register(self._table.close)
-
-    def keys(self, metric: str, hyps: Objects, refs: Objects, source: Objects | None) -> _Keys:
-        return _Keys(_digest(metric), b"" if source is None else _digest(source[0]),
-                     [_digest(text) for text in hyps], [_digest(text) for text in refs])
 
     def find(self, keys: _Keys) -> Floats:
-        """(H, R) what is known; a query for each hypothesis."""
+        """(H, R) what is known, NaN elsewhere."""
+        columns = {ref: column for column, ref in enumerate(keys.refs)}
         found = np.full((len(keys.hyps), len(keys.refs)), np.nan)
         for row, hyp in enumerate(keys.hyps):
-            known = dict(self._query(keys, hyp))
-            found[row] = [known.get(ref, np.nan) for ref in keys.refs]
+            for ref, score in self._query(keys, hyp):
+                if isinstance(score, float) and math.isfinite(score):  # no text, and no infinity
+                    found[row, columns[ref]] = score
         return found
 
-    def add(self, keys: _Keys, rows: Any, columns: Any, scores: Floats) -> None:
-        new = ((keys.metric, keys.source, keys.hyps[row], keys.refs[column], float(score))
-               for row, line in zip(rows, scores, strict=True)
-               for column, score in zip(columns, line, strict=True))
-        try:
-            with self._lock, self._table:
-                self._table.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", new)
-        except sqlite3.Error as error:
-            raise self._failure(error) from None
+    def add(self, keys: _Keys, scores: Floats) -> None:
+        new = ((keys.metric, keys.source, hyp, ref, score)
+               for hyp, line in zip(keys.hyps, scores.tolist(), strict=True)
+               for ref, score in zip(keys.refs, line, strict=True) if math.isfinite(score))
+        with self._as_input_error(), self._lock, self._table:
+            self._table.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", new)
 
-    def _query(self, keys: _Keys, hyp: bytes) -> list[tuple[bytes, float]]:
-        try:
-            with self._lock:
-                return self._table.execute(
-                    "SELECT reference, score FROM scores "
-                    "WHERE metric = ? AND source = ? AND hypothesis = ?",
-                    (keys.metric, keys.source, hyp)).fetchall()
-        except sqlite3.Error as error:
-            raise self._failure(error) from None
+    def _query(self, keys: _Keys, hyp: bytes) -> Iterator[tuple[bytes, Any]]:
+        """The pairs of a hypothesis with these references alone: it may have met many others."""
+        for start in range(0, len(keys.refs), _REFERENCES_PER_QUERY):
+            refs = keys.refs[start:start + _REFERENCES_PER_QUERY]
+            with self._as_input_error(), self._lock:
+                yield from self._table.execute(
+                    "SELECT reference, score FROM scores WHERE metric = ? AND source = ? "
+                    f"AND hypothesis = ? AND reference IN ({','.join('?' * len(refs))})",
+                    (keys.metric, keys.source, hyp, *refs)).fetchall()
 
-    def _failure(self, error: sqlite3.Error) -> InputError:
-        return InputError(f"cached: {self._path} cannot be used for scores: {error}; "
-                          "give another path")
+    @contextmanager
+    def _as_input_error(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise InputError(f"cached: {self._path} cannot be used for scores: {error}; "
+                             "give another path") from None
 
 
 def _digest(text: str) -> bytes:
@@ -155,6 +173,6 @@ def _digest(text: str) -> bytes:
 
 
 @cache
-def _store(metric: Cached, process: int) -> _Store:
+def _store(path: str, process: int) -> _ScoreStore:
     """One for each process: a connection must not be shared with a fork."""
-    return _Store(metric.path)
+    return _ScoreStore(path)

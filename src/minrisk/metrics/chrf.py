@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -71,6 +71,12 @@ class ChrF:
 
     def corpus(self, statistics: Floats) -> float:
         return self._f_score([(h, r, m) for h, r, m in statistics.reshape(-1, 3).tolist()])
+
+    def sacrebleu_fields(self, statistics: Floats | None) -> dict[str, Any] | None:
+        if self.beta != 2:
+            return None
+        return {"case": "lc" if self.lowercase else "mixed", "eff": not self.eps_smoothing,
+                "nc": self.order, "nw": self.word_order, "space": self.whitespace}
 
     def _best_match(self, hyp: str, refs: Sequence[str]) -> Sequence[Statistics]:
         texts = _chrf_plain.Texts(lowered([hyp, *refs], self.lowercase), self.order,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
+from minrisk.metrics._fingerprint import digest
 from minrisk.metrics._objects import Objects
 from minrisk.metrics._pairs import OfPairs, Pairs, as_scores
 from minrisk.metrics._program import Program
@@ -49,10 +52,19 @@ class Command(OfPairs):
         found = [self._score(answer) for answer in answers]
         return as_scores(found, hyps, refs, self.command, self.error)
 
+    def fingerprint(self) -> str:
+        """Of the program, and of the files among its arguments."""
+        try:
+            program, *arguments = shlex.split(self.command)
+        except ValueError:  # which will be told when it is to be started
+            return ""
+        values = [argument.rpartition("=")[2] for argument in arguments]
+        return digest([shutil.which(program) or program, *filter(os.path.isfile, values)])
+
     def _score(self, answer: str) -> Any:
         try:
             found = json.loads(answer)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise InputError(f"{self.command} answered {answer!r:.80}; "
                              'a number or {"score": number} is wanted') from None
         return found.get("score") if isinstance(found, dict) else found

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,13 +18,26 @@ from minrisk.metric import Evidence
 from minrisk.metrics._objects import objects
 from minrisk.options import check_choices, option
 from minrisk.rows import WeightedRows
+from minrisk.segment import Ranking, Segment
 
-_NUMBER = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d*)?|[-+]?\.\d+")
+_NUMBER = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d*)(?:\.(\d*))?")
+_SHOWN = 10  # answers whose votes are reported
+
+
+class _Reading(NamedTuple):
+    """The answer of a text in either role."""
+
+    as_hypothesis: str | None
+    as_reference: str | None  # the text itself where nothing marks an answer: a plain gold answer
 
 
 @dataclass(frozen=True)
 class ExactMatch:
-    """1 where two texts give the same answer, else 0: a vote among reasoned answers"""
+    """1 where two texts give the same answer, else 0: a vote among reasoned answers
+
+    A hypothesis in which the pattern finds nothing has no answer, and agrees with none. Such a
+    reference is its own answer, so that gold answers may be plain.
+    """
 
     name: ClassVar[str] = "exact-match"
 
@@ -44,8 +57,25 @@ class ExactMatch:
                              f"{error}") from None
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        answers = objects(self.answer(text) for text in texts)
-        return WeightedRows.plain(self, answers, np.arange(len(texts)))
+        readings = [self._reading(text) for text in texts]
+        if texts and all(reading.as_hypothesis is None for reading in readings):
+            self._warn(len(texts))
+        return WeightedRows.plain(self, objects(readings), np.arange(len(texts)))
+
+    def answers(self, features: WeightedRows) -> list[str | None]:
+        """What each text, as a hypothesis, answers."""
+        features.check(self)
+        return [reading.as_hypothesis for reading in features.base[features.members]]
+
+    def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
+        """The answer that was chosen, and the share of the references that agree with each."""
+        answers = [self.answer(text) for text in segment.hypotheses]
+        votes = dict.fromkeys((answer for answer in answers if answer is not None), 0.0)
+        for text, weight in zip(segment.references, segment.weights.tolist(), strict=True):
+            if (gold := self._reading(text).as_reference) in votes:
+                votes[gold] += weight
+        most = sorted(votes.items(), key=lambda vote: -vote[1])[:_SHOWN]
+        return {"answer": answers[ranking.best], "votes": dict(most)}
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)
@@ -75,24 +105,36 @@ class ExactMatch:
 
     def _numbered(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Ints, Ints, int]:
         """The answers of either side as numbers, and how many there are; 0 is none."""
-        hyps.check(self)
         refs.check(self)
         numbers: dict[str | None, int] = {None: 0}
-        ours, theirs = (np.array([numbers.setdefault(answer, len(numbers))
-                                  for answer in side.base[side.members]], np.intp)
-                        for side in (hyps, refs))
+        gold = [reading.as_reference for reading in refs.base[refs.members]]
+        ours, theirs = (np.array([numbers.setdefault(answer, len(numbers)) for answer in side],
+                                 np.intp) for side in (self.answers(hyps), gold))
         return ours, theirs, len(numbers)
 
     def answer(self, text: str) -> str | None:
         """What of a text is compared, if it is there."""
         found = self._find(text)
-        if found is None:
-            return None
+        return None if found is None else self._normalised(found)
+
+    def _reading(self, text: str) -> _Reading:
+        answer = self.answer(text)
+        return _Reading(answer, self._normalised(text) or None if answer is None else answer)
+
+    def _normalised(self, answer: str) -> str:
         if not self.whitespace:
-            found = " ".join(found.split())
+            answer = " ".join(answer.split())
         if self.lowercase:
-            found = found.lower()
-        return _value(found) if self.numbers else found
+            answer = answer.lower()
+        return _value(answer) if self.numbers else answer
+
+    def _warn(self, count: int) -> None:
+        """Once: what is wrong with the pattern is wrong with every batch."""
+        if "_has_warned" not in self.__dict__:
+            object.__setattr__(self, "_has_warned", True)
+            warnings.warn(f"exact-match: the pattern {self.pattern!r} matches none of {count} "
+                          "texts, so that none has an answer to vote for; check it against the "
+                          "samples", stacklevel=2)
 
     def _find(self, text: str) -> str | None:
         if self._expression is None:
@@ -114,8 +156,18 @@ def _row_of_each_member(rows: WeightedRows) -> Ints:
 
 
 def _value(text: str) -> str:
-    """A number as it is written shortest; anything else as it is."""
-    if not _NUMBER.fullmatch(text):
+    """A number as it is written shortest; anything else as it is.
+
+    By its digits: arithmetic would round numbers of many digits to the same value.
+    """
+    match = _NUMBER.fullmatch(text)
+    if not match or not (match[2] or match[3]):
         return text
-    value = Decimal(text.replace(",", "")).normalize()
-    return f"{value + 0:f}"  # plus 0 has no sign of its own
+    sign, whole, fraction = match.groups(default="")
+    value = f"{_ascii(whole).lstrip('0') or '0'}.{_ascii(fraction)}".rstrip("0").rstrip(".")
+    return f"-{value}" if sign == "-" and value != "0" else value
+
+
+def _ascii(digits: str) -> str:
+    """The same digits, of any script, as 0 to 9 and without commas."""
+    return "".join(str(int(digit)) for digit in digits if digit != ",")

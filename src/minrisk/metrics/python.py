@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
+from minrisk.foreign import foreign_code
+from minrisk.metrics._fingerprint import digest, module_files
 from minrisk.metrics._objects import Objects
 from minrisk.metrics._pairs import OfPairs, Pairs, as_scores
 from minrisk.options import option
@@ -31,13 +33,15 @@ class Python(OfPairs):
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) what the function says of every pair."""
         pairs = Pairs.of(hyps, refs, source if self.source else None)
-        try:
+        with foreign_code(f"{self.function} failed"):
             found = self._call_with_lists(pairs) if self.lists else self._call_for_each(pairs)
-        except InputError:
-            raise
-        except Exception as error:  # somebody else's code: it may fail in any way
-            raise InputError(f"{self.function} failed: {type(error).__name__}: {error}") from error
-        return as_scores(found, hyps, refs, self.function, self.error)
+            return as_scores(found, hyps, refs, self.function, self.error)
+
+    def fingerprint(self) -> str:
+        """Of the module that is named, and of the one in which the function is written."""
+        function = self._callable
+        module = sys.modules[self.function.partition(":")[0]]
+        return digest(module_files(module, function, type(function)))
 
     def _call_for_each(self, pairs: Pairs) -> list[Any]:
         return [self._callable(*pair) for pair in pairs]
@@ -65,8 +69,6 @@ def _module(name: str, function: str) -> Any:
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)  # last, so that nothing that is installed is hidden
-    try:
+    with foreign_code(f"python: {function!r} cannot be imported",
+                      "; the module must be installed, on PYTHONPATH or in this folder"):
         return import_module(name)
-    except Exception as error:  # somebody else's code: it may fail in any way
-        raise InputError(f"python: {function!r} cannot be imported: {error}; the module must be "
-                         "installed, on PYTHONPATH or in this folder") from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from statistics import fmean
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -68,6 +68,10 @@ class Ter:
 
     def corpus(self, statistics: Floats) -> float:
         return float(_score(*statistics))
+
+    def sacrebleu_fields(self, statistics: Floats | None) -> dict[str, Any]:
+        return {"case": "mixed" if self.case_sensitive else "lc", "tok": "tercom",
+                "norm": self.normalized, "punct": not self.no_punct, "asian": self.asian_support}
 
     def _statistics(self, hyp: str, refs: Sequence[str]) -> tuple[float, float]:
         words = [self._words(ref) for ref in refs]

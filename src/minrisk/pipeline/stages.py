@@ -7,15 +7,17 @@ that failed before pass through.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
+from minrisk.arrays import Floats
 from minrisk.errors import InputError, MinriskError
 from minrisk.io.jsonl import source_of
 from minrisk.io.prompts import is_source
 from minrisk.io.record import AUTO, RawRecord, Reader, Record, Result, Weighting
 from minrisk.io.writer import Writer
+from minrisk.metric import AnyMetric, details
 from minrisk.pipeline.batches import BATCH, OnError, in_batches, is_finished
 from minrisk.pool import Batch, bind
 from minrisk.sampling.columns import columns
@@ -211,30 +213,40 @@ class Choose:
 
     def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
         segments: Sequence[Segment] = [r.segment for r in batch if r.segment is not None]
-        if not self.scores:
-            rankings = self.strategy.rank(segments)
-            return [replace(r, ranking=k) for r, k in zip(batch, rankings, strict=True)]
-        segments = Batch(segments)
-        matrices = [pool.scores() for pool in bind(self.strategy.metric, segments)]  # type: ignore[attr-defined]
+        matrices: list[Floats | None] = [None] * len(batch)
+        if self.scores:
+            segments = Batch(segments)
+            matrices = [pool.scores() for pool in bind(self._metric, segments)]
         rankings = self.strategy.rank(segments)
-        return [replace(r, ranking=k, scores=m)
-                for r, k, m in zip(batch, rankings, matrices, strict=True)]
+        return [replace(record, ranking=ranking, scores=matrix,
+                        details=details(self._metric, segment, ranking))
+                for record, segment, ranking, matrix
+                in zip(batch, segments, rankings, matrices, strict=True)]
+
+    @property
+    def _metric(self) -> AnyMetric:
+        return self.strategy.metric  # type: ignore[attr-defined, no-any-return]
 
 
 @dataclass(frozen=True)
-class RequireSource:
-    """Fails records without a source, for outputs that need one."""
+class Check:
+    """Fails the records that an output cannot use."""
 
     name: ClassVar[str] = "check"
     is_light: ClassVar[bool] = True
+
+    check: Callable[[Record], None]
 
     def prepare(self) -> None:
         pass
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
         for record in items:
-            if record.segment is not None and record.segment.source is None:
-                yield record.failed(InputError("found no source, wanted one for every segment"))
+            try:
+                if record.error is None:
+                    self.check(record)
+            except InputError as error:
+                yield record.failed(error)
             else:
                 yield record
 

@@ -22,10 +22,11 @@ CONTENDERS = 20  # the others would have to overtake all of these
 class Confident:
     """A strategy whose rankings say how sure they are.
 
-    The first 20 different texts of the ranking are scored against all references, whatever the
-    strategy looked at, and the references are resampled: the probability is how often exact MBR
-    would choose what was chosen. So it covers both what a strategy leaves out and what a sample of
-    references leaves open. Costs 20 * m evaluations more.
+    The first 20 different choices of the ranking (texts, or answers where the metric compares
+    those) are scored against all references, whatever the strategy looked at, and the references
+    are resampled: the probability is how often exact MBR would choose what was chosen. So it
+    covers both what a strategy leaves out and what a sample of references leaves open. Costs
+    20 * m evaluations more.
     """
 
     strategy: Strategy
@@ -49,9 +50,12 @@ class Confident:
         return [self._judged(r, pool) for r, pool in zip(rankings, pools, strict=True)]
 
     def _judged(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
-        rows = _different(ranking, pool)
+        choices = pool.choices()
+        rows = _different(ranking, choices)
         first, second = ranking.utility[rows[:2]] if rows.size > 1 else (np.nan, np.nan)
-        confidence = Confidence(float(first - second), self._probability(pool.keep(rows)))
+        has_answer = choices[ranking.best] >= 0
+        probability = self._probability(pool.keep(rows)) if has_answer else np.nan
+        confidence = Confidence(float(first - second), probability)
         return replace(ranking, confidence=confidence, pairs=ranking.pairs + pool.tally.pairs)
 
     def _probability(self, contenders: Pool[Any]) -> float:
@@ -75,8 +79,7 @@ class Confident:
         return result
 
 
-def _different(ranking: Ranking, pool: Pool[Any]) -> Ints:
+def _different(ranking: Ranking, choices: Ints) -> Ints:
     """The first hypotheses of the ranking that differ, by rank."""
-    texts = pool.hyp_rows[ranking.order]
-    firsts = np.sort(np.unique(texts, return_index=True)[1])
+    firsts = np.sort(np.unique(choices[ranking.order], return_index=True)[1])
     return ranking.order[firsts[:CONTENDERS]]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from minrisk.errors import InputError, MissingExtra
 from minrisk.io.files import as_input_error
 from minrisk.validation.study import Study
-from minrisk.validation.summary import Row, Summary
+from minrisk.validation.summary import Summary, TrialSummary
 
 _KINDS = (".png", ".svg", ".pdf")
 _DATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
@@ -61,7 +61,7 @@ def _figure_class() -> Any:
     return Figure
 
 
-def draw(summary: Summary, study: Study, path: str) -> None:
+def plot(summary: Summary, study: Study, path: str) -> None:
     figure = new_figure(9.6, 4.2)
     panels = figure.subplots(1, 2, sharey=True)
     panel(panels[0], "Top-1 accuracy", _curves(summary, lambda row: row.first))
@@ -115,7 +115,7 @@ def save(figure: Any, path: str) -> None:
                        metadata=_DATED.get(Path(path).suffix))
 
 
-def _curves(summary: Summary, accuracy: Callable[[Row], float]) -> Iterator[Curve]:
+def _curves(summary: Summary, accuracy: Callable[[TrialSummary], float]) -> Iterator[Curve]:
     """Each strategy's trials; all that approach standard MBR begin with it."""
     spare = chain(OTHERS, repeat(_LAST))
     for name, found in groupby(summary.rows[1:], key=lambda row: row.trial.strategy):
@@ -125,8 +125,8 @@ def _curves(summary: Summary, accuracy: Callable[[Row], float]) -> Iterator[Curv
                     _STYLES.get(name) or next(spare))
 
 
-def _effective(row: Row, summary: Summary) -> float:
-    """Pairs per hypothesis; who needs no pair stands with those who need one."""
+def _effective(row: TrialSummary, summary: Summary) -> float:
+    """Pairs per hypothesis; a strategy without pairs is plotted at one, where the axis ends."""
     hypotheses = summary.exact.pairs / summary.references
     return max(1.0, row.pairs / hypotheses)
 

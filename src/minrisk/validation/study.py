@@ -45,7 +45,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class SegmentOutcomes:
     """A segment's outcomes, and what they are to be measured by."""
 
     gain: float  # what standard MBR wins over a sample at random
@@ -57,7 +57,7 @@ class Judgement:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Judgement:
+    def from_json(cls, fields: Mapping[str, Any]) -> SegmentOutcomes:
         outcomes = {label: Outcome(**found) for label, found in fields["outcomes"].items()}
         return cls(fields["gain"], fields["references"], fields["features"], outcomes)
 
@@ -78,13 +78,13 @@ class Study:
     def signature(self) -> str:
         return parts_signature(metric=self.metric, top=self.top, **self._options)
 
-    def judge(self, segment: Segment) -> Judgement:
+    def evaluate(self, segment: Segment) -> SegmentOutcomes:
         batch, features = self._prepared(segment)
         exact, seconds = self._timed(EXACT, batch)
         found = {EXACT: (exact, seconds)}
         found |= {trial: self._timed(trial, batch) for trial in self.trials[1:]}
         gain = exact.utility[exact.best] - np.average(exact.utility, weights=segment.counts)
-        return Judgement(float(gain), len(segment.references), features, {
+        return SegmentOutcomes(float(gain), len(segment.references), features, {
             trial.label: Outcome.of(segment, exact, ranking, self.top, seconds)
             for trial, (ranking, seconds) in found.items()
         })

@@ -8,14 +8,14 @@ from statistics import fmean, median
 from typing import Any
 
 from minrisk.validation.budgets import Trial
-from minrisk.validation.study import EXACT, Judgement
+from minrisk.validation.study import EXACT, SegmentOutcomes
 
-_TOLERATED = 0.01  # of the gain, unless the user says
-_WORTH = 2.0  # how much faster an approximation must be to be worth its errors
+_TOLERATED_SHARE = 0.01  # of the gain, unless the user says
+_MIN_SPEEDUP = 2.0  # how much faster an approximation must be to be worth its errors
 
 
 @dataclass(frozen=True)
-class Row:
+class TrialSummary:
     """A trial's means over all segments, and its median time."""
 
     trial: Trial
@@ -33,32 +33,32 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    rows: list[Row]  # standard MBR first
+    rows: list[TrialSummary]  # standard MBR first
     segments: int
     references: float  # in the mean
     gain: float
     tolerance: float  # in utility
 
     @property
-    def exact(self) -> Row:
+    def exact(self) -> TrialSummary:
         return self.rows[0]
 
     @property
-    def fastest(self) -> Row:
+    def fastest(self) -> TrialSummary:
         return min(self._tolerable, key=lambda row: row.seconds)
 
     @property
-    def recommended(self) -> Row:
+    def recommended(self) -> TrialSummary:
         """The fastest, unless the exact one is nearly as fast."""
-        is_worth_it = self.exact.seconds > _WORTH * self.fastest.seconds
+        is_worth_it = self.exact.seconds > _MIN_SPEEDUP * self.fastest.seconds
         return self.fastest if is_worth_it else self.exact
 
     @property
-    def fewest_pairs(self) -> Row:
+    def fewest_pairs(self) -> TrialSummary:
         return min(self._tolerable, key=lambda row: (row.pairs, row.lost))
 
     @property
-    def _tolerable(self) -> list[Row]:
+    def _tolerable(self) -> list[TrialSummary]:
         return [row for row in self.rows if row.lost <= self.tolerance]
 
     def as_json(self) -> dict[str, Any]:
@@ -69,18 +69,19 @@ class Summary:
                 "trials": [row.as_json() for row in self.rows]}
 
 
-def summarise(trials: Iterable[Trial], judgements: Sequence[Judgement],
+def summarise(trials: Iterable[Trial], segments: Sequence[SegmentOutcomes],
               tolerance: float | None = None) -> Summary:
-    gain = fmean(j.gain for j in judgements)
-    rows = [_row(trial, judgements) for trial in trials]
+    gain = fmean(segment.gain for segment in segments)
+    rows = [_summarised(trial, segments) for trial in trials]
     assert rows[0].trial == EXACT
-    return Summary(rows, len(judgements), fmean(j.references for j in judgements), gain,
-                   _TOLERATED * gain if tolerance is None else tolerance)
+    references = fmean(segment.references for segment in segments)
+    return Summary(rows, len(segments), references, gain,
+                   _TOLERATED_SHARE * gain if tolerance is None else tolerance)
 
 
-def _row(trial: Trial, judgements: Sequence[Judgement]) -> Row:
-    found = [judgement.outcomes[trial.label] for judgement in judgements]
-    features = median(judgement.features for judgement in judgements)
-    return Row(trial, fmean(o.first for o in found), fmean(o.among for o in found),
-               fmean(o.lost for o in found), fmean(o.pairs for o in found),
-               features + median(o.seconds for o in found))
+def _summarised(trial: Trial, segments: Sequence[SegmentOutcomes]) -> TrialSummary:
+    found = [segment.outcomes[trial.label] for segment in segments]
+    features = median(segment.features for segment in segments)
+    return TrialSummary(trial, fmean(o.first for o in found), fmean(o.among for o in found),
+                        fmean(o.lost for o in found), fmean(o.pairs for o in found),
+                        features + median(o.seconds for o in found))

@@ -53,7 +53,8 @@ class EmbeddingModel(CometModel):
 
     reads_jointly: ClassVar[bool] = False
 
-    cache: str | None = option(None, help="folder that keeps embeddings for other runs")
+    cache: str | None = option(None, help="folder that keeps embeddings for other runs",
+                               matters=False)
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return self._rows(self._embedder.embed(texts))

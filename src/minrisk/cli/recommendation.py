@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from minrisk.validation.study import Study
-from minrisk.validation.summary import Row, Summary
+from minrisk.validation.summary import Summary, TrialSummary
 
 
 def show(summary: Summary, study: Study) -> None:
@@ -22,16 +22,16 @@ def show(summary: Summary, study: Study) -> None:
                f"top-1, top-{study.top}: how often the string that\nexact MBR picks is the first, "
                f"or among the first {study.top}. lost: exact utility, against that string.\n"
                f"ms: median per segment, features included.\n{study.signature}\n")
-    for line in _verdict(summary):
+    for line in _recommendations(summary):
         click.echo(line)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: TrialSummary) -> tuple[str, ...]:
     return (row.trial.strategy, row.trial.budget, f"{row.first:.1%}", f"{row.among:.1%}",
             f"{row.lost:.3g}", f"{row.pairs:,.0f}", f"{1000 * row.seconds:.1f}")
 
 
-def _verdict(summary: Summary) -> Iterator[str]:
+def _recommendations(summary: Summary) -> Iterator[str]:
     yield (f"Exact MBR gains {summary.gain:.3g} over a sample at random; "
            f"a loss of {summary.tolerance:.3g} is tolerated.")
     yield f"By time:  {_by_time(summary)}"
@@ -57,5 +57,5 @@ def _by_pairs(summary: Summary) -> str:
             f"it loses {fewest.lost:.3g}.")
 
 
-def _ms(row: Row) -> str:
+def _ms(row: TrialSummary) -> str:
     return f"{1000 * row.seconds:.3g} ms"

@@ -1,0 +1,85 @@
+"""What scores depend on beside the options of their metric: the files that the options name.
+
+Not seen are changes of what such a file uses in turn (modules that it imports, programs that it
+starts, servers that it asks), of installed packages, and of models behind a name on the hub.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from itertools import islice
+from typing import Any
+
+from minrisk.metric import AnyMetric, HasFingerprint
+from minrisk.options import inner_metrics
+
+_READ_WHOLE = 1 << 20  # bytes; of larger files, such as weights, size and time of change count
+_MOST_FILES = 1000  # of a folder
+
+
+def fingerprint(metric: AnyMetric) -> str:
+    """Changes when the code or a file behind the metric, or a metric inside it, does."""
+    own = (metric.fingerprint() if isinstance(metric, HasFingerprint)
+           else digest([*module_files(type(metric)), *_named_files(metric)]))
+    return " ".join([own, *map(fingerprint, inner_metrics(metric))])
+
+
+def module_files(*owners: Any) -> Iterator[str]:
+    """The files in which classes, functions or modules of other packages are written."""
+    for owner in owners:
+        name = str(getattr(owner, "__module__", None) or getattr(owner, "__name__", ""))
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file and name.partition(".")[0] != "minrisk":  # whose version is in the signature
+            yield file
+
+
+def digest(paths: Iterable[str]) -> str:
+    """Of what is in these files and folders."""
+    found = blake2b(digest_size=16)
+    for path in paths:
+        for file in _files(path):
+            found.update(_content(file))
+    return found.hexdigest()
+
+
+def _named_files(metric: AnyMetric) -> Iterator[str]:
+    """Options that are the name of a file or folder."""
+    if not dataclasses.is_dataclass(metric):
+        return
+    for field in dataclasses.fields(metric):
+        value = getattr(metric, field.name)
+        if isinstance(value, str) and field.metadata.get("matters", True) and _exists(value):
+            yield value
+
+
+def _exists(path: str) -> bool:
+    try:
+        return os.path.exists(path)
+    except ValueError:  # no text that could be a path
+        return False
+
+
+def _files(path: str) -> Iterator[str]:
+    """The file, or those of the folder, in an order that does not change."""
+    if not os.path.isdir(path):
+        yield path
+        return
+    inside = (os.path.join(folder, name) for folder, _, names in sorted(os.walk(path))
+              for name in sorted(names))
+    yield from islice(inside, _MOST_FILES)
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read(_READ_WHOLE + 1)
+            if len(content) <= _READ_WHOLE:
+                return blake2b(content).digest()
+            found = os.fstat(stream.fileno())
+            return f"{found.st_size} {found.st_mtime_ns}".encode()
+    except OSError:  # whoever needs it will say so
+        return b"unreadable"
