@@ -6,7 +6,6 @@ import gzip
 import json
 import signal
 import sys
-import time
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,8 +13,9 @@ import numpy as np
 import pytest
 
 import minrisk
-from commands import read, run, spawn, write
+from commands import read, run, spawn, wait_for, write
 from minrisk import ChrF, InputError, Ranking, Segment
+from minrisk.cli.shared import SOME_FAILED
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.validation import budgets
 from minrisk.validation.budgets import Budget, Trial, trials
@@ -184,7 +184,8 @@ def test_segments_before_a_broken_input_are_kept(samples, tmp_path):
     (tmp_path / "cut.jsonl.gz").write_bytes(whole[:-12])
     result = run("validate", tmp_path / "cut.jsonl.gz", "-o", tmp_path / "out.jsonl")
     assert result.code == 2
-    assert len(judged(tmp_path / "out.jsonl")) > 1
+    assert "truncated gz" in result.err
+    assert "finished segments are kept; --resume goes on" in result.err
 
 
 def test_real_samples_give_the_known_accuracy(ntrex):
@@ -261,24 +262,12 @@ def test_strategies_can_be_chosen_and_given_what_they_need(samples):
 
 def judged(path):
     """The results of a run but for its times."""
-    header, *entries = read(path.read_text())
+    entries = read(path.read_text())
     for entry in entries:
         del entry["features"]
         for outcome in entry["outcomes"].values():
             del outcome["seconds"]
-    return [header, *entries]
-
-
-def test_a_run_goes_on_where_it_stopped(samples, tmp_path):
-    whole, parts = tmp_path / "whole.jsonl", tmp_path / "parts.jsonl"
-    run("validate", samples, "-o", whole)
-    assert run("validate", samples, "-o", parts, "--limit", 2, "--resume").code == 0
-    with parts.open("a") as torn:
-        torn.write('{"id": "s2", "gain": 1')  # as a kill leaves it
-    result = run("validate", samples, "-o", parts, "--resume")
-    assert "resuming after 2 segments" in result.err
-    assert "Means over 6 segments" in result.out
-    assert judged(parts) == judged(whole)
+    return entries
 
 
 def many(tmp_path):
@@ -287,35 +276,29 @@ def many(tmp_path):
                                          for i in range(60)))
 
 
-def wait_for(output, lines):
-    deadline = time.monotonic() + 60
-    while not output.exists() or output.read_bytes().count(b"\n") < lines:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+def journal_lines(tmp_path):
+    """How many segments are on disk."""
+    return sum(path.read_bytes().count(b"\n") for path in tmp_path.rglob("*.partial"))
 
 
-def test_an_interrupted_run_says_how_to_go_on(tmp_path):
-    output = tmp_path / "out.jsonl"
-    with spawn("validate", many(tmp_path), "-o", output) as process:
-        wait_for(output, 4)
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert f"--resume goes on with {output}" in error.decode()
-    assert b"Traceback" not in error
-
-
-def test_a_killed_run_loses_no_segment_that_it_finished(tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_run_that_was_stopped_is_resumed_and_no_segment_is_done_again(tmp_path, number, code):
     samples, output = many(tmp_path), tmp_path / "out.jsonl"
     with spawn("validate", samples, "-o", output) as process:
-        wait_for(output, 4)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    before = output.read_bytes()
-    assert 4 <= before.count(b"\n") < 61
-    assert run("validate", samples, "-o", output, "--resume").code == 0
-    assert output.read_bytes().startswith(before[: before.rindex(b"\n") + 1])
-    assert [entry["id"] for entry in judged(output)[1:]] == list(range(60))
+        wait_for(lambda: journal_lines(tmp_path) >= 4)
+        process.send_signal(number)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert b"Traceback" not in error
+    if number == signal.SIGINT:
+        assert b"--resume goes on" in error
+    before = journal_lines(tmp_path)
+    assert 4 <= before < 60
+    assert not output.exists()
+    result = run("validate", samples, "-o", output, "--resume")
+    assert f"{before} segments finished" in result.err
+    assert "Means over 60 segments" in result.out
+    assert [entry["id"] for entry in judged(output)] == list(range(60))
 
 
 @pytest.mark.parametrize("args", [["--top", "5"], ["--metric.order", "2"], ["--seed", "1"],
@@ -326,7 +309,7 @@ def test_another_run_is_not_gone_on_with(samples, tmp_path, args):
     before = output.read_bytes()
     result = run("validate", samples, "-o", output, "--resume", *args)
     assert result.code == 2
-    assert "is of a run with other options" in result.err
+    assert "cannot resume" in result.err
     assert output.read_bytes() == before
 
 
@@ -336,7 +319,7 @@ def test_results_of_other_samples_are_not_gone_on_with(samples, tmp_path):
     other = write(tmp_path / "other.jsonl", {"id": "t", "samples": HYPS})
     result = run("validate", other, "-o", output, "--resume")
     assert result.code == 2
-    assert "other.jsonl:1: segment 't' was 's0' in the run to resume" in result.err
+    assert f"input {samples} was " in result.err
 
 
 def test_a_file_that_is_no_earlier_run_stays_as_it_is(samples, tmp_path):
@@ -379,10 +362,11 @@ def test_a_missing_matplotlib_is_told_before_the_work(samples, tmp_path, monkeyp
 @pytest.mark.parametrize(("args", "message"), [
     ("@none.jsonl", "cannot read"),
     ("@empty.jsonl", "empty.jsonl: no segments"),
-    ("@bad.jsonl", "error: @bad.jsonl:2: found invalid JSON"),
-    ("@x.jsonl --resume", "--resume needs --output"),
-    ("@x.jsonl -o @x.jsonl", "x.jsonl exists; --resume goes on with it"),
-    ("@x.jsonl -o @text --resume", "text holds no results of an earlier run"),
+    ("@bad.jsonl --on-error stop", "error: @bad.jsonl:2: found invalid JSON"),
+    ("@x.jsonl --resume", "--resume goes with a file or a folder"),
+    ("@x.jsonl -o @x.jsonl", "the output is the input"),
+    ("@x.jsonl -o @text", "text exists, and is of no earlier run"),
+    ("@x.jsonl -o @text --resume", "text exists, and is of no earlier run"),
     ("@x.jsonl -o @none/out", "cannot write"),
     ("@x.jsonl --plot @a.gif", "wanted a name that ends in .png, .svg, .pdf"),
     ("@x.jsonl --strategy none", "unknown strategy 'none'"),
@@ -393,7 +377,7 @@ def test_a_missing_matplotlib_is_told_before_the_work(samples, tmp_path, monkeyp
     ("@x.jsonl --tolerance nan", "'nan' is not a finite number"),
     ("@x.jsonl --tolerance inf", "'inf' is not a finite number"),
     ("@x.svg --plot @x.svg", "the output is the input"),
-    ("@x.jsonl --plot @y.svg -o @y.svg", "--output and --plot are both"),
+    ("@x.jsonl --plot @y.svg -o @y.svg", "y.svg is the output itself"),
 ])
 def test_what_makes_no_sense_is_told(tmp_path, args, message):
     write(tmp_path / "x.jsonl", {"samples": HYPS})
@@ -405,6 +389,15 @@ def test_what_makes_no_sense_is_told(tmp_path, args, message):
     assert result.code == 2
     assert message.replace("@", f"{tmp_path}/") in result.err.strip().split("\n")[-1]
     assert "Traceback" not in result.err
+
+
+def test_bad_segments_are_told_and_left_out(tmp_path):
+    path = write(tmp_path / "x.jsonl", {"samples": HYPS}, {"id": 1, "error": "no samples"},
+                 {"samples": HYPS})
+    result = run("validate", path)
+    assert result.code == SOME_FAILED
+    assert "x.jsonl:2: has no samples, because it failed before: no samples" in result.err
+    assert "Means over 2 segments" in result.out
 
 
 def test_a_metric_that_needs_a_source_says_so():

@@ -87,7 +87,7 @@ def validate(ctx: click.Context, /, **params: Any) -> int:
         reader=lambda files, number: reader,
         pools=lambda parse: [options.pool(parse, Evaluate(study), Write(OutcomesWriter()))],
         settings={"signature": study.signature,
-                  "trials": [trial.label for trial in study.trials]},
+                  "trials": [trial.label for trial in study.trials], "limit": params["limit"]},
         signatures=[study.signature],
         stream=None if params["output"] else results,
         also_written=params["plots"],
@@ -119,10 +119,15 @@ class Peeked:
         """The segments of the first records."""
         self._inputs = self.reader.open()
         self._records = islice(self.reader.records(self._inputs), self.limit)
-        self._first = list(islice(self._records, _TYPICAL))
+        try:
+            for raw in islice(self._records, _TYPICAL):
+                self._first.append(raw)
+        except MinriskError as error:  # what came before it is still good
+            self._records = _raising(error)
         records = [self.reader.parse(raw) for raw in self._first]
         found = [record.segment for record in records if record.segment]
         if not found:
+            next(self._records, None)  # which may know why
             names = ", ".join(file.name for file in self.reader.files)
             reason = next((f"{r.where}: {r.error}" for r in records),
                           f"{names}: no segments; wanted JSON lines with samples")
@@ -137,6 +142,11 @@ class Peeked:
 
     def parse(self, raw: RawRecord) -> Record:
         return self.reader.parse(raw)
+
+
+def _raising(error: MinriskError) -> Iterator[RawRecord]:
+    raise error
+    yield
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,21 @@ from itertools import chain
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pickle import PicklingError
+from time import perf_counter
 from typing import Any
 
 from minrisk.errors import InputError, MinriskError
 from minrisk.pipeline.reading import Reading
 from minrisk.pipeline.runner import Gate, Running
-from minrisk.pipeline.workers import Block, Piece, WorkerPool
+from minrisk.pipeline.workers import Block, Piece, Progress, WorkerPool
+from minrisk.progress import listening, tell
 from minrisk.threads import threads
 
 _ATTEMPTS = 2  # how often a block may bring its worker down
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SPAWN = get_context("spawn")  # a fork would copy threads and locks of native libraries
 _READY = "ready"
+_SECONDS_BETWEEN_REPORTS = 1.0
 
 
 @dataclass(frozen=True)
@@ -155,10 +158,13 @@ class Worker:
     def finish(self) -> Iterator[Piece]:
         """The result of the first block; if the process died instead, perhaps nothing yet."""
         try:
-            result: Piece = self.connection.recv()
+            result: Piece | Progress = self.connection.recv()
         except (EOFError, OSError):
             yield from self._died()
         else:
+            if isinstance(result, Progress):
+                tell(result.what, result.done, result.total)
+                return
             self._blocks.popleft()
             self._failures = 0
             yield result
@@ -236,9 +242,24 @@ def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
     while True:
         try:
             block = connection.recv()
-            _answer(connection, pool, block, pool.work(block))
+            with listening(_Reporter(connection)):
+                made = pool.work(block)
+            _answer(connection, pool, block, made)
         except (EOFError, ConnectionError):
             return
+
+
+class _Reporter:
+    """Sends a worker's progress to the driver, now and then."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._last = perf_counter()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if perf_counter() - self._last >= _SECONDS_BETWEEN_REPORTS:
+            self._last = perf_counter()
+            self._connection.send(Progress(what, done, total))
 
 
 def _answer(connection: Connection, pool: WorkerPool, block: Block, made: Any) -> None:

@@ -77,6 +77,7 @@ class _Blocks:
 
 
 def _size(raw: RawRecord) -> int:
-    if isinstance(raw.content, bytes):
-        return len(raw.content)
-    return sum(len(line) for part in raw.content if part for line in part.lines)
+    """Bytes of what was read; nothing where whoever works on the record reads it."""
+    if isinstance(raw.content, tuple):
+        return sum(len(line) for part in raw.content if part for line in part.lines)
+    return len(raw.content) if isinstance(raw.content, bytes) else 0

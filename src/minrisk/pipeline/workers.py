@@ -50,6 +50,15 @@ class Fatal:
     error: BaseException
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How far a worker is with its block."""
+
+    what: str
+    done: int
+    total: int
+
+
 Piece = Block | End | Fatal
 
 
