@@ -7,13 +7,13 @@ The one identity behind every strategy is in `Pool.utility`:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, overload
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints, Points, sums
+from minrisk.arrays import Floats, Ints, Points, finite_rows, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.lazy import lazy
@@ -30,7 +30,7 @@ from minrisk.metric import (
     Surrogate,
     utility,
 )
-from minrisk.segment import Ranking, Segment
+from minrisk.segment import Ranking, Segment, shortened
 
 _BLOCK = 1 << 22  # scores held at a time where rows are needed one by one
 
@@ -97,14 +97,17 @@ class Pool(Generic[F]):
         distinct, place = self._distinct
         others, ref_place = np.unique(rows, return_inverse=True)
         self.tally.add(distinct, others.size)
-        matrix = self.metric.scores(self.texts[distinct], self.texts[others], self.source)
+        refs = self.texts[others]
+        matrix = self._finite(self.metric.scores(self.texts[distinct], refs, self.source), refs,
+                              lambda column: self._reference(others[column]))
         return matrix[np.ix_(place, ref_place)]
 
     def summed_scores(self, refs: F, weights: Floats) -> Floats:
         """(H,) against further references, which add up with those against others."""
         distinct, place = self._distinct
         self.tally.add(distinct, len(refs))
-        return utility(self.metric, self.texts[distinct], refs, weights, self.source)[place]
+        found = utility(self.metric, self.texts[distinct], refs, weights, self.source)
+        return self._finite(found, refs, lambda row: f"reference {row} of this part")[place]
 
     def evidence(self, refs: F, weights: Floats) -> Evidence:
         """What further references, to be averaged, say of the hypotheses."""
@@ -114,7 +117,8 @@ class Pool(Generic[F]):
         """(H,) scores against the average that the evidence is of."""
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
-        return self._aggregates_parts().verdict(self.texts[distinct], evidence, self.source)[place]
+        found = self._aggregates_parts().verdict(self.texts[distinct], evidence, self.source)
+        return self._finite(found, None, "the average of all references")[place]
 
     def quality(self) -> Floats:
         """(H,) what each hypothesis is worth by the source alone; counts as a pair with it."""
@@ -123,8 +127,8 @@ class Pool(Generic[F]):
                              "alone; choose one that does")
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
-        found: Floats = self.metric.quality(self.texts[distinct], self.source)
-        return found[place]
+        found = self.metric.quality(self.texts[distinct], self.source)
+        return self._finite(found, None, "the source")[place]
 
     def surrogate_mean(self) -> Floats:
         """(H,) of the metric's surrogate over all references.
@@ -133,12 +137,13 @@ class Pool(Generic[F]):
         """
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
-        return self._surrogate[0].mean[place]
+        return self._finite(self._surrogate[0].mean, None, "all references (surrogate)")[place]
 
     def surrogate_values(self) -> Floats:
         """(H, R) of the metric's surrogate, which cost next to nothing."""
         made, refs, ref_place = self._surrogate
-        return made.at(refs)[np.ix_(self._distinct[1], ref_place)]
+        values = self._finite(made.at(refs), refs, lambda row: f"reference {row} (surrogate)")
+        return values[np.ix_(self._distinct[1], ref_place)]
 
     def vectors(self) -> Points:
         """(R, D) the references as points."""
@@ -146,7 +151,11 @@ class Pool(Generic[F]):
             raise InputError(f"metric {self.metric.name!r} has no vectors to cluster; "
                              "use aggregate with --groups, which partitions at random")
         distinct, place = np.unique(self.ref_rows, return_inverse=True)
-        return self.metric.vectors(self.texts[distinct])[place]
+        points = self.metric.vectors(self.texts[distinct])
+        for row in distinct[~finite_rows(points)]:
+            raise InputError(f"metric {self.metric.name!r} has a vector that is not finite for "
+                             f"{self._reference(row)}; check its model and its precision")
+        return points[place]
 
     def _aggregates_parts(self) -> AggregatesParts[F]:
         if not isinstance(self.metric, AggregatesParts):
@@ -170,6 +179,34 @@ class Pool(Generic[F]):
         made = self.metric.surrogate(self.texts[self._distinct[0]], refs, mass, self.source)
         return made, refs, place
 
+    def _finite(self, values: Floats, refs: F | None, name: Callable[[int], str] | str) -> Floats:
+        """Scores of the distinct hypotheses, (D,) or (D, columns), all of which must be finite.
+
+        One that is not leaves the segment without an answer: it would choose the first sample.
+        """
+        if np.isfinite(values).all():
+            return values
+        row, *column = np.argwhere(~np.isfinite(values))[0].tolist()
+        found = values[(row, *column)]
+        if refs is not None and not column:
+            found, column = self._culprit(row, refs, found)
+        other = name if isinstance(name, str) else name(*column) if column else "all references"
+        first = int(np.flatnonzero(self.hyp_rows == self._distinct[0][row])[0])
+        raise InputError(f"metric {self.metric.name!r} scored {found} for "
+                         f"{self.segment.describe(first)} and {other}; finite numbers are needed: "
+                         "check its model, its precision (dtype) and its cache")
+
+    def _culprit(self, row: int, refs: F, total: float) -> tuple[float, list[int]]:
+        """The score that made a sum over references infinite, and its column, if it was one."""
+        scores = self.metric.scores(self.texts[self._distinct[0][[row]]], refs, self.source)[0]
+        column = np.flatnonzero(~np.isfinite(scores))[:1].tolist()
+        return (scores[column[0]] if column else total), column
+
+    def _reference(self, row: int) -> str:
+        """A reference for messages."""
+        place = int(np.flatnonzero(self.ref_rows == row)[0])
+        return f"reference {place} ({shortened(self.segment.references[place])})"
+
     def _utility(self, mass: Floats) -> Floats:
         """(H,) from the mass of each reference: duplicates are scored once, weighted k times."""
         per_row = sums(self.ref_rows, mass, len(self.texts))
@@ -178,7 +215,8 @@ class Pool(Generic[F]):
         self.tally.add(distinct, used.size)
         hyps = self.texts[distinct]
         refs = hyps if np.array_equal(distinct, used) else self.texts[used]
-        return utility(self.metric, hyps, refs, per_row[used], self.source)[place]
+        found = utility(self.metric, hyps, refs, per_row[used], self.source)
+        return self._finite(found, refs, lambda column: self._reference(used[column]))[place]
 
     def _utility_of_aggregates(self, groups: Groups, rows: Ints) -> Floats:
         if not isinstance(self.metric, Aggregates):
@@ -187,7 +225,8 @@ class Pool(Generic[F]):
         refs = self.metric.aggregate(self.texts[rows], groups)
         distinct, place = self._distinct
         self.tally.add(distinct, len(groups))
-        return utility(self.metric, self.texts[distinct], refs, groups.mass, self.source)[place]
+        found = utility(self.metric, self.texts[distinct], refs, groups.mass, self.source)
+        return self._finite(found, refs, lambda group: f"average {group} of references")[place]
 
     def _utility_without_self(self, mass: Floats, own: Ints) -> Floats:
         """Each hypothesis over the references but the one that is itself (by position).

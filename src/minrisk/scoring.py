@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from minrisk.arrays import Floats
 from minrisk.decoding import METRIC
 from minrisk.errors import InputError
 from minrisk.metric import AnyMetric, HasStatistics
-from minrisk.pool import bind
+from minrisk.pool import Pool, bind
 from minrisk.registry import METRICS
 from minrisk.segment import Segment
 
@@ -55,6 +56,7 @@ def score(
     scores: dict[str, Score] = {}
     for name, rows, sampled in zip(systems, statistics, samples, strict=True):
         value, sentences = _corpus(chosen, rows.sum(axis=0)), _corpora(chosen, rows)
+        _check_finite(chosen, name, value, sentences)
         scores[name] = Score(value, sentences, *_interval(sampled),
                              _p_value(value, sampled, baseline), _ahead(sampled, baseline))
         baseline = baseline or (value, sampled)
@@ -76,6 +78,14 @@ def _check(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[s
             raise InputError(f"line {number} has zero references; at least one is needed")
 
 
+def _check_finite(metric: AnyMetric, name: str, value: float, sentences: Floats) -> None:
+    wrong = np.flatnonzero(~np.isfinite(sentences))
+    if wrong.size or not np.isfinite(value):
+        found = f"line {wrong[0] + 1} of {name}: {sentences[wrong[0]]}" if wrong.size else (
+            f"{name}: {value}")
+        raise InputError(f"metric {metric.name!r} scored {found}; a finite number is needed")
+
+
 def _statistics(metric: AnyMetric, systems: Sequence[Sequence[str]],
                 references: Sequence[Sequence[str]], sources: Sequence[str] | None) -> Floats:
     """(K, N, S) of K systems with N lines; a score and a one make a mean of scores."""
@@ -93,7 +103,17 @@ def _best_scores(metric: AnyMetric, systems: Sequence[Sequence[str]],
         Segment(outputs, own, source)
         for *outputs, own, source in zip(*systems, references, given, strict=True)
     ]
-    return np.stack([pool.scores().max(axis=1) for pool in bind(metric, segments)], axis=1)
+    return np.stack([_best_of_line(line, pool)
+                     for line, pool in enumerate(bind(metric, segments), 1)], axis=1)
+
+
+def _best_of_line(line: int, pool: Pool[Any]) -> Floats:
+    """(K,) each system's output against the reference that suits it best."""
+    try:
+        best: Floats = pool.scores().max(axis=1)
+    except InputError as error:
+        raise InputError(f"line {line}: {error}") from error
+    return best
 
 
 def _corpus(metric: AnyMetric, statistics: Floats) -> float:

@@ -14,6 +14,7 @@ from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
 
 TIE = 1e-9  # utilities that are this close, as a share of the largest, are equal
+_SHOWN = 60  # characters of a text in messages
 _MOST = 1 << 24  # samples of a segment; counts beyond this are mistakes
 
 
@@ -28,6 +29,7 @@ class Segment:
     index: int  # place in the input; seeds the segment's random stream
     counts: Ints  # (H,) how many equal samples each hypothesis stands for
     own: Ints | None  # (H,) each hypothesis' first place among the references, if they are the same
+    rows: Ints | None  # (H,) places in the given list, where only some hypotheses are left
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class Segment:
             "index": index,
             "counts": times,
             "own": np.cumsum(times) - times if references is None else None,
+            "rows": None,
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -71,10 +74,16 @@ class Segment:
             "hypotheses": tuple(map(self.hypotheses.__getitem__, rows.tolist())),
             "counts": self.counts[rows],
             "own": None if self.own is None else self.own[rows],
+            "rows": rows if self.rows is None else self.rows[rows],
         }
         for name, value in fields.items():
             object.__setattr__(kept, name, value)
         return kept
+
+    def describe(self, row: int) -> str:
+        """A hypothesis for messages: its place in the given list, and how it begins."""
+        place = row if self.rows is None else self.rows[row]
+        return f"hypothesis {place} ({shortened(self.hypotheses[row])})"
 
 
 @dataclass(frozen=True)
@@ -245,6 +254,11 @@ def _numbers(values: npt.ArrayLike, count: int | None, name: str,
         shape = " x ".join(map(str, array.shape)) or "no list of"
         raise InputError(f"{name}: {shape} values for {count} {of}; one each is wanted")
     return array
+
+
+def shortened(text: str) -> str:
+    """A text for messages, quoted, of which a long one shows its beginning."""
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 def checked_texts(texts: Sequence[Any], name: str) -> tuple[str, ...]:
