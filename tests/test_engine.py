@@ -15,6 +15,8 @@ from minrisk import ChrF, InputError, MissingExtra, Ranking, Segment, Standard
 from minrisk.engine.batches import BATCH
 from minrisk.engine.ranking import run
 from minrisk.io.record import Record
+from minrisk.metric import Metric
+from minrisk.metrics.comet import Comet
 
 
 @dataclass
@@ -22,6 +24,7 @@ class Lengths:
     """Ranks by length, refuses the word `bad`, and remembers the batches it saw."""
 
     name: ClassVar[str] = "lengths"
+    metric: ClassVar[Metric] = Comet()  # which is heavy, and never used
     batches: list[int] = field(default_factory=list)
     error: type[Exception] = InputError
 

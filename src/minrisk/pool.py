@@ -13,23 +13,12 @@ from typing import Any, Generic, overload
 
 import numpy as np
 
+from minrisk.adapters import as_metric
 from minrisk.arrays import Floats, Ints, Points, finite_rows, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.lazy import lazy
-from minrisk.metric import (
-    Aggregates,
-    AggregatesParts,
-    AnyMetric,
-    Evidence,
-    F,
-    HasSurrogate,
-    HasVectors,
-    Metric,
-    Quality,
-    Surrogate,
-    utility,
-)
+from minrisk.metric import AnyMetric, Evidence, F, Metric, Surrogate
 from minrisk.segment import Ranking, Segment, shortened
 
 _BLOCK = 1 << 22  # scores held at a time where rows are needed one by one
@@ -106,25 +95,24 @@ class Pool(Generic[F]):
         """(H,) against further references, which add up with those against others."""
         distinct, place = self._distinct
         self.tally.add(distinct, len(refs))
-        found = utility(self.metric, self.texts[distinct], refs, weights, self.source)
+        found = self.metric.utility(self.texts[distinct], refs, weights, self.source)
         return self._finite(found, refs, lambda row: f"reference {row} of this part")[place]
 
     def evidence(self, refs: F, weights: Floats) -> Evidence:
         """What further references, to be averaged, say of the hypotheses."""
-        return self._aggregates_parts().evidence(self.texts[self._distinct[0]], refs, weights)
+        return self.metric.evidence(self.texts[self._distinct[0]], refs, weights)
 
     def verdict(self, evidence: Evidence) -> Floats:
         """(H,) scores against the average that the evidence is of."""
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
-        found = self._aggregates_parts().verdict(self.texts[distinct], evidence, self.source)
+        found = self.metric.verdict(self.texts[distinct], evidence, self.source)
         return self._finite(found, None, "the average of all references")[place]
 
     def quality(self) -> Floats:
         """(H,) what each hypothesis is worth by the source alone; counts as a pair with it."""
-        if not isinstance(self.metric, Quality):
-            raise InputError(f"metric {self.metric.name!r} judges no hypothesis by its source "
-                             "alone; choose one that does")
+        if self.source is None:
+            raise _without_source(self.metric)
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
         found = self.metric.quality(self.texts[distinct], self.source)
@@ -147,21 +135,12 @@ class Pool(Generic[F]):
 
     def vectors(self) -> Points:
         """(R, D) the references as points."""
-        if not isinstance(self.metric, HasVectors):
-            raise InputError(f"metric {self.metric.name!r} has no vectors to cluster; "
-                             "use aggregate with --groups, which partitions at random")
         distinct, place = np.unique(self.ref_rows, return_inverse=True)
         points = self.metric.vectors(self.texts[distinct])
         for row in distinct[~finite_rows(points)]:
             raise InputError(f"metric {self.metric.name!r} has a vector that is not finite for "
                              f"{self._reference(row)}; check its model and its precision")
         return points[place]
-
-    def _aggregates_parts(self) -> AggregatesParts[F]:
-        if not isinstance(self.metric, AggregatesParts):
-            raise InputError(f"metric {self.metric.name!r} cannot average references in parts; "
-                             "use the standard strategy")
-        return self.metric
 
     @lazy
     def _distinct(self) -> tuple[Ints, Ints]:
@@ -171,9 +150,6 @@ class Pool(Generic[F]):
     @lazy
     def _surrogate(self) -> tuple[Surrogate[F], F, Ints]:
         """With the distinct references, and the place of each among them."""
-        if not isinstance(self.metric, HasSurrogate):
-            raise InputError(f"metric {self.metric.name!r} has no surrogate to be corrected; "
-                             "use adaptive, or aggregate-to-fine")
         rows, place = np.unique(self.ref_rows, return_inverse=True)
         refs, mass = self.texts[rows], sums(place, self.segment.weights, rows.size)
         made = self.metric.surrogate(self.texts[self._distinct[0]], refs, mass, self.source)
@@ -215,17 +191,14 @@ class Pool(Generic[F]):
         self.tally.add(distinct, used.size)
         hyps = self.texts[distinct]
         refs = hyps if np.array_equal(distinct, used) else self.texts[used]
-        found = utility(self.metric, hyps, refs, per_row[used], self.source)
+        found = self.metric.utility(hyps, refs, per_row[used], self.source)
         return self._finite(found, refs, lambda column: self._reference(used[column]))[place]
 
     def _utility_of_aggregates(self, groups: Groups, rows: Ints) -> Floats:
-        if not isinstance(self.metric, Aggregates):
-            raise InputError(f"metric {self.metric.name!r} cannot average references; "
-                             "use the standard strategy, or it as the fine stage of a cascade")
         refs = self.metric.aggregate(self.texts[rows], groups)
         distinct, place = self._distinct
         self.tally.add(distinct, len(groups))
-        found = utility(self.metric, self.texts[distinct], refs, groups.mass, self.source)
+        found = self.metric.utility(self.texts[distinct], refs, groups.mass, self.source)
         return self._finite(found, refs, lambda group: f"average {group} of references")[place]
 
     def _utility_without_self(self, mass: Floats, own: Ints) -> Floats:
@@ -284,6 +257,7 @@ class Batch(Sequence[Segment]):
 
     def pools(self, metric: Metric[F]) -> list[Pool[F]]:
         """With a tally of their own for whoever asks."""
+        metric = as_metric(metric)
         found = self._known(metric)
         if found is None:
             found = list(_extract(metric, self._segments))
@@ -303,11 +277,13 @@ class Batch(Sequence[Segment]):
 
 def bind(metric: Metric[F], segments: Sequence[Segment]) -> Iterable[Pool[F]]:
     """A pool per segment. Plain segments are bound one after the other and forgotten."""
-    return segments.pools(metric) if isinstance(segments, Batch) else _extract(metric, segments)
+    if isinstance(segments, Batch):
+        return segments.pools(metric)
+    return _extract(as_metric(metric), segments)
 
 
 def _extract(metric: Metric[F], segments: Sequence[Segment]) -> Iterator[Pool[F]]:
-    if getattr(metric, "features_per_segment", False):
+    if metric.features_per_segment:
         for segment in segments:
             yield from _extract_together(metric, [segment])
     else:
@@ -337,8 +313,12 @@ def _rows(known: dict[str, int], texts: Iterable[str]) -> Ints:
 
 
 def _source(metric: AnyMetric, segment: Segment) -> tuple[str, ...]:
-    if not getattr(metric, "needs_source", False):
+    if not metric.needs_source:
         return ()
     if segment.source is None:
-        raise InputError(f"metric {metric.name!r} needs the source; give one for every segment")
+        raise _without_source(metric)
     return (segment.source,)
+
+
+def _without_source(metric: AnyMetric) -> InputError:
+    return InputError(f"metric {metric.name!r} needs the source; give one for every segment")

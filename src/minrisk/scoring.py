@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from minrisk.adapters import as_metric
 from minrisk.arrays import Floats
 from minrisk.decoding import METRIC
 from minrisk.errors import InputError
-from minrisk.metric import AnyMetric, HasStatistics
+from minrisk.metric import Ability, AnyMetric
 from minrisk.pool import Pool, bind
-from minrisk.registry import METRICS
 from minrisk.segment import Segment
 
 SEED = 12345  # as sacreBLEU's
@@ -47,7 +47,7 @@ def score(
     first, which is the baseline, the p-value of the paired bootstrap test against it and the
     interval of the difference from it.
     """
-    chosen: AnyMetric = METRICS.make(metric) if isinstance(metric, str) else metric
+    chosen = as_metric(metric)
     lists = [[own] if isinstance(own, str) else list(own) for own in references]
     _check(systems, lists, sources)
     statistics = _statistics(chosen, list(systems.values()), lists, sources)  # (K, N, S)
@@ -89,7 +89,7 @@ def _check_finite(metric: AnyMetric, name: str, value: float, sentences: Floats)
 def _statistics(metric: AnyMetric, systems: Sequence[Sequence[str]],
                 references: Sequence[Sequence[str]], sources: Sequence[str] | None) -> Floats:
     """(K, N, S) of K systems with N lines; a score and a one make a mean of scores."""
-    if isinstance(metric, HasStatistics):
+    if Ability.CORPUS_STATISTICS in metric.abilities:
         return np.stack([metric.statistics(lines, references) for lines in systems])
     scores = _best_scores(metric, systems, references, sources)
     return np.stack([scores, np.ones_like(scores)], axis=-1)
@@ -117,7 +117,7 @@ def _best_of_line(line: int, pool: Pool[Any]) -> Floats:
 
 
 def _corpus(metric: AnyMetric, statistics: Floats) -> float:
-    if isinstance(metric, HasStatistics):
+    if Ability.CORPUS_STATISTICS in metric.abilities:
         return metric.corpus(statistics)
     total, count = statistics.tolist()
     return float(total / count)

@@ -37,7 +37,6 @@ from minrisk.io.lines import Column, read_lines
 from minrisk.io.record import Record, Weighting, with_source
 from minrisk.io.shards import expand
 from minrisk.io.writer import MatrixWriter, SegmentWriter, Sink, Writer
-from minrisk.metric import AnyMetric
 from minrisk.pool import bind
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.segment import Segment
@@ -207,8 +206,7 @@ def _signature(strategy: Strategy, weighting: Weighting, params: dict[str, Any])
 def _scores(strategy: Strategy, record: Record) -> tuple[int, Floats]:
     """The segment's place in the input, and the scores (H, R) of all its pairs."""
     assert isinstance(record.segment, Segment)
-    metric: AnyMetric = strategy.metric  # type: ignore[attr-defined]
-    (pool,) = bind(metric, [record.segment])
+    (pool,) = bind(strategy.metric, [record.segment])
     return record.segment.index, pool.scores()
 
 

@@ -116,7 +116,7 @@ def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _signed(metric: AnyMetric, scores: dict[str, Score]) -> dict[str, Score]:
     """Errors with their own sign."""
-    if not getattr(metric, "is_error", False):
+    if not metric.is_error:
         return scores
     return {
         name: replace(score, value=-score.value, sentences=-score.sentences,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
-from minrisk.engine.batches import BATCH, OnError, attempt, batches, is_out_of_memory, placed
+from minrisk.engine.batches import OnError, attempt, batches, is_out_of_memory, placed
 from minrisk.errors import InputError, MinriskError
 from minrisk.segment import Ranking, Segment
-from minrisk.strategy import Strategy
+from minrisk.strategy import Strategy, batch_size_of
 
 
 class Item(Protocol):
@@ -31,16 +31,11 @@ def run(strategy: Strategy, items: Iterable[T], batch_size: int | None = None,
 
     Otherwise the first error is raised, after everything before it has come out.
     """
-    for batch in batches(items, batch_size or _batch_size(strategy)):
+    for batch in batches(items, batch_size or batch_size_of(strategy)):
         for item, result in _rank(strategy, batch, on_error):
             if on_error == "stop" and isinstance(result, MinriskError):
                 raise result
             yield item, result
-
-
-def _batch_size(strategy: Strategy) -> int:
-    metric = getattr(strategy, "metric", None)
-    return 1 if getattr(metric, "features_per_segment", False) else BATCH
 
 
 def _rank(strategy: Strategy, batch: Sequence[T], on_error: str) -> Iterator[tuple[T, Ranked]]:

@@ -20,10 +20,11 @@ from minrisk.io.jsonl import JsonLines
 from minrisk.io.prompts import Asked, read_prompt
 from minrisk.io.record import AUTO, Record, Weighting
 from minrisk.io.writer import SegmentWriter, Sink, json_line
+from minrisk.metric import AnyMetric
 from minrisk.sampling.columns import columns
 from minrisk.sampling.sample import Sampler
 from minrisk.segment import Ranking, Segment
-from minrisk.strategy import Strategy
+from minrisk.strategy import Strategy, is_light
 
 
 class Stage(Protocol):
@@ -56,9 +57,7 @@ class Decode:
 
     @property
     def is_light(self) -> bool:
-        """Metrics that look at one segment at a time load no model."""
-        metric = getattr(self.strategy, "metric", None)
-        return getattr(metric, "features_per_segment", False)
+        return is_light(self.strategy)
 
     def __call__(self, block: Block) -> Done:
         text, failures = StringIO(newline=""), []
@@ -160,6 +159,10 @@ class _Refusing:
 
     reason: str
     name: ClassVar[str] = "refusing"
+
+    @property
+    def metric(self) -> AnyMetric:
+        raise InputError(self.reason)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         raise InputError(self.reason)

@@ -29,9 +29,13 @@ class Evaluate(OfPairs):
     error: bool = option(False, help="lower is better")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.run_code:
             raise InputError(f"evaluate: a metric of `evaluate` is a script, {self.script!r}, that "
                              "is run on this machine; agree with run_code (--metric.run-code)")
+
+    def prepare(self) -> None:
+        _load(self.script)
 
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) what the script says of every pair."""

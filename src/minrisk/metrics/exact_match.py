@@ -14,19 +14,20 @@ import numpy as np
 from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
-from minrisk.metric import Evidence
+from minrisk.metric import Ability, Evidence, Metric
 from minrisk.metrics._objects import objects
-from minrisk.options import check_choices, option
+from minrisk.options import option
 from minrisk.rows import WeightedRows
 
 _NUMBER = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d*)?|[-+]?\.\d+")
 
 
 @dataclass(frozen=True)
-class ExactMatch:
+class ExactMatch(Metric[WeightedRows]):
     """1 where two texts give the same answer, else 0: a vote among reasoned answers"""
 
     name: ClassVar[str] = "exact-match"
+    abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
 
     pattern: str | None = option(
         None, help="regular expression of the answer (its first group, if any); the whole text")
@@ -36,7 +37,7 @@ class ExactMatch:
     numbers: bool = option(False, help="compare numbers by value: 1,000.0 is 1000")
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        super().__post_init__()
         try:
             re.compile(self.pattern or "")
         except re.error as error:
