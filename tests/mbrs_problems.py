@@ -23,6 +23,15 @@ def logprobs(problem: int) -> list[float]:
     return [4 * math.log(rng.random()) for _ in range(SAMPLES)]
 
 
+def repeated(problem: int) -> tuple[list[str], list[float]]:
+    """Samples that come several times, with the log-probability that a model gives each text."""
+    rng = random.Random(3000 + problem)
+    texts, values = samples(problem)[:12], logprobs(problem)
+    logprob = dict(zip(texts, values, strict=False))
+    drawn = [rng.choice(texts) for _ in range(SAMPLES)]
+    return drawn, [logprob[text] for text in drawn]
+
+
 def points(problem: int) -> list[list[float]]:
     """Of clusters that overlap."""
     rng = random.Random(2000 + problem)

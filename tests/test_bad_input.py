@@ -111,9 +111,9 @@ RECORDS = [
     lines("counts of nothing", "zero hypotheses", line='{"samples": [], "counts": []}'),
     lines("more groups than references", "3 groups of 2 references; choose from 1 to 2",
           line='{"samples": ["a", "b"]}', args=("--strategy", "aggregate", "--groups", "3")),
-    lines("more to keep than there are", "keep 3 of 2 hypotheses; choose from 1 to 2",
+    lines("more to keep than there are", "keep is 3 of 2 hypotheses; choose from 1 to 2",
           line='{"samples": ["a", "b"]}', args=("--strategy", "aggregate-to-fine", "--keep", "3")),
-    lines("a subset of more than there are", "a subset of 3 of 2 references",
+    lines("a subset of more than there are", "subset is 3 of 2 references",
           line='{"samples": ["a", "b"]}', args=("--strategy", "n-by-s", "--subset", "3")),
 ]
 
@@ -186,7 +186,8 @@ OPTIONS = [
     options("a needed option that is missing", "strategy 'n-by-s' needs the option subset",
             args="--strategy n-by-s"),
     options("a metric that cannot be", "wanted numbers from 0 to 1000", args="--metric.order 0"),
-    options("no groups", "0 groups of 3 references", args="--strategy aggregate --groups 0"),
+    options("no groups", "groups must be an integer of at least 1; got 0",
+            args="--strategy aggregate --groups 0"),
     options("a negative seed", "'--seed'", args="--seed -1"),
     options("no threads", "0 threads", args="--threads 0"),
     options("zero candidates", "'--num-candidates'", args="-n 0"),

@@ -18,7 +18,7 @@ pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
 import minrisk
 from commands import run, write
 from minrisk.errors import MissingExtra
-from minrisk.metric import Aggregates
+from minrisk.metric import Ability
 from minrisk.metrics.bertscore import BertScore
 from minrisk.metrics.bertscore.encoder import Tokens
 from minrisk.progress import listening
@@ -99,8 +99,8 @@ def test_the_fine_stage_of_a_cascade_is_exact_for_what_it_keeps():
 
 
 def test_averages_are_refused_with_what_to_do():
-    assert not isinstance(bertscore(), Aggregates)
-    with pytest.raises(minrisk.InputError, match="'bertscore' cannot average references"):
+    assert Ability.AVERAGES not in bertscore().abilities
+    with pytest.raises(minrisk.InputError, match=r"averages references .*'bertscore' does not"):
         minrisk.Aggregate(bertscore()).rank([minrisk.Segment(["a", "b"])])
 
 

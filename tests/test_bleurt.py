@@ -19,7 +19,7 @@ pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
 import minrisk
 from commands import run, write
 from minrisk.errors import MissingExtra
-from minrisk.metric import Aggregates
+from minrisk.metric import Ability
 from minrisk.metrics.bleurt import Bleurt
 from minrisk.progress import listening
 from minrisk.testing import check_metric, check_strategy
@@ -87,8 +87,8 @@ def test_the_fine_stage_of_a_cascade_is_exact_for_what_it_keeps():
 
 
 def test_averages_are_refused_with_what_to_do():
-    assert not isinstance(bleurt(), Aggregates)
-    with pytest.raises(minrisk.InputError, match="'bleurt' cannot average references"):
+    assert Ability.AVERAGES not in bleurt().abilities
+    with pytest.raises(minrisk.InputError, match=r"averages references .*'bleurt' does not"):
         minrisk.Aggregate(bleurt()).rank([minrisk.Segment(["a", "b"])])
 
 

@@ -14,8 +14,10 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
 
 import minrisk
-from minrisk.metric import Aggregates, AnyMetric
-from minrisk.registry import METRICS
+from minrisk.cli.listing import strategies_for
+from minrisk.metric import Ability, AnyMetric, strategies_with
+from minrisk.options import inner_field
+from minrisk.registry import METRICS, STRATEGIES
 from minrisk.testing import TEXTS, cases, check_metric
 
 HERE = Path(__file__).parent
@@ -128,12 +130,67 @@ def test_a_weight_is_as_many_references(metric, strategy):
     copies = [ref for ref, weight in zip(refs, weights, strict=True) for _ in range(weight)]
     weighted = minrisk.Segment(LITTLE, refs, SOURCE, weights)
     repeated = minrisk.Segment(LITTLE, copies, SOURCE)
-    if strategy is minrisk.Aggregate and not isinstance(metric, Aggregates):
-        with pytest.raises(minrisk.InputError, match="cannot average references; use the"):
+    if strategy is minrisk.Aggregate and Ability.AVERAGES not in metric.abilities:
+        with pytest.raises(minrisk.InputError, match="needs a metric that averages references"):
             strategy(metric).rank([weighted])
         return
     one, other = (strategy(metric).rank([segment])[0] for segment in (weighted, repeated))
     assert_near(one.utility, other.utility)
+
+
+class Short:
+    """Prefers short hypotheses, by nothing but them."""
+
+    name = "short"
+
+    def features(self, texts):
+        return np.array([len(text) for text in texts], float)
+
+    def scores(self, hyps, refs, source=None):
+        return np.zeros((len(hyps), len(refs)))
+
+    def quality(self, hyps, source):
+        return -hyps
+
+    needs_source = True
+
+
+FURTHER = {"n-by-s": {"subset": 2}, "centroid": {"centroids": 2},
+           "coarse-to-fine": {"coarse": "ter"}, "quality-then-mbr": {"quality": Short()}}
+
+
+def works(strategy: str, metric: AnyMetric) -> bool:
+    """Whether a strategy gets by with a metric that does what it can, whatever it declares."""
+    segment = minrisk.Segment(["a cat", "the cat", "cats"], source=SOURCE)
+    try:
+        minrisk.make_strategy(strategy, metric, **FURTHER.get(strategy, {})).rank([segment])
+    except minrisk.InputError:
+        return False
+    return True
+
+
+def test_the_strategies_that_work_are_those_that_its_abilities_allow(metric, monkeypatch):
+    told = set(strategies_with(metric.abilities))
+    monkeypatch.setattr(type(metric), "abilities", ~Ability.NONE)  # so that everything is tried
+    assert {name for name in STRATEGIES.builtin if works(name, metric)} == told
+
+
+def test_the_listing_tells_the_same(metric):
+    listed = strategies_for(type(metric))
+    if inner_field(metric):
+        assert listed is None
+    else:
+        assert listed == list(strategies_with(metric.abilities))
+
+
+def test_whatever_it_needs_can_be_loaded_before_the_first_segment(metric):
+    metric.prepare()
+
+
+def test_models_and_programs_are_heavy(metric):
+    light = {"chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "exact-match",
+             "chrf*0.5+exact-match*-2", "symmetric:bleu", "cached:rouge-l"}
+    assert metric.loads_model == (metric.name not in light)
 
 
 NEURAL = ["comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx", "metricx-qe",
@@ -162,24 +219,24 @@ def test_a_device_that_is_not_there_is_told(metric, device):
 
 
 @pytest.mark.parametrize(("name", "options", "message"), [
-    ("bertscore", {"dtype": "fp8"}, "unknown dtype of bertscore: 'fp8'; known: auto, bf16"),
-    ("bertscore", {"part": "f2"}, "unknown part of bertscore: 'f2'; known: f1, precision, recall"),
+    ("bertscore", {"dtype": "fp8"}, "bertscore: dtype must be 'auto' or .*; got 'fp8'"),
+    ("bertscore", {"part": "f2"}, "part must be 'f1' or 'precision' or 'recall'; got 'f2'"),
     ("bertscore", {"tokens": 0}, "bertscore: 0 tokens at once; a number from 1 on"),
-    ("metricx", {"version": "25"}, "unknown version of metricx: '25'; known: 23, 24"),
+    ("metricx", {"version": "25"}, "metricx: version must be '24' or '23'; got '25'"),
     ("metricx", {"model": "google/metricx-23-xl-v2p0"}, "give it version 23"),
     ("metricx-qe", {"version": "23"}, "give it version 24"),
     ("metricx", {"model": "google/metricx-23-qe-xl-v2p0", "version": "23"},
      "use it as --metric metricx-qe"),
     ("metricx-qe", {"model": "google/metricx-23-xl-v2p0", "version": "23"},
      "use it as --metric metricx$"),
-    ("comet", {"aggregation": "media"}, "unknown aggregation of comet: .* did you mean 'mean'"),
+    ("comet", {"aggregation": "media"}, "comet: aggregation .* did you mean 'mean'"),
     ("comet", {"memory": 0.0}, "comet: 0.0 gigabytes of memory; a positive number"),
-    ("bleu", {"tokenize": "13b"}, "unknown tokenize of bleu: '13b'; did you mean '13a'"),
-    ("bleu", {"smooth_method": "x"}, "unknown smooth_method of bleu: 'x'; known: add-k, exp"),
-    ("edit", {"unit": "line"}, "unknown unit of edit: 'line'; known: character, word"),
-    ("exact-match", {"pick": "middle"}, "unknown pick of exact-match: 'middle'; known: first"),
-    ("chrf+edit", {"by": "vote"}, r"unknown by of chrf\+edit: 'vote'; known: rank, score"),
-    ("command", {"command": "cat", "timeout": float("nan")}, "timeout nan"),
+    ("bleu", {"tokenize": "13b"}, "bleu: tokenize .* got '13b'; did you mean '13a'"),
+    ("bleu", {"smooth_method": "x"}, "bleu: smooth_method must be .*; got 'x'"),
+    ("edit", {"unit": "line"}, "edit: unit must be 'character' or 'word'; got 'line'"),
+    ("exact-match", {"pick": "middle"}, "exact-match: pick must be .*; got 'middle'"),
+    ("chrf+edit", {"by": "vote"}, "by must be 'score' or 'rank'; got 'vote'"),
+    ("command", {"command": "cat", "timeout": float("nan")}, "timeout must be .*; got nan"),
 ])
 def test_an_option_that_makes_no_sense_is_told(name, options, message):
     with pytest.raises(minrisk.InputError, match=message):

@@ -267,7 +267,7 @@ def test_logprobs_weigh_only_on_request(tmp_path):
     ({}, "auto", [0.75, 0.25]),
     ({}, "uniform", [0.75, 0.25]),
     ({"weights": [1, 3]}, "auto", [0.5, 0.5]),
-    ({"logprobs": [0, -np.log(3)]}, "logprobs", [0.9, 0.1]),
+    ({"logprobs": [0, -np.log(4)]}, "logprobs", [0.8, 0.2]),
     ({"references": ["c", "d"]}, "auto", [0.5, 0.5]),
 ])
 def test_a_sample_with_a_count_is_as_many_samples(tmp_path, more, weighting, expected):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mbrs_problems import CLUSTERS, COUNT, logprobs, points, samples
+from mbrs_problems import CLUSTERS, COUNT, logprobs, points, repeated, samples
 
 import minrisk
 from minrisk.kmeans import kmeans
@@ -26,6 +26,14 @@ def test_utilities_are_those_of_mbrs(problem):
             "aggregate": minrisk.decode(texts, strategy="aggregate")}
     for name, ranking in ours.items():
         np.testing.assert_allclose(ranking.utility, GOLDEN[name][problem], atol=1e-3)  # single
+
+
+@pytest.mark.parametrize("problem", range(COUNT))
+def test_model_based_utilities_are_those_of_mbrs(problem):
+    texts, values = repeated(problem)
+    weights = minrisk.weights_from_logprobs(values, texts)
+    ranking = minrisk.decode(texts, weights=weights)
+    np.testing.assert_allclose(ranking.utility, GOLDEN["model-based"][problem], atol=1e-3)
 
 
 def test_diverse_pairs_are_those_of_mbrs():

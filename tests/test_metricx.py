@@ -19,7 +19,7 @@ import minrisk
 from commands import run, write
 from metricx.expand import expand
 from minrisk.errors import MissingExtra
-from minrisk.metric import Aggregates, Quality
+from minrisk.metric import Ability
 from minrisk.metrics.metricx import MetricX, MetricXQE
 from minrisk.progress import listening
 from minrisk.testing import check_metric, check_strategy
@@ -63,7 +63,7 @@ def test_errors_equal_the_official_ones(metricx, version, tokens):
 @pytest.mark.parametrize("tokens", [1, 4096])
 def test_quality_equals_the_official_one(metricx, version, tokens):
     metric = metricx(MetricXQE, version=version, tokens=tokens)
-    assert isinstance(metric, Quality)
+    assert Ability.QUALITY in metric.abilities
     assert metric.is_error
     for source, theirs in zip(SOURCES, GOLDEN["quality"][version], strict=True):
         ours = metric.quality(metric.features(HYPS), metric.features([source]))
@@ -101,8 +101,8 @@ def test_the_fine_stage_of_a_cascade_is_exact_for_what_it_keeps(metricx):
 
 
 def test_averages_are_refused_with_what_to_do(metricx):
-    assert not isinstance(metricx(), Aggregates)
-    with pytest.raises(minrisk.InputError, match="'metricx' cannot average references"):
+    assert Ability.AVERAGES not in metricx().abilities
+    with pytest.raises(minrisk.InputError, match=r"averages references .*'metricx' does not"):
         minrisk.Aggregate(metricx()).rank([minrisk.Segment(["a", "b"], source="c")])
 
 

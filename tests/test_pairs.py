@@ -98,3 +98,21 @@ def test_decode_tells_the_pairs(tmp_path):
     assert done.records[0]["pairs"] == 9
     assert ", 9 pairs, " in done.err
     assert "pairs" not in run("decode", path).records[0]
+
+
+def test_scores_that_were_kept_are_not_computed_again():
+    metric = Counting()
+    standard = minrisk.Standard(metric)
+    segments = minrisk.Batch([minrisk.Segment(["a b", "b", "a b", "c"], source="s", index=i)
+                              for i in range(2)])
+    kept = [pool.keep_scores() for pool in minrisk.bind(standard.metric, segments)]
+    seen = metric.pairs
+    assert seen == 2 * 3 * 3  # distinct texts
+    rankings = standard.rank(segments)
+    without_self = minrisk.Standard(standard.metric, leave_self_out=True).rank(segments)
+    assert metric.pairs == seen
+    plain = standard.rank(list(segments))
+    for ranking, expected, own, matrix in zip(rankings, plain, without_self, kept, strict=True):
+        np.testing.assert_allclose(ranking.utility, expected.utility)
+        np.testing.assert_allclose(ranking.utility, matrix.mean(axis=1))
+        assert ranking.pairs == expected.pairs == own.pairs

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 import minrisk
 from commands import run, write
+from minrisk.io.jsonl import SampleReader
+from minrisk.io.record import Record, Weighting
 
 LOGPROBS = st.lists(st.floats(-50, 0), min_size=1, max_size=6)
 
@@ -35,7 +37,92 @@ def test_lengths_make_them_those_of_an_average_token():
     np.testing.assert_allclose(weights[1] / weights[0], np.e)
 
 
+PROBABILITIES = (0.5, 0.3, 0.2)
+COUNTS = (5, 3, 2)
+TEXTS = ("the cat sat", "the cat sits", "a dog")
+
+
+def reference_weights(segment):
+    """What each distinct text weighs as a reference."""
+    found = dict.fromkeys(TEXTS, 0.0)
+    for text, weight in zip(segment.references, segment.weights, strict=True):
+        found[text] += weight
+    return list(found.values())
+
+
+def records_of(*fields, by="logprobs"):
+    reader = SampleReader((), Weighting(by))
+    return [reader.parse_fields(record, Record(0, 0, "in", 1)) for record in fields]
+
+
+def test_a_text_weighs_its_probability_however_often_it_was_sampled():
+    logprobs = np.log(PROBABILITIES)
+    weights = minrisk.weights_from_logprobs(logprobs, TEXTS, COUNTS)
+    counted = minrisk.Segment(TEXTS, weights=weights, counts=COUNTS)
+    np.testing.assert_allclose(reference_weights(counted), PROBABILITIES)
+    texts, repeated = np.repeat(TEXTS, COUNTS).tolist(), np.repeat(logprobs, COUNTS)
+    segment = minrisk.Segment(texts, weights=minrisk.weights_from_logprobs(repeated, texts))
+    np.testing.assert_allclose(reference_weights(segment), PROBABILITIES)
+
+
+def test_records_weigh_distinct_texts_by_probability():
+    logprobs = np.log(PROBABILITIES)
+    counted = {"samples": list(TEXTS), "counts": list(COUNTS), "logprobs": logprobs.tolist()}
+    repeated = {"samples": np.repeat(TEXTS, COUNTS).tolist(),
+                "logprobs": np.repeat(logprobs, COUNTS).tolist()}
+    apart = repeated | {"references": repeated["samples"], "samples": ["x", "y"],
+                        "counts": [7, 1]}  # of the hypotheses, which are no references
+    for record in records_of(counted, repeated, apart):
+        np.testing.assert_allclose(reference_weights(record.segment), PROBABILITIES)
+
+
+def test_weights_of_the_user_are_of_single_samples():
+    fields = {"samples": list(TEXTS), "counts": list(COUNTS), "weights": [1, 2, 1]}
+    (record,) = records_of(fields, by="auto")
+    np.testing.assert_allclose(reference_weights(record.segment), np.array([5, 6, 2]) / 13)
+
+
+@given(values=st.lists(st.tuples(st.sampled_from("abc"), st.floats(-9, 0), st.integers(1, 4)),
+                       min_size=1, max_size=8))
+def test_weights_times_counts_sum_to_one(values):
+    texts, logprobs, counts = zip(*values, strict=True)
+    weights = minrisk.weights_from_logprobs(logprobs, texts, counts)
+    np.testing.assert_allclose(weights @ np.array(counts), 1)
+
+
+def test_the_most_probable_of_equal_texts_speaks_for_them():
+    weights = minrisk.weights_from_logprobs([-3.0, -1.0, -1.0], ["a", "a", "b"], lengths=[1, 2, 2])
+    np.testing.assert_allclose(weights, [0.25, 0.25, 0.5])
+
+
+def test_plain_text_with_repeated_lines_weighs_each_text_once(tmp_path):
+    drawn = ["a dog"] * 3 + ["the cat sat", "the cat sits"]
+    logprob = {"a dog": -1.0, "the cat sat": -1.2, "the cat sits": -1.2}
+    hyps = write_lines(tmp_path / "hyps.txt", drawn)
+    lprobs = write_lines(tmp_path / "lprobs.txt", [logprob[text] for text in drawn])
+    found = run("decode", hyps, "-n", 5, "--reference-lprobs", lprobs, "--utilities")
+    texts = list(logprob)
+    expected = minrisk.decode(drawn, texts, weights=np.exp(list(logprob.values())))
+    np.testing.assert_allclose(found.records[0]["utilities"], expected.utility)
+    assert found.records[0]["text"] == "the cat sits"  # by counts, it would be the dog
+
+
+def test_what_sample_writes_is_weighed_by_probability(server, tmp_path):
+    sources = write_lines(tmp_path / "sources.txt", ["one", "two"])
+    samples = run("sample", sources, "--endpoint", server.endpoint, "--model", "m", "-n", 20)
+    path = tmp_path / "samples.jsonl"
+    path.write_text(samples.out, encoding="utf-8")
+    decoded = run("decode", path, "--weights", "logprobs", "--utilities").records
+    for record, found in zip(samples.records, decoded, strict=True):
+        assert max(record["counts"]) > 1
+        expected = minrisk.decode(record["samples"], weights=np.exp(record["logprobs"]))
+        np.testing.assert_allclose(found["utilities"], expected.utility)
+
+
 @pytest.mark.parametrize(("options", "message"), [
+    ({"texts": ["a"]}, "logprobs: 2 values for 1 references"),
+    ({"texts": ["a", 3]}, "must be strings; found int: 3"),
+    ({"counts": [1, 0]}, "found 0 in counts"),
     ({"lengths": [1, 0]}, "lengths must be positive; found 0.0 as number 2"),
     ({"lengths": [1]}, "lengths: 1 values for 2 references"),
     ({"temperature": 0}, "temperature of 0"),

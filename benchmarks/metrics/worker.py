@@ -71,11 +71,11 @@ class Minrisk:
 
     def work(self, metric: str, work: str) -> Callable[[list[str]], list[float]]:
         import minrisk
-        from minrisk.metric import Aggregates, Quality
+        from minrisk.metric import Ability
 
         chosen = self.metrics[metric]
-        if work == "aggregate" and (not isinstance(chosen, Aggregates)
-                                    or isinstance(chosen, Quality)):
+        if work == "aggregate" and (Ability.AVERAGES not in chosen.abilities
+                                    or Ability.QUALITY in chosen.abilities):
             raise LookupError
         strategy = minrisk.make_strategy("standard" if work == "pairwise" else "aggregate", chosen)
         return lambda texts: minrisk.decode(

@@ -17,7 +17,7 @@ from minrisk import (
     NByS,
     Standard,
 )
-from minrisk.metric import Aggregates, HasSurrogate
+from minrisk.metric import Ability
 from minrisk.strategy import Strategy
 
 AGGREGATION, N_BY_S, EXPECTED, CONTROL, COARSE = (
@@ -50,8 +50,8 @@ class Methods:
     def __init__(self, utility: Utility, settings: Settings) -> None:
         self.utility = utility
         self.metric = Remembered(utility.metric)
-        self.averages = isinstance(utility.metric, Aggregates)
-        self.corrects = isinstance(utility.metric, HasSurrogate)
+        self.averages = Ability.AVERAGES in utility.metric.abilities
+        self.corrects = Ability.SURROGATE in utility.metric.abilities
         self._settings = settings
 
     @property

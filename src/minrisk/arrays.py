@@ -16,3 +16,11 @@ def sums(labels: Ints, values: Floats, count: int) -> Floats:
     """(count,) the values added up by label."""
     totals: Floats = np.bincount(labels, values, minlength=count).astype(np.float64)
     return totals
+
+
+def finite_rows(points: Points) -> npt.NDArray[np.bool_]:
+    """(N,) which rows are finite, of an array or a tensor."""
+    with np.errstate(invalid="ignore"):
+        zero = (points * 0).sum(1)  # NaN wherever a row has a NaN or an infinity
+    found: npt.NDArray[np.bool_] = np.array(zero.tolist()) == 0
+    return found

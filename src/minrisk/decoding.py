@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy.typing as npt
 
+from minrisk.adapters import as_metric
 from minrisk.errors import InputError
 from minrisk.metric import AnyMetric
-from minrisk.registry import METRICS, STRATEGIES
+from minrisk.registry import STRATEGIES
 from minrisk.segment import Ranking, Segment
 from minrisk.strategy import Strategy
 
@@ -18,12 +19,7 @@ METRIC, STRATEGY = "chrf", "standard"  # unless told otherwise
 
 def make_strategy(strategy: str, metric: str | AnyMetric = METRIC, **options: Any) -> Strategy:
     """A strategy by name; options are the fields of its dataclass (`minrisk strategies`)."""
-    if isinstance(metric, str):
-        metric = METRICS.make(metric)
-    for second in ("coarse", "quality"):
-        if isinstance(options.get(second), str):
-            options[second] = METRICS.make(options[second])
-    made: Strategy = STRATEGIES.make(strategy, metric=metric, **options)
+    made: Strategy = STRATEGIES.make(strategy, metric=as_metric(metric), **options)
     return made
 
 

@@ -1,15 +1,22 @@
-"""What a metric must offer, and what it may."""
+"""What a metric must do, what it may be able to do, and how heavy it is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import Field
+from enum import Flag, auto
+from inspect import getattr_static
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy.typing as npt
 
 from minrisk.arrays import Floats, Ints, Points
+from minrisk.errors import InputError
 from minrisk.groups import Groups
-from minrisk.options import inner_metrics
+from minrisk.options import Options, inner_metrics
+from minrisk.registry import METRICS, STRATEGIES, Registry
 from minrisk.segment import Ranking, Segment
 
 
@@ -27,111 +34,162 @@ F = TypeVar("F", bound=Features)
 F_in = TypeVar("F_in", bound=Features, contravariant=True)
 
 
-class Metric(Protocol[F]):
+class Ability(Flag):
+    """What a metric can do besides scoring pairs: some methods of `Metric` each."""
+
+    NONE = 0
+    AVERAGES = auto()  # aggregate
+    PARTIAL_STATISTICS = auto()  # evidence and verdict
+    VECTORS = auto()  # vectors
+    QUALITY = auto()  # quality
+    SURROGATE = auto()  # surrogate
+    CORPUS_STATISTICS = auto()  # statistics and corpus
+
+    def __str__(self) -> str:
+        """As in "a metric that ..."."""
+        return " and ".join(_PHRASES[ability] for ability in self)
+
+
+METHODS = {
+    Ability.AVERAGES: ("aggregate",),
+    Ability.PARTIAL_STATISTICS: ("evidence", "verdict"),
+    Ability.VECTORS: ("vectors",),
+    Ability.QUALITY: ("quality",),
+    Ability.SURROGATE: ("surrogate",),
+    Ability.CORPUS_STATISTICS: ("statistics", "corpus"),
+}
+_PHRASES = {
+    Ability.AVERAGES: "averages references",
+    Ability.PARTIAL_STATISTICS: "averages references in parts",
+    Ability.VECTORS: "has vectors to cluster",
+    Ability.QUALITY: "judges by the source alone",
+    Ability.SURROGATE: "has a surrogate to correct",
+    Ability.CORPUS_STATISTICS: "has statistics of a corpus",
+}
+
+
+class Metric(Options, ABC, Generic[F]):
     """A score for every pair of hypothesis and reference; higher is always better.
 
-    A metric may also set `needs_source = True` (its scores get the source's features),
-    `features_per_segment = True` (its features are cheaper to use when they are extracted for
-    one segment at a time rather than for a whole batch, as with n-gram indices), and
-    `is_error = True` (it negates an error, which reports show with its own sign).
+    A metric is a frozen dataclass whose fields are its options. It has a name, `features` and
+    `scores`, and declares the rest: class variables or properties that say what it needs, what it
+    can do and how heavy it is, with the methods that go with its abilities.
     """
 
     @property
+    @abstractmethod
     def name(self) -> str: ...
 
-    def features(self, texts: Sequence[str]) -> F: ...
+    @property
+    def abilities(self) -> Ability:
+        """What else it can do; a metric around others asks them."""
+        return Ability.NONE
 
-    def scores(self, hyps: F, refs: F, source: F | None = None) -> Floats: ...  # (H, R)
+    @property
+    def needs_source(self) -> bool:
+        """Whether its scores depend on the source, whose features they then get."""
+        return False
 
+    @property
+    def is_error(self) -> bool:
+        """Whether it negates an error, which reports show with its own sign."""
+        return False
 
-@runtime_checkable
-class Aggregates(Protocol[F]):
-    """References can be averaged before they are scored."""
+    @property
+    def loads_model(self) -> bool:
+        """Whether it loads a model, or starts a program: one worker, and batches of segments.
 
-    def aggregate(self, refs: F, groups: Groups) -> F: ...  # G rows
+        What loads nothing runs on every core, a segment at a time.
+        """
+        return False
 
+    @property
+    def features_per_segment(self) -> bool:
+        """Whether features are better extracted for one segment than for a batch of them."""
+        return False
 
-@runtime_checkable
-class AggregatesParts(Protocol[F_in]):
-    """References can be averaged in parts, each forgotten but for what it says of the hypotheses.
+    def prepare(self) -> None:
+        """Import and load what scoring needs, so that what is missing is found before it."""
 
-    An evidence can be pickled, grows with the hypotheses and not with the references, and is
-    linear in the weights: those of several parts add up to that of the whole.
-    """
+    @abstractmethod
+    def features(self, texts: Sequence[str]) -> F:
+        """The texts as the metric sees them; rows of it can be selected."""
 
-    def evidence(self, hyps: F_in, refs: F_in, weights: Floats) -> Evidence: ...
+    @abstractmethod
+    def scores(self, hyps: F, refs: F, source: F | None = None) -> Floats:
+        """(H, R) of every pair."""
 
-    def verdict(self, hyps: F_in, evidence: Evidence, source: F_in | None = None) -> Floats:
+    def utility(self, hyps: F, refs: F, mass: Floats, source: F | None = None) -> Floats:
+        """(H,) `scores @ mass`; override it to reduce without ever holding the matrix."""
+        return self.scores(hyps, refs, source) @ mass
+
+    def aggregate(self, refs: F, groups: Groups) -> F:
+        """G rows: the average reference of each group."""
+        raise unable(self, Ability.AVERAGES)
+
+    def evidence(self, hyps: F, refs: F, weights: Floats) -> Evidence:
+        """All that the hypotheses need to know of averaged references.
+
+        It can be pickled, grows with the hypotheses and not with the references, and is linear in
+        the weights: those of several parts add up to that of the whole.
+        """
+        raise unable(self, Ability.PARTIAL_STATISTICS)
+
+    def verdict(self, hyps: F, evidence: Evidence, source: F | None = None) -> Floats:
         """(H,) scores against the average of references whose weights sum to 1."""
+        raise unable(self, Ability.PARTIAL_STATISTICS)
 
+    def vectors(self, features: F) -> Points:
+        """(N, D) in single or double precision: points whose neighbours mean nearly the same."""
+        raise unable(self, Ability.VECTORS)
 
-@runtime_checkable
-class HasUtility(Protocol[F_in]):
-    """Reduces `scores @ mass` itself, without ever holding the (H, R) matrix."""
+    def quality(self, hyps: F, source: F) -> Floats:
+        """(H,) what each hypothesis is worth by its source alone; goes with `needs_source`."""
+        raise unable(self, Ability.QUALITY)
 
-    def utility(
-        self, hyps: F_in, refs: F_in, mass: Floats, source: F_in | None = None
-    ) -> Floats: ...
-
-
-@runtime_checkable
-class HasVectors(Protocol[F_in]):
-    """Texts are points in a space where neighbours mean nearly the same: for clustering."""
-
-    def vectors(self, features: F_in) -> Points: ...  # (N, D) in single or double precision
-
-
-@runtime_checkable
-class Quality(Protocol[F_in]):
-    """Judges a hypothesis by its source alone, without references; sets `needs_source`."""
-
-    def quality(self, hyps: F_in, source: F_in) -> Floats: ...  # (H,)
-
-
-@runtime_checkable
-class HasStatistics(Protocol):
-    """The score of a corpus is no mean of its sentences': it comes of statistics that add up."""
+    def surrogate(self, hyps: F, refs: F, mass: Floats, source: F | None = None) -> Surrogate[F]:
+        """A stand-in for the scores, close enough that few real ones correct it."""
+        raise unable(self, Ability.SURROGATE)
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
         """(N, S) a row for each hypothesis against all of its references."""
+        raise unable(self, Ability.CORPUS_STATISTICS)
 
     def corpus(self, statistics: Floats) -> float:
         """The score of the corpus (or sentence, or resample) whose rows add up to these (S,)."""
+        raise unable(self, Ability.CORPUS_STATISTICS)
 
+    def answers(self, features: F) -> list[str | None] | None:
+        """(N,) the answer in each text, where texts with the same answer are the same choice.
 
-@runtime_checkable
-class InSacreBLEU(HasStatistics, Protocol):
-    """One of sacreBLEU's metrics, with its numbers."""
+        None for a text without an answer, and for a metric that judges texts.
+        """
+        return None
+
+    def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
+        """What there is to say of a choice beside its utility: fields that JSON can hold."""
+        found: dict[str, Any] = {}
+        for part in inner_metrics(self):
+            found |= part.details(segment, ranking)
+        return found
+
+    def fingerprint(self) -> str | None:
+        """What its scores depend on besides its options and the files that these name.
+
+        It changes when the scores may: what is kept of them on disk is then not used again.
+        """
+        return None
 
     def sacrebleu_fields(self, statistics: Floats | None) -> Mapping[str, Any] | None:
-        """What sacreBLEU's signature says of the options, in its words and order.
+        """What sacreBLEU's signature says of the options of its metrics, in its words and order.
 
         None where it could not say all of them. The statistics (K, S) are of the corpora that
         are scored; None where their sentences are.
         """
+        return None
 
 
-@runtime_checkable
-class HasAnswers(Protocol[F_in]):
-    """Judges a text by the answer in it: texts with the same answer are the same choice."""
-
-    def answers(self, features: F_in) -> list[str | None]: ...  # (N,), None without an answer
-
-
-@runtime_checkable
-class HasDetails(Protocol):
-    """Can say more of a choice than its utility."""
-
-    def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
-        """Fields for the output, by name; JSON must be able to hold them."""
-
-
-@runtime_checkable
-class HasFingerprint(Protocol):
-    """Its scores depend on more than its options and the files that these name."""
-
-    def fingerprint(self) -> str:
-        """Changes when the scores may: what is kept of them on disk is then not used again."""
+AnyMetric = Metric[Any]
 
 
 class Surrogate(Protocol[F_in]):
@@ -143,31 +201,50 @@ class Surrogate(Protocol[F_in]):
     def at(self, refs: F_in) -> Floats: ...  # (H, s), for less than scores cost
 
 
-@runtime_checkable
-class HasSurrogate(Protocol[F_in]):
-    """Has a surrogate of its scores, close enough that few real ones correct it."""
-
-    def surrogate(
-        self, hyps: F_in, refs: F_in, mass: Floats, source: F_in | None = None
-    ) -> Surrogate[F_in]: ...
-
-
-def utility(metric: Metric[F], hyps: F, refs: F, mass: Floats, source: F | None = None) -> Floats:
-    """(H,) expected score of each hypothesis over references of the given mass."""
-    if isinstance(metric, HasUtility):
-        result: Floats = metric.utility(hyps, refs, mass, source)
-        return result
-    return metric.scores(hyps, refs, source) @ mass
-
-
-AnyMetric = Metric[Any]
-
-
-def details(metric: AnyMetric, segment: Segment, ranking: Ranking) -> dict[str, Any]:
-    """What a metric, or a metric inside it, says of a choice beside its utility."""
-    if isinstance(metric, HasDetails):
-        return metric.details(segment, ranking)
-    found: dict[str, Any] = {}
-    for part in inner_metrics(metric):
-        found |= details(part, segment, ranking)
+def implemented(thing: object) -> Ability:
+    """The abilities for which an object, or a class, that is no `Metric` has the methods."""
+    found = Ability.NONE
+    for ability, methods in METHODS.items():
+        if all(callable(getattr(thing, method, None)) for method in methods):
+            found |= ability
     return found
+
+
+def declared(cls: type) -> Ability:
+    """What the metrics of a class can do, whatever their options; a wrapper's depend on others."""
+    if not issubclass(cls, Metric):
+        return implemented(cls)
+    found = getattr_static(cls, "abilities")
+    return found if isinstance(found, Ability) else Ability.NONE
+
+
+def able(ability: Ability) -> Iterator[str]:
+    """The names of all installed metrics that can do this."""
+    return (name for name, cls in _installed(METRICS) if ability in declared(cls))
+
+
+def needs_of(strategy: type) -> dict[str, Ability]:
+    """What the metrics of a class of strategies must be able to do, by field."""
+    fields: tuple[Field[Any], ...] = dataclasses.fields(strategy)
+    return {f.name: f.metadata["needs"] for f in fields if "needs" in f.metadata}
+
+
+def strategies_with(abilities: Ability) -> Iterator[str]:
+    """The names of all installed strategies for which this is enough."""
+    return (name for name, cls in _installed(STRATEGIES)
+            if needs_of(cls).get("metric", Ability.NONE) in abilities)
+
+
+def _installed(registry: Registry) -> Iterator[tuple[str, type]]:
+    for name in registry.names():
+        try:
+            yield name, registry.get(name)
+        except Exception:  # a broken plug-in is as good as none
+            continue
+
+
+def unable(metric: AnyMetric, ability: Ability, owner: str = "this") -> InputError:
+    """The error for a metric that lacks an ability: what would do instead."""
+    return InputError(f"{owner} needs a metric that {ability} ({', '.join(able(ability))}); "
+                      f"{metric.name!r} does not; strategies that work with it: "
+                      f"{', '.join(strategies_with(metric.abilities))}")

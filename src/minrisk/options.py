@@ -1,37 +1,216 @@
-"""Fields of a configuration that say what they are for, to `--help` as to the reader."""
+"""Options of metrics, strategies and samplers: dataclass fields that document and check themselves.
+
+`option` says what a field is for, to `--help` as to the reader, and what values it takes; classes
+that derive from `Options` refuse others when they are made.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+import math
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from numbers import Integral, Real
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from minrisk.errors import unknown
+from minrisk.errors import InputError
 
 
-def option(default: Any = dataclasses.MISSING, *, help: str, matters: bool = True) -> Any:
+def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = None,
+           gt: float | None = None, le: float | None = None, lt: float | None = None,
+           matters: bool = True) -> Any:
     """A dataclass field with a line of help; it must be given if it has no default.
 
-    One that does not matter cannot change a result, such as a number of threads: signatures leave
-    it out.
+    Its type says what values it takes: int, float, bool, str, a Literal of choices, a tuple of one
+    of these, or any of them or None. An int will do for a float, a bool for neither.
+
+    Args:
+        default: its value unless given.
+        help: what it is, in a line.
+        ge, gt, le, lt: the bounds of a number: at least, above, at most, below.
+        matters: False for what cannot change a result, such as a number of threads, which
+            signatures leave out.
+
+    >>> @dataclass(frozen=True)
+    ... class Sized(Options):
+    ...     name = "sized"
+    ...     size: int = option(4, ge=1, help="members of the set")
+    >>> Sized(3)
+    Sized(size=3)
+    >>> Sized(0)
+    Traceback (most recent call last):
+    minrisk.errors.InputError: sized: size must be an integer of at least 1; got 0
     """
-    return dataclasses.field(default=default, metadata={"help": help, "matters": matters})
+    bounds = Bounds(ge, gt, le, lt)
+    return dataclasses.field(default=default,
+                             metadata={"help": help, "matters": matters, "bounds": bounds})
 
 
-def check_choices(config: Any) -> None:
-    """Options that have a few possible values must have one of them."""
-    for name, hint in get_type_hints(type(config)).items():
-        if get_origin(hint) is Literal and getattr(config, name) not in get_args(hint):
-            raise unknown(f"{name} of {config.name}:", getattr(config, name), get_args(hint))
+class Options:
+    """The base of dataclasses whose fields are options: wrong values are refused.
+
+    A class with checks of its own calls `super().__post_init__()` before them.
+    """
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
-def inner(*, help: str) -> Any:
-    """The field of a wrapper that holds a metric, or several; their options go by their names."""
-    return dataclasses.field(metadata={"help": help, "inner": True})
+def check_options(config: Any) -> None:
+    """The fields of a dataclass must have values that their options take."""
+    kind: type = type(config)
+    for check in _checks(kind):
+        given = getattr(config, check.name)
+        value = check(config, given)
+        if value is not given:
+            object.__setattr__(config, check.name, value)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of a number."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+
+    def hold(self, value: Any) -> bool:
+        return not isinstance(value, int | float) or bool(
+            (self.ge is None or value >= self.ge) and (self.gt is None or value > self.gt)
+            and (self.le is None or value <= self.le) and (self.lt is None or value < self.lt))
+
+    def __str__(self) -> str:
+        if self.ge is not None and self.le is not None:
+            return f" from {self.ge} to {self.le}"
+        named = (("at least", self.ge), ("above", self.gt), ("at most", self.le),
+                 ("below", self.lt))
+        words = " and ".join(f"{name} {bound}" for name, bound in named if bound is not None)
+        return f" of {words}" if words.startswith("at") else f" {words}".rstrip()
+
+
+@dataclass(frozen=True)
+class _Check:
+    """What a field takes."""
+
+    name: str
+    hint: Any
+    bounds: Bounds
+    convert: Callable[[Any, str, Any], Any] | None  # of fields that hold metrics
+
+    def __call__(self, config: Any, value: Any) -> Any:
+        if self.convert is not None:
+            return self.convert(config, self.name, value)
+        try:
+            found = _converted(value, self.hint)
+        except _MISFIT:
+            raise self._refusal(config, value) from None
+        if not self.bounds.hold(found):
+            raise self._refusal(config, value)
+        return found
+
+    def _refusal(self, config: Any, value: Any) -> InputError:
+        close = get_close_matches(str(value), map(str, _choices(self.hint)), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        wanted = _wanted(self.hint, self.bounds)
+        return InputError(f"{owner(config)}: {self.name} must be {wanted}; got {value!r:.60}{hint}")
+
+
+def owner(config: Any) -> str:
+    """Whose options these are, for messages."""
+    name = getattr(type(config), "name", None)
+    return name if isinstance(name, str) else type(config).__name__
+
+
+@cache
+def _checks(cls: type) -> tuple[_Check, ...]:
+    try:
+        hints = get_type_hints(cls)
+    except NameError:  # of a class inside a function: nothing is known of its types
+        hints = {}
+    return tuple(_Check(f.name, hints.get(f.name, Any), f.metadata.get("bounds", Bounds()),
+                        f.metadata.get("convert"))
+                 for f in dataclasses.fields(cls) if {"bounds", "convert"} & f.metadata.keys())
+
+
+def _converted(value: Any, hint: Any) -> Any:
+    """The value as a field of this type holds it; whatever is no such value is an error."""
+    if hint in _PLAIN:
+        return _PLAIN[hint](value)
+    if get_origin(hint) is Literal:
+        return get_args(hint)[get_args(hint).index(value)]
+    if get_origin(hint) is tuple:
+        return tuple(_converted(part, get_args(hint)[0]) for part in _list(value))
+    if _is_union(hint):
+        return _first_that_fits(value, get_args(hint))
+    return value
+
+
+def _first_that_fits(value: Any, hints: Iterable[Any]) -> Any:
+    for hint in hints:
+        try:
+            return _converted(value, hint)
+        except _MISFIT:
+            continue
+    raise TypeError
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise TypeError
+    return float(value)
+
+
+def _exactly(kind: type | types.UnionType) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise TypeError
+        return value
+
+    return check
+
+
+_PLAIN: dict[Any, Callable[[Any], Any]] = {
+    int: _integer, float: _number, bool: _exactly(bool), str: _exactly(str),
+    type(None): _exactly(type(None))}
+_NAMES = {int: "an integer", float: "a number", bool: "True or False", str: "a string",
+          type(None): "None"}
+_MISFIT = (TypeError, ValueError, OverflowError)
+_list = _exactly(tuple | list)
+
+
+def _wanted(hint: Any, bounds: Bounds) -> str:
+    if hint in _NAMES:
+        noun = "a finite number" if hint is float and bounds == Bounds() else _NAMES[hint]
+        return f"{noun}{bounds if hint in (int, float) else ''}"
+    if _is_union(hint):
+        return " or ".join(_wanted(part, bounds) for part in get_args(hint))
+    if get_origin(hint) is tuple:
+        return f"a tuple, each part {_wanted(get_args(hint)[0], bounds)}"
+    return " or ".join(map(repr, _choices(hint)))
+
+
+def _choices(hint: Any) -> list[Any]:
+    if _is_union(hint):
+        return [choice for part in get_args(hint) for choice in _choices(part)]
+    return list(get_args(hint)) if get_origin(hint) is Literal else []
+
+
+def _is_union(hint: Any) -> bool:
+    return isinstance(hint, types.UnionType) or get_origin(hint) is Union
 
 
 def inner_field(config: Any) -> str | None:
-    """The name of that field, of a class or an object that has one."""
+    """The field of a wrapper that holds a metric, of a class or an object that has one."""
     found = (f.name for f in dataclasses.fields(config) if f.metadata.get("inner"))
     return next(found, None)
 

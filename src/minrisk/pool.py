@@ -7,31 +7,19 @@ The one identity behind every strategy is in `Pool.utility`:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, overload
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints, Points, sums
+from minrisk.adapters import as_metric
+from minrisk.arrays import Floats, Ints, Points, finite_rows, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.lazy import lazy
-from minrisk.metric import (
-    Aggregates,
-    AggregatesParts,
-    AnyMetric,
-    Evidence,
-    F,
-    HasAnswers,
-    HasSurrogate,
-    HasVectors,
-    Metric,
-    Quality,
-    Surrogate,
-    utility,
-)
-from minrisk.segment import Ranking, Segment
+from minrisk.metric import AnyMetric, Evidence, F, Metric, Surrogate
+from minrisk.segment import Ranking, Segment, shortened
 
 _BLOCK = 1 << 22  # scores held at a time where rows are needed one by one
 
@@ -45,6 +33,24 @@ class Tally:
         self.pairs += hyps.size * refs
 
 
+class ScoreMatrix:
+    """All scores of a segment, where somebody asked for them: then none is computed again."""
+
+    def __init__(self) -> None:
+        self._matrix: Floats | None = None  # (H, R) of distinct texts
+        self._hyps = self._refs = np.empty(0, np.intp)  # the rows of these texts
+
+    def fill(self, hyps: Ints, refs: Ints, matrix: Floats) -> None:
+        self._hyps, self._refs, self._matrix = hyps, refs, matrix
+
+    def at(self, hyps: Ints, refs: Ints) -> Floats | None:
+        """The scores of these rows of the texts; None if nobody asked for all of them."""
+        if self._matrix is None:
+            return None
+        return self._matrix[np.ix_(np.searchsorted(self._hyps, hyps),
+                                   np.searchsorted(self._refs, refs))]
+
+
 @dataclass(frozen=True, eq=False)
 class Pool(Generic[F]):
     """One segment as a metric sees it. Equal texts share a row and are scored once."""
@@ -56,6 +62,7 @@ class Pool(Generic[F]):
     ref_rows: Ints  # (R,) row of each reference
     source: F | None
     tally: Tally = field(default_factory=Tally)
+    matrix: ScoreMatrix = field(default_factory=ScoreMatrix)
 
     def ranking(self, utility: Floats) -> Ranking:
         """Best first, with the pairs that were evaluated for it."""
@@ -91,12 +98,12 @@ class Pool(Generic[F]):
 
         It is negative where the metric finds no answer in the text.
         """
-        if not isinstance(self.metric, HasAnswers):
-            return self.hyp_rows
         distinct, place = self._distinct
+        answers = self.metric.answers(self.texts[distinct])
+        if answers is None:
+            return self.hyp_rows
         numbers: dict[str | None, int] = {None: -1}
-        found = [numbers.setdefault(answer, len(numbers))
-                 for answer in self.metric.answers(self.texts[distinct])]
+        found = [numbers.setdefault(answer, len(numbers)) for answer in answers]
         return np.array(found, np.intp)[place]
 
     def references_once(self) -> tuple[Ints, Floats]:
@@ -111,34 +118,47 @@ class Pool(Generic[F]):
         distinct, place = self._distinct
         others, ref_place = np.unique(rows, return_inverse=True)
         self.tally.add(distinct, others.size)
-        matrix = self.metric.scores(self.texts[distinct], self.texts[others], self.source)
+        matrix = self.matrix.at(distinct, others)
+        if matrix is None:
+            refs = self.texts[others]
+            found = self.metric.scores(self.texts[distinct], refs, self.source)
+            matrix = self._finite(found, refs, lambda column: self._reference(others[column]))
         return matrix[np.ix_(place, ref_place)]
+
+    def keep_scores(self) -> Floats:
+        """(H, R) all scores, which nobody who has this pool then computes again."""
+        found = self.scores()
+        hyps, first_hyp = np.unique(self.hyp_rows, return_index=True)
+        refs, first_ref = np.unique(self.ref_rows, return_index=True)
+        self.matrix.fill(hyps, refs, found[np.ix_(first_hyp, first_ref)])
+        return found
 
     def summed_scores(self, refs: F, weights: Floats) -> Floats:
         """(H,) against further references, which add up with those against others."""
         distinct, place = self._distinct
         self.tally.add(distinct, len(refs))
-        return utility(self.metric, self.texts[distinct], refs, weights, self.source)[place]
+        found = self.metric.utility(self.texts[distinct], refs, weights, self.source)
+        return self._finite(found, refs, lambda row: f"reference {row} of this part")[place]
 
     def evidence(self, refs: F, weights: Floats) -> Evidence:
         """What further references, to be averaged, say of the hypotheses."""
-        return self._aggregates_parts().evidence(self.texts[self._distinct[0]], refs, weights)
+        return self.metric.evidence(self.texts[self._distinct[0]], refs, weights)
 
     def verdict(self, evidence: Evidence) -> Floats:
         """(H,) scores against the average that the evidence is of."""
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
-        return self._aggregates_parts().verdict(self.texts[distinct], evidence, self.source)[place]
+        found = self.metric.verdict(self.texts[distinct], evidence, self.source)
+        return self._finite(found, None, "the average of all references")[place]
 
     def quality(self) -> Floats:
         """(H,) what each hypothesis is worth by the source alone; counts as a pair with it."""
-        if not isinstance(self.metric, Quality):
-            raise InputError(f"metric {self.metric.name!r} judges no hypothesis by its source "
-                             "alone; choose one that does")
+        if self.source is None:
+            raise _without_source(self.metric)
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
-        found: Floats = self.metric.quality(self.texts[distinct], self.source)
-        return found[place]
+        found = self.metric.quality(self.texts[distinct], self.source)
+        return self._finite(found, None, "the source")[place]
 
     def surrogate_mean(self) -> Floats:
         """(H,) of the metric's surrogate over all references.
@@ -147,26 +167,22 @@ class Pool(Generic[F]):
         """
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
-        return self._surrogate[0].mean[place]
+        return self._finite(self._surrogate[0].mean, None, "all references (surrogate)")[place]
 
     def surrogate_values(self) -> Floats:
         """(H, R) of the metric's surrogate, which cost next to nothing."""
         made, refs, ref_place = self._surrogate
-        return made.at(refs)[np.ix_(self._distinct[1], ref_place)]
+        values = self._finite(made.at(refs), refs, lambda row: f"reference {row} (surrogate)")
+        return values[np.ix_(self._distinct[1], ref_place)]
 
     def vectors(self) -> Points:
         """(R, D) the references as points."""
-        if not isinstance(self.metric, HasVectors):
-            raise InputError(f"metric {self.metric.name!r} has no vectors to cluster; "
-                             "use aggregate with --groups, which partitions at random")
         distinct, place = np.unique(self.ref_rows, return_inverse=True)
-        return self.metric.vectors(self.texts[distinct])[place]
-
-    def _aggregates_parts(self) -> AggregatesParts[F]:
-        if not isinstance(self.metric, AggregatesParts):
-            raise InputError(f"metric {self.metric.name!r} cannot average references in parts; "
-                             "use the standard strategy")
-        return self.metric
+        points = self.metric.vectors(self.texts[distinct])
+        for row in distinct[~finite_rows(points)]:
+            raise InputError(f"metric {self.metric.name!r} has a vector that is not finite for "
+                             f"{self._reference(row)}; check its model and its precision")
+        return points[place]
 
     @lazy
     def _distinct(self) -> tuple[Ints, Ints]:
@@ -176,13 +192,38 @@ class Pool(Generic[F]):
     @lazy
     def _surrogate(self) -> tuple[Surrogate[F], F, Ints]:
         """With the distinct references, and the place of each among them."""
-        if not isinstance(self.metric, HasSurrogate):
-            raise InputError(f"metric {self.metric.name!r} has no surrogate to be corrected; "
-                             "use adaptive, or aggregate-to-fine")
         rows, place = np.unique(self.ref_rows, return_inverse=True)
         refs, mass = self.texts[rows], sums(place, self.segment.weights, rows.size)
         made = self.metric.surrogate(self.texts[self._distinct[0]], refs, mass, self.source)
         return made, refs, place
+
+    def _finite(self, values: Floats, refs: F | None, name: Callable[[int], str] | str) -> Floats:
+        """Scores of the distinct hypotheses, (D,) or (D, columns), all of which must be finite.
+
+        One that is not leaves the segment without an answer: it would choose the first sample.
+        """
+        if np.isfinite(values).all():
+            return values
+        row, *column = np.argwhere(~np.isfinite(values))[0].tolist()
+        found = values[(row, *column)]
+        if refs is not None and not column:
+            found, column = self._culprit(row, refs, found)
+        other = name if isinstance(name, str) else name(*column) if column else "all references"
+        first = int(np.flatnonzero(self.hyp_rows == self._distinct[0][row])[0])
+        raise InputError(f"metric {self.metric.name!r} scored {found} for "
+                         f"{self.segment.describe(first)} and {other}; finite numbers are needed: "
+                         "check its model, its precision (dtype) and its cache")
+
+    def _culprit(self, row: int, refs: F, total: float) -> tuple[float, list[int]]:
+        """The score that made a sum over references infinite, and its column, if it was one."""
+        scores = self.metric.scores(self.texts[self._distinct[0][[row]]], refs, self.source)[0]
+        column = np.flatnonzero(~np.isfinite(scores))[:1].tolist()
+        return (scores[column[0]] if column else total), column
+
+    def _reference(self, row: int) -> str:
+        """A reference for messages."""
+        place = int(np.flatnonzero(self.ref_rows == row)[0])
+        return f"reference {place} ({shortened(self.segment.references[place])})"
 
     def _utility(self, mass: Floats) -> Floats:
         """(H,) from the mass of each reference: duplicates are scored once, weighted k times."""
@@ -190,18 +231,21 @@ class Pool(Generic[F]):
         used = np.flatnonzero(per_row)
         distinct, place = self._distinct
         self.tally.add(distinct, used.size)
+        matrix = self.matrix.at(distinct, used)
+        if matrix is not None:
+            result: Floats = (matrix @ per_row[used])[place]
+            return result
         hyps = self.texts[distinct]
         refs = hyps if np.array_equal(distinct, used) else self.texts[used]
-        return utility(self.metric, hyps, refs, per_row[used], self.source)[place]
+        found = self.metric.utility(hyps, refs, per_row[used], self.source)
+        return self._finite(found, refs, lambda column: self._reference(used[column]))[place]
 
     def _utility_of_aggregates(self, groups: Groups, rows: Ints) -> Floats:
-        if not isinstance(self.metric, Aggregates):
-            raise InputError(f"metric {self.metric.name!r} cannot average references; "
-                             "use the standard strategy, or it as the fine stage of a cascade")
         refs = self.metric.aggregate(self.texts[rows], groups)
         distinct, place = self._distinct
         self.tally.add(distinct, len(groups))
-        return utility(self.metric, self.texts[distinct], refs, groups.mass, self.source)[place]
+        found = self.metric.utility(self.texts[distinct], refs, groups.mass, self.source)
+        return self._finite(found, refs, lambda group: f"average {group} of references")[place]
 
     def _utility_without_self(self, mass: Floats, own: Ints) -> Floats:
         """Each hypothesis over the references but the one that is itself (by position).
@@ -259,6 +303,7 @@ class Batch(Sequence[Segment]):
 
     def pools(self, metric: Metric[F]) -> list[Pool[F]]:
         """With a tally of their own for whoever asks."""
+        metric = as_metric(metric)
         found = self._known(metric)
         if found is None:
             found = list(_extract(metric, self._segments))
@@ -278,11 +323,13 @@ class Batch(Sequence[Segment]):
 
 def bind(metric: Metric[F], segments: Sequence[Segment]) -> Iterable[Pool[F]]:
     """A pool per segment. Plain segments are bound one after the other and forgotten."""
-    return segments.pools(metric) if isinstance(segments, Batch) else _extract(metric, segments)
+    if isinstance(segments, Batch):
+        return segments.pools(metric)
+    return _extract(as_metric(metric), segments)
 
 
 def _extract(metric: Metric[F], segments: Sequence[Segment]) -> Iterator[Pool[F]]:
-    if getattr(metric, "features_per_segment", False):
+    if metric.features_per_segment:
         for segment in segments:
             yield from _extract_together(metric, [segment])
     else:
@@ -312,8 +359,12 @@ def _rows(known: dict[str, int], texts: Iterable[str]) -> Ints:
 
 
 def _source(metric: AnyMetric, segment: Segment) -> tuple[str, ...]:
-    if not getattr(metric, "needs_source", False):
+    if not metric.needs_source:
         return ()
     if segment.source is None:
-        raise InputError(f"metric {metric.name!r} needs the source; give one for every segment")
+        raise _without_source(metric)
     return (segment.source,)
+
+
+def _without_source(metric: AnyMetric) -> InputError:
+    return InputError(f"metric {metric.name!r} needs the source; give one for every segment")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from minrisk.errors import InputError, unknown
-from minrisk.options import inner_field
+from minrisk.options import Options, check_options, inner_field
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,10 @@ class Recipe:
         parts = tuple(part.make(_below(key(label), options)) for label, part in self.parts.items())
         named = self.given | self._inner(parts)
         self._check(own, named)
-        return self.cls(**named | own)
+        made = self.cls(**named | own)
+        if not isinstance(made, Options):  # which checks itself
+            check_options(made)
+        return made
 
     def _inner(self, parts: tuple[Any, ...]) -> dict[str, Any]:
         name = inner_field(self.cls)

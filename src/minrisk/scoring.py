@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from minrisk.adapters import as_metric
 from minrisk.arrays import Floats
 from minrisk.decoding import METRIC
 from minrisk.errors import InputError
-from minrisk.metric import AnyMetric, HasStatistics, InSacreBLEU, Quality
-from minrisk.pool import bind
-from minrisk.registry import METRICS
+from minrisk.metric import Ability, AnyMetric
+from minrisk.pool import Pool, bind
 from minrisk.segment import Segment
 from minrisk.signature import join
 from minrisk.version import __version__
@@ -52,12 +52,12 @@ def score(
     first, which is the baseline, the p-value of the paired bootstrap test against it and the
     interval of the difference from it.
     """
-    chosen: AnyMetric = METRICS.make(metric) if isinstance(metric, str) else metric
+    chosen = as_metric(metric)
     lists = None if references is None else [[own] if isinstance(own, str) else list(own)
                                              for own in references]
     _check_systems(systems)
     _check(systems, lists, sources)
-    if lists is None and not isinstance(chosen, Quality):
+    if lists is None and Ability.QUALITY not in chosen.abilities:
         raise InputError(f"metric {chosen.name!r} compares with references; give some, or choose "
                          "a metric that judges by the source alone")
     statistics = _statistics(chosen, list(systems.values()), lists, sources)  # (K, N, S)
@@ -67,10 +67,11 @@ def score(
     for name, rows, sampled in zip(systems, statistics, samples, strict=True):
         summed = rows.sum(axis=0)
         value, sentences = _corpus(chosen, summed), _corpora(chosen, rows)
+        _check_finite(chosen, name, value, sentences)
         scores[name] = Score(value, sentences, *_interval(sampled),
                              _p_value(value, sampled, baseline),
                              _difference_interval(sampled, baseline),
-                             summed if isinstance(chosen, HasStatistics) else None)
+                             summed if Ability.CORPUS_STATISTICS in chosen.abilities else None)
         baseline = baseline or (value, sampled)
     return scores
 
@@ -79,7 +80,8 @@ def sacrebleu_signature(metric: AnyMetric, scores: Iterable[Score], references: 
                         resamples: int = 0, seed: int = SEED,
                         of_corpus: bool = True) -> str | None:
     """As sacreBLEU writes it, so that others can compare; None where it has no such metric."""
-    if not isinstance(metric, InSacreBLEU):
+    metric = as_metric(metric)
+    if Ability.CORPUS_STATISTICS not in metric.abilities:
         return None
     statistics = np.array([score.statistics for score in scores]) if of_corpus else None
     fields = metric.sacrebleu_fields(statistics)
@@ -119,11 +121,19 @@ def _check(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[s
             raise InputError(f"line {number} has zero references; at least one is needed")
 
 
+def _check_finite(metric: AnyMetric, name: str, value: float, sentences: Floats) -> None:
+    wrong = np.flatnonzero(~np.isfinite(sentences))
+    if wrong.size or not np.isfinite(value):
+        found = f"line {wrong[0] + 1} of {name}: {sentences[wrong[0]]}" if wrong.size else (
+            f"{name}: {value}")
+        raise InputError(f"metric {metric.name!r} scored {found}; a finite number is needed")
+
+
 def _statistics(metric: AnyMetric, systems: Sequence[Sequence[str]],
                 references: Sequence[Sequence[str]] | None,
                 sources: Sequence[str] | None) -> Floats:
     """(K, N, S) of K systems with N lines; a score and a one make a mean of scores."""
-    if isinstance(metric, HasStatistics) and references is not None:
+    if Ability.CORPUS_STATISTICS in metric.abilities and references is not None:
         return np.stack([metric.statistics(lines, references) for lines in systems])
     scores = (_best_scores(metric, systems, references, sources) if references is not None
               else _qualities(metric, systems, sources or ()))
@@ -146,11 +156,21 @@ def _best_scores(metric: AnyMetric, systems: Sequence[Sequence[str]],
         Segment(outputs, own, source)
         for *outputs, own, source in zip(*systems, references, given, strict=True)
     ]
-    return np.stack([pool.scores().max(axis=1) for pool in bind(metric, segments)], axis=1)
+    return np.stack([_best_of_line(line, pool)
+                     for line, pool in enumerate(bind(metric, segments), 1)], axis=1)
+
+
+def _best_of_line(line: int, pool: Pool[Any]) -> Floats:
+    """(K,) each system's output against the reference that suits it best."""
+    try:
+        best: Floats = pool.scores().max(axis=1)
+    except InputError as error:
+        raise InputError(f"line {line}: {error}") from error
+    return best
 
 
 def _corpus(metric: AnyMetric, statistics: Floats) -> float:
-    if isinstance(metric, HasStatistics):
+    if Ability.CORPUS_STATISTICS in metric.abilities:
         return metric.corpus(statistics)
     total, count = statistics.tolist()
     return float(total / count)

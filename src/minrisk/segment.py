@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minrisk.arrays import Floats, Ints
+from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
 
 TIE = 1e-9  # utilities that are this close, as a share of the largest, are equal
+_SHOWN = 60  # characters of a text in messages
 _MOST = 1 << 24  # samples of a segment; counts beyond this are mistakes
 
 
@@ -28,6 +29,7 @@ class Segment:
     index: int  # place in the input; seeds the segment's random stream
     counts: Ints  # (H,) how many equal samples each hypothesis stands for
     own: Ints | None  # (H,) each hypothesis' first place among the references, if they are the same
+    rows: Ints | None  # (H,) places in the given list, where only some hypotheses are left
 
     def __init__(
         self,
@@ -38,7 +40,10 @@ class Segment:
         index: int = 0,
         counts: npt.ArrayLike | None = None,
     ) -> None:
-        """Weights are of the references: those of the hypotheses, if these are the references."""
+        """Weights are of the references: those of the hypotheses, if these are the references.
+
+        A weight is of one sample: a hypothesis with a count of k is k references of that weight.
+        """
         if source is not None and not isinstance(source, str):
             raise InputError(f"source must be a string; found {type(source).__name__}")
         hyps = checked_texts(hypotheses, "hypotheses")
@@ -57,6 +62,7 @@ class Segment:
             "index": index,
             "counts": times,
             "own": np.cumsum(times) - times if references is None else None,
+            "rows": None,
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -68,10 +74,16 @@ class Segment:
             "hypotheses": tuple(map(self.hypotheses.__getitem__, rows.tolist())),
             "counts": self.counts[rows],
             "own": None if self.own is None else self.own[rows],
+            "rows": rows if self.rows is None else self.rows[rows],
         }
         for name, value in fields.items():
             object.__setattr__(kept, name, value)
         return kept
+
+    def describe(self, row: int) -> str:
+        """A hypothesis for messages: its place in the given list, and how it begins."""
+        place = row if self.rows is None else self.rows[row]
+        return f"hypothesis {place} ({shortened(self.hypotheses[row])})"
 
 
 @dataclass(frozen=True)
@@ -154,24 +166,62 @@ def checked_weights(weights: npt.ArrayLike, count: int) -> Floats:
     return given
 
 
-def weights_from_logprobs(logprobs: npt.ArrayLike, count: int | None = None,
+def weights_from_logprobs(logprobs: npt.ArrayLike, texts: Sequence[str] | None = None,
+                          counts: npt.ArrayLike | None = None, *,
                           lengths: npt.ArrayLike | None = None,
                           temperature: float = 1.0) -> Floats:
-    """Normalised probabilities of the given samples: what model-based MBR weighs them by.
+    """Reference weights for model-based MBR: each distinct text weighs its probability, once.
 
-    With lengths, those of an average token; a temperature above 1 evens them out.
+    How often a text was sampled must not count again, so equal texts share the weight of the most
+    probable of them. The result is a weight for each given text, to be passed on as `weights` with
+    the same texts and counts; weights times counts sum to 1.
+
+    Args:
+        logprobs: the log-probability of each text under the model.
+        texts: the references; without them, all are taken to be distinct.
+        counts: how many equal samples each text stands for; 1 unless given.
+        lengths: divide the log-probabilities: those of an average token, if lengths are in tokens.
+        temperature: divides the log-probabilities; above 1, weights become more alike.
+
+    Raises:
+        InputError: if the lists differ in length, or a number is none that makes sense.
+
+    >>> texts = ["a", "b", "a"]
+    >>> weights_from_logprobs(np.log([0.6, 0.2, 0.6]), texts).round(3).tolist()
+    [0.375, 0.25, 0.375]
     """
     if not 0 < temperature < np.inf:
         raise InputError(f"a temperature of {temperature}; a positive number is wanted")
+    given = _logprobs(logprobs, None if texts is None else len(texts))
+    per_token = given if lengths is None else given / _lengths(lengths, given.size)
+    copies = (np.ones(given.size) if counts is None
+              else checked_counts(counts, given.size).astype(np.float64))
+    place, likeliest = _distinct_texts(texts, given)
+    logs = per_token[likeliest]
+    probability = normalised(np.exp((logs - logs.max()) / temperature), logs.size)
+    weights: Floats = (probability / sums(place, copies, logs.size))[place]
+    return weights
+
+
+def _distinct_texts(texts: Sequence[str] | None, logprobs: Floats) -> tuple[Ints, Ints]:
+    """The place of each text among the distinct ones, and of each of these the likeliest row."""
+    if texts is None:
+        return np.arange(logprobs.size), np.arange(logprobs.size)
+    known: dict[str, int] = {}
+    place = np.array([known.setdefault(text, len(known))
+                      for text in checked_texts(texts, "references")], dtype=np.intp)
+    by_text = np.lexsort((-logprobs, place))
+    return place, by_text[np.searchsorted(place[by_text], np.arange(len(known)))]
+
+
+def _logprobs(logprobs: npt.ArrayLike, count: int | None) -> Floats:
     given = _numbers(logprobs, count, "logprobs")
     wrong = np.flatnonzero(~(given < np.inf))
     if wrong.size or not np.any(np.isfinite(given)):
         found = f"{given[wrong[0]]} as number {wrong[0] + 1}" if wrong.size else "none that is"
         raise InputError("logprobs must be numbers below infinity, and one at least finite; "
                          f"found {found}")
-    if lengths is not None:
-        given = given / _lengths(lengths, given.size)
-    return normalised(np.exp((given - given.max()) / temperature), given.size)
+    return given
 
 
 def _lengths(lengths: npt.ArrayLike, count: int) -> Floats:
@@ -206,6 +256,11 @@ def _numbers(values: npt.ArrayLike, count: int | None, name: str,
         shape = " x ".join(map(str, array.shape)) or "no list of"
         raise InputError(f"{name}: {shape} values for {count} {of}; one each is wanted")
     return array
+
+
+def shortened(text: str) -> str:
+    """A text for messages, quoted, of which a long one shows its beginning."""
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 def checked_texts(texts: Sequence[Any], name: str) -> tuple[str, ...]:

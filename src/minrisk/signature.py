@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from minrisk.adapters import Adapted
 from minrisk.options import labels
 from minrisk.version import __version__
 
@@ -31,6 +32,10 @@ def settings(config: Any, kind: str = "strategy") -> dict[str, Any]:
 
 def _fields(config: Any, prefix: str) -> list[tuple[str, Any]]:
     pairs: list[tuple[str, Any]] = []
+    if not dataclasses.is_dataclass(config):
+        return pairs
+    if isinstance(config, Adapted):
+        return _fields(config.metric, prefix)
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
         if f.metadata.get("inner"):  # named by the owner's name already

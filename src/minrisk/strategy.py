@@ -1,37 +1,117 @@
-"""What a strategy must offer, and the random choices that strategies share."""
+"""What a strategy must offer, what its metrics ask of a worker, and shared random choices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from minrisk.adapters import as_metric
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
+from minrisk.metric import AnyMetric, Metric
 from minrisk.segment import Ranking, Segment
 
+MODEL_BATCH = 16  # segments whose texts a model reads together
+SELF_HELP = "skip the pair of a hypothesis with itself"
 
+
+@runtime_checkable
 class Strategy(Protocol):
-    """Ranks the hypotheses of each segment. It takes a batch, so that stages batch too."""
+    """Ranks the hypotheses of each segment. It takes a batch, so that stages batch too.
+
+    A strategy is a frozen dataclass whose fields are its options, and its metrics and stages where
+    it has several.
+    """
 
     @property
     def name(self) -> str: ...
 
+    @property
+    def metric(self) -> AnyMetric:
+        """The one that has the last word; utilities are its own."""
+
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]: ...
+
+
+@runtime_checkable
+class LeavesSelfOut(Protocol):
+    """A strategy that can skip the pair of a hypothesis with itself."""
+
+    @property
+    def leave_self_out(self) -> bool: ...
+
+
+def leaves_self_out(strategy: Strategy) -> bool:
+    return isinstance(strategy, LeavesSelfOut) and strategy.leave_self_out
+
+
+def as_strategy(value: Any, field: str = "strategy") -> Strategy:
+    """The same, if it is a strategy."""
+    if isinstance(value, Strategy) and not isinstance(value, type):
+        return value
+    raise InputError(f"{field} must be a strategy or the name of one; got {value!r:.60}")
+
+
+def stage_option(*, help: str) -> Any:
+    """The field of a strategy that holds another one."""
+    def convert(config: Any, name: str, value: Any) -> Strategy:
+        return as_strategy(value, name)
+
+    return dataclasses.field(metadata={"help": help, "convert": convert})
+
+
+def metrics_of(strategy: Strategy) -> list[AnyMetric]:
+    """All metrics of a strategy and of its stages, each once; its own comes first."""
+    found: list[AnyMetric] = []
+    for metric in _all_metrics(strategy):
+        if metric not in found:
+            found.append(metric)
+    return found
+
+
+def _all_metrics(strategy: Strategy) -> Iterator[AnyMetric]:
+    yield as_metric(strategy.metric)
+    fields: tuple[dataclasses.Field[Any], ...] = ()
+    if dataclasses.is_dataclass(strategy):
+        fields = dataclasses.fields(strategy)
+    for f in fields:
+        value = getattr(strategy, f.name)
+        if isinstance(value, Metric):
+            yield value
+        elif isinstance(value, Strategy):
+            yield from _all_metrics(value)
+
+
+def is_light(strategy: Strategy) -> bool:
+    """Whether no metric of it loads a model, so that a worker for each core costs little."""
+    return not any(metric.loads_model for metric in metrics_of(strategy))
+
+
+def batch_size_of(strategy: Strategy) -> int:
+    """How many segments it is best given at a time: as many as fill a model, or one."""
+    return 1 if is_light(strategy) else MODEL_BATCH
+
+
+def prepare(strategy: Strategy) -> None:
+    """Load what its metrics need, before the first segment.
+
+    That strategy and metrics fit each other was checked when it was made.
+
+    Raises:
+        MissingExtra: if a package is not installed.
+        InputError: if a model is not there, or cannot be read.
+    """
+    for metric in metrics_of(strategy):
+        metric.prepare()
 
 
 def segment_rng(seed: int, segment: Segment) -> np.random.Generator:
     """One random stream per segment: the answer is the same in any batch, on any worker."""
-    if seed < 0:
-        raise InputError(f"seed {seed}; a number from 0 on is wanted")
     return np.random.default_rng([seed, segment.index])
-
-
-def check_budget(budget: float) -> None:
-    if not 0 < budget <= 1:
-        raise InputError(f"a budget of {budget}; a share of all pairs is wanted, above 0, up to 1")
 
 
 def shuffled(segment: Segment, rng: np.random.Generator | None) -> Ints:

@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
+from minrisk.adapters import as_metric
 from minrisk.arrays import Floats, Ints
 from minrisk.groups import Groups
-from minrisk.metric import Aggregates, AggregatesParts, AnyMetric, Features, utility
+from minrisk.metric import METHODS, Ability, AnyMetric, Features, Metric
+from minrisk.options import inner_field
 from minrisk.segment import Segment
 from minrisk.strategy import Strategy
 
@@ -55,8 +57,11 @@ def cases(texts: Sequence[str] = TEXTS, count: int = 8, seed: int = 0) -> list[C
 def check_metric(metric: AnyMetric, given: Sequence[Case] | None = None,
                  rtol: float = 1e-9) -> None:
     """Everything that a strategy relies on."""
-    checks = [*METRIC_CHECKS, *(AGGREGATE_CHECKS if isinstance(metric, Aggregates) else ()),
-              *(PARTS_CHECKS if isinstance(metric, AggregatesParts) else ())]
+    metric = as_metric(metric)
+    check_abilities(metric)
+    checks = [*METRIC_CHECKS,
+              *(AGGREGATE_CHECKS if Ability.AVERAGES in metric.abilities else ()),
+              *(PARTS_CHECKS if Ability.PARTIAL_STATISTICS in metric.abilities else ())]
     for case in cases() if given is None else given:
         for check in checks:
             check(metric, case, rtol)
@@ -78,6 +83,20 @@ def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None
         assert_array_equal(alone.order, ranking.order, "a batch changed the ranking")
         assert_array_equal(alone.utility, ranking.utility, "a batch changed the utilities")
         assert alone.pairs == ranking.pairs, "a batch changed the count of pairs"
+
+
+def check_abilities(metric: AnyMetric) -> None:
+    """What a metric declares, it has the methods for; and what it has methods for, it declares.
+
+    A metric around others has methods for whatever these can do, so only the first holds for it.
+    """
+    cls: type = type(metric)
+    for ability, methods in METHODS.items():
+        overrides = [getattr(cls, method) is not getattr(Metric, method) for method in methods]
+        if ability in metric.abilities:
+            assert all(overrides), f"{ability!r} is declared without {' and '.join(methods)}"
+        elif inner_field(metric) is None:
+            assert not any(overrides), f"{' and '.join(methods)} without {ability!r} in abilities"
 
 
 def check_shape(metric: AnyMetric, case: Case, rtol: float) -> None:
@@ -108,7 +127,7 @@ def check_utility(metric: AnyMetric, case: Case, rtol: float) -> None:
     hyps, refs, source = _features(metric, case)
     mass = Groups.singletons(case.groups.weights).mass
     expected = metric.scores(hyps, refs, source) @ mass
-    assert_allclose(utility(metric, hyps, refs, mass, source), expected, rtol, 1e-9)
+    assert_allclose(metric.utility(hyps, refs, mass, source), expected, rtol, 1e-9)
 
 
 def check_utility_against_itself(metric: AnyMetric, case: Case, rtol: float) -> None:
@@ -116,7 +135,7 @@ def check_utility_against_itself(metric: AnyMetric, case: Case, rtol: float) -> 
     _, refs, source = _features(metric, case)
     mass = Groups.singletons(case.groups.weights).mass
     expected = metric.scores(refs, refs, source) @ mass
-    assert_allclose(utility(metric, refs, refs, mass, source), expected, rtol, 1e-9)
+    assert_allclose(metric.utility(refs, refs, mass, source), expected, rtol, 1e-9)
 
 
 def check_singleton_groups(metric: Any, case: Case, rtol: float) -> None:

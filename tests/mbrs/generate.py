@@ -21,7 +21,7 @@ from mbrs.decoders import (
 from mbrs.metrics import MetricChrF, Metrics
 from mbrs.modules.kmeans import Kmeans
 from mbrs.selectors import SelectorDiverse
-from mbrs_problems import CLUSTERS, COUNT, SAMPLES, logprobs, points, samples
+from mbrs_problems import CLUSTERS, COUNT, SAMPLES, logprobs, points, repeated, samples
 
 SEEDS = 5
 
@@ -33,6 +33,7 @@ def main() -> None:
         "versions": {name: version(name) for name in ("mbrs", "fastchrf", "torch")},
         "standard": [utilities(DecoderMBR, metric, p) for p in range(COUNT)],
         "weighted": [utilities(DecoderMBR, metric, p, lprobs=True) for p in range(COUNT)],
+        "model-based": [model_based(metric, p) for p in range(COUNT)],
         "aggregate": [utilities(DecoderAggregateMBR, metric, p) for p in range(COUNT)],
         "prune": [[choice(DecoderPruningMBR, metric, p, seed=seed, alpha=0.9,
                           sampling_scheduler=[8, 16, 32, 48]) for seed in range(SEEDS)]
@@ -51,6 +52,15 @@ def utilities(decoder: Any, metric: MetricChrF, problem: int, lprobs: bool = Fal
     weights = torch.tensor(logprobs(problem)) if lprobs else None
     output = decoder(decoder.Config(), metric).decode(texts, texts, nbest=SAMPLES,
                                                       reference_lprobs=weights)
+    return [round(score, 5) for _, score in sorted(zip(output.idx, output.score, strict=True))]
+
+
+def model_based(metric: MetricChrF, problem: int) -> list[float]:
+    """Of repeated samples, whose references mbrs-decode deduplicates as is done here."""
+    texts, values = repeated(problem)
+    references, lprobs = zip(*dict.fromkeys(zip(texts, values, strict=True)), strict=True)
+    output = DecoderMBR(DecoderMBR.Config(), metric).decode(
+        texts, list(references), nbest=SAMPLES, reference_lprobs=torch.tensor(lprobs))
     return [round(score, 5) for _, score in sorted(zip(output.idx, output.score, strict=True))]
 
 

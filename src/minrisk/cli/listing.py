@@ -1,4 +1,8 @@
-"""What is installed: every metric and strategy with the fields of its dataclass."""
+"""What is installed: every metric, strategy and sampler with the fields of its dataclass.
+
+Which strategies work with which metric follows from what the metric declares that it can do, and
+from what the strategy declares that it needs.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,9 @@ from typing import Any
 
 import click
 
-from minrisk.metric import Aggregates, Metric
-from minrisk.registry import METRICS, Registry
+from minrisk.metric import Ability, Metric, able, declared, needs_of, strategies_with
+from minrisk.options import inner_field
+from minrisk.registry import METRICS, STRATEGIES, Registry
 
 SHARED = ("metric", "seed")  # fields with a flag that does not depend on the strategy
 _NAMES = {int: "int", float: "float", bool: "flag", str: "text", Metric: "metric"}
@@ -57,8 +62,8 @@ class Entry:
 
     name: str
     summary: str
+    cls: type = object
     fields: tuple[Field, ...] = ()
-    aggregates: bool = False
     problem: str | None = None
 
 
@@ -75,7 +80,7 @@ def entries(registry: Registry) -> Iterator[Entry]:
         try:
             cls = registry.get(name)
             summary = (cls.__doc__ or "").strip().partition("\n")[0]
-            yield Entry(name, summary, fields_of(cls), issubclass(cls, Aggregates))
+            yield Entry(name, summary, cls, fields_of(cls))
         except Exception as error:  # a broken plug-in must not hide the others
             yield Entry(name, "not available", problem=str(error) or repr(error))
 
@@ -98,18 +103,46 @@ def _default(f: dataclasses.Field[Any]) -> Any:
     return f.default
 
 
+def strategies_for(metric: type) -> list[str] | None:
+    """The names of the strategies that work with the metrics of a class; None: it depends.
+
+    A metric around others can do what these can.
+    """
+    if inner_field(metric):
+        return None
+    return list(strategies_with(declared(metric)))
+
+
+def _notes(registry: Registry, entry: Entry) -> Iterator[str]:
+    """Which metrics and strategies go together."""
+    if entry.problem:
+        yield entry.problem
+    elif registry is METRICS:
+        yield f"strategies: {_shown_strategies(entry.cls)}"
+    elif registry is STRATEGIES:
+        for field, need in needs_of(entry.cls).items():
+            if need:
+                yield f"--{field} takes a metric that {need}: {', '.join(able(need))}"
+
+
+def _shown_strategies(metric: type) -> str:
+    works = strategies_for(metric)
+    if works is None:
+        return "those that the metrics inside it allow"
+    fails = [name for name in STRATEGIES.names() if name not in works]
+    return f"all but {', '.join(fails)}" if fails else "all"
+
+
 def show(registry: Registry, prefix: str) -> None:
     """For people: a paragraph for each name."""
     for entry in entries(registry):
         click.echo(f"{click.style(entry.name, bold=True)}: {entry.summary}")
-        if entry.problem:
-            click.echo(f"    {entry.problem}")
         shown = [(f.shown(prefix), f.help) for f in entry.fields if f.name not in SHARED]
         width = max((len(flag) for flag, _ in shown), default=0)
         for flag, help_line in shown:
             click.echo(f"    {flag:<{width}}  {help_line}".rstrip())
-        if entry.aggregates:
-            click.echo("    references can be averaged, so every strategy works")
+        for note in _notes(registry, entry):
+            click.echo(f"    {note}")
 
 
 def as_json(registry: Registry, prefix: str) -> None:
@@ -121,5 +154,16 @@ def as_json(registry: Registry, prefix: str) -> None:
         ]
         known = {"name": entry.name, "summary": entry.summary, "options": options,
                  "problem": entry.problem}
-        extra = {"aggregates": entry.aggregates} if registry is METRICS else {}
-        click.echo(json.dumps(known | extra, default=str))
+        click.echo(json.dumps(known | _fit(registry, entry), default=str))
+
+
+def _fit(registry: Registry, entry: Entry) -> dict[str, Any]:
+    if entry.problem:
+        return {}
+    if registry is METRICS:
+        return {"aggregates": Ability.AVERAGES in declared(entry.cls),
+                "strategies": strategies_for(entry.cls)}
+    if registry is STRATEGIES:
+        return {"metrics": {field: list(able(need))
+                            for field, need in needs_of(entry.cls).items()}}
+    return {}

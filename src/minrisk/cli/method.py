@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import click
 
+from minrisk.adapters import named_metric
 from minrisk.cli.config import check_keys, config_arguments
 from minrisk.cli.elsewhere import elsewhere, value_elsewhere
 from minrisk.cli.listing import SHARED, Entry, Field, entries, fields_of
@@ -196,7 +197,7 @@ def strategy_of(params: dict[str, Any]) -> Strategy:
     for name in [n for n, f in fields.items() if f.type is Metric]:
         chosen = given["metric"] if name == "metric" else options.get(name)
         if chosen:
-            options[name] = METRICS.make(chosen, **_values(given, name))
+            options[name] = named_metric(chosen, **_values(given, name))
     if "seed" in fields and "seed" in given:
         options["seed"] = given["seed"]
     made: Strategy = STRATEGIES.make(given["strategy"], **options)
@@ -207,12 +208,12 @@ def study_metrics(params: dict[str, Any]) -> dict[str, AnyMetric]:
     """The metric, and the further ones by the names of their fields."""
     given = {key: value for key, value in params.items() if value is not None}
     names = {"metric": given["metric"]} | _values(given, "strategy")
-    return {owner: METRICS.make(name, **_values(given, owner)) for owner, name in names.items()}
+    return {owner: named_metric(name, **_values(given, owner)) for owner, name in names.items()}
 
 
 def metrics_of(params: dict[str, Any]) -> list[AnyMetric]:
     """The metrics that the parsed options describe; a field is for every metric that has it."""
-    return [METRICS.make(name, **_metric_values(params, name)) for name in params["metric"]]
+    return [named_metric(name, **_metric_values(params, name)) for name in params["metric"]]
 
 
 def _metric_values(params: dict[str, Any], name: str) -> dict[str, Any]:

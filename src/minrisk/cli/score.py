@@ -16,7 +16,7 @@ from minrisk.decoding import METRIC
 from minrisk.errors import InputError
 from minrisk.io.files import Input
 from minrisk.io.remote import shown
-from minrisk.metric import AnyMetric, Quality
+from minrisk.metric import Ability, AnyMetric
 from minrisk.scoring import SEED, Score, sacrebleu_signature
 from minrisk.scoring import score as score_systems
 from minrisk.signature import metric_signature
@@ -90,7 +90,7 @@ def score(**params: Any) -> None:
 
 def _check(params: dict[str, Any], metrics: Sequence[AnyMetric]) -> None:
     for metric in metrics:
-        if not params["references"] and not isinstance(metric, Quality):
+        if not params["references"] and Ability.QUALITY not in metric.abilities:
             raise InputError(f"metric {metric.name!r} compares with references; give -r FILE, or "
                              "choose a metric that judges by the source alone")
         if not params["references"] and not params["source"]:
@@ -124,7 +124,7 @@ def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _signed(metric: AnyMetric, scores: dict[str, Score]) -> dict[str, Score]:
     """Errors with their own sign."""
-    if not getattr(metric, "is_error", False):
+    if not metric.is_error:
         return scores
     return {
         name: replace(score, value=-score.value, sentences=-score.sentences,

@@ -13,9 +13,10 @@ from minrisk.io.record import Weighting
 weight_options = together(
     option("Method", "--weights", default="auto", show_default=True,
            type=click.Choice(["auto", "uniform", "logprobs", "length-normalised"]),
-           help="How references count: by the field `weights` where there is one (auto), all "
-           "alike, by the softmax of the field `logprobs`, or of these over the field `lengths` "
-           "(in characters where there is none)."),
+           help="Weights of the references: the field `weights` where there is one, times `counts` "
+           "(auto); equal for all samples; the probability of each distinct text by the field "
+           "`logprobs`, whatever its count (model-based MBR); or the same with log-probabilities "
+           "over the field `lengths` (in characters where there is none)."),
     option("Method", "--weights-temperature", type=click.FloatRange(min=0, min_open=True),
            metavar="T", help="Divides log-probabilities: above 1, references count more alike."),
 )

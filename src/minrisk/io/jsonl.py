@@ -4,8 +4,10 @@
      "weights"? | "logprobs"?: [...], "lengths"?: [...], ...}
 
 A sample with a count of k is k equal samples. Weights, log-probabilities and lengths (in tokens)
-belong to the references, which are the samples themselves unless given. Other fields pass through
-to the output. A field that is null counts as absent, and blank lines are skipped.
+belong to the references, which are the samples themselves unless given. A weight is of one sample,
+so a count of k multiplies it by k; a log-probability is of a distinct text, which weighs its
+probability once, however often it was sampled. Other fields pass through to the output. A field
+that is null counts as absent, and blank lines are skipped.
 """
 
 from __future__ import annotations
@@ -74,12 +76,13 @@ class SampleReader:
         if self.oracle is not None:
             return Segment(hypotheses, _human(fields, self.oracle), source_of(fields),
                            index=index)
-        references = _list(fields, "references")
-        weights = self._weights(fields, hypotheses if references is None else references)
-        return Segment(hypotheses, references, source_of(fields), weights, index,
-                       _numbers(fields, "counts"))
+        references, counts = _list(fields, "references"), _numbers(fields, "counts")
+        weights = (self._weights(fields, hypotheses, counts) if references is None
+                   else self._weights(fields, references))
+        return Segment(hypotheses, references, source_of(fields), weights, index, counts)
 
-    def _weights(self, fields: dict[str, Any], texts: list[Any]) -> Floats | list[Any] | None:
+    def _weights(self, fields: dict[str, Any], texts: list[Any],
+                 counts: list[int] | None = None) -> Floats | list[Any] | None:
         if self.weighting.by == "uniform":
             return None
         weights, logprobs = _numbers(fields, "weights"), _numbers(fields, "logprobs")
@@ -87,7 +90,8 @@ class SampleReader:
             raise InputError("found both weights and logprobs, wanted one of them")
         # validated even where they are not used: a wrong length means misaligned samples
         lengths = _numbers(fields, "lengths")
-        by_logprobs = None if logprobs is None else self.weighting.of(logprobs, texts, lengths)
+        by_logprobs = (None if logprobs is None
+                       else self.weighting.of(logprobs, texts, lengths, counts))
         if self.weighting.by == "auto":
             if logprobs is not None:
                 warnings.warn(UNUSED, stacklevel=2)

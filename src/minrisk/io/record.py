@@ -32,13 +32,15 @@ class Weighting:
         return self.by in ("logprobs", "length-normalised")
 
     def of(self, logprobs: Sequence[float], texts: Sequence[str],
-           lengths: Sequence[float] | None = None) -> Floats:
+           lengths: Sequence[float] | None = None,
+           counts: Sequence[int] | None = None) -> Floats:
         """Weights from log-probabilities; without lengths in tokens, those in characters."""
         if self.by != "length-normalised":
             lengths = None
         elif lengths is None:
             lengths = [max(1, len(text)) for text in texts]
-        return weights_from_logprobs(logprobs, len(texts), lengths, self.temperature)
+        return weights_from_logprobs(logprobs, texts, counts, lengths=lengths,
+                                     temperature=self.temperature)
 
 
 AUTO = Weighting()

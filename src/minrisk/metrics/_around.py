@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from minrisk.metric import AnyMetric
+from typing import Any
+
+from minrisk.metric import AnyMetric, Metric
 
 
-class Around:
+class Around(Metric[Any]):
     """A metric whose scores are made of those of one other."""
 
     metric: AnyMetric
 
     @property
     def needs_source(self) -> bool:
-        return getattr(self.metric, "needs_source", False)
+        return self.metric.needs_source
 
     @property
     def is_error(self) -> bool:
-        return getattr(self.metric, "is_error", False)
+        return self.metric.is_error
+
+    @property
+    def loads_model(self) -> bool:
+        return self.metric.loads_model
+
+    def prepare(self) -> None:
+        self.metric.prepare()

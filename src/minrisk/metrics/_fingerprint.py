@@ -14,7 +14,8 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
-from minrisk.metric import AnyMetric, HasFingerprint
+from minrisk.adapters import Adapted, as_metric
+from minrisk.metric import AnyMetric
 from minrisk.options import inner_metrics
 
 _READ_WHOLE = 1 << 20  # bytes; of larger files, such as weights, size and time of change count
@@ -23,8 +24,13 @@ _MOST_FILES = 1000  # of a folder
 
 def fingerprint(metric: AnyMetric) -> str:
     """Changes when the code or a file behind the metric, or a metric inside it, does."""
-    own = (metric.fingerprint() if isinstance(metric, HasFingerprint)
-           else digest([*module_files(type(metric)), *_named_files(metric)]))
+    metric = as_metric(metric)
+    thing = metric.metric if isinstance(metric, Adapted) else metric
+    own = metric.fingerprint()
+    if own is None:
+        own = digest([*module_files(type(thing)), *_named_files(thing)])
+    if thing is not metric:
+        return own
     return " ".join([own, *map(fingerprint, inner_metrics(metric))])
 
 

@@ -5,17 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
+from minrisk.metric import Metric
 from minrisk.metrics._objects import Objects, objects
 
 
-class OfPairs:
-    """A metric whose options say whether it reads the source, and whether lower is better."""
+class OfPairs(Metric[Objects]):
+    """A metric whose options say whether it reads the source, and whether lower is better.
+
+    It is somebody else's code, which may be as heavy as a model.
+    """
+
+    loads_model: ClassVar[bool] = True
 
     source: bool
     error: bool

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from minrisk.errors import InputError
+from minrisk.metric import Metric
 from minrisk.rows import WeightedRows
 
 
-class Sourced:
-    name: ClassVar[str]
+class Sourced(Metric[WeightedRows]):
+    """A metric that checks whose features it gets."""
 
     def _checked(self, source: WeightedRows | None, *others: WeightedRows) -> WeightedRows:
         """The source, which must be there; it and the others must be this metric's own."""

@@ -13,14 +13,14 @@ import numpy as np
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
 from minrisk.groups import Groups
-from minrisk.metric import Evidence
+from minrisk.metric import Ability, Evidence, Metric
 from minrisk.metrics._bleu_plain import bleu
 from minrisk.metrics._core import core
 from minrisk.metrics._indexed import evidence, indexed, lowered, scores, utility, verdict
 from minrisk.metrics._plain import ngram_counts
 from minrisk.metrics._plain import statistics as order_statistics
 from minrisk.metrics._tokenizers import OURS, sacrebleu_tokenizer, tokenizer_signature
-from minrisk.options import check_choices, option
+from minrisk.options import option
 from minrisk.rows import WeightedRows
 
 Tokenize = Literal["13a", "zh", "char", "none", "intl", "ja-mecab", "ko-mecab", "flores101",
@@ -32,10 +32,12 @@ _MOST = 1000  # orders and values beyond this are mistakes
 
 
 @dataclass(frozen=True)
-class BLEU:
+class BLEU(Metric[WeightedRows]):
     """token n-gram precision with a penalty for brevity, 0 to 100"""
 
     name: ClassVar[str] = "bleu"
+    abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
+                                    | Ability.CORPUS_STATISTICS)
     features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
 
     order: int = option(4, help="longest n-grams")
@@ -46,12 +48,15 @@ class BLEU:
     lowercase: bool = option(False, help="ignore case")
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        super().__post_init__()
         if not 1 <= self.order <= _MOST:
             raise InputError(f"BLEU of order {self.order}; wanted a number from 1 to {_MOST}")
         if self.smooth_value is not None and not 0 <= self.smooth_value <= _MOST:
             raise InputError(f"BLEU with smooth_value {self.smooth_value}; wanted a number "
                              f"from 0 to {_MOST}")
+
+    def prepare(self) -> None:
+        self._prepared([])
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         texts, tokenizer = self._prepared(texts)

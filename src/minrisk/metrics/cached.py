@@ -12,18 +12,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
+from minrisk.adapters import inner
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
 from minrisk.lazy import lazy
-from minrisk.metric import AnyMetric, HasStatistics
+from minrisk.metric import Ability, AnyMetric
 from minrisk.metrics._around import Around
 from minrisk.metrics._fingerprint import fingerprint
 from minrisk.metrics._objects import Objects, objects
-from minrisk.options import inner, option
+from minrisk.options import option
 from minrisk.signature import parts_signature
 
 _MEMORY = ":memory:"
@@ -45,14 +46,14 @@ class Cached(Around):
     metric: AnyMetric = inner(help="one, as in cached:comet")
     path: str = option(_MEMORY, help="a file that keeps them; several processes may share it")
 
-    def __new__(cls, metric: AnyMetric | None = None, *_: Any, **__: Any) -> Self:
-        """One with statistics of a corpus, where the metric has them."""
-        kind = _CachedStatistics if isinstance(metric, HasStatistics) else cls
-        return object.__new__(kind)
-
     @property
     def name(self) -> str:
         return f"cached:{self.metric.name}"
+
+    @property
+    def abilities(self) -> Ability:
+        """Statistics of a corpus, which are not of pairs, are counted anew."""
+        return self.metric.abilities & Ability.CORPUS_STATISTICS
 
     def features(self, texts: Sequence[str]) -> Objects:
         """The texts: what is known needs no features."""
@@ -85,18 +86,11 @@ class Cached(Around):
         return self.metric.scores(ours, theirs,
                                   None if source is None else self.metric.features(list(source)))
 
-
-class _CachedStatistics(Cached):
-    """Statistics are not of pairs, and counted anew."""
-
-    metric: Any  # one with statistics
-
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
-        found: Floats = self.metric.statistics(hyps, refs)
-        return found
+        return self.metric.statistics(hyps, refs)
 
     def corpus(self, statistics: Floats) -> float:
-        return float(self.metric.corpus(statistics))
+        return self.metric.corpus(statistics)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
 from minrisk.groups import Groups
-from minrisk.metric import Evidence
+from minrisk.metric import Ability, Evidence, Metric
 from minrisk.metrics import _chrf_plain
 from minrisk.metrics._indexed import evidence, indexed, lowered, scores, utility, verdict
 from minrisk.metrics._plain import Statistics
@@ -22,10 +22,12 @@ _MOST = 1000  # orders and beta beyond this are mistakes
 
 
 @dataclass(frozen=True)
-class ChrF:
+class ChrF(Metric[WeightedRows]):
     """character (and word) n-gram F-score, 0 to 100"""
 
     name: ClassVar[str] = "chrf"
+    abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
+                                    | Ability.CORPUS_STATISTICS)
     features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
 
     order: int = option(6, help="longest character n-grams")
@@ -36,6 +38,7 @@ class ChrF:
     eps_smoothing: bool = option(False, help="F per order, then the mean, as chrF++.py and NLTK")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         orders = (self.order, self.word_order)
         if not all(0 <= order <= _MOST for order in orders) or not any(orders):
             raise InputError(f"chrF of order {self.order} and word order {self.word_order}; "

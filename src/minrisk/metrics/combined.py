@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from functools import reduce
+from operator import and_
+from typing import Any, Literal
 
 import numpy as np
 
+from minrisk.adapters import inner
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
 from minrisk.groups import Groups
-from minrisk.metric import Aggregates, AggregatesParts, AnyMetric, Evidence, utility
+from minrisk.metric import Ability, AnyMetric, Evidence, Metric
 from minrisk.metrics._objects import objects
-from minrisk.options import check_choices, inner, option
+from minrisk.options import option
 
 _DIGITS = 9  # scores that agree to so many are equal: rounding must not make a rank
 
@@ -32,7 +35,7 @@ class _Parts:
 
 
 @dataclass(frozen=True)
-class Combined:
+class Combined(Metric[_Parts]):
     """a weighted sum of metrics: --metric chrf*0.5+comet; averages references if all of them do"""
 
     metrics: tuple[AnyMetric, ...] = inner(help="some, as in chrf*0.5+comet")
@@ -40,23 +43,16 @@ class Combined:
     by: Literal["score", "rank"] = option(
         "score", help="add scores, or the share of hypotheses that each hypothesis is better than")
 
-    def __new__(cls, metrics: tuple[AnyMetric, ...] = (), *_: Any, **__: Any) -> Self:
-        """One that aggregates, where each of the metrics does; and in parts, where they can."""
-        made = next((kind for protocol, kind in _KINDS if metrics
-                     and all(isinstance(metric, protocol) for metric in metrics)), cls)
-        return object.__new__(made)  # type: ignore[return-value]
-
     def __post_init__(self) -> None:
-        if not self.metrics:
-            raise InputError("combined: no metrics; name some, as in --metric chrf+comet")
+        super().__post_init__()
+        if not isinstance(self.metrics, tuple) or not self.metrics:
+            raise InputError("combined: metrics must be a tuple of at least one metric, "
+                             "as in chrf+comet")
         weights = self.weights or (1.0,) * len(self.metrics)
         if len(weights) != len(self.metrics):
-            raise InputError(f"combined: {len(weights)} weights for {len(self.metrics)} metrics; "
-                             "one each is wanted")
-        if not np.all(np.isfinite(weights)):
-            raise InputError(f"combined: weights {weights}; finite numbers are wanted")
-        object.__setattr__(self, "weights", tuple(weights))
-        check_choices(self)
+            raise InputError(f"combined: expected {len(self.metrics)} weights (one per metric); "
+                             f"got {len(weights)}")
+        object.__setattr__(self, "weights", weights)
 
     @property
     def name(self) -> str:
@@ -64,12 +60,27 @@ class Combined:
         return "+".join(m.name if w == 1 else f"{m.name}*{w:g}" for m, w in pairs)
 
     @property
+    def abilities(self) -> Ability:
+        """It averages references, also in parts, where each of the metrics does."""
+        shared = reduce(and_, (metric.abilities for metric in self.metrics))
+        return shared & (Ability.AVERAGES | Ability.PARTIAL_STATISTICS)
+
+    @property
     def needs_source(self) -> bool:
-        return any(getattr(metric, "needs_source", False) for metric in self.metrics)
+        return any(metric.needs_source for metric in self.metrics)
+
+    @property
+    def loads_model(self) -> bool:
+        return any(metric.loads_model for metric in self.metrics)
 
     @property
     def features_per_segment(self) -> bool:
-        return any(getattr(metric, "features_per_segment", False) for metric in self.metrics)
+        """Only if all like it: a model among them reads the texts of a batch together."""
+        return all(metric.features_per_segment for metric in self.metrics)
+
+    def prepare(self) -> None:
+        for metric in self.metrics:
+            metric.prepare()
 
     def features(self, texts: Sequence[str]) -> _Parts:
         return _Parts(tuple(metric.features(texts) for metric in self.metrics))
@@ -88,25 +99,13 @@ class Combined:
             return self.scores(hyps, refs, source) @ mass
         total = np.zeros(len(hyps))
         for metric, weight, ours, theirs, src in self._each(hyps, refs, source):
-            total += weight * utility(metric, ours, theirs, mass, src)
+            total += weight * metric.utility(ours, theirs, mass, src)
         return total
 
-    def _counted(self, scores: Floats) -> Floats:
-        return _shares(scores) if self.by == "rank" else scores
-
-    def _each(self, hyps: _Parts, refs: _Parts, source: _Parts | None) -> Any:
-        sources = source.features if source is not None else (None,) * len(self.metrics)
-        return zip(self.metrics, self.weights, hyps.features, refs.features, sources, strict=True)
-
-
-class _CombinedAverages(Combined):
     def aggregate(self, refs: _Parts, groups: Groups) -> _Parts:
         parts = zip(self.metrics, refs.features, strict=True)
-        return _Parts(tuple(metric.aggregate(part, groups)  # type: ignore[attr-defined]
-                            for metric, part in parts))
+        return _Parts(tuple(metric.aggregate(part, groups) for metric, part in parts))
 
-
-class _CombinedParts(_CombinedAverages):
     def evidence(self, hyps: _Parts, refs: _Parts, weights: Floats) -> Evidence:
         """That of each metric."""
         return objects(metric.evidence(ours, theirs, weights)
@@ -118,8 +117,12 @@ class _CombinedParts(_CombinedAverages):
             total += weight * self._counted(metric.verdict(ours, found, src)[:, None])
         return total[:, 0]
 
+    def _counted(self, scores: Floats) -> Floats:
+        return _shares(scores) if self.by == "rank" else scores
 
-_KINDS = ((AggregatesParts, _CombinedParts), (Aggregates, _CombinedAverages))
+    def _each(self, hyps: _Parts, refs: _Parts, source: _Parts | None) -> Any:
+        sources = source.features if source is not None else (None,) * len(self.metrics)
+        return zip(self.metrics, self.weights, hyps.features, refs.features, sources, strict=True)
 
 
 def _shares(scores: Floats) -> Floats:

@@ -38,6 +38,7 @@ class Command(OfPairs):
     error: bool = option(False, help="lower is better")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.command.strip():
             raise InputError("command: no program; give the option command")
         if not self.timeout > 0 or self.restarts < 0:

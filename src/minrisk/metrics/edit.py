@@ -10,13 +10,14 @@ import numpy as np
 
 from minrisk.arrays import Floats
 from minrisk.errors import MissingExtra
+from minrisk.metric import Metric
 from minrisk.metrics._objects import Objects, objects
-from minrisk.options import check_choices, option
+from minrisk.options import option
 from minrisk.threads import threads
 
 
 @dataclass(frozen=True)
-class Edit:
+class Edit(Metric[Objects]):
     """1 minus the edit distance as a share of the longer text; needs minrisk[edit]"""
 
     name: ClassVar[str] = "edit"
@@ -24,8 +25,9 @@ class Edit:
     unit: Literal["character", "word"] = option("character", help="what is inserted and deleted")
     lowercase: bool = option(False, help="ignore case")
 
-    def __post_init__(self) -> None:
-        check_choices(self)
+    def prepare(self) -> None:
+        one = self.features(["a"])
+        self.scores(one, one)
 
     def features(self, texts: Sequence[str]) -> Objects:
         prepared = (text.lower() if self.lowercase else text for text in texts)

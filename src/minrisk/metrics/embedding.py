@@ -12,7 +12,7 @@ import numpy as np
 from minrisk.arrays import Floats
 from minrisk.errors import InputError, MissingExtra
 from minrisk.groups import Groups
-from minrisk.metric import Evidence
+from minrisk.metric import Ability, Evidence, Metric
 from minrisk.metrics._vectors import Vectors, VectorStore
 from minrisk.options import option
 from minrisk.progress import tell
@@ -24,10 +24,12 @@ Encode = Callable[[list[str]], Any]  # (N, D)
 
 
 @dataclass(frozen=True)
-class Embedding:
+class Embedding(Metric[Floats]):
     """cosine of sentence embeddings, -1 to 1; needs minrisk[embedding]"""
 
     name: ClassVar[str] = "embedding"
+    abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS | Ability.VECTORS
+    loads_model: ClassVar[bool] = True
     features_per_segment: ClassVar[bool] = True  # rounding does not depend on other segments
 
     model: str = option(UNIVERSAL, help="this, or a sentence-transformers model (name or folder)")
@@ -37,9 +39,13 @@ class Embedding:
                                matters=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.batch_size < 1:
             raise InputError(f"embedding: batch size {self.batch_size}; "
                              "a number from 1 on is wanted")
+
+    def prepare(self) -> None:
+        _encoder(self)
 
     def features(self, texts: Sequence[str]) -> Floats:
         """(N, D) of length 1."""

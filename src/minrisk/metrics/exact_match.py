@@ -14,9 +14,9 @@ import numpy as np
 from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
 from minrisk.groups import Groups
-from minrisk.metric import Evidence
+from minrisk.metric import Ability, Evidence, Metric
 from minrisk.metrics._objects import objects
-from minrisk.options import check_choices, option
+from minrisk.options import option
 from minrisk.rows import WeightedRows
 from minrisk.segment import Ranking, Segment
 
@@ -32,7 +32,7 @@ class _Reading(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ExactMatch:
+class ExactMatch(Metric[WeightedRows]):
     """1 where two texts give the same answer, else 0: a vote among reasoned answers
 
     A hypothesis in which the pattern finds nothing has no answer, and agrees with none. Such a
@@ -40,6 +40,7 @@ class ExactMatch:
     """
 
     name: ClassVar[str] = "exact-match"
+    abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
 
     pattern: str | None = option(
         None, help="regular expression of the answer (its first group, if any); the whole text")
@@ -49,7 +50,7 @@ class ExactMatch:
     numbers: bool = option(False, help="compare numbers by value: 1,000.0 is 1000")
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        super().__post_init__()
         try:
             re.compile(self.pattern or "")
         except re.error as error:
@@ -59,7 +60,9 @@ class ExactMatch:
     def features(self, texts: Sequence[str]) -> WeightedRows:
         readings = [self._reading(text) for text in texts]
         if texts and all(reading.as_hypothesis is None for reading in readings):
-            self._warn(len(texts))
+            warnings.warn(f"exact-match: the pattern {self.pattern!r} matches none of {len(texts)} "
+                          "texts, so that none has an answer to vote for; check it against the "
+                          "samples", stacklevel=2)
         return WeightedRows.plain(self, objects(readings), np.arange(len(texts)))
 
     def answers(self, features: WeightedRows) -> list[str | None]:
@@ -127,14 +130,6 @@ class ExactMatch:
         if self.lowercase:
             answer = answer.lower()
         return _value(answer) if self.numbers else answer
-
-    def _warn(self, count: int) -> None:
-        """Once: what is wrong with the pattern is wrong with every batch."""
-        if "_has_warned" not in self.__dict__:
-            object.__setattr__(self, "_has_warned", True)
-            warnings.warn(f"exact-match: the pattern {self.pattern!r} matches none of {count} "
-                          "texts, so that none has an answer to vote for; check it against the "
-                          "samples", stacklevel=2)
 
     def _find(self, text: str) -> str | None:
         if self._expression is None:

@@ -30,6 +30,9 @@ class Python(OfPairs):
     lists: bool = option(False, help="call it once, with a list for each argument")
     error: bool = option(False, help="lower is better")
 
+    def prepare(self) -> None:
+        self._callable  # noqa: B018 - which imports it
+
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) what the function says of every pair."""
         pairs = Pairs.of(hyps, refs, source if self.source else None)

@@ -15,7 +15,7 @@ import numpy as np
 from minrisk.arrays import Floats
 from minrisk.errors import InputError, MissingExtra
 from minrisk.groups import Groups
-from minrisk.metric import Evidence
+from minrisk.metric import Ability, Evidence, Metric
 from minrisk.metrics._objects import Objects, objects
 from minrisk.metrics.chrf import ChrF
 from minrisk.options import option
@@ -28,18 +28,23 @@ _COUNTS = ChrF(order=0, word_order=1, beta=1)  # F1 of words
 
 
 @dataclass(frozen=True)
-class Rouge:
+class Rouge(Metric[WeightedRows]):
     """ROUGE-N, the F1 of word n-grams, 0 to 1; for English and what it can spell"""
 
     name: ClassVar[str] = "rouge"
+    abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
     features_per_segment: ClassVar[bool] = True
 
     n: int = option(1, help="words in an n-gram")
     stemmer: bool = option(False, help="compare the stems of words (Porter); needs minrisk[rouge]")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.n < 1:
             raise InputError(f"ROUGE-N with n {self.n}; a number from 1 on is wanted")
+
+    def prepare(self) -> None:
+        _splitter(self.stemmer)
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         split = _splitter(self.stemmer)
@@ -68,12 +73,16 @@ class Rouge:
 
 
 @dataclass(frozen=True)
-class RougeL:
+class RougeL(Metric[Objects]):
     """ROUGE-L, the F1 of the longest common subsequence, 0 to 1; needs minrisk[rouge]"""
 
     name: ClassVar[str] = "rouge-l"
 
     stemmer: bool = option(False, help="compare the stems of words (Porter)")
+
+    def prepare(self) -> None:
+        one = self.features(["a"])
+        self.scores(one, one)
 
     def features(self, texts: Sequence[str]) -> Objects:
         return objects(map(_splitter(self.stemmer), texts))

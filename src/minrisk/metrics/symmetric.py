@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
+from minrisk.adapters import inner
 from minrisk.arrays import Floats
-from minrisk.metric import AnyMetric, HasStatistics
+from minrisk.metric import Ability, AnyMetric
 from minrisk.metrics._around import Around
-from minrisk.options import inner
 
 
 @dataclass(frozen=True)
@@ -21,18 +21,18 @@ class Symmetric(Around):
 
     metric: AnyMetric = inner(help="one, as in symmetric:edit")
 
-    def __new__(cls, metric: AnyMetric | None = None) -> Self:
-        """One with statistics of a corpus, where the metric has them."""
-        kind = _SymmetricStatistics if isinstance(metric, HasStatistics) else cls
-        return object.__new__(kind)
-
     @property
     def name(self) -> str:
         return f"symmetric:{self.metric.name}"
 
     @property
+    def abilities(self) -> Ability:
+        """Corpora have statistics where the metric's have; nothing can be averaged."""
+        return self.metric.abilities & Ability.CORPUS_STATISTICS
+
+    @property
     def features_per_segment(self) -> bool:
-        return getattr(self.metric, "features_per_segment", False)
+        return self.metric.features_per_segment
 
     def features(self, texts: Sequence[str]) -> Any:
         return self.metric.features(texts)
@@ -43,10 +43,6 @@ class Symmetric(Around):
         back = there if hyps is refs else self.metric.scores(refs, hyps, source)
         result: Floats = (there + back.T) / 2
         return result
-
-
-class _SymmetricStatistics(Symmetric):
-    metric: Any  # one with statistics
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
         """(N, 2 S) of both directions; on the way back every reference is a hypothesis."""

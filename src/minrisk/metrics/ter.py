@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk.arrays import Floats, Ints
+from minrisk.metric import Ability, Metric
 from minrisk.metrics._core import core
 from minrisk.metrics._objects import Objects, objects
 from minrisk.options import option
@@ -43,10 +44,11 @@ _NO_ASIAN_MARKS: Rules = ((_ASIAN_MARKS, ""), (_WIDE_MARKS, ""))
 
 
 @dataclass(frozen=True)
-class Ter:
+class Ter(Metric[Objects]):
     """translation edit rate, negated: from 0 (equal) down, -100 for an edit per word"""
 
     name: ClassVar[str] = "ter"
+    abilities: ClassVar[Ability] = Ability.CORPUS_STATISTICS
     is_error: ClassVar[bool] = True
 
     normalized: bool = option(False, help="split off punctuation, read XML escapes")

@@ -17,13 +17,12 @@ from minrisk.io.jsonl import source_of
 from minrisk.io.prompts import is_source
 from minrisk.io.record import AUTO, RawRecord, Reader, Record, Result, Weighting
 from minrisk.io.writer import Writer
-from minrisk.metric import AnyMetric, details
 from minrisk.pipeline.batches import BATCH, OnError, in_batches, is_finished
 from minrisk.pool import Batch, bind
 from minrisk.sampling.columns import columns
 from minrisk.sampling.sample import PartialError, Sample, Sampler
 from minrisk.segment import Segment
-from minrisk.strategy import Strategy
+from minrisk.strategy import Strategy, batch_size_of, is_light, prepare
 
 
 class Stage(Protocol):
@@ -180,7 +179,8 @@ class SamplesToSegments:
         if self.weighting.by_logprobs:
             if "logprobs" not in found:
                 raise InputError("the sampler gave no log-probabilities to weigh the samples by")
-            weights = self.weighting.of(found["logprobs"], found["samples"], found.get("lengths"))
+            weights = self.weighting.of(found["logprobs"], found["samples"], found.get("lengths"),
+                                        found["counts"])
         return Segment(found["samples"], None, source_of(dict(record.fields)), weights,
                        record.index, found["counts"])
 
@@ -198,34 +198,26 @@ class Choose:
 
     @property
     def is_light(self) -> bool:
-        metric = getattr(self.strategy, "metric", None)
-        return getattr(metric, "features_per_segment", False)
-
-    @property
-    def _size(self) -> int:
-        return 1 if self.is_light else BATCH
+        return is_light(self.strategy)
 
     def prepare(self) -> None:
-        pass
+        prepare(self.strategy)
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
-        return in_batches(items, self.batch_size or self._size, self._rank, self.on_error)
+        size = self.batch_size or batch_size_of(self.strategy)
+        return in_batches(items, size, self._rank, self.on_error)
 
     def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
         segments: Sequence[Segment] = [r.segment for r in batch if r.segment is not None]
         matrices: list[Floats | None] = [None] * len(batch)
         if self.scores:
             segments = Batch(segments)
-            matrices = [pool.scores() for pool in bind(self._metric, segments)]
+            matrices = [pool.keep_scores() for pool in bind(self.strategy.metric, segments)]
         rankings = self.strategy.rank(segments)
         return [replace(record, ranking=ranking, scores=matrix,
-                        details=details(self._metric, segment, ranking))
+                        details=self.strategy.metric.details(segment, ranking))
                 for record, segment, ranking, matrix
                 in zip(batch, segments, rankings, matrices, strict=True)]
-
-    @property
-    def _metric(self) -> AnyMetric:
-        return self.strategy.metric  # type: ignore[attr-defined, no-any-return]
 
 
 @dataclass(frozen=True)

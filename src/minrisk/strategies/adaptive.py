@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from minrisk.adapters import metric_option
 from minrisk.metric import AnyMetric
-from minrisk.options import option
+from minrisk.options import Options, option
 from minrisk.pool import Pool, bind
 from minrisk.segment import Ranking, Segment
 from minrisk.strategies.race import Race
-from minrisk.strategy import check_budget, segment_rng, shuffled
+from minrisk.strategy import segment_rng, shuffled
 
 
 @dataclass(frozen=True)
-class Adaptive:
+class Adaptive(Options):
     """the better half at each step, on ever more references, within a budget (Jinnai & Ariu 2024)
 
     All hypotheses of a step meet the same references (hence "correlated"), and keep the scores of
@@ -28,12 +29,9 @@ class Adaptive:
     """
 
     name: ClassVar[str] = "adaptive"
-    metric: AnyMetric
-    budget: float = option(0.125, help="how many of all pairs may be evaluated, as a share of 1")
-    seed: int = option(0, help="of the order of references")
-
-    def __post_init__(self) -> None:
-        check_budget(self.budget)
+    metric: AnyMetric = metric_option()
+    budget: float = option(0.125, gt=0, le=1, help="share of all pairs that may be evaluated")
+    seed: int = option(0, ge=0, help="seed of the order of references")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [self._rank(pool) for pool in bind(self.metric, segments)]

@@ -6,25 +6,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from minrisk.adapters import metric_option
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
 from minrisk.groups import Groups
-from minrisk.metric import AnyMetric, Evidence, F
-from minrisk.options import option
+from minrisk.metric import Ability, AnyMetric, Evidence, F
+from minrisk.options import Options, option
 from minrisk.pool import Pool, bind
 from minrisk.segment import Ranking, Segment
 from minrisk.strategy import segment_rng
 
+GROUPS_HELP = "number of averages; with more than one, aggregation is partial"
+CONTIGUOUS_HELP = "groups of neighbouring references, not a random partition"
+
 
 @dataclass(frozen=True)
-class Aggregate:
+class Aggregate(Options):
     """every hypothesis against the average reference (Vamvas & Sennrich 2024)"""
 
     name: ClassVar[str] = "aggregate"
-    metric: AnyMetric
-    groups: int = option(1, help="how many averages; with more than one it is partial")
-    contiguous: bool = option(False, help="neighbours together, not a random partition")
-    seed: int = option(0, help="of the random choice")
+    metric: AnyMetric = metric_option(needs=Ability.AVERAGES)
+    groups: int = option(1, ge=1, help=GROUPS_HELP)
+    contiguous: bool = option(False, help=CONTIGUOUS_HELP)
+    seed: int = option(0, ge=0, help="seed of the random partition")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [
@@ -35,7 +39,7 @@ class Aggregate:
     def evidence(self, pool: Pool[F], refs: F, weights: Floats) -> Evidence:
         if self.groups != 1:
             raise InputError(f"{self.groups} groups of references that come in parts; "
-                             "there is one average of them, so leave --groups out")
+                             "there is one average of them, so leave groups at 1")
         return pool.evidence(refs, weights)
 
     def verdict(self, pool: Pool[F], evidence: Evidence) -> Floats:

@@ -6,28 +6,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from minrisk.adapters import metric_option
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
-from minrisk.metric import AnyMetric
-from minrisk.options import option
+from minrisk.metric import Ability, AnyMetric
+from minrisk.options import Options, option
 from minrisk.pool import Batch
 from minrisk.segment import Ranking, Segment
-from minrisk.strategies.aggregate import Aggregate
+from minrisk.strategies.aggregate import CONTIGUOUS_HELP, GROUPS_HELP, Aggregate
 from minrisk.strategies.standard import Standard
-from minrisk.strategy import Strategy
+from minrisk.strategy import SELF_HELP, Strategy, leaves_self_out, stage_option
 
 KEEP = 20  # as in the paper
-KEEP_HELP = "how many hypotheses reach the second stage; 20, or all if fewer"
+KEEP_HELP = "number of hypotheses that reach the second stage; 20, or all if fewer"
 
 
 @dataclass(frozen=True)
-class Cascade:
+class Cascade(Options):
     """The best `keep` of a coarse strategy, ranked again by a fine one."""
 
     name: ClassVar[str] = "cascade"
-    coarse: Strategy
-    fine: Strategy
-    keep: int | None = None  # 20, or all if there are fewer
+    coarse: Strategy = stage_option(help="strategy of the first stage")
+    fine: Strategy = stage_option(help="strategy of the second stage")
+    keep: int | None = option(None, ge=1, help=KEEP_HELP)
+
+    @property
+    def metric(self) -> AnyMetric:
+        return self.fine.metric
+
+    @property
+    def leave_self_out(self) -> bool:
+        return leaves_self_out(self.fine)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         # both stages find the same features if they share a metric
@@ -39,14 +48,18 @@ class Cascade:
 
 
 @dataclass(frozen=True)
-class Cheap:
+class Cheap(Options):
     """A first stage by another metric, whose pairs do not count beside those of the metric."""
 
-    strategy: Strategy
+    strategy: Strategy = stage_option(help="strategy of the stage")
 
     @property
     def name(self) -> str:
         return self.strategy.name
+
+    @property
+    def metric(self) -> AnyMetric:
+        return self.strategy.metric
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [replace(ranking, pairs=0) for ranking in self.strategy.rank(segments)]
@@ -57,21 +70,21 @@ def head(ranking: Ranking, keep: int | None) -> Ints:
     count = len(ranking.order)
     keep = min(KEEP, count) if keep is None else keep
     if not 1 <= keep <= count:
-        raise InputError(f"keep {keep} of {count} hypotheses; choose from 1 to {count}")
+        raise InputError(f"keep is {keep} of {count} hypotheses; choose from 1 to {count}")
     return ranking.order[:keep]
 
 
 @dataclass(frozen=True)
-class AggregateToFine:
+class AggregateToFine(Options):
     """the best `keep` by aggregation, then exact (Vamvas & Sennrich 2024)"""
 
     name: ClassVar[str] = "aggregate-to-fine"
-    metric: AnyMetric
-    keep: int | None = option(None, help=KEEP_HELP)
-    groups: int = option(1, help="how many averages; with more than one it is partial")
-    contiguous: bool = option(False, help="neighbours together, not a random partition")
-    leave_self_out: bool = option(False, help="skip the pair of a hypothesis with itself")
-    seed: int = option(0, help="of the random choice")
+    metric: AnyMetric = metric_option(needs=Ability.AVERAGES)
+    keep: int | None = option(None, ge=1, help=KEEP_HELP)
+    groups: int = option(1, ge=1, help=GROUPS_HELP)
+    contiguous: bool = option(False, help=CONTIGUOUS_HELP)
+    leave_self_out: bool = option(False, help=SELF_HELP)
+    seed: int = option(0, ge=0, help="seed of the random partition")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         coarse = Aggregate(self.metric, self.groups, self.contiguous, self.seed)
@@ -80,14 +93,14 @@ class AggregateToFine:
 
 
 @dataclass(frozen=True)
-class CoarseToFine:
+class CoarseToFine(Options):
     """the best `keep` by a cheaper metric, then exact (Eikema & Aziz 2022)"""
 
     name: ClassVar[str] = "coarse-to-fine"
-    metric: AnyMetric
-    coarse: AnyMetric = option(help="the cheaper metric")
-    keep: int | None = option(None, help=KEEP_HELP)
-    leave_self_out: bool = option(False, help="skip the pair of a hypothesis with itself")
+    metric: AnyMetric = metric_option()
+    coarse: AnyMetric = metric_option(help="cheaper metric of the first stage")
+    keep: int | None = option(None, ge=1, help=KEEP_HELP)
+    leave_self_out: bool = option(False, help=SELF_HELP)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         coarse = Cheap(Standard(self.coarse, self.leave_self_out))

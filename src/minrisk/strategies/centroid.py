@@ -11,32 +11,28 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk.errors import InputError
+from minrisk.adapters import metric_option
 from minrisk.groups import Groups
 from minrisk.kmeans import kmeans
-from minrisk.metric import AnyMetric
-from minrisk.options import option
+from minrisk.metric import Ability, AnyMetric
+from minrisk.options import Options, option
 from minrisk.pool import Pool, bind
 from minrisk.segment import Ranking, Segment
 from minrisk.strategy import segment_rng
 
 
 @dataclass(frozen=True)
-class Centroid:
+class Centroid(Options):
     """every hypothesis against the averages of clusters of references (Deguchi et al. 2024)
 
     Costs n * k evaluations, and k-means on the vectors of the references.
     """
 
     name: ClassVar[str] = "centroid"
-    metric: AnyMetric
-    centroids: int = option(16, help="how many clusters, at most")
-    iterations: int = option(10, help="of k-means, at most")
-    seed: int = option(0, help="of the first centroids")
-
-    def __post_init__(self) -> None:
-        if self.centroids < 1:
-            raise InputError(f"{self.centroids} centroids; one at least is wanted")
+    metric: AnyMetric = metric_option(needs=Ability.AVERAGES | Ability.VECTORS)
+    centroids: int = option(16, ge=1, help="largest number of clusters")
+    iterations: int = option(10, ge=0, help="largest number of k-means iterations")
+    seed: int = option(0, ge=0, help="seed of the first centroids")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [pool.ranking(pool.utility(self._groups(pool)))

@@ -11,15 +11,22 @@ import numpy.typing as npt
 
 from minrisk.arrays import Floats, Ints
 from minrisk.metric import AnyMetric
+from minrisk.options import Options, option
 from minrisk.pool import Batch, Pool
 from minrisk.segment import TIE, Confidence, Ranking, Segment
-from minrisk.strategy import Strategy, resampled, segment_rng
+from minrisk.strategy import (
+    Strategy,
+    leaves_self_out,
+    resampled,
+    segment_rng,
+    stage_option,
+)
 
 CONTENDERS = 20  # the others would have to overtake all of these
 
 
 @dataclass(frozen=True)
-class Confident:
+class Confident(Options):
     """A strategy whose rankings say how sure they are.
 
     The first 20 different choices of the ranking (texts, or answers where the metric compares
@@ -29,9 +36,9 @@ class Confident:
     20 * m evaluations more.
     """
 
-    strategy: Strategy
-    resamples: int = 1000
-    seed: int = 0
+    strategy: Strategy = stage_option(help="strategy whose choice is judged")
+    resamples: int = option(1000, ge=1, help="number of resamples of the references")
+    seed: int = option(0, ge=0, help="seed of the resamples")
 
     @property
     def name(self) -> str:
@@ -39,8 +46,11 @@ class Confident:
 
     @property
     def metric(self) -> AnyMetric:
-        found: AnyMetric = self.strategy.metric  # type: ignore[attr-defined]
-        return found
+        return self.strategy.metric
+
+    @property
+    def leave_self_out(self) -> bool:
+        return leaves_self_out(self.strategy)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         # so that the strategy's features are found again
@@ -69,7 +79,7 @@ class Confident:
     def _utility(self, pool: Pool[Any], mass: npt.NDArray[np.float32]) -> Floats:
         """(H, resamples)"""
         scores, own = pool.scores(), pool.segment.own
-        if own is None or not getattr(self.strategy, "leave_self_out", False):
+        if own is None or not self.leave_self_out:
             return scores @ mass.T
         itself = mass.T[own]  # (H, resamples)
         alone = scores[np.arange(own.size), own][:, None] * itself

@@ -13,19 +13,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from minrisk.adapters import metric_option
 from minrisk.arrays import Floats, Ints
-from minrisk.metric import AnyMetric
-from minrisk.options import option
+from minrisk.metric import Ability, AnyMetric
+from minrisk.options import Options, option
 from minrisk.pool import Pool, Tally, bind
 from minrisk.segment import Ranking, Segment
 from minrisk.strategies.race import Race, steps_of
-from minrisk.strategy import check_budget, segment_rng, shuffled
+from minrisk.strategy import segment_rng, shuffled
 
 _LEAST = 8  # references of a step: with fewer, their noise is more than what the surrogate misses
 
 
 @dataclass(frozen=True)
-class ControlVariate:
+class ControlVariate(Options):
     """the best by a surrogate of the metric, then the better half of them at each step (ours)
 
     As `adaptive`, but the surrogate's mean drops who is far behind before a pair is evaluated, and
@@ -34,12 +35,9 @@ class ControlVariate:
     """
 
     name: ClassVar[str] = "control-variate"
-    metric: AnyMetric
-    budget: float = option(1 / 32, help="how many of all pairs may be evaluated, as a share of 1")
-    seed: int = option(0, help="of the order of references")
-
-    def __post_init__(self) -> None:
-        check_budget(self.budget)
+    metric: AnyMetric = metric_option(needs=Ability.SURROGATE)
+    budget: float = option(1 / 32, gt=0, le=1, help="share of all pairs that may be evaluated")
+    seed: int = option(0, ge=0, help="seed of the order of references")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [self._rank(pool) for pool in bind(self.metric, segments)]

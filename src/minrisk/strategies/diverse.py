@@ -12,16 +12,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from minrisk.adapters import metric_option
 from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError
 from minrisk.metric import AnyMetric
-from minrisk.options import option
+from minrisk.options import Options, option
 from minrisk.pool import Pool, bind
 from minrisk.segment import Ranking, Segment
 
+SIZE_HELP = "size of the set, if there are as many different texts"
+
 
 @dataclass(frozen=True)
-class Diverse:
+class Diverse(Options):
     """exact, headed by a set of good hypotheses that differ (DMBR, Jinnai et al. 2024)
 
     The set is to have the highest sum of utilities, less `diversity` times the sum of the scores
@@ -29,12 +31,9 @@ class Diverse:
     """
 
     name: ClassVar[str] = "diverse"
-    metric: AnyMetric
-    size: int = option(4, help="of the set, if there are as many different texts")
-    diversity: float = option(1.0, help="how much likeness within the set counts")
-
-    def __post_init__(self) -> None:
-        check_size(self.size)
+    metric: AnyMetric = metric_option()
+    size: int = option(4, ge=1, help=SIZE_HELP)
+    diversity: float = option(1.0, help="weight of the likeness within the set")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [self._rank(pool) for pool in bind(self.metric, segments)]
@@ -53,11 +52,6 @@ class Diverse:
             gain -= self.diversity / self.size * _likeness(pool, chosen[-1])
             gain[chosen] = np.nan  # which ranks last
         return chosen
-
-
-def check_size(size: int) -> None:
-    if size < 1:
-        raise InputError(f"a set of size {size}; one at least is wanted")
 
 
 def first_of_each(pool: Pool[Any]) -> Ints:

@@ -12,19 +12,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from minrisk.adapters import metric_option
 from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError
 from minrisk.metric import AnyMetric
-from minrisk.options import option
+from minrisk.options import Options, option
 from minrisk.pool import Pool, bind
 from minrisk.segment import Ranking, Segment
-from minrisk.strategy import check_budget, segment_rng
+from minrisk.strategy import segment_rng
 
 _BLOCKS = 32  # of hypotheses
 
 
 @dataclass(frozen=True)
-class LowRank:
+class LowRank(Options):
     """some of the pairs, the others by matrix completion (Trabelsi et al. 2024)
 
     Costs `budget` * n * m evaluations, and alternating least squares. Hypotheses are dealt into
@@ -32,18 +32,12 @@ class LowRank:
     """
 
     name: ClassVar[str] = "low-rank"
-    metric: AnyMetric
-    budget: float = option(0.125, help="how many of all pairs are evaluated, as a share of 1")
-    factors: int = option(8, help="rank of the completed matrix")
-    ridge: float = option(5.0, help="how strongly factors are drawn to zero")
-    iterations: int = option(10, help="of alternating least squares")
-    seed: int = option(0, help="of the choice of pairs, and of the first factors")
-
-    def __post_init__(self) -> None:
-        check_budget(self.budget)
-        if self.factors < 1 or not self.ridge > 0:
-            raise InputError(f"{self.factors} factors and a ridge of {self.ridge}; "
-                             "positive numbers are wanted")
+    metric: AnyMetric = metric_option()
+    budget: float = option(0.125, gt=0, le=1, help="share of all pairs that is evaluated")
+    factors: int = option(8, ge=1, help="rank of the completed matrix")
+    ridge: float = option(5.0, gt=0, help="strength of regularization, which draws factors to zero")
+    iterations: int = option(10, ge=0, help="number of iterations of alternating least squares")
+    seed: int = option(0, ge=0, help="seed of the choice of pairs and of the first factors")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [self._rank(pool) for pool in bind(self.metric, segments)]

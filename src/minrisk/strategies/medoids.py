@@ -12,16 +12,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from minrisk.adapters import metric_option
 from minrisk.arrays import Floats, Ints
 from minrisk.metric import AnyMetric
-from minrisk.options import option
+from minrisk.options import Options, option
 from minrisk.pool import Pool, bind
 from minrisk.segment import Ranking, Segment
-from minrisk.strategies.diverse import check_size, first_of_each
+from minrisk.strategies.diverse import SIZE_HELP, first_of_each
 
 
 @dataclass(frozen=True)
-class Medoids:
+class Medoids(Options):
     """exact, headed by a set with a near member for each reference (KMBR, Jinnai et al. 2024)
 
     The set is to have the highest mean, over references, of the best score of a member: chosen
@@ -29,12 +30,9 @@ class Medoids:
     """
 
     name: ClassVar[str] = "medoids"
-    metric: AnyMetric
-    size: int = option(4, help="of the set, if there are as many different texts")
-    exchanges: int = option(10, help="rounds of exchanges, at most")
-
-    def __post_init__(self) -> None:
-        check_size(self.size)
+    metric: AnyMetric = metric_option()
+    size: int = option(4, ge=1, help=SIZE_HELP)
+    exchanges: int = option(10, ge=0, help="largest number of rounds of exchanges")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [self._rank(pool) for pool in bind(self.metric, segments)]

@@ -6,26 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from minrisk.adapters import metric_option
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.metric import AnyMetric
-from minrisk.options import option
+from minrisk.options import Options, option
 from minrisk.pool import Pool, bind
 from minrisk.segment import Ranking, Segment
-from minrisk.strategy import segment_rng, shuffled
+from minrisk.strategy import SELF_HELP, segment_rng, shuffled
 
 
 @dataclass(frozen=True)
-class NByS:
+class NByS(Options):
     """every hypothesis against `subset` of the references"""
 
     name: ClassVar[str] = "n-by-s"
-    metric: AnyMetric
-    subset: int = option(help="how many references")
-    first: bool = option(False, help="the first ones, as the paper's scripts do, not random ones")
-    leave_self_out: bool = option(False, help="skip the pair of a hypothesis with itself")
-    seed: int = option(0, help="of the random choice")
+    metric: AnyMetric = metric_option()
+    subset: int = option(ge=1, help="number of references")
+    first: bool = option(False, help="the first references, as in the paper's scripts, "
+                                     "not random ones")
+    leave_self_out: bool = option(False, help=SELF_HELP)
+    seed: int = option(0, ge=0, help="seed of the random choice")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [pool.ranking(self._utility(pool)) for pool in bind(self.metric, segments)]
@@ -37,7 +39,7 @@ class NByS:
     def _rows(self, segment: Segment) -> Ints:
         count = len(segment.references)
         if not 1 <= self.subset <= count:
-            raise InputError(f"a subset of {self.subset} of {count} references; "
+            raise InputError(f"n-by-s: subset is {self.subset} of {count} references; "
                              f"choose from 1 to {count}")
         rng = None if self.first else segment_rng(self.seed, segment)
         return shuffled(segment, rng)[: self.subset]

@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from minrisk.adapters import metric_option
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
 from minrisk.metric import AnyMetric
-from minrisk.options import option
+from minrisk.options import Options, option
 from minrisk.pool import Pool, bind
 from minrisk.segment import Ranking, Segment
 from minrisk.strategies.race import Race
@@ -22,27 +23,23 @@ from minrisk.strategy import resampled, segment_rng, shuffled
 
 
 @dataclass(frozen=True)
-class Prune:
-    """drops who is hardly ever the best as references double (Cheng & Vlachos 2023)
+class Prune(Options):
+    """drops hypotheses that rarely win as references double (Cheng & Vlachos 2023)
 
     Costs n * start evaluations, then twice the references at each step for those who are left: by
     how much fewer than n * m depends on the samples. The resamples are of the Bayesian bootstrap.
     """
 
     name: ClassVar[str] = "prune"
-    metric: AnyMetric
-    alpha: float = option(0.99, help="how sure it must be that who is dropped is not the best")
-    start: int = option(16, help="references of the first step")
-    most: int | None = option(None, help="references of the last step; all unless given")
-    resamples: int = option(500, help="of the references, to know how often a hypothesis wins")
-    seed: int = option(0, help="of the random choices")
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.alpha <= 1:
-            raise InputError(f"alpha {self.alpha}; a number from 0 to 1 is wanted")
-        if self.start < 1 or self.resamples < 1:
-            raise InputError(f"start {self.start} and resamples {self.resamples}; "
-                             "positive numbers are wanted")
+    metric: AnyMetric = metric_option()
+    alpha: float = option(0.99, ge=0, le=1,
+                          help="confidence that a dropped hypothesis is not the best")
+    start: int = option(16, ge=1, help="number of references of the first step")
+    most: int | None = option(None, ge=1,
+                              help="number of references of the last step; all unless given")
+    resamples: int = option(500, ge=1,
+                           help="number of resamples of the references, to see who wins how often")
+    seed: int = option(0, ge=0, help="seed of the random choices")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [self._rank(pool) for pool in bind(self.metric, segments)]
@@ -63,7 +60,7 @@ class Prune:
         """How many references each step has: twice as many each time."""
         last = count if self.most is None else self.most
         if not 1 <= last <= count:
-            raise InputError(f"pruning with {last} of {count} references; "
+            raise InputError(f"prune: most is {last} of {count} references; "
                              f"choose from 1 to {count}")
         sizes = []
         size = self.start

@@ -8,18 +8,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from minrisk.adapters import metric_option
 from minrisk.arrays import Ints
 from minrisk.groups import Groups
-from minrisk.metric import AnyMetric
-from minrisk.options import option
+from minrisk.metric import Ability, AnyMetric
+from minrisk.options import Options, option
 from minrisk.pool import Pool, bind
 from minrisk.segment import Ranking, Segment
 from minrisk.strategies.cascade import KEEP_HELP, Cheap, head
 from minrisk.strategies.rerank import Rerank
+from minrisk.strategy import SELF_HELP
 
 
 @dataclass(frozen=True)
-class QualityThenMBR:
+class QualityThenMBR(Options):
     """the best `keep` by quality, then exact among them (Fernandes et al. 2022)
 
     Where the references are the samples, only the kept ones are references too, as in comet-mbr;
@@ -27,10 +29,11 @@ class QualityThenMBR:
     """
 
     name: ClassVar[str] = "quality-then-mbr"
-    metric: AnyMetric
-    quality: AnyMetric = option(help="the metric that judges by the source alone")
-    keep: int | None = option(None, help=KEEP_HELP)
-    leave_self_out: bool = option(False, help="skip the pair of a hypothesis with itself")
+    metric: AnyMetric = metric_option()
+    quality: AnyMetric = metric_option(needs=Ability.QUALITY,
+                                       help="metric that judges by the source alone")
+    keep: int | None = option(None, ge=1, help=KEEP_HELP)
+    leave_self_out: bool = option(False, help=SELF_HELP)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         first = Cheap(Rerank(self.quality)).rank(segments)

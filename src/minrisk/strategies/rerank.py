@@ -6,20 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from minrisk.metric import AnyMetric
+from minrisk.adapters import metric_option
+from minrisk.metric import Ability, AnyMetric
+from minrisk.options import Options
 from minrisk.pool import bind
 from minrisk.segment import Ranking, Segment
 
 
 @dataclass(frozen=True)
-class Rerank:
+class Rerank(Options):
     """each hypothesis by its source alone, by a metric of quality (Fernandes et al. 2022)
 
     Costs one evaluation per hypothesis.
     """
 
     name: ClassVar[str] = "rerank"
-    metric: AnyMetric
+    metric: AnyMetric = metric_option(needs=Ability.QUALITY)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [pool.ranking(pool.quality()) for pool in bind(self.metric, segments)]

@@ -6,20 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from minrisk.adapters import metric_option
 from minrisk.arrays import Floats
 from minrisk.metric import AnyMetric, Evidence, F
-from minrisk.options import option
+from minrisk.options import Options, option
 from minrisk.pool import Pool, bind
 from minrisk.segment import Ranking, Segment
+from minrisk.strategy import SELF_HELP
 
 
 @dataclass(frozen=True)
-class Standard:
+class Standard(Options):
     """exact: every hypothesis against every reference"""
 
     name: ClassVar[str] = "standard"
-    metric: AnyMetric
-    leave_self_out: bool = option(False, help="skip the pair of a hypothesis with itself")
+    metric: AnyMetric = metric_option()
+    leave_self_out: bool = option(False, help=SELF_HELP)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [

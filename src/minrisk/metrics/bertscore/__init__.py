@@ -34,6 +34,9 @@ class BertScore(NeuralModel):
                                         "or by the distinct 'references' that are scored against")
     baseline: str | None = option(None, help="rescale by this file, in bert-score's format")
 
+    def prepare(self) -> None:
+        self._matcher  # noqa: B018 - which loads the model
+
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return WeightedRows.plain(self, self._matcher.encode(texts), np.arange(len(texts)))
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError, MissingExtra
+from minrisk.metric import Ability
 from minrisk.metrics.comet.estimated import AGGREGATION, Aggregation, Estimated, PairScorer
 from minrisk.metrics.neural import NeuralModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
@@ -37,6 +38,9 @@ class CometModel(NeuralModel):
     model: str = option("Unbabel/wmt22-comet-da", help="a hub name, a folder or a .ckpt file")
     encoder: str | None = option(None, help="where the encoder's configuration and tokenizer are")
     fast: bool = option(True, help="packed texts and fused kernels, where they can run")
+
+    def prepare(self) -> None:
+        self._embedder.encoder  # noqa: B018 - which loads the model
 
     @cached_property
     def _embedder(self) -> Embedder:
@@ -106,6 +110,7 @@ class CometQE(ReferenceFree, EmbeddingModel):
     """a COMET model that judges by the source alone; every strategy then ranks by quality"""
 
     name: ClassVar[str] = "comet-qe"
+    abilities: ClassVar[Ability] = ReferenceFree.abilities | Ability.VECTORS
     model: str = option("Unbabel/wmt20-comet-qe-da", help="a hub name, a folder or a .ckpt file")
 
     def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:

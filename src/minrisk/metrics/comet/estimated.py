@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from minrisk.arrays import Floats, Points
 from minrisk.groups import Groups
-from minrisk.metric import Evidence, Surrogate
+from minrisk.metric import Ability, Evidence, Surrogate
 from minrisk.metrics._sourced import Sourced
 from minrisk.rows import WeightedRows
 
@@ -40,6 +40,8 @@ class PairScorer(Protocol):
 class Estimated(Sourced, ABC):
     """Pairs are scored by an estimator, which may be fed averages."""
 
+    abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
+                                    | Ability.VECTORS | Ability.SURROGATE)
     needs_source: ClassVar[bool] = True
 
     @property

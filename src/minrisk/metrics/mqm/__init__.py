@@ -24,6 +24,7 @@ class MQM(Estimated):
     """ours: trained on expert judgements, small; needs the source, and minrisk[embedding]"""
 
     name: ClassVar[str] = "mqm"
+    loads_model: ClassVar[bool] = True
     features_per_segment: ClassVar[bool] = Embedding.features_per_segment
 
     model: str | None = option(None, help="a file of weights as experiments/mqm writes it; ours")
@@ -31,6 +32,10 @@ class MQM(Estimated):
     device: str = option("auto", help="numpy, or cuda, mps or cpu by torch; cuda if it is there")
     cache: str | None = option(None, help="folder that keeps embeddings for other runs",
                                matters=False)
+
+    def prepare(self) -> None:
+        self._scorer  # noqa: B018 - which loads the model
+        Embedding(cache=self.cache).prepare()
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         base = self._scorer.embeddings(Embedding(cache=self.cache).features(texts))

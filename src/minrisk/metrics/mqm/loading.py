@@ -63,13 +63,13 @@ def _on_device(weights: dict[str, Array], device: str, expected: bool) -> PairSc
     except ImportError:
         raise MissingExtra(f"the 'mqm' metric on {device!r} needs torch: "
                            "pip install 'minrisk[comet]'") from None
+    from minrisk.metrics.comet import Comet
     from minrisk.metrics.comet.estimator import feed_forward
     from minrisk.metrics.comet.scorer import Scorer
-    from minrisk.metrics.neural import NeuralModel
     from minrisk.metrics.neural.runtime import Runtime
 
     *hidden, _ = (bias.size for _, bias in layers(weights))
     network = feed_forward(weights["0.weight"].shape[1], hidden, "Tanh", None)
     network.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
-    runtime = Runtime(NeuralModel("mqm", "fp32", device))
+    runtime = Runtime(Comet(dtype="fp32", device=device))
     return Scorer(network.to(runtime.device).eval(), runtime, expected)

@@ -6,11 +6,11 @@ This file needs no torch, so that such metrics can be listed where their extras 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from minrisk.errors import InputError
 from minrisk.metrics._sourced import Sourced
-from minrisk.options import check_choices, option
+from minrisk.options import option
 
 Dtype = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 
@@ -19,13 +19,15 @@ Dtype = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 class NeuralModel(Sourced):
     """A model, and how it runs."""
 
+    loads_model: ClassVar[bool] = True
+
     model: str = option(help="a hub name or a folder")
     dtype: Dtype = option("auto", help="of the numbers; bf16 on CUDA, fp32 elsewhere")
     device: str = option("auto", help="cuda, mps or cpu; the best there is")
     tokens: int | None = option(None, help="tokens that are encoded at once; by the device")
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        super().__post_init__()
         if self.tokens is not None and self.tokens < 1:
             raise InputError(f"{self.name}: {self.tokens} tokens at once; "
                              "a number from 1 on is wanted")

@@ -29,6 +29,9 @@ class CrossEncoder(NeuralModel, ABC):
     def needs_source(self) -> bool:
         return False
 
+    def prepare(self) -> None:
+        self._reader  # noqa: B018 - which loads the model
+
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return WeightedRows.plain(self, list(texts), np.arange(len(texts)))
 

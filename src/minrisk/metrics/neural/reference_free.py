@@ -13,7 +13,7 @@ import numpy as np
 
 from minrisk.arrays import Floats
 from minrisk.groups import Groups
-from minrisk.metric import Evidence
+from minrisk.metric import Ability, Evidence
 from minrisk.metrics.neural import NeuralModel
 from minrisk.rows import WeightedRows
 
@@ -22,6 +22,8 @@ from minrisk.rows import WeightedRows
 class ReferenceFree(NeuralModel, ABC):
     """References do not matter, nor do averages of them."""
 
+    abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
+                                    | Ability.QUALITY)
     needs_source: ClassVar[bool] = True
 
     @abstractmethod

@@ -1,0 +1,41 @@
+"""Any function of hypothesis and reference as a metric: `minrisk.decode(metric=function)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from minrisk.arrays import Floats
+from minrisk.errors import InputError
+from minrisk.metric import Metric
+from minrisk.metrics._objects import Objects, objects
+from minrisk.metrics._pairs import Pairs, as_scores
+from minrisk.options import option
+
+
+@dataclass(frozen=True)
+class Function(Metric[Objects]):
+    """a Python function that scores a hypothesis against a reference; higher is better"""
+
+    loads_model: ClassVar[bool] = True  # for all we know
+
+    function: Callable[[str, str], float] = option(help="score of a pair", matters=False)
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+    def features(self, texts: Any) -> Objects:
+        return objects(texts)
+
+    def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
+        """(H, R) what the function says of every pair."""
+        try:
+            found = [self.function(hyp, ref) for hyp, ref in Pairs.of(hyps, refs, None)]
+        except InputError:
+            raise
+        except Exception as error:  # somebody else's code: it may fail in any way
+            raise InputError(f"metric {self.name!r} failed: {type(error).__name__}: "
+                             f"{error}") from error
+        return as_scores(found, hyps, refs, self.name, error=False)
