@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from commands import read, write
+from commands import read, wait_for, write
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "mat", "hill"]
+KILLS = 3  # real ones; the injected faults of test_crashes.py reach every moment
 
 
 def segments(count: int, seed: int = 0) -> list[dict[str, object]]:
@@ -20,43 +20,60 @@ def segments(count: int, seed: int = 0) -> list[dict[str, object]]:
              [" ".join(rng.choices(WORDS, k=5)) for _ in range(8)]} for i in range(count)]
 
 
-def write_shards(folder: Path) -> Path:
-    """68 segments in shards of unequal size, one of them empty."""
+def write_shards(folder: Path, *counts: int) -> Path:
+    """Shards of unequal size, one of them empty: 68 segments unless told otherwise."""
     folder.mkdir()
-    for number, count in enumerate((23, 0, 5, 40)):
+    for number, count in enumerate(counts or (23, 0, 5, 40)):
         write(folder / f"{number}.jsonl", *segments(count, number))
     return folder
 
 
 def lines(folder: Path) -> dict[str, bytes]:
-    """The shards of a folder, without what lies beside them."""
-    beside = {"manifest.json", "errors.jsonl", ".lock"}
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*")
-            if path.is_file() and path.name not in beside}
+    """The finished shards of a folder, without what lies beside them."""
+    found = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
+    return {str(name): path.read_bytes() for name, path in found.items()
+            if name.name not in ("manifest.json", "errors.jsonl")
+            and not any(part.startswith(".") for part in name.parts)}
 
 
 def errors(folder: Path) -> list[dict[str, object]]:
     return read((folder / "errors.jsonl").read_text())
 
 
-def wait_for(path: Path, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not path.exists() or not path.stat().st_size:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+def partials(folder: Path, name: str = "") -> list[Path]:
+    """The journals with results of unfinished shards."""
+    return [path for path in folder.rglob(f"{name}*.partial") if _size(path)]
 
 
-def kill_again_and_again(start: Callable[[], subprocess.Popen[bytes]], out: Path, times: int,
-                         longest: float, expected: dict[str, bytes]) -> None:
-    """With -9, from the first instruction to the last shard; what is finished first is right."""
-    rng, kills = random.Random(0), 0
-    while kills < times:
+def kept(folder: Path) -> int:
+    """Bytes of results, finished or not."""
+    return sum(map(_size, [*partials(folder), *(p for p in folder.rglob("*.jsonl"))]))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # it was just finished
+        return 0
+
+
+def wait_for_results(process: subprocess.Popen[bytes], folder: Path, name: str = "",
+                     seconds: float = 120) -> None:
+    """Until some are kept."""
+    wait_for(lambda: process.poll() is not None or partials(folder, name), seconds)
+    assert process.poll() is None, process.communicate()
+
+
+def kill_again_and_again(start: Callable[[], subprocess.Popen[bytes]], folder: Path,
+                         after: Callable[[int], None] = lambda number: None,
+                         seconds: float = 120) -> None:
+    """With -9, each time when there are more results than before."""
+    for number in range(KILLS):
+        before = kept(folder)
         with start() as process:
-            time.sleep(rng.uniform(0.1, longest))
+            wait_for(lambda before=before: kept(folder) > before  # type: ignore[misc]
+                     or process.poll() is not None, seconds)
             process.kill()
             process.communicate()
-        kills += process.returncode == -signal.SIGKILL
-        if process.returncode == 0:  # it was faster
-            assert lines(out) == expected
-            for path in out.iterdir():
-                path.unlink()
+        assert process.returncode == -signal.SIGKILL
+        after(number)

@@ -350,7 +350,8 @@ def test_matrices_appear_whole_and_what_was_written_before_a_kill_is_kept(tmp_pa
     again.begin(resume=True)
     again.add(0, np.eye(2))
     assert not path.exists()
-    again.finish()
+    again.pack()
+    again.clean()
     assert [p.name for p in tmp_path.iterdir()] == ["m.npz"]
     with np.load(path) as found:
         assert found.files == ["0", "7"]

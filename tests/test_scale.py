@@ -8,10 +8,14 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from array import array
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from glob import glob
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,17 +24,27 @@ from commands import read, run, spawn, write
 from conftest import ROOT
 from minrisk import ChrF, Standard
 from minrisk.cli.shared import SOME_FAILED
-from minrisk.engine import local
-from minrisk.engine.block import Block, Done, End, Line
-from minrisk.engine.crew import Crew
-from minrisk.engine.local import Local
-from minrisk.engine.reading import Reading
-from minrisk.engine.stages import Decode
 from minrisk.errors import InputError
-from minrisk.io.journal import Journal
-from minrisk.io.shards import Shard, expand, shards
-from minrisk.io.writer import Writer
-from sharded import errors, kill_again_and_again, lines, segments, wait_for, write_shards
+from minrisk.io.inputs import InputFile, expand
+from minrisk.io.jsonl import SampleReader
+from minrisk.io.record import Result, checksum
+from minrisk.io.partial import Partial
+from minrisk.io.shards import Shard, folder_shards
+from minrisk.io.sink import MISSING, Remaining
+from minrisk.pipeline import processes
+from minrisk.pipeline.processes import Processes, plan_workers
+from minrisk.pipeline.reading import Reading
+from minrisk.pipeline.stages import Choose
+from minrisk.pipeline.workers import Block, End, WorkerPool
+from sharded import (
+    errors,
+    kill_again_and_again,
+    lines,
+    partials,
+    segments,
+    wait_for_results,
+    write_shards,
+)
 
 
 @pytest.fixture
@@ -41,6 +55,17 @@ def inputs(tmp_path) -> Path:
 def alone(inputs: Path, *args: object) -> dict[str, bytes]:
     """What one process makes of every shard by itself."""
     return {path.name: run("decode", path, *args).out.encode() for path in inputs.iterdir()}
+
+
+def shards(paths: list[str]) -> list[Shard]:
+    return folder_shards(paths, ".jsonl", lambda number, file: SampleReader((file,)))
+
+
+def reading(path: Path, records: int, size: int = 10**6, done: Any = None,
+            number: int = 0) -> Reading:
+    file = InputFile.at(str(path))
+    shard = Shard("out", (file,), SampleReader((file,)))
+    return Reading(Remaining(number, shard, array("q") if done is None else done), records, size)
 
 
 @pytest.mark.parametrize("args", [
@@ -93,7 +118,7 @@ def test_patterns_of_urls_name_the_files_there(tmp_path):
         fsspec.filesystem("memory").touch(f"/shards/{beside}")
     found = expand(["memory://shards/*.jsonl"])
     assert found == ["memory://shards/1.jsonl", "memory://shards/2.jsonl"]
-    assert [shard.output for shard in shards(found, ".jsonl")] == ["1.jsonl", "2.jsonl"]
+    assert [shard.name for shard in shards(found)] == ["1.jsonl", "2.jsonl"]
 
 
 def test_shards_stay_compressed_as_they_were(tmp_path):
@@ -108,12 +133,11 @@ def test_shards_stay_compressed_as_they_were(tmp_path):
 def test_the_memory_that_is_given_bounds_what_is_on_its_way(tmp_path):
     path = write(tmp_path / "in.jsonl", *segments(40))
     size = path.stat().st_size // 10
-    reading = Reading(0, Shard("in", str(path), "out", True), [], 16, size)
-    *blocks, end = reading.blocks()
+    *blocks, end = reading(path, 16, size).blocks()
     assert end == End(0, 40)
-    assert all(sum(len(line.content) for line in block.items) <= size for block in blocks)
-    assert [len(b.items) for b in Reading(0, reading.shard, [], 16, 1).blocks()
-            if isinstance(b, Block)] == [1] * 40
+    assert all(sum(len(raw.content) for raw in block.items) <= size for block in blocks)
+    assert [len(block.items) for block in reading(path, 16, 1).blocks()
+            if isinstance(block, Block)] == [1] * 40
     assert run("decode", path, "-o", f"{tmp_path}/out/", "--buffer", "0.000001").code == 0
     assert lines(tmp_path / "out") == {"in.jsonl": run("decode", path).out.encode()}
 
@@ -135,44 +159,42 @@ def test_the_memory_of_the_driver_does_not_grow_with_the_number_of_segments(tmp_
     assert many < few + 300_000  # holding the records alone would take 2 megabytes
 
 
-@given(st.integers(0, 30), st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5))),
-       st.integers(1, 7))
-def test_every_segment_is_read_once_unless_it_is_done(tmp_path_factory, count, pieces, size):
+@given(st.integers(0, 30), st.sets(st.integers(0, 29)), st.integers(1, 7))
+def test_every_segment_is_read_once_unless_it_is_done(tmp_path_factory, count, done, size):
     path = tmp_path_factory.getbasetemp() / "in.jsonl"
-    path.write_text("\n \n".join(f'"{i}"' for i in range(count)))
-    done, spans, end = set(), [], 0
-    for start, length in sorted(pieces):
-        if end <= start < start + length <= count:
-            spans.append((start, end := start + length))
-            done |= set(range(start, end))
-    *blocks, last = Reading(3, Shard("in", str(path), "out", True), spans, size, 10**6).blocks()
-    seen = [(b.start + i, line) for b in blocks for i, line in enumerate(b.items)]
-    assert seen == [(i, Line(2 * i + 1, f'"{i}"'.encode())) for i in range(count) if i not in done]
+    contents = [f'"{i}"'.encode() for i in range(count)]
+    path.write_bytes(b"\n \n".join(contents))
+    known = array("q", [checksum(contents[i]) if i in done else MISSING
+                        for i in range(max([i for i in done if i < count], default=-1) + 1)])
+    *blocks, last = reading(path, size, done=known, number=3).blocks()
+    seen = [(raw.index, raw.line, raw.content, raw.shard) for b in blocks for raw in b.items]
+    assert seen == [(i, 2 * i + 1, contents[i], 3) for i in range(count) if i not in done]
     assert last == End(3, count)
-    assert all(len(b.items) <= size for b in blocks)
+    assert all(len(block.items) <= size for block in blocks)
 
 
 def test_names_are_kept_below_the_common_folder(tmp_path):
-    for name in ("a/x.jsonl", "b/x.jsonl.zst", "b/c/y.txt"):
+    for name in ("a/x.jsonl", "b/x.jsonl.zst", "b/c/y.txt", "c/x.jsonl", "c/x.txt", "errors.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    found = expand([f"{tmp_path}/**/*.*"])
-    assert [s.output for s in shards(found, ".jsonl")] == [
+    found = expand([f"{tmp_path}/[ab]/**/*.*"])
+    assert [shard.name for shard in shards(found)] == [
         "a/x.jsonl", "b/c/y.jsonl", "b/x.jsonl.zst"]
     with pytest.raises(InputError, match="would both become"):
-        shards([f"{tmp_path}/a/x.jsonl", f"{tmp_path}/a/x.txt"], ".jsonl")
+        shards([f"{tmp_path}/c/x.jsonl", f"{tmp_path}/c/x.txt"])
     with pytest.raises(InputError, match=r"the list of errors and .* would both become"):
-        shards([f"{tmp_path}/errors.txt"], ".jsonl")
+        shards([f"{tmp_path}/errors.txt"])
     with pytest.raises(InputError, match="no file matches"):
         expand([f"{tmp_path}/*.parquet"])
 
 
 def test_relative_paths_are_found_by_every_worker(inputs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    [shard] = shards(["in/0.jsonl"], ".jsonl")
-    assert (shard.path, shard.place) == ("in/0.jsonl", f"{tmp_path}/in/0.jsonl")
-    [shard] = shards(["memory://bucket/x.jsonl"], ".jsonl")
-    assert (shard.place, shard.output) == ("memory://bucket/x.jsonl", "x.jsonl")
+    [shard] = shards(["in/0.jsonl"])
+    assert shard.files == (("in/0.jsonl", f"{tmp_path}/in/0.jsonl"),)
+    [shard] = shards(["memory://bucket/x.jsonl"])
+    assert shard.files[0].location == "memory://bucket/x.jsonl"
+    assert shard.name == "x.jsonl"
 
 
 def test_what_is_finished_is_not_made_again(inputs, tmp_path):
@@ -190,20 +212,19 @@ def test_what_is_finished_is_not_made_again(inputs, tmp_path):
 
 def test_segments_of_a_torn_shard_are_kept_and_what_is_torn_is_redone(inputs, tmp_path):
     out = tmp_path / "out"
-    failing = run("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:troubled:equal",
-                  "--workers", "1", "--batch-size", "4")
-    assert failing.code == 0
+    args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:troubled:equal")
+    assert run(*args, "--workers", "1", "--batch-size", "4").code == 0
     whole = lines(out)
-    with Journal(str(out / "3.jsonl.partial"), resume=True) as journal:  # as if it were not done
-        for start in (8, 0):
-            chosen = whole["3.jsonl"].splitlines(keepends=True)[start:start + 4]
-            journal.append({"start": start, "segments": 4, "text": b"".join(chosen).decode(),
-                            "counts": {}, "failures": []})
-    with open(out / "3.jsonl.partial", "ab") as torn:
-        torn.write(b'{"start": 4, "segm')
-    (out / "3.jsonl").unlink()
-    result = run("decode", f"{inputs}/*", "-o", out, "--metric", "python:troubled:equal",
-                 "--resume")
+    (out / "3.jsonl").unlink()  # as if it were not done, but for 8 segments
+    path = out / ".minrisk" / json.loads((out / "manifest.json").read_text())["run"]
+    partial = Partial(str(path / "3.jsonl.partial"))
+    given = (inputs / "3.jsonl").read_bytes().splitlines()
+    texts = whole["3.jsonl"].decode().splitlines(keepends=True)
+    for start in (8, 0):
+        partial.add([Result(3, i, checksum(given[i]), texts[i]) for i in range(start, start + 4)])
+    with open(path / "3.jsonl.partial", "ab") as torn:
+        torn.write(b'0123abcd {"indices": [4, ')
+    result = run(*args, "--resume")
     assert "3 of 4 shards and 36 segments finished" in result.err
     assert "minrisk: 32 segments" in result.err
     assert lines(out) == whole
@@ -259,7 +280,7 @@ def test_two_runs_do_not_share_a_folder(inputs, tmp_path):
     big = write(tmp_path / "big.jsonl", *segments(400))
     args = ("decode", big, "-o", f"{out}/", "--metric", "python:troubled:slow", "--workers", "1")
     with spawn(*args, cwd=ROOT / "tests") as process:
-        wait_for(out / "big.jsonl.partial")
+        wait_for_results(process, out)
         result = run(*args, "--resume")
         process.kill()
     assert result.code == 2
@@ -315,27 +336,39 @@ def test_a_worker_that_dies_once_loses_nothing(tmp_path, monkeypatch):
 
 
 @dataclass(frozen=True)
-class Losing(Local):
+class Losing(Processes):
     """Never brings back the third segment, as a cluster on which it kills all workers."""
 
-    def run(self, readings, crews):
-        for piece in super().run(readings, crews):
-            lost = isinstance(piece, Done) and piece.start <= 2 < piece.start + piece.segments
-            if not lost:
+    @contextmanager
+    def start(self, pools):
+        with super().start(pools) as running:
+            yield LosingRunning(running.pools, running)
+
+
+@dataclass(frozen=True)
+class LosingRunning:
+    pools: Any
+    whole: Any
+
+    def run(self, readings, stop, wait):
+        for piece in self.whole.run(readings, stop, wait):
+            if not isinstance(piece, Block) or 2 not in [item.index for item in piece.items]:
                 yield piece
 
 
-def test_what_an_engine_loses_is_tried_alone_and_then_recorded(tmp_path, monkeypatch):
-    path, out = write(tmp_path / "in.jsonl", *segments(9)), tmp_path / "out"
-    monkeypatch.setattr(sys.modules["minrisk.cli.scaling"], "Local", Losing)
-    assert run("decode", path, "-o", f"{out}/").code == SOME_FAILED
-    [failure] = errors(out)
-    assert (failure["line"], failure["id"]) == (3, "0-2")
-    assert failure["reason"] == "every worker that tried it died"
+@pytest.mark.parametrize("output", ["out/", "out.jsonl"])
+def test_what_a_runner_loses_is_tried_alone_and_then_recorded(tmp_path, monkeypatch, output):
+    path = write(tmp_path / "in.jsonl", *segments(9))
+    monkeypatch.setattr("minrisk.cli.running.Processes", Losing)
+    result = run("decode", path, "-o", f"{tmp_path}/{output}", "--workers", "1")
+    assert result.code == SOME_FAILED
+    assert f"the first failure: {path}:3: every worker that tried it died" in result.err
     expected = run("decode", path).out.splitlines()
-    made = (out / "in.jsonl").read_text().splitlines()
-    assert [line for line in made if "error" not in line] == expected[:2] + expected[3:]
-    assert list(lines(out)) == ["in.jsonl"]
+    made = (tmp_path / output / "in.jsonl" if output == "out/" else tmp_path / output).read_text()
+    found = made.splitlines()
+    assert found[:2] + found[3:] == expected[:2] + expected[3:]
+    assert json.loads(found[2]) == {"id": "0-2", "error":
+                                    f"{path}:3: every worker that tried it died"}
 
 
 def test_an_error_stops_where_that_is_asked_for_and_is_tried_again(tmp_path):
@@ -362,7 +395,9 @@ def test_a_shard_that_breaks_off_is_told_and_the_others_are_made(inputs, tmp_pat
     [failure] = errors(out)
     assert failure["file"] == str(inputs / "5.jsonl.gz")
     assert "truncated gz" in failure["reason"]
-    assert set(lines(out)) == {"0.jsonl", "1.jsonl", "2.jsonl", "3.jsonl", "5.jsonl.gz.partial"}
+    assert set(lines(out)) == {"0.jsonl", "1.jsonl", "2.jsonl", "3.jsonl"}
+    assert [path.name for path in partials(out)] == ["5.jsonl.gz.partial"]
+    assert f"unfinished: {inputs}/5.jsonl.gz: truncated gz" in result.err
     assert run("decode", f"{inputs}/*", "-o", out, "--resume").code == SOME_FAILED
     assert len(errors(out)) == 1
 
@@ -387,7 +422,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     args = ("decode", big, "-o", f"{out}/", "--metric", "python:troubled:slow", "--workers", "2",
             "--batch-size", "2")
     with spawn(*args, cwd=ROOT / "tests") as process:
-        wait_for(out / "big.jsonl.partial")
+        wait_for_results(process, out)
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -405,11 +440,12 @@ def test_samples_go_into_a_folder_as_into_files(server, tmp_path, scale):
     (folder / "a.txt").write_text("one\n\ntwo\n")
     write(folder / "b.jsonl", *({"source": f"source {i}", "lang": "fr"} for i in range(9)))
     args = ["--endpoint", server.endpoint, "--model", "m", "-n", "6", "--seed", "3"]
+    args += ["--on-blank", "fail"]
     result = run("sample", f"{folder}/*", "-o", f"{tmp_path}/out/", *args, *scale)
     assert result.code == SOME_FAILED
     assert "66 samples" in result.err
     assert lines(tmp_path / "out") == {
-        f"{path.stem}.jsonl": run("sample", path, *args, "--on-error", "skip").out.encode()
+        f"{path.stem}.jsonl": run("sample", path, *args).out.encode()
         for path in folder.iterdir()}
     assert [(e["line"], e["id"]) for e in errors(tmp_path / "out")] == [(2, 1)]
 
@@ -427,9 +463,9 @@ def test_translations_are_drawn_by_some_and_chosen_by_others(server, tmp_path):
     assert "1 workers for sample were busy" in result.err
     assert "2 workers for decode were busy" in result.err
     bare = run(*args, "-o", f"{tmp_path}/bare/")
-    assert bare.code == SOME_FAILED
-    assert len(errors(tmp_path / "bare")) == 11
-    assert "say so with --prompt" in errors(tmp_path / "bare")[0]["reason"]
+    assert bare.code == 2
+    assert f"{sources}:1: the model does not know what to do with a source" in bare.err
+    assert not (tmp_path / "bare").exists()
 
 
 def test_a_report_says_what_was_done_and_how_fast(inputs, tmp_path):
@@ -440,21 +476,24 @@ def test_a_report_says_what_was_done_and_how_fast(inputs, tmp_path):
     assert found["signatures"][0].startswith("strategy:standard|metric:chrf")
     assert (found["engine"], found["workers"], found["threads"]) == (
         "local", {"decode": 2}, {"decode": 1})
-    assert found["this_run"]["segments"] == found["folder"]["segments"] == 68
-    assert found["this_run"]["pairs"] == found["folder"]["pairs"] > 0
-    assert set(found["seconds_of_stages"]) == {"read", "decode", "write"}
+    assert found["this_run"]["segments"] == found["output"]["segments"] == 68
+    assert found["this_run"]["pairs"] == found["output"]["pairs"] > 0
+    assert set(found["seconds_of_stages"]) == {"read", "parse", "decode", "render", "write"}
     assert 0 < found["utilisation"]["decode"] <= 1
-    assert found["folder"]["is_finished"]
+    assert found["output"]["is_finished"]
 
 
 @pytest.mark.parametrize(("args", "message"), [
-    (["--workers", "2"], "--workers needs a folder as output: -o out/"),
-    (["--engine", "ray"], "--engine needs a folder"), (["--resume"], "--resume needs a folder"),
+    (["--resume"], "--resume goes with a file or a folder; name one with -o"),
+    (["--overwrite"], "--overwrite goes with a file or a folder"),
+    (["-o", "@out/", "--resume", "--overwrite"], "give one"),
     (["-o", "@out/", "--address", "auto"], "give --engine ray"),
-    (["-o", "@out/", "-n", "2"], "--num-candidates goes with one output"),
-    (["-o", "@out/", "--matrix", "m.npz"], "--matrix goes with one output"),
+    (["-o", "@out/", "--matrix", "m.npz"], "--matrix is a folder (scores/) where the output is"),
+    (["-o", "@out.jsonl", "--matrix", "@scores/"], "and otherwise a file"),
     (["-o", "@in/"], "the output is the input"),
-    (["-o", "@out/", "-"], "needs files as input")])
+    (["-o", "@out/", "-"], "standard input: a folder as output needs files as input"),
+    (["-o", "@out/", "@missing.jsonl"], "missing.jsonl: No such file or directory"),
+    (["-o", "@out/", "@in"], "/in: it is a directory; wanted a file")])
 def test_what_makes_no_sense_with_a_folder_is_told(inputs, tmp_path, args, message):
     given = [arg.replace("@", f"{tmp_path}/") for arg in args]
     result = run("decode", *sorted(inputs.iterdir()), *given)
@@ -464,8 +503,7 @@ def test_what_makes_no_sense_with_a_folder_is_told(inputs, tmp_path, args, messa
 
 
 def test_ray_where_it_is_missing_says_what_to_install(inputs, tmp_path, monkeypatch):
-    for name in ("minrisk.engine.ray", "minrisk.engine.cluster"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delitem(sys.modules, "minrisk.pipeline.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     result = run("decode", f"{inputs}/*", "-o", f"{tmp_path}/out/", "--engine", "ray")
     assert result.code == 2
@@ -479,27 +517,34 @@ def test_workers_share_the_gpus(monkeypatch, given, gpus, devices):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if given:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    assert [local._devices(number, gpus) for number in range(2)] == devices
+    assert [processes._devices(number, gpus) for number in range(2)] == devices
 
 
 def test_there_are_as_many_workers_as_gpus_for_them(monkeypatch):
-    crew = Crew(Decode(Standard(ChrF()), Writer), gpus=0.5)
+    pool = WorkerPool([Choose(Standard(ChrF()))], gpus=0.5)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert [own.workers for own in Local().staffed([crew])] == [4]
+    assert [planned.workers for planned in plan_workers([pool])] == [4]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(InputError, match="has 0 NVIDIA GPUs, too few for 1 workers with"):
-        Local().staffed([crew])
+        plan_workers([pool])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
     with pytest.raises(InputError, match="has 1 NVIDIA GPUs, too few for 4 workers with"):
-        Local().staffed([replace(crew, workers=4)])
+        plan_workers([replace(pool, workers=4)])
 
 
-def test_the_driver_may_be_killed_at_any_moment(inputs, tmp_path):
-    out = tmp_path / "out"
-    args = ("decode", *sorted(inputs.iterdir()), "-o", f"{out}/", "--batch-size", "1", "--workers",
-            "1", "--resume", "--metric", "python:troubled:slow")
-    expected = alone(inputs, "--metric", "python:troubled:equal")
-    kill_again_and_again(lambda: spawn(*args, cwd=ROOT / "tests"), out, 20, 1.2, expected)
+@pytest.mark.parametrize("output", ["out/", "out.jsonl"])
+def test_the_driver_may_be_killed_with_its_results_kept(tmp_path, output):
+    inputs, out = write_shards(tmp_path / "in", 5, 0, 2, 9), tmp_path / "out"
+    out.mkdir()
+    args = ("decode", *sorted(inputs.iterdir()), "-o", f"{out}/" if output == "out/" else
+            out / output, "--batch-size", "1", "--workers", "1", "--resume",
+            "--metric", "python:troubled:slow")
+    kill_again_and_again(lambda: spawn(*args, cwd=ROOT / "tests"), out)
     assert run(*args).code == 0
-    assert lines(out) == expected
-    assert errors(out) == []
+    expected = alone(inputs, "--metric", "python:troubled:equal")
+    if output == "out/":
+        assert lines(out) == expected
+        assert errors(out) == []
+    else:
+        assert [json.loads(line)["text"] for line in (out / output).read_text().splitlines()] == [
+            record["text"] for name in sorted(expected) for record in read(expected[name].decode())]

@@ -283,14 +283,13 @@ def _introduce(progress: Progress, options: RunOptions, job: Job, sink: Sink, sh
     for line in job.signatures:
         progress.note(line)
     if isinstance(sink, RunStore):
-        if sink.store.is_remote:
+        if sink.store.writer:
             progress.note(f"unfinished results are in {sink.store.work}")
         if options.resume:
             of = f"{shards - remaining} of {shards} shards and " if options.is_folder else ""
-            failed = sink.counts["failed"]
+            retried = f", {sink.retried} failed ones are tried again" if sink.retried else ""
             progress.note(f"resuming {remote.shown(options.output)}: {of}"
-                          f"{sink.counts['segments'] - failed} segments finished"
-                          + (f", {failed} failed ones are tried again" if failed else ""))
+                          f"{sink.counts['segments']} segments finished{retried}")
 
 
 def _work(ctx: click.Context, run: Run, progress: Progress, options: RunOptions) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import stat
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import NamedTuple
@@ -35,9 +34,7 @@ class InputFile(NamedTuple):
     @property
     def can_be_read_again(self) -> bool:
         """Unlike a pipe."""
-        if remote.is_url(self.location):
-            return True
-        return self.location != "-" and stat.S_ISREG(os.stat(self.location).st_mode)
+        return remote.is_url(self.location) or self.open().size is not None
 
     def identity(self) -> str:
         """What tells it from another file of the same name: its size, and how it begins."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from zlib import crc32
 
+from minrisk.errors import InputError
 from minrisk.io.files import as_input_error
 
 
@@ -35,12 +36,18 @@ class Journal:
                     yield offset, entry
                 offset += len(line)
 
-    def read(self, offsets: Iterable[int]) -> Iterator[Any]:
+    def read(self, offsets: Sequence[int]) -> Iterator[Any]:
         """The entries at these offsets."""
+        if not offsets:  # and perhaps no file
+            return
         with as_input_error("read", self.path), open(self.path, "rb") as stream:
             for offset in offsets:
                 stream.seek(offset)
-                yield _decoded(stream.readline())
+                entry = _decoded(stream.readline())
+                if entry is None:
+                    raise InputError(f"{self.path} was changed while the run used it; run again "
+                                     "with --resume")
+                yield entry
 
     def append(self, entry: dict[str, Any]) -> int:
         """With the operating system when this returns: no signal can tear or lose it."""

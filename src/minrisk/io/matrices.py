@@ -34,8 +34,8 @@ class MatrixWriter:
         with as_input_error("write", self.path), open(self._part(index), "wb") as stream:
             np.lib.format.write_array(stream, matrix, allow_pickle=False)
 
-    def finish(self) -> None:
-        """Pack what there is: segments that failed have no matrix."""
+    def pack(self) -> None:
+        """Make the file of what there is: segments that failed have no matrix."""
         temporary = os.path.join(self._parts, "npz")
         with as_input_error("write", self.path):
             names = sorted((n for n in os.listdir(self._parts) if n.endswith(".npy")),
@@ -44,6 +44,9 @@ class MatrixWriter:
                 for name in names:
                     archive.write(os.path.join(self._parts, name), name)
         replace_file(temporary, self.path)
+
+    def clean(self) -> None:
+        """Nobody will resume the run."""
         shutil.rmtree(self._parts, ignore_errors=True)
 
     def _part(self, index: int) -> str:

@@ -30,89 +30,17 @@ from minrisk.io.files import Output, as_input_error, replace_file
 from minrisk.io.inputs import ERRORS, MANIFEST
 from minrisk.io.journal import Journal
 from minrisk.io.matrices import MatrixWriter
+from minrisk.io.partial import Partial
 from minrisk.io.record import Failure, Result
 from minrisk.io.remote import shown
 from minrisk.io.shards import Shard
-from minrisk.io.sink import MISSING, Remaining
-from minrisk.io.store import Store, another_run, file_store, folder_store, locked
+from minrisk.io.sink import Remaining
+from minrisk.io.store import LOCK, Store, another_run, file_store, folder_store, locked
 from minrisk.io.writer import json_line
 
 _RUN = re.compile(r"[0-9a-f]{32}")
-_GROWTH = 1.1  # a manifest is saved again when it has grown by so much: all in all in linear time
+_GROWTH = 1.1  # a copy is made again when its file has grown by so much: in linear time all in all
 _FINISHED = "finished"
-
-
-class Partial:
-    """The results of a shard that is not finished, in the order in which they came."""
-
-    def __init__(self, path: str) -> None:
-        with as_input_error("write", path):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-        self._journal = Journal(path)
-        self._offsets = array("q")  # of the entry with the result of each segment, or MISSING
-        self.done = array("q")  # the checksum of the input of each segment, or MISSING
-        self.failures: dict[int, Failure] = {}
-        self.earlier: dict[int, Failure] = {}  # failures that are to be made again
-        self.counts: Counter[str] = Counter()
-        self.segments = 0
-
-    def load(self) -> None:
-        """What an earlier run left; what failed is to be made again."""
-        for offset, entry in self._journal:
-            with suppress(KeyError, TypeError, ValueError, IndexError):  # not of our making
-                self._note(offset, entry)
-        self.earlier, self.failures = self.failures, {}
-        for index in self.earlier:
-            self.done[index] = MISSING
-        self.segments -= len(self.earlier)
-
-    def add(self, results: Sequence[Result]) -> list[Result]:
-        """Keep results; those that were not there before."""
-        fresh = [r for r in results if not self._has(r.index)]
-        if fresh:
-            entry = {
-                "indices": [r.index for r in fresh],
-                "checksums": [r.checksum for r in fresh],
-                "texts": [r.text for r in fresh],
-                "failures": [r.failure for r in fresh],
-                "counts": dict(sum((Counter(r.counts) for r in fresh), Counter())),
-            }
-            self._note(self._journal.append(entry), entry)
-        return fresh
-
-    def texts(self) -> Iterator[str]:
-        """Of all segments, in order."""
-        runs: list[tuple[int, list[int]]] = []  # consecutive segments of one entry
-        for index, offset in enumerate(self._offsets):
-            if runs and runs[-1][0] == offset:
-                runs[-1][1].append(index)
-            else:
-                runs.append((offset, [index]))
-        for entry, (_, indices) in zip(self._journal.read(o for o, _ in runs), runs, strict=True):
-            place = {index: i for i, index in enumerate(entry["indices"])}
-            for index in indices:
-                yield entry["texts"][place[index]]
-
-    def remove(self) -> None:
-        Path(self._journal.path).unlink(missing_ok=True)
-
-    def _has(self, index: int) -> bool:
-        return index < len(self.done) and self.done[index] != MISSING
-
-    def _note(self, offset: int, entry: Mapping[str, Any]) -> None:
-        for index, checksum, failure in zip(entry["indices"], entry["checksums"],
-                                            entry["failures"], strict=True):
-            missing = index + 1 - len(self.done)
-            self.done.extend([MISSING] * missing)
-            self._offsets.extend([MISSING] * missing)
-            self.segments += self.done[index] == MISSING
-            self.done[index] = checksum
-            self._offsets[index] = offset
-            self.failures.pop(index, None)
-            self.earlier.pop(index, None)
-            if failure is not None:
-                self.failures[index] = failure
-        self.counts.update(entry["counts"])
 
 
 class RunStore:
@@ -133,9 +61,11 @@ class RunStore:
         self._overwrite = overwrite
         self._matrix_of = matrix_of
         self._run = self._writer = uuid4().hex
-        self._finished: dict[str, dict[str, Any]] = {}  # counts and size, by name
+        self._finished: dict[str, dict[str, int]] = {}  # counts and size, by name
         self._finished_now: set[str] = set()  # by this run
-        self._saved = 0  # how many of them are in the manifest
+        self._saved = self._copied = 0  # finished shards in the manifest, bytes of errors in theirs
+        self.counts: Counter[str] = Counter()
+        self.retried = 0  # segments that failed in an earlier run
         self._partials: dict[int, Partial] = {}
         self._totals: dict[int, int] = {}  # records of the shards that were read to their end
         self._broken: list[Failure] = []
@@ -160,20 +90,6 @@ class RunStore:
     def records_broken_shards(self) -> bool:
         return self._errors is not None
 
-    @property
-    def counts(self) -> Counter[str]:
-        found = Counter[str]()
-        for entry in self._finished.values():
-            found.update({name: n for name, n in entry.items() if name != "size"})
-        for number, partial in self._partials.items():
-            if self._shards[number].name not in self._finished:
-                found.update(self._counts(partial))
-        return found
-
-    @property
-    def is_finished(self) -> bool:
-        return all(shard.name in self._finished for shard in self._shards)
-
     def remaining(self) -> Iterator[Remaining]:
         for number, shard in enumerate(self._shards):
             if self._is_to_do(shard):
@@ -197,27 +113,37 @@ class RunStore:
     def begin(self) -> None:
         """From here on, what is there under our names is ours."""
         self._has_begun = True
-        for name in os.listdir(self.store.work):  # of runs that nobody can resume any more
-            if _RUN.fullmatch(name) and name != self._run:
-                shutil.rmtree(os.path.join(self.store.work, name), ignore_errors=True)
+        self._clean(keep=(self._run, os.path.basename(self._finished_path)))
+        self._claim()
         self._save()
         self._write_errors()
         if self._matrix_of:
-            for shard in filter(self._is_to_do, self._shards):
-                self._matrix_of(shard).begin(resume=not self._is_new)
+            for shard in self._shards:
+                matrices = self._matrix_of(shard)
+                if self._is_to_do(shard):
+                    matrices.begin(resume=not self._is_new)
+                else:
+                    matrices.clean()
 
     def add(self, number: int, results: Sequence[Result]) -> list[Result]:
         shard = self._shards[number]
         if not self._is_to_do(shard):
             return []
-        fresh = self._partial(number).add(results)
+        partial = self._partial(number)
+        fresh = partial.missing(results)
+        if not fresh:
+            return []
         if self._matrix_of:
             for result in fresh:
                 if result.scores is not None:
                     self._matrix_of(shard).add(result.index, result.scores)
-        self._append_errors([r.failure for r in fresh if r.failure is not None])
-        if fresh:
-            self._finish_if_whole(number)
+        partial.add(fresh)  # after its matrix: what is in the journal is never made again
+        for result in fresh:
+            self.counts.update(result.counts)
+        failures = [r.failure for r in fresh if r.failure is not None]
+        self.counts.update(segments=len(fresh), failed=len(failures))
+        self._append_errors(failures)
+        self._finish_if_whole(number)
         return fresh
 
     def end(self, number: int, records: int) -> None:
@@ -245,12 +171,23 @@ class RunStore:
         self._is_new = False
         self._load_manifest(content)
         for _, entry in Journal(self._finished_path):
-            with suppress(KeyError, TypeError, AttributeError):  # not of our making
-                self._finished[entry["shard"]] = dict(entry["counts"])
+            with suppress(KeyError, TypeError, AttributeError, ValueError):  # not of our making
+                self._finished[entry["shard"]] = _checked_counts(entry["counts"])
         self._check_finished(sizes)
+        self._load_results()
+
+    def _load_results(self) -> None:
         for number, shard in enumerate(self._shards):
-            if self._is_to_do(shard) and os.path.exists(self._partial_path(number)):
-                self._partial(number).load()
+            found = self._finished.get(shard.name, {})
+            if self._is_whole(shard):
+                self.counts.update({name: n for name, n in found.items() if name != "size"})
+            elif os.path.exists(self._partial_path(number)):
+                partial = self._partial(number)
+                partial.load()
+                self.counts.update(partial.counts)
+                self.retried += len(partial.earlier)
+            else:
+                self.retried += found.get("failed", 0)
 
     @property
     def _name(self) -> str:
@@ -266,15 +203,16 @@ class RunStore:
     def _load_manifest(self, content: bytes) -> None:
         try:
             found = json.loads(content)
-            run, before, finished = found["run"], found["settings"], found[_FINISHED]
-            if not (_RUN.fullmatch(run) and isinstance(before, dict)
-                    and all(isinstance(entry, dict) for entry in finished.values())):
+            run, before = found["run"], dict(found["settings"])
+            finished = {name: _checked_counts(entry) for name, entry in found[_FINISHED].items()}
+            if not _RUN.fullmatch(run):
                 raise ValueError
+            differing = differences(before, self._settings)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             path = shown(self.store.location(self._manifest))
             raise InputError(f"{path}, which says how the output was made, is no manifest of this "
                              "version; --overwrite starts again, or name another output") from None
-        check_same(self._name, before, self._settings)
+        check_same(self._name, differing)
         self._run, self._finished = run, finished
         self._saved = len(finished)
 
@@ -304,59 +242,64 @@ class RunStore:
 
     def _finish_if_whole(self, number: int) -> None:
         shard, total = self._shards[number], self._totals.get(number)
-        if total is None or not self._is_to_do(shard):
+        segments = self._partials[number].segments if number in self._partials else 0
+        if segments != total or not self._is_to_do(shard):
             return
         partial = self._partial(number)  # there may be no segments at all
-        if partial.segments != total:
-            return
-        temporary = os.path.join(self.store.work, f"{uuid4().hex}.tmp")
+        temporary = self._temporary()
         with Output(temporary, name=shard.name) as output:
             for text in partial.texts():
                 output.write(text)
         self._check_writer()
         if self._matrix_of:
-            self._matrix_of(shard).finish()
+            self._matrix_of(shard).pack()
         size = os.path.getsize(temporary)
         self.store.put(temporary, shard.name)
-        self._note_finished(shard.name, {**self._counts(partial), "size": size})
-        if not partial.failures:
-            partial.remove()
-            del self._partials[number]
+        self._note_finished(shard.name, {**partial.counts, "size": size})
+        if partial.failures:
+            return  # the others stay for a run that makes these again
+        if self._matrix_of:
+            self._matrix_of(shard).clean()
+        partial.remove()
+        del self._partials[number]
 
-    @staticmethod
-    def _counts(partial: Partial) -> dict[str, int]:
-        failed = {"failed": len(partial.failures)} if partial.failures else {}
-        return {**partial.counts, "segments": partial.segments, **failed}
-
-    def _note_finished(self, name: str, counts: dict[str, Any]) -> None:
+    def _note_finished(self, name: str, counts: dict[str, int]) -> None:
         self._finished[name] = counts
         self._finished_now.add(name)
         Journal(self._finished_path).append({"shard": name, "counts": counts})
-        self._copy_errors()
-        if len(self._finished) >= _GROWTH * self._saved:
-            self._save()
+        if self.store.writer:  # for those who lose this machine with its journal
+            self._copy_errors()
+            if len(self._finished) >= _GROWTH * self._saved:
+                self._save()
+
+    def _claim(self) -> None:
+        """A lock does not reach a run on another machine: of two, the first one sees this."""
+        if self.store.writer:
+            self._put(self.store.writer, self._writer)
 
     def _check_writer(self) -> None:
-        """A run on another machine, which our lock does not reach, would have written its own."""
-        if self.store.is_remote:
-            content = self.store.read(self._manifest)
-            if content is None or json.loads(content).get("writer") != self._writer:
-                raise another_run(self.store)
+        if self.store.writer and self.store.read(self.store.writer) != self._writer.encode():
+            raise another_run(self.store)
 
     def _save(self) -> None:
-        content = {"run": self._run, "writer": self._writer, "settings": self._settings,
-                   _FINISHED: self._finished}
-        temporary = os.path.join(self.store.work, f"{uuid4().hex}.tmp")
-        with as_input_error("write", temporary):
-            Path(temporary).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        self.store.put(temporary, self._manifest)
+        content = {"run": self._run, "settings": self._settings, _FINISHED: self._finished}
+        self._put(self._manifest, json.dumps(content, indent=1) + "\n")
         self._saved = len(self._finished)
+
+    def _put(self, name: str, content: str) -> None:
+        temporary = self._temporary()
+        with as_input_error("write", temporary):
+            Path(temporary).write_text(content, encoding="utf-8")
+        self.store.put(temporary, name)
+
+    def _temporary(self) -> str:
+        return os.path.join(self.store.work, f"{uuid4().hex}.tmp")
 
     # errors.jsonl
 
     @property
     def _errors_path(self) -> str:
-        folder = self.store.work if self.store.is_remote else self.store.name
+        folder = self.store.work if self.store.writer else self.store.name
         return os.path.join(folder, self._errors or "")
 
     def _append_errors(self, failures: Sequence[Failure]) -> None:
@@ -368,43 +311,54 @@ class RunStore:
         """All that is known to have failed, in order of the input."""
         if not self._errors:
             return
-        temporary = os.path.join(self.store.work, f"{uuid4().hex}.tmp")
+        temporary = self._temporary()
         with Output(temporary) as output:
             for _, partial in sorted(self._partials.items()):
                 for _, failure in sorted((partial.earlier | partial.failures).items()):
                     output.write(json_line(failure))
             output.write("".join(map(json_line, self._broken)))
         replace_file(temporary, self._errors_path)
-        if self.store.is_remote:
+        if self.store.writer:
             self.store.copy(self._errors_path, self._errors)
 
     def _copy_errors(self) -> None:
-        if self.store.is_remote and self._errors and os.path.getsize(self._errors_path):
-            self._check_writer()
+        size = os.path.getsize(self._errors_path) if self._errors else 0
+        if self._errors and size > _GROWTH * self._copied:
             self.store.copy(self._errors_path, self._errors)
+            self._copied = size
 
     # closing
 
     def _close(self) -> None:
         self._check_writer()
-        if self._is_new and not self._finished and not self._partials:  # nothing came of it
+        if self._is_empty:
             for name in filter(None, (self._manifest, self._errors)):
                 self.store.remove(name)
+        else:
+            self._save()
+            self._write_errors()
+        if self._is_empty or all(map(self._is_whole, self._shards)):
             self._clean()
-            return
-        self._save()
-        self._write_errors()
-        if all(map(self._is_whole, self._shards)):
-            self._clean()
+        if self.store.writer:
+            self.store.remove(self.store.writer)
 
-    def _clean(self) -> None:
-        """Nothing is unfinished."""
+    @property
+    def _is_empty(self) -> bool:
+        """Whether nothing came of the run."""
+        return (self._is_new and not self._finished
+                and not any(partial.segments for partial in self._partials.values()))
+
+    def _clean(self, keep: Sequence[str] = ()) -> None:
+        """Remove what is unfinished, of this run and of those that nobody can resume any more."""
         for name in os.listdir(self.store.work):
             path = os.path.join(self.store.work, name)
+            if name == LOCK or name in keep:
+                continue
             if os.path.isdir(path):
                 shutil.rmtree(path, ignore_errors=True)
-            elif name != "lock":
-                os.remove(path)
+            else:
+                with as_input_error("write", path):
+                    os.remove(path)
 
     @property
     def _finished_path(self) -> str:
@@ -414,10 +368,20 @@ class RunStore:
         return os.path.join(self.store.work, self._run, f"{self._shards[number].name}.partial")
 
 
-def check_same(path: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def _checked_counts(found: Any) -> dict[str, int]:
+    counts = dict(found)
+    if not all(type(n) is int for n in counts.values()):
+        raise ValueError
+    return counts
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    return [f"{key} was {before.get(key)}, is {now.get(key)}"
+            for key in {**before, **now} if before.get(key) != now.get(key)]
+
+
+def check_same(path: str, differing: Sequence[str]) -> None:
     """A run is resumed only as it was begun."""
-    differing = [f"{key} was {before.get(key)}, is {now.get(key)}"
-                 for key in {**before, **now} if before.get(key) != now.get(key)]
     if differing:
         raise InputError(f"cannot resume {path}: {'; '.join(differing[:5])}; "
                          "use the same options and input, or write elsewhere")

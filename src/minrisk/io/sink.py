@@ -114,4 +114,5 @@ class StreamSink:
 
     def __exit__(self, *_: object) -> None:
         if self._matrices and self._next == self._total:
-            self._matrices.finish()
+            self._matrices.pack()
+            self._matrices.clean()

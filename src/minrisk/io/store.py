@@ -9,11 +9,11 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from minrisk.errors import InputError
 from minrisk.io import remote
@@ -21,7 +21,8 @@ from minrisk.io.files import as_input_error, replace_file
 from minrisk.io.shards import WORK
 
 _HERE = "file://"  # URLs of this machine
-_LOCK = "lock"
+LOCK = "lock"
+_FEW = 8  # files that are asked for one by one, rather than by a list of all that are there
 
 
 class Store(Protocol):
@@ -29,12 +30,12 @@ class Store(Protocol):
 
     name: str  # for messages
     work: str  # the folder of this machine for what is unfinished
-    is_remote: bool
+    writer: str | None  # the file that says who writes here, where a lock on the folder does not
 
     def location(self, name: str) -> str:
         """The path or the URL of a file."""
 
-    def sizes(self, names: Iterable[str]) -> dict[str, int]:
+    def sizes(self, names: Sequence[str]) -> dict[str, int]:
         """Of those that are there, in bytes."""
 
     def read(self, name: str) -> bytes | None:
@@ -53,7 +54,7 @@ class Store(Protocol):
 class LocalStore:
     """A folder of this machine."""
 
-    is_remote = False
+    writer = None
 
     def __init__(self, folder: str, work: str) -> None:
         self.name = folder
@@ -62,7 +63,7 @@ class LocalStore:
     def location(self, name: str) -> str:
         return os.path.join(self.name, name)
 
-    def sizes(self, names: Iterable[str]) -> dict[str, int]:
+    def sizes(self, names: Sequence[str]) -> dict[str, int]:
         found = {}
         for name in names:
             try:
@@ -97,10 +98,9 @@ class LocalStore:
 class RemoteStore:
     """A folder at a URL, of any file system that fsspec can write to."""
 
-    is_remote = True
-
-    def __init__(self, url: str, work: str) -> None:
+    def __init__(self, url: str, work: str, writer: str) -> None:
         self.name = remote.shown(url)
+        self.writer = writer
         self.work = os.path.join(work, sha256(self.name.encode()).hexdigest()[:16])
         self._url = url
         with as_input_error("write", url):
@@ -109,16 +109,24 @@ class RemoteStore:
     def location(self, name: str) -> str:
         return self._url + name
 
-    def sizes(self, names: Iterable[str]) -> dict[str, int]:
+    def sizes(self, names: Sequence[str]) -> dict[str, int]:
         with as_input_error("read", self._url):
             self._system.invalidate_cache()
-            try:
-                found = self._system.find(self._root, detail=True)
-            except FileNotFoundError:
-                found = {}
-        sizes = {path.removeprefix(self._root).lstrip("/"): info["size"]
-                 for path, info in found.items()}
-        return {name: sizes[name] for name in names if name in sizes}
+            found = self._infos(names) if len(names) <= _FEW else self._all_infos()
+        return {name: found[name]["size"] for name in names if name in found}
+
+    def _infos(self, names: Sequence[str]) -> dict[str, Any]:
+        found = {}
+        for name in names:
+            with suppress(FileNotFoundError):
+                found[name] = self._system.info(self._path(name))
+        return found
+
+    def _all_infos(self) -> dict[str, Any]:
+        with suppress(FileNotFoundError):
+            return {path.removeprefix(self._root).lstrip("/"): info for path, info
+                    in self._system.find(self._root, detail=True).items()}
+        return {}
 
     def read(self, name: str) -> bytes | None:
         with as_input_error("read", self.location(name)):
@@ -129,8 +137,10 @@ class RemoteStore:
         return content
 
     def put(self, temporary: str, name: str) -> None:
-        self.copy(temporary, name)
-        os.remove(temporary)
+        try:
+            self.copy(temporary, name)
+        finally:
+            os.remove(temporary)
 
     def copy(self, path: str, name: str) -> None:
         target = self._path(name)
@@ -152,7 +162,7 @@ class RemoteStore:
 def folder_store(output: str, work: str | None) -> Store:
     """The folder of this path or URL; `work` is where the working folders of URLs are."""
     if _is_elsewhere(output):
-        return RemoteStore(output, work or _cache())
+        return RemoteStore(output, work or _cache(), f"{WORK}-writer")
     _check_work(output, work)
     path = output.removeprefix(_HERE)
     return LocalStore(path, os.path.join(path, WORK))
@@ -163,7 +173,8 @@ def file_store(output: str, work: str | None) -> tuple[Store, str]:
     folder, name = os.path.split(output.removeprefix(_HERE))
     if _is_elsewhere(output):
         # a working folder for each file: several may be written to one folder at a time
-        store: Store = RemoteStore(f"{folder}/", os.path.join(work or _cache(), name))
+        store: Store = RemoteStore(f"{folder}/", os.path.join(work or _cache(), name),
+                                   f".{name}{WORK}-writer")
     else:
         _check_work(output, work)
         with as_input_error("write", output):
@@ -179,7 +190,7 @@ def locked(store: Store) -> Iterator[None]:
     The lock ends with its process. If nothing was written, nothing is left.
     """
     made = _make_folders(store.work)
-    path = os.path.join(store.work, _LOCK)
+    path = os.path.join(store.work, LOCK)
     try:
         with as_input_error("write", path):
             stream = open(path, "ab")  # noqa: SIM115 - closed below
@@ -233,7 +244,7 @@ def _make_folders(path: str) -> list[str]:
 
 
 def _remove_if_unused(folder: str, lock: str) -> None:
-    if os.listdir(folder) == [_LOCK]:
+    if os.listdir(folder) == [LOCK]:
         os.remove(lock)
         _remove_if_empty(folder)
 

@@ -49,7 +49,8 @@ class Run:
 
     def results(self) -> Iterator[Result]:
         """Every result when it is kept. The sink must be open."""
-        if not list(self.sink.remaining()):
+        remaining = len(list(self.sink.remaining()))
+        if not remaining:
             return
         self._has_success = bool(self.sink.counts["segments"])
         with self.runner.start(self.pools) as running:
@@ -60,6 +61,8 @@ class Run:
             raise self._error
         if self._held:
             raise InputError(_located(self._held[0].failure))
+        if len(self.broken) == remaining and not self._has_success:
+            raise InputError(next(iter(self.broken.values())))
 
     def _all(self, running: Running) -> Iterator[Result]:
         for records in (self.policy.records, 1):  # what brings workers down is found when alone
