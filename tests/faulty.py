@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import select
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +31,10 @@ class Faulty(ThreadingHTTPServer):
         self.always: Callable[[Handler], None] | None = None  # instead of an answer
         self.most = 10**6  # choices in an answer, whatever was asked for
         self.logprobs = True
+        self.usage = False
         self.delay = 0.0
+        self.connections = 0
+        self.left = threading.Semaphore(0)  # one for each client that went without an answer
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.busy = self.busiest = 0
@@ -42,8 +46,14 @@ class Faulty(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # which keeps connections
     server: Faulty
     body: dict[str, Any]
+
+    def setup(self) -> None:
+        super().setup()
+        with self.server.lock:
+            self.server.connections += 1
 
     def do_POST(self) -> None:
         server = self.server
@@ -74,10 +84,38 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content) if length is None else length))
         self.end_headers()
         self.wfile.write(content)
+        self.close_connection |= length is not None
+
+    def send_until_left(self, start: bytes, more: bytes, pause: float = 0.0) -> None:
+        """The same bytes again and again, for as long as the client takes them."""
+        self.close_connection = True
+        try:
+            self.wfile.write(start)
+            while True:
+                self.wfile.write(more)
+                time.sleep(pause)
+        except OSError:
+            self.server.left.release()
 
 
 def answer(handler: Handler) -> None:
-    handler.reply(200, {"choices": choices(handler)})
+    found = choices(handler)
+    handler.reply(200, {"choices": found} | (usage(found) if handler.server.usage else {}))
+
+
+def usage(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """As if a prompt had 5 tokens, and a choice 3."""
+    return {"usage": {"prompt_tokens": 5, "completion_tokens": 3 * len(found),
+                      "total_tokens": 5 + 3 * len(found)}}
+
+
+def altered(*changes: dict[str, Any]) -> Callable[[Handler], None]:
+    """An answer whose choices have these fields instead, one change a choice, over and over."""
+    def reply(handler: Handler) -> None:
+        found = [choice | changes[i % len(changes)] for i, choice in enumerate(choices(handler))]
+        handler.reply(200, {"choices": found} | usage(found))
+
+    return reply
 
 
 def choices(handler: Handler) -> list[dict[str, Any]]:
@@ -87,11 +125,13 @@ def choices(handler: Handler) -> list[dict[str, Any]]:
 
 def _choice(handler: Handler, number: int) -> dict[str, Any]:
     body = handler.body
-    asked = body.get("prompt") or body["messages"][-1]["content"]
+    asked = str(body.get("prompt") or body["messages"][-1].get("content"))
     rng = random.Random(f"{asked!r} {body.get('seed', time.time_ns()) + number}")
     text = f"{asked[-3:]} {rng.choice(WORDS)} {rng.choice(WORDS)}"
     model = random.Random(text)  # gives a text the same probability each time
     tokens = [-model.random() for _ in text.split()] if handler.server.logprobs else None
+    if "logprobs" not in body:
+        tokens = None
     if "messages" in body:
         content = tokens and {"content": [{"logprob": t} for t in tokens]}
         return {"message": {"content": text}, "logprobs": content, "finish_reason": "stop"}
@@ -107,6 +147,7 @@ def status(code: int, message: str = "no") -> Callable[[Handler], None]:
 
 
 def dropped(handler: Handler) -> None:
+    handler.close_connection = True
     handler.connection.close()
 
 
@@ -125,6 +166,34 @@ def cut(handler: Handler) -> None:
 def slow(handler: Handler) -> None:
     time.sleep(SLOW)
     answer(handler)
+
+
+def silent(handler: Handler) -> None:
+    """No answer until the client leaves."""
+    handler.close_connection = True
+    ready, _, _ = select.select([handler.connection], [], [], 60)
+    if ready and not handler.connection.recv(1):
+        handler.server.left.release()
+
+
+def written(content: bytes) -> Callable[[Handler], None]:
+    """These bytes, which need not be HTTP."""
+    def reply(handler: Handler) -> None:
+        handler.close_connection = True
+        handler.wfile.write(content)
+
+    return reply
+
+
+def refusing(**messages: str) -> Callable[[Handler], None]:
+    """Does not take these fields, and says so one at a time, as OpenAI does."""
+    def reply(handler: Handler) -> None:
+        for name, message in messages.items():
+            if name in handler.body:
+                return handler.reply(400, {"error": {"message": message}})
+        return answer(handler)
+
+    return reply
 
 
 def few_places(most: int) -> Callable[[Handler], None]:

@@ -18,6 +18,14 @@ class MissingExtra(MinriskError, ImportError):  # noqa: N818 - it says what to i
     """An optional dependency is not installed; says the `pip install` line."""
 
 
+class UnusableError(MinriskError):
+    """What concerns every segment: a wrong key, a model that is not there, a server that is down.
+
+    A run ends with it, whatever is done about errors of single segments: the others would fail for
+    the same reason, and what was not tried can be done once the cause is mended.
+    """
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a name that nobody registered, with the nearest known ones."""
     choices = sorted(known)
