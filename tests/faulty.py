@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import select
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,8 +26,8 @@ class Faulty(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
         self.script: list[Callable[[Handler], None]] = []
         self.always: Callable[[Handler], None] | None = None  # instead of an answer
         self.most = 10**6  # choices in an answer, whatever was asked for
@@ -34,8 +35,10 @@ class Faulty(ThreadingHTTPServer):
         self.usage = False
         self.delay = 0.0
         self.connections = 0
+        self.waiting = threading.Semaphore(0)  # one for each request that gets no answer
         self.left = threading.Semaphore(0)  # one for each client that went without an answer
         self.bodies: list[dict[str, Any]] = []
+        self.statuses: list[int] = []
         self.keys: list[str | None] = []
         self.busy = self.busiest = 0
         self.lock = threading.Lock()
@@ -43,6 +46,10 @@ class Faulty(ThreadingHTTPServer):
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/v1"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # a client may leave at any time
+            super().handle_error(request, client_address)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -78,6 +85,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send(code, json.dumps(content).encode(), **headers)
 
     def send(self, code: int, content: bytes, length: int | None = None, **headers: str) -> None:
+        self.server.statuses.append(code)
         self.send_response(code)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -171,6 +179,7 @@ def slow(handler: Handler) -> None:
 def silent(handler: Handler) -> None:
     """No answer until the client leaves."""
     handler.close_connection = True
+    handler.server.waiting.release()
     ready, _, _ = select.select([handler.connection], [], [], 60)
     if ready and not handler.connection.recv(1):
         handler.server.left.release()
@@ -201,10 +210,15 @@ def few_places(most: int) -> Callable[[Handler], None]:
     return lambda h: (answer if h.body.get("n", 1) <= most else status(400, "n is too large"))(h)
 
 
+def start(port: int = 0) -> Faulty:
+    server = Faulty(port)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    return server
+
+
 @contextmanager
 def serving() -> Iterator[Faulty]:
-    with Faulty() as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    with start() as server:
         try:
             yield server
         finally:

@@ -12,7 +12,7 @@ import pytest
 
 import faulty
 from faulty import Faulty, busy, status
-from minrisk.errors import InputError, MinriskError, MissingExtra, UnusableError
+from minrisk.errors import InputError, MinriskError, UnusableError
 from minrisk.openai import client
 from minrisk.progress import listening
 from minrisk.sampling.openai import Endpoint

@@ -21,6 +21,7 @@ from minrisk.io.record import placed
 
 InputFormat = Literal["auto", "text", "json"]
 JSON = (".jsonl", ".json", ".ndjson")
+_WRITTEN = SAMPLED | {"finish_reasons", "reasoning", "usage"}  # what samplers write
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Asked:
     id: Any
     where: str  # file:line
     index: int  # place in the input; seeds the prompt's random stream
-    prompt: str | list[dict[str, str]] | InputError
+    prompt: str | list[dict[str, Any]] | InputError
     fields: Mapping[str, Any] = field(default_factory=dict)  # for the output
 
     @property
@@ -72,14 +73,14 @@ def read_prompt(line: bytes, name: str, number: int, index: int, as_json: bool) 
         with placed(where):
             fields = parse(text, "give --input-format text") if as_json else {"source": text}
             found = id_of(fields, index)
-            prompt: str | list[dict[str, str]] | InputError = _prompt(fields)
+            prompt: str | list[dict[str, Any]] | InputError = _prompt(fields)
     except InputError as error:
         prompt = error
-    kept = {k: v for k, v in fields.items() if k != "id" and k not in SAMPLED and v is not None}
+    kept = {k: v for k, v in fields.items() if k != "id" and k not in _WRITTEN and v is not None}
     return Asked(found, where, index, prompt, kept)
 
 
-def _prompt(fields: dict[str, Any]) -> str | list[dict[str, str]]:
+def _prompt(fields: dict[str, Any]) -> str | list[dict[str, Any]]:
     source, prompt, messages = source_of(fields), fields.get("prompt"), fields.get("messages")
     if prompt is not None and messages is not None:
         raise InputError("found both prompt and messages, wanted one of them")
@@ -98,10 +99,10 @@ def _prompt(fields: dict[str, Any]) -> str | list[dict[str, str]]:
     return found
 
 
-def _messages(found: Any) -> list[dict[str, str]]:
+def _messages(found: Any) -> list[dict[str, Any]]:
+    """A chat; what a message has besides its role is between the user and the model."""
     def fine(message: Any) -> bool:
-        return isinstance(message, dict) and all(
-            isinstance(message.get(name), str) for name in ("role", "content"))
+        return isinstance(message, dict) and isinstance(message.get("role"), str)
 
     if not isinstance(found, list) or not found or not all(map(fine, found)):
         raise InputError(f"found messages {show(found)}, "

@@ -154,7 +154,7 @@ class Client:
 
     def _sorted(self, response: aiohttp.ClientResponse, raw: str, url: str) -> MinriskError:
         """The error for a status that is none of success."""
-        status, said = response.status, Said.of(raw)
+        status, said = response.status, Said.of(raw).changed(self._mask.text)
         words = said.text.strip() or response.reason or ""
         message = f"{url}: {status} {self._mask.line(words)}"
         if said.code == "insufficient_quota":  # OpenAI's, with a status that is else temporary

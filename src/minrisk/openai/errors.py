@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -59,6 +59,11 @@ class Said:
             return cls(error if isinstance(error, str) else raw)
         text = next(filter(None, map(_words, map(error.get, ("message", "detail", "msg")))), raw)
         return cls(text, _string(error.get("param")), _string(error.get("code")))
+
+    def changed(self, change: Callable[[str], str]) -> Said:
+        """The same, with every text changed."""
+        return Said(change(self.text), self.field and change(self.field),
+                    self.code and change(self.code))
 
 
 def _words(found: Any) -> str | None:
