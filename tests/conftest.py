@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import faulty
-from minrisk.sampling import retry
+from minrisk.openai import client
 
 settings.register_profile(
     "default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -31,7 +31,7 @@ def blocks(document: str, language: str) -> list[str]:
 @pytest.fixture
 def server(monkeypatch):
     """An OpenAI-like server on this machine that fails as it is told to."""
-    monkeypatch.setattr(retry, "FIRST", 0.01)
+    monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with faulty.serving() as found:
         yield found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import select
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,14 +26,19 @@ class Faulty(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
         self.script: list[Callable[[Handler], None]] = []
         self.always: Callable[[Handler], None] | None = None  # instead of an answer
         self.most = 10**6  # choices in an answer, whatever was asked for
         self.logprobs = True
+        self.usage = False
         self.delay = 0.0
+        self.connections = 0
+        self.waiting = threading.Semaphore(0)  # one for each request that gets no answer
+        self.left = threading.Semaphore(0)  # one for each client that went without an answer
         self.bodies: list[dict[str, Any]] = []
+        self.statuses: list[int] = []
         self.keys: list[str | None] = []
         self.busy = self.busiest = 0
         self.lock = threading.Lock()
@@ -40,10 +47,20 @@ class Faulty(ThreadingHTTPServer):
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/v1"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # a client may leave at any time
+            super().handle_error(request, client_address)
+
 
 class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # which keeps connections
     server: Faulty
     body: dict[str, Any]
+
+    def setup(self) -> None:
+        super().setup()
+        with self.server.lock:
+            self.server.connections += 1
 
     def do_POST(self) -> None:
         server = self.server
@@ -68,16 +85,45 @@ class Handler(BaseHTTPRequestHandler):
         self.send(code, json.dumps(content).encode(), **headers)
 
     def send(self, code: int, content: bytes, length: int | None = None, **headers: str) -> None:
+        self.server.statuses.append(code)
         self.send_response(code)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
         self.send_header("Content-Length", str(len(content) if length is None else length))
         self.end_headers()
         self.wfile.write(content)
+        self.close_connection |= length is not None
+
+    def send_until_left(self, start: bytes, more: bytes, pause: float = 0.0) -> None:
+        """The same bytes again and again, for as long as the client takes them."""
+        self.close_connection = True
+        try:
+            self.wfile.write(start)
+            while True:
+                self.wfile.write(more)
+                time.sleep(pause)
+        except OSError:
+            self.server.left.release()
 
 
 def answer(handler: Handler) -> None:
-    handler.reply(200, {"choices": choices(handler)})
+    found = choices(handler)
+    handler.reply(200, {"choices": found} | (usage(found) if handler.server.usage else {}))
+
+
+def usage(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """As if a prompt had 5 tokens, and a choice 3."""
+    return {"usage": {"prompt_tokens": 5, "completion_tokens": 3 * len(found),
+                      "total_tokens": 5 + 3 * len(found)}}
+
+
+def altered(*changes: dict[str, Any]) -> Callable[[Handler], None]:
+    """An answer whose choices have these fields instead, one change a choice, over and over."""
+    def reply(handler: Handler) -> None:
+        found = [choice | changes[i % len(changes)] for i, choice in enumerate(choices(handler))]
+        handler.reply(200, {"choices": found} | usage(found))
+
+    return reply
 
 
 def choices(handler: Handler) -> list[dict[str, Any]]:
@@ -87,11 +133,13 @@ def choices(handler: Handler) -> list[dict[str, Any]]:
 
 def _choice(handler: Handler, number: int) -> dict[str, Any]:
     body = handler.body
-    asked = body.get("prompt") or body["messages"][-1]["content"]
+    asked = str(body.get("prompt") or body["messages"][-1].get("content"))
     rng = random.Random(f"{asked!r} {body.get('seed', time.time_ns()) + number}")
     text = f"{asked[-3:]} {rng.choice(WORDS)} {rng.choice(WORDS)}"
     model = random.Random(text)  # gives a text the same probability each time
     tokens = [-model.random() for _ in text.split()] if handler.server.logprobs else None
+    if "logprobs" not in body:
+        tokens = None
     if "messages" in body:
         content = tokens and {"content": [{"logprob": t} for t in tokens]}
         return {"message": {"content": text}, "logprobs": content, "finish_reason": "stop"}
@@ -107,6 +155,7 @@ def status(code: int, message: str = "no") -> Callable[[Handler], None]:
 
 
 def dropped(handler: Handler) -> None:
+    handler.close_connection = True
     handler.connection.close()
 
 
@@ -127,15 +176,49 @@ def slow(handler: Handler) -> None:
     answer(handler)
 
 
+def silent(handler: Handler) -> None:
+    """No answer until the client leaves."""
+    handler.close_connection = True
+    handler.server.waiting.release()
+    ready, _, _ = select.select([handler.connection], [], [], 60)
+    if ready and not handler.connection.recv(1):
+        handler.server.left.release()
+
+
+def written(content: bytes) -> Callable[[Handler], None]:
+    """These bytes, which need not be HTTP."""
+    def reply(handler: Handler) -> None:
+        handler.close_connection = True
+        handler.wfile.write(content)
+
+    return reply
+
+
+def refusing(**messages: str) -> Callable[[Handler], None]:
+    """Does not take these fields, and says so one at a time, as OpenAI does."""
+    def reply(handler: Handler) -> None:
+        for name, message in messages.items():
+            if name in handler.body:
+                return handler.reply(400, {"error": {"message": message}})
+        return answer(handler)
+
+    return reply
+
+
 def few_places(most: int) -> Callable[[Handler], None]:
     """Refuses larger numbers of choices, as llama.cpp does."""
     return lambda h: (answer if h.body.get("n", 1) <= most else status(400, "n is too large"))(h)
 
 
+def start(port: int = 0) -> Faulty:
+    server = Faulty(port)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    return server
+
+
 @contextmanager
 def serving() -> Iterator[Faulty]:
-    with Faulty() as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    with start() as server:
         try:
             yield server
         finally:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from commands import run
-from minrisk.errors import InputError, MissingExtra
+from minrisk.errors import InputError, MissingExtra, UnusableError
 from minrisk.sampling.ct2 import CTranslate2
 
-pytest.importorskip("ctranslate2")
+ctranslate2 = pytest.importorskip("ctranslate2")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -138,6 +139,37 @@ def test_the_seed_and_the_place_fix_the_samples_in_any_batch(models):
     assert short.sample(["a cat", "the dog"], 5, seed=4) != both
 
 
+def test_a_model_is_loaded_once_for_many_sources(models, monkeypatch):
+    loaded = []
+    load = ctranslate2.Translator
+    monkeypatch.setattr(ctranslate2, "Translator",
+                        lambda *args, **options: loaded.append(args) or load(*args, **options))
+    short = sampler(models, max_tokens=8)
+    sources = [f"{SOURCE} {SOURCE[:i]}" for i in range(20)]
+    samples = short.sample(sources, 5, seed=3)
+    assert len(loaded) == 2  # for sixteen, and for the others
+    for place in (0, 7, 15, 16, 19):
+        assert short.sample([sources[place]], 5, seed=3, places=[place]) == [samples[place]]
+
+
+def test_a_source_that_fails_leaves_no_worker_waiting(models, monkeypatch):
+    """A worker that waits would keep the model, and whoever frees it, waiting too."""
+    errors = []
+
+    def fail():
+        try:
+            sampler(models, max_tokens=8).sample([SOURCE] * 3, 5)
+        except ZeroDivisionError as error:
+            errors.append(error.with_traceback(None))
+
+    monkeypatch.setattr(CTranslate2, "_sample", lambda *_: 1 / 0)
+    thread = threading.Thread(target=fail, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert errors
+
+
 def test_samples_come_in_no_order(models):
     [samples] = sampler(models, max_tokens=8).sample([SOURCE], 50)
     scores = [sample.logprob for sample in samples]
@@ -159,9 +191,9 @@ def test_options_that_make_no_sense_are_told(options):
 
 
 def test_a_folder_that_was_not_converted_is_told(models, tmp_path):
-    with pytest.raises(InputError, match=r"has no model.bin.*ct2-transformers-converter"):
+    with pytest.raises(UnusableError, match=r"has no model.bin.*ct2-transformers-converter"):
         CTranslate2(str(models[0])).sample([SOURCE], 1)
-    with pytest.raises(InputError, match="cannot be loaded"):
+    with pytest.raises(UnusableError, match="cannot be loaded"):
         sampler(models, dtype="int7").sample([SOURCE], 1)
 
 

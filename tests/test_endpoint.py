@@ -12,9 +12,9 @@ import pytest
 
 import faulty
 from faulty import Faulty, busy, status
-from minrisk.errors import InputError
+from minrisk.errors import InputError, MinriskError, UnusableError
+from minrisk.openai import client
 from minrisk.progress import listening
-from minrisk.sampling import retry
 from minrisk.sampling.openai import Endpoint
 from minrisk.sampling.sample import PartialError
 
@@ -64,8 +64,7 @@ def test_seeds_of_requests_are_far_apart(server):
 @pytest.mark.parametrize("fault", [
     busy(), status(500), status(503), status(408), faulty.dropped, faulty.half, faulty.cut,
     lambda h: h.reply(200, {"choices": []}), lambda h: h.reply(200, {"error": "overloaded"}),
-    lambda h: h.reply(200, {"choices": [{"message": {"content": None}}]}),
-], ids=["429", "500", "503", "408", "dropped", "half", "cut", "none", "error", "no text"])
+], ids=["429", "500", "503", "408", "dropped", "half", "cut", "none", "error"])
 def test_a_request_that_fails_for_the_time_being_is_sent_again(server, fault):
     expected = sampler(server).sample(["one"], 8)
     server.script = [fault, fault]
@@ -90,20 +89,24 @@ def test_a_server_that_says_when_to_come_back_is_obeyed(server, after):
 
 def test_a_server_that_wants_a_long_rest_is_told_of(server):
     server.script = [busy("86400")]
-    with pytest.raises(InputError, match="asks to wait 86400 s"):
+    with pytest.raises(UnusableError, match="asks to wait 86400 s"):
         sampler(server).sample(["one"], 1)
 
 
 def test_waiting_grows_and_has_an_end(server, monkeypatch):
-    rests = []
-    monkeypatch.setattr(retry, "sleep", rests.append)
+    pauses = []
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+
+    monkeypatch.setattr(client, "sleep", sleep)
     server.always = status(503, "overloaded")
-    with pytest.raises(InputError, match="503 overloaded; gave up after 3 retries"):
+    with pytest.raises(MinriskError, match="503 overloaded; gave up after 3 retries"):
         sampler(server, retries=3).sample(["one"], 1)
     assert len(server.bodies) == 4
-    assert len(rests) == 3
-    assert all(retry.FIRST * 2**i / 2 <= rest <= retry.FIRST * 2**i
-               for i, rest in enumerate(rests))
+    assert len(pauses) == 3
+    assert all(client.FIRST_PAUSE * 2**i / 2 <= pause <= client.FIRST_PAUSE * 2**i
+               for i, pause in enumerate(pauses))
 
 
 def test_a_server_that_gives_one_choice_at_a_time_is_asked_until_there_are_enough(server):
@@ -113,10 +116,6 @@ def test_a_server_that_gives_one_choice_at_a_time_is_asked_until_there_are_enoug
     assert len({body["seed"] for body in server.bodies}) == 6
 
 
-def test_a_server_with_few_places_is_asked_for_fewer_samples(server):
-    server.always = faulty.few_places(2)
-    assert len(sampler(server, per_request=16).sample(["one"], 16)[0]) == 16
-    assert max(body["n"] for body in server.bodies[-4:]) == 2
 
 
 def test_a_prompt_that_is_refused_does_not_cost_the_others(server):
@@ -139,7 +138,7 @@ def test_a_prompt_that_is_refused_does_not_cost_the_others(server):
 def test_what_no_retry_can_mend_is_told_at_once(server, code, hint):
     server.always = status(code)
     server.delay = 0.05
-    with pytest.raises(InputError, match=hint):
+    with pytest.raises(UnusableError, match=hint):
         sampler(server, concurrency=1).sample(["one", "two"], 40)
     assert len(server.bodies) < 20  # nobody goes on asking
 
@@ -148,7 +147,7 @@ def test_a_server_that_is_not_there_is_told_at_once():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(InputError, match=r"cannot reach http://127.*check the address"):
+    with pytest.raises(UnusableError, match=r"cannot reach http://127.*check the address"):
         Endpoint(f"http://127.0.0.1:{port}/v1", "m").sample(["one"], 1)
 
 
@@ -163,7 +162,7 @@ def test_the_key_comes_from_the_environment_and_is_never_shown(server, monkeypat
     monkeypatch.setenv(variable, f" {KEY}\n")
     echo = sampler(server, key_variable=variable)
     server.always = lambda h: status(401, f"bad key {h.headers['Authorization']}")(h)
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(UnusableError) as raised:
         echo.sample(["one"], 1)
     assert server.keys == [f"Bearer {KEY}"]
     assert "bad key Bearer ***" in str(raised.value)
@@ -174,7 +173,7 @@ def test_a_key_is_not_sent_on_to_where_a_server_points(server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with faulty.serving() as thief:
         server.always = lambda h: h.reply(302, {}, Location=f"{thief.endpoint}/x")
-        with pytest.raises(InputError, match="302"):
+        with pytest.raises(UnusableError, match="302"):
             sampler(server).sample(["one"], 1)
         assert thief.bodies == []
 
@@ -211,13 +210,14 @@ def test_the_options_reach_the_server(server):
     body = server.bodies[0]
     assert body.pop("seed") >= 0
     assert body == {"messages": [{"role": "user", "content": "In French: a cat {braces}"}],
-                    "model": "m", "temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "n": 1,
+                    "model": "m", "temperature": 0.5, "top_p": 0.9, "max_tokens": 7,
                     "min_p": 0.1}
 
 
 def test_a_server_without_log_probabilities_gives_none(server):
     server.logprobs = False
-    assert sampler(server).sample(["one"], 1)[0][0].logprob is None
+    with pytest.warns(UserWarning, match="gives no log-probabilities; samples have none"):
+        assert sampler(server).sample(["one"], 1)[0][0].logprob is None
 
 
 def test_samples_that_were_cut_are_told(server):
@@ -228,7 +228,7 @@ def test_samples_that_were_cut_are_told(server):
 
 
 def test_a_mistake_of_ours_is_not_taken_for_the_server_s(server, monkeypatch):
-    monkeypatch.setattr("minrisk.sampling.openai.read_choices", lambda *_: 1 / 0)
+    monkeypatch.setattr("minrisk.openai.completions.read_choices", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         sampler(server).sample(["one"], 1)
 

@@ -47,7 +47,8 @@ MAY_IMPORT = {
     "metrics": PROTOCOLS | {"metrics", "_native"},
     "strategies": PROTOCOLS | {"strategies"},
     "validation": PROTOCOLS | {"validation", "io"},
-    "sampling": PLAIN | {"sampling"},
+    "openai": PLAIN | {"openai"},
+    "sampling": PLAIN | {"sampling", "openai"},
     "hf": PROTOCOLS | {"decoding", "sampling"},
     "io": PLAIN | {"io"},
     "engine": PROTOCOLS | {"engine", "io", "sampling", "shards", "decoding"},
@@ -56,7 +57,7 @@ MAY_IMPORT = {
     "__main__": {"cli"},
 }
 NEVER_LOADED = ["torch", "transformers", "ray", "fastapi", "starlette", "click", "yaml",
-                "importlib.metadata", "sacrebleu", "fsspec", "pyarrow"]
+                "importlib.metadata", "sacrebleu", "fsspec", "pyarrow", "aiohttp", "asyncio"]
 
 
 def modules() -> list[Path]:

@@ -50,7 +50,7 @@ def test_plain_text_becomes_samples_with_counts(sample, sources):
     assert result.code == 0
     assert [record["source"] for record in result.records] == SOURCES
     for index, record in enumerate(result.records):
-        assert list(record) == ["id", "source", "samples", "counts", "logprobs"]
+        assert list(record) == ["id", "source", "samples", "counts", "logprobs", "lengths"]
         assert record["id"] == index
         assert sum(record["counts"]) == 20
         assert len(set(record["samples"])) == len(record["samples"]) == len(record["logprobs"])
@@ -191,7 +191,7 @@ def test_an_option_that_is_needed_is_asked_for(server, sources):
     (b'{"source": "one"}\n{"source": 3}\n', "in:2: found source 3, wanted a string"),
     (b'{"source": "one"}\n{"prompt": ["x"]}\n', 'in:2: found prompt ["x"], wanted a string'),
     (b'{"source": "one"}\n{"messages": []}\n', "in:2: found messages [], wanted a list"),
-    (b'{"source": "one"}\n{"messages": [{"role": "user"}]}\n', "in:2: found messages"),
+    (b'{"source": "one"}\n{"messages": [{"content": "x"}]}\n', "in:2: found messages"),
     (b'{"source": "one"}\n{"prompt": "a", "messages": []}\n', "found both prompt and messages"),
     (b'{"source": "one"}\nplain\n', "give --input-format text"),
     (b'one\n\xff\n', "in:2: found byte 0xff"),

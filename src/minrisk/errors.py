@@ -18,8 +18,12 @@ class MissingExtra(MinriskError, ImportError):  # noqa: N818 - it says what to i
     """An optional dependency is not installed; says the `pip install` line."""
 
 
-class UnusableError(InputError):
-    """What concerns every segment, such as a wrong key or a missing model: it ends a run."""
+class UnusableError(MinriskError):
+    """What concerns every segment: a wrong key, a model that is not there, a server that is down.
+
+    A run ends with it, whatever is done about errors of single segments: the others would fail for
+    the same reason, and what was not tried can be done once the cause is mended.
+    """
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:

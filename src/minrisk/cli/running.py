@@ -37,7 +37,7 @@ from minrisk.threads import set_threads
 from minrisk.version import __version__
 
 _GB = 1 << 30
-_SHOWN = ("pairs", "samples", "tokens")  # counts of the summary
+_SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens")  # in the summary
 _POSITIVE = click.IntRange(min=1)
 _output = partial(option, "Output")
 _run = partial(option, "Run")

@@ -22,6 +22,7 @@ from minrisk.io.record import RawRecord, Record, checksum
 
 InputFormat = Literal["auto", "text", "json"]
 JSON = (".jsonl", ".json", ".ndjson")
+_WRITTEN = SAMPLED | {"id", "finish_reasons", "reasoning", "usage"}  # by `sample`
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class PromptReader:
             fields = parse(text, "give --input-format text") if raw.as_json else {"source": text}
         except InputError as error:
             return record.failed(error)
-        kept = {k: v for k, v in fields.items() if k != "id" and k not in SAMPLED and v is not None}
-        record = replace(record, fields=kept)
+        record = replace(record, fields={k: v for k, v in fields.items()
+                                         if k not in _WRITTEN and v is not None})
         try:
             record = replace(record, id=id_of(fields, record.index))
             return replace(record, prompt=_prompt(fields))
@@ -76,7 +77,7 @@ def is_json(form: InputFormat, path: str, line: bytes) -> bool:
     return path.endswith(JSON) or line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
 
 
-def _prompt(fields: dict[str, Any]) -> str | list[dict[str, str]]:
+def _prompt(fields: dict[str, Any]) -> str | list[dict[str, Any]]:
     source, prompt, messages = source_of(fields), fields.get("prompt"), fields.get("messages")
     if prompt is not None and messages is not None:
         raise InputError("found both prompt and messages, wanted one of them")
@@ -92,10 +93,10 @@ def _prompt(fields: dict[str, Any]) -> str | list[dict[str, str]]:
     return found
 
 
-def _messages(found: Any) -> list[dict[str, str]]:
+def _messages(found: Any) -> list[dict[str, Any]]:
+    """A chat; what a message has besides its role is between the user and the model."""
     def fine(message: Any) -> bool:
-        return isinstance(message, dict) and all(
-            isinstance(message.get(name), str) for name in ("role", "content"))
+        return isinstance(message, dict) and isinstance(message.get("role"), str)
 
     if not isinstance(found, list) or not found or not all(map(fine, found)):
         raise InputError(f"found messages {show(found)}, "

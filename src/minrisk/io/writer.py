@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from minrisk.io.record import Record
 from minrisk.sampling.columns import columns
+from minrisk.sampling.sample import Samples
 from minrisk.segment import Ranking, Segment
 
 Format = Literal["json", "text"]
@@ -89,8 +90,9 @@ class SampleWriter:
 def count_samples(record: Record) -> dict[str, int]:
     """How many samples and tokens were drawn."""
     found = record.samples or ()
+    usage = found.usage if isinstance(found, Samples) and found.usage else {}
     return {"samples": sum(s.count for s in found),
-            "tokens": sum(s.count * len(s.tokens) for s in found)}
+            "tokens": sum(s.count * len(s.tokens) for s in found), **usage}
 
 
 def json_line(fields: Mapping[str, Any]) -> str:

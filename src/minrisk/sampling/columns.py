@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from minrisk.sampling.sample import Sample
+from minrisk.sampling.sample import Sample, Samples
 
 
-def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, list[Any]]:
-    """Distinct texts with their counts, or each as often as it was drawn."""
+def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
+    """Distinct texts with their counts, or each as often as it was drawn.
+
+    A list is there if it has a value for every sample. Reasons to finish are there if one of them
+    is worth a look, reasoning if there is some, and usage, of all samples together, if known.
+    """
     rows = _repeated(samples) if repeat else distinct(samples)
-    found: dict[str, list[Any]] = {"samples": [row.text for row in rows]}
+    found: dict[str, Any] = {"samples": [row.text for row in rows]}
     if not repeat:
         found["counts"] = [row.count for row in rows]
-    for name, values in (("logprobs", [row.logprob for row in rows]),
-                         ("truncated_logprobs", [row.truncated_logprob for row in rows])):
+    for name, values in (("logprobs", [_finite(row.logprob) for row in rows]),
+                         ("truncated_logprobs", [_finite(row.truncated_logprob) for row in rows]),
+                         ("lengths", _lengths(rows))):
         if None not in values:
             found[name] = values
+    if any(row.finish_reason not in (None, "stop") for row in rows):
+        found["finish_reasons"] = [row.finish_reason for row in rows]
+    if any(row.reasoning is not None for row in rows):
+        found["reasoning"] = [row.reasoning for row in rows]
+    if isinstance(samples, Samples) and samples.usage is not None:
+        found["usage"] = dict(samples.usage)
     return found
 
 
@@ -38,3 +50,15 @@ def _merged(one: Sample, other: Sample) -> Sample:
 
 def _repeated(samples: Iterable[Sample]) -> Sequence[Sample]:
     return [sample for sample in samples for _ in range(sample.count)]
+
+
+def _finite(logprob: float | None) -> float | None:
+    """JSON has no infinity, and `decode` could not weigh by it."""
+    return logprob if logprob is not None and math.isfinite(logprob) else None
+
+
+def _lengths(rows: Sequence[Sample]) -> list[int | None]:
+    """In tokens; a sampler that gives them for some samples has none for an empty one."""
+    by_tokens = any(row.tokens for row in rows)
+    return [row.length if row.length is not None else len(row.tokens) if by_tokens else None
+            for row in rows]

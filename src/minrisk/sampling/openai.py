@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
@@ -12,27 +14,32 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from minrisk.errors import InputError, MinriskError
+from minrisk.errors import InputError, MinriskError, UnusableError
+from minrisk.openai.capabilities import REPLACEABLE, Capabilities
+from minrisk.openai.client import Client, Health
+from minrisk.openai.completions import Completions, Query
 from minrisk.options import option
 from minrisk.progress import tell
-from minrisk.sampling.choices import read_choices
-from minrisk.sampling.http import RefusedError, UnusableError, post
-from minrisk.sampling.parallel import Task, in_threads
+from minrisk.sampling.background import Call, Work, stream
+from minrisk.sampling.connection import Connection
 from minrisk.sampling.prompt import check_template, fill
-from minrisk.sampling.retry import patiently
-from minrisk.sampling.sample import PartialError, Prompt, Sample
+from minrisk.sampling.sample import AnyRequest, PartialError, Prompt, Result, Sample
 
 _KEY = "OPENAI_API_KEY"
-_OURS = {"messages", "prompt", "model", "temperature", "top_p", "max_tokens", "logprobs", "n",
-         "seed", "stream"}
+_OURS = {"messages": "give it as input", "prompt": "give it as input",
+         "model": "give it as an option", "n": "it follows from the number of samples",
+         "seed": "every request has its own", "stream": "answers are read as a whole"}
+_SYSTEM = ("system", "developer")  # roles
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """a server with OpenAI's chat or completions protocol, local or remote
+    """a server with OpenAI's chat or completions protocol, local or remote; needs minrisk[openai]
 
     What no option says is as the server has it: llama.cpp, for one, cuts the distribution unless
-    `extra` is {"top_k": 0, "min_p": 0} and `top_p` is 1. Log-probabilities are the server's too.
+    `extra` is {"min_p": 0}, `top_k` is 0 and `top_p` is 1. Log-probabilities are the server's too.
+    Fields that a server does not take (log-probabilities, a seed, a temperature) are left out with
+    a warning.
     """
 
     name: ClassVar[str] = "openai"
@@ -43,16 +50,20 @@ class Endpoint:
     model: str = option(help="the name that the server knows the model by")
     api: Literal["chat", "completions"] = option("chat", help="which of its two interfaces")
     prompt: str | None = option(None, help='a template, such as "Translate to French: {source}"')
-    system: str | None = option(None, help="a system message before every chat")
+    system: str | None = option(None, help="a system message before every chat that has none")
     temperature: float = option(1.0, help="below 1 sharpens the distribution")
     top_p: float | None = option(None, help="only the likeliest tokens of this much probability")
+    top_k: int | None = option(None, help="only so many of the likeliest tokens; not at OpenAI")
     max_tokens: int = option(512, help="longest sample")
-    extra: str | None = option(None, help='further fields of a request, such as {"min_p": 0.1}')
+    stop: str | None = option(None, help='a text that ends a sample, or a JSON list of them')
+    extra: str | None = option(
+        None, help='further fields of a request, such as {"min_p": 0.1}; null leaves one out')
     logprobs: bool = option(True, help="ask for log-probabilities")
     send_seed: bool = option(True, help="ask for repeatable samples")
+    drop_cut: bool = option(False, help="leave out samples that were cut, by max_tokens for one")
     per_request: int = option(16, help="samples asked for at once; fewer where that is refused")
     concurrency: int = option(8, help="requests at a time", matters=False)
-    timeout: float = option(600.0, help="seconds to wait for an answer", matters=False)
+    timeout: float = option(600.0, help="seconds to wait for a whole answer", matters=False)
     retries: int = option(6, help="of a request that failed for the time being", matters=False)
     key_variable: str = option(
         _KEY, help="the environment variable that holds the key", matters=False)
@@ -68,11 +79,12 @@ class Endpoint:
             raise InputError(f"timeout {self.timeout}; wanted more than 0 seconds")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise InputError(f"top_p {self.top_p}; wanted more than 0 and at most 1")
-        for name in self._extra:
-            if name in _OURS:
-                raise InputError(f"extra has {name}; give it as an option of the sampler")
+        for name, value in self._extra.items():
+            if name in _OURS and value is not None:
+                raise InputError(f"extra has {name}; {_OURS[name]}")
         if self.system is not None and self.api == "completions":
             raise InputError("system is for chats; put it into prompt, or use api chat")
+        _ = self._stop
 
     def batch_size(self, n: int) -> int:
         """Enough to keep all connections busy nearly all of the time."""
@@ -80,69 +92,73 @@ class Endpoint:
 
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
                places: Sequence[int] | None = None) -> list[list[Sample]]:
-        if n < 1 or seed < 0:
-            raise InputError(f"{n} samples with seed {seed}; wanted 1 or more, and a seed from 0")
+        _check_numbers(n, seed)
         places = range(len(prompts)) if places is None else places
-        size = self.per_request
-        parts = [range(n)[start:start + size] for start in range(0, n, size)]
-        ask = partial(self._ask, self._key())
-        tasks = [partial(self._draw, partial(ask, self._body(prompt)), part, [seed, place])
-                 for prompt, place in zip(prompts, places, strict=True) for part in parts]
-        results = list(_joined(self._run(tasks), len(parts)))
-        if any(isinstance(result, MinriskError) for result in results):
-            raise PartialError(results)
-        return [result for result in results if not isinstance(result, MinriskError)]
-
-    def _run(self, tasks: Sequence[Task[list[Sample]]]) -> list[list[Sample] | MinriskError]:
-        """The result of every task, in order."""
-        results: dict[int, list[Sample] | MinriskError] = {}
-        for place, result in in_threads(tasks, self.concurrency):
-            results[place] = result
-            tell("requests answered", len(results), len(tasks))
-            if isinstance(result, UnusableError):  # the others would fare no better
-                return [results.get(i, result) for i in range(len(tasks))]
-        return [results[i] for i in range(len(tasks))]
-
-    def _draw(self, ask: Callable[[dict[str, Any]], list[Sample]], numbers: range,
-              stream: list[int]) -> list[Sample]:
-        """The samples of these numbers, in as many requests as the server needs for them."""
-        drawn: list[Sample] = []
-        most = len(numbers)
-        while rest := numbers[len(drawn):]:
-            more = {"n": min(most, len(rest))} | self._seed([*stream, rest[0]])
-            try:
-                drawn += patiently(partial(ask, more), self.retries)[:len(rest)]
-            except RefusedError:
-                if more["n"] == 1:
-                    raise
-                most = more["n"] // 2  # some servers have few places, and take no more
-        return drawn
-
-    def _ask(self, key: str | None, body: dict[str, Any], more: dict[str, Any]) -> list[Sample]:
-        """One request; a server may give fewer samples than were asked for."""
-        path = "chat/completions" if self.api == "chat" else "completions"
-        url = f"{self.endpoint.rstrip('/')}/{path}"
-        return read_choices(post(url, body | more, key, self.timeout), url)
-
-    def _body(self, prompt: Prompt) -> dict[str, Any]:
-        body = self._asked(prompt) | {"model": self.model, "temperature": self.temperature,
-                                      "max_tokens": self.max_tokens}
-        if self.top_p is not None:
-            body["top_p"] = self.top_p
-        if self.logprobs:
-            body["logprobs"] = True if self.api == "chat" else 1
-        return body | self._extra
-
-    @cached_property
-    def _extra(self) -> dict[str, Any]:
+        requests = [_Numbered(prompt, place, number) for number, (prompt, place)
+                    in enumerate(zip(prompts, places, strict=True))]
+        found: dict[int, Result] = {}
+        failed: MinriskError | None = None
         try:
-            found = json.loads(self.extra or "{}")
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise InputError(f"extra {self.extra!r:.60}; wanted a JSON object, "
-                             'such as {"min_p": 0.1}')
-        return found
+            with closing(self._stream(requests, n, seed, len(requests))) as results:
+                found.update((request.number, result) for request, result in results)
+        except UnusableError as error:
+            if not any(isinstance(result, list) for result in found.values()):
+                raise
+            failed = error
+        listed = [found.get(number, failed) for number in range(len(requests))]
+        samples = [result for result in listed if isinstance(result, list)]
+        if len(samples) < len(requests):
+            raise PartialError([result for result in listed if result is not None])
+        return samples
+
+    def stream(self, requests: Iterable[AnyRequest], n: int,
+               seed: int = 0) -> Generator[tuple[AnyRequest, Result]]:
+        """Results as they finish, of requests that are taken as there is capacity."""
+        _check_numbers(n, seed)
+        parts = -(-n // self.per_request)
+        return self._stream(requests, n, seed, max(1, -(-2 * self.concurrency // parts)))
+
+    @asynccontextmanager
+    async def connect(self, note: Callable[[str], None] = warnings.warn,
+                      progress: Callable[[int, int], None] = lambda done, planned: None,
+                      ) -> AsyncIterator[Connection]:
+        """For asynchronous callers; what a server refuses is remembered in between."""
+        async with Client(self.endpoint, self._key(), concurrency=self.concurrency,
+                          timeout=self.timeout, retries=self.retries,
+                          health=self._health) as client:
+            yield Connection(self.query, self.drop_cut, Completions(
+                client, self.api, per_request=self._per_request,
+                capabilities=self._capabilities, note=note, progress=progress))
+
+    def query(self, prompt: Prompt, seed: int, index: int) -> Query:
+        """The request for samples of a prompt, as it should be sent; what `extra` says wins."""
+        body = self._asked(prompt) | self._options | self._extra
+        if self._extra.get("max_completion_tokens") is not None:
+            del body["max_tokens"]
+        return Query({name: value for name, value in body.items() if value is not None},
+                     partial(self._seed, seed, index), REPLACEABLE - self._extra.keys())
+
+    def _stream(self, requests: Iterable[AnyRequest], n: int, seed: int,
+                ahead: int) -> Generator[tuple[AnyRequest, Result]]:
+        @asynccontextmanager
+        async def connect(call: Callable[[Call], None]) -> AsyncIterator[Work[AnyRequest, Result]]:
+            def note(message: str) -> None:
+                call(partial(warnings.warn, message, stacklevel=2))
+
+            def progress(done: int, planned: int) -> None:
+                call(partial(tell, "requests answered", done, planned))
+
+            async with self.connect(note, progress) as connection:
+                yield lambda request: connection.sample(request.prompt, n, seed, request.index)
+
+        return stream(connect, requests, ahead)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        logprobs = (True if self.api == "chat" else 1) if self.logprobs else None
+        return {"model": self.model, "temperature": self.temperature, "top_p": self.top_p,
+                "top_k": self.top_k, "max_tokens": self.max_tokens, "stop": self._stop,
+                "logprobs": logprobs}
 
     def _asked(self, prompt: Prompt) -> dict[str, Any]:
         if isinstance(prompt, str):
@@ -153,14 +169,52 @@ class Endpoint:
         elif self.prompt is not None or self.api == "completions":
             raise InputError("found messages, which neither go into a prompt template nor to "
                              "api completions; use api chat without a prompt, or give sources")
-        system = [] if self.system is None else [{"role": "system", "content": self.system}]
+        has_system = any(message.get("role") in _SYSTEM for message in prompt)
+        system = [] if self.system is None or has_system else [
+            {"role": "system", "content": self.system}]
         return {"messages": [*system, *prompt]}
 
-    def _seed(self, stream: list[int]) -> dict[str, int]:
+    def _seed(self, seed: int, index: int, number: int) -> int | None:
         """Far apart even for neighbours: servers count on from a seed for the other choices."""
-        if not self.send_seed:
-            return {}
-        return {"seed": int(np.random.SeedSequence(stream).generate_state(1)[0] >> 1)}
+        if not self.send_seed or "seed" in self._extra:
+            return None
+        return int(np.random.SeedSequence([seed, index, number]).generate_state(1)[0] >> 1)
+
+    @cached_property
+    def _extra(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.extra or "{}")
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise InputError(f"extra {self.extra!r:.60}; wanted a JSON object, "
+                             'such as {"min_p": 0.1}')
+        return found
+
+    @cached_property
+    def _stop(self) -> list[str] | None:
+        if self.stop is None or not self.stop.startswith("["):
+            return None if self.stop is None else [self.stop]
+        try:
+            found = json.loads(self.stop)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+            raise InputError(f"stop {self.stop!r:.60}; wanted a text, or a JSON list of texts, "
+                             r'such as ["\n\n", "Q:"]')
+        return found
+
+    @property
+    def _per_request(self) -> int:
+        return 1 if "n" in self._extra else self.per_request
+
+    @cached_property
+    def _health(self) -> Health:
+        return Health()
+
+    @cached_property
+    def _capabilities(self) -> Capabilities:
+        return Capabilities()
 
     def _key(self) -> str | None:
         key = os.environ.get(self.key_variable, "").strip()
@@ -173,18 +227,18 @@ class Endpoint:
         return key or None
 
 
-def _joined(parts: Sequence[list[Sample] | MinriskError],
-            size: int) -> Iterator[list[Sample] | MinriskError]:
-    """From so many parts each to the samples of a prompt, or its first error."""
-    for start in range(0, len(parts), size):
-        samples: list[Sample] = []
-        error = None
-        for part in parts[start:start + size]:
-            if isinstance(part, MinriskError):
-                error = error or part
-            else:
-                samples += part
-        yield error or samples
+def _check_numbers(n: int, seed: int) -> None:
+    if n < 1 or seed < 0:
+        raise InputError(f"{n} samples with seed {seed}; wanted 1 or more, and a seed from 0")
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """A request of a batch."""
+
+    prompt: Prompt
+    index: int
+    number: int  # in the batch
 
 
 def _check_address(endpoint: str) -> None:

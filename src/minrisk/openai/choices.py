@@ -1,0 +1,139 @@
+"""What a server of OpenAI's protocol answers: choices with or without text, and usage."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+_CUT = {"length", "content_filter"}  # reasons to finish that leave a text without its end
+_USAGE = ("prompt_tokens", "completion_tokens")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One answer of a model, of either interface; `raw` is as it came."""
+
+    raw: Mapping[str, Any]
+    text: str | None = None  # None where there is nothing that could be a sample
+    finish_reason: str | None = None
+    reasoning: str | None = None  # apart from the text
+    logprob: float | None = None  # the sum over its tokens
+    length: int | None = None  # in tokens
+
+    @property
+    def is_cut(self) -> bool:
+        return self.finish_reason in _CUT
+
+    @property
+    def problem(self) -> str:
+        """Why there is no text, for a Counter of such reasons."""
+        message = self.raw.get("message")
+        message = message if isinstance(message, dict) else {}
+        if message.get("tool_calls"):
+            return "tool calls"
+        if message.get("refusal"):
+            return "refusals"
+        return self.finish_reason or "without text"
+
+
+def complaint(body: Any) -> str | None:
+    """What an answer lacks, if it lacks choices; the server may have them the next time."""
+    choices = body.get("choices") if isinstance(body, dict) else None
+    if not isinstance(choices, list) or not all(map(_is_choice, choices)):
+        return "wanted choices with text"
+    return None if choices else "the answer has no choices"
+
+
+def _is_choice(found: Any) -> bool:
+    return isinstance(found, dict) and (isinstance(found.get("message"), dict)
+                                        or isinstance(found.get("text"), str))
+
+
+def read_choices(body: dict[str, Any]) -> list[Choice]:
+    """The choices of an answer of which there is no complaint."""
+    choices = list(map(_choice, body["choices"]))
+    if len(choices) == 1 and choices[0].length is None:
+        return [_with_length(choices[0], body)]
+    return choices
+
+
+def _choice(raw: dict[str, Any]) -> Choice:
+    message = raw.get("message")
+    message = message if isinstance(message, dict) else {"content": raw.get("text")}
+    finish = raw.get("finish_reason")
+    logprob, length = _of_tokens(raw.get("logprobs"))
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    return Choice(raw, _text(message, finish), whole(finish) if isinstance(finish, str) else None,
+                  whole(reasoning) if isinstance(reasoning, str) else None, logprob, length)
+
+
+def _text(message: dict[str, Any], finish: Any) -> str | None:
+    """The content, unless its place is empty because something else came, or nothing in time."""
+    content = message.get("content")
+    if isinstance(content, list):  # parts, of which some are reasoning
+        content = "".join(part["text"] for part in content if isinstance(part, dict)
+                          and part.get("type") == "text" and isinstance(part.get("text"), str))
+    if not isinstance(content, str):
+        return None
+    if not content and (finish in _CUT or message.get("tool_calls") or message.get("refusal")):
+        return None
+    return whole(content)
+
+
+def whole(text: str) -> str:
+    """Without halves of surrogate pairs, which no file and no tokenizer takes."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _of_tokens(found: Any) -> tuple[float | None, int | None]:
+    """Log-probability and number of tokens, if told; each interface has its own form."""
+    if not isinstance(found, dict):
+        return None, None
+    tokens = found.get("content")
+    listed = found.get("token_logprobs") or [
+        token.get("logprob") if isinstance(token, dict) else None
+        for token in (tokens if isinstance(tokens, list) else ())]
+    if not isinstance(listed, list) or not listed:
+        return None, None
+    known = all(isinstance(value, int | float) for value in listed)
+    total = float(sum(listed)) if known else math.nan
+    return total if math.isfinite(total) else None, len(listed)
+
+
+def _with_length(choice: Choice, body: dict[str, Any]) -> Choice:
+    """The only choice has all tokens that were used, but for those of its reasoning."""
+    usage = body.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    details = usage.get("completion_tokens_details")
+    reasoning = details.get("reasoning_tokens") if isinstance(details, dict) else None
+    total = _count(usage.get("completion_tokens"))
+    hidden = _count(reasoning) if reasoning is not None else 0
+    if total is None or hidden is None or hidden > total or (
+            choice.reasoning and not hidden):
+        return choice
+    return replace(choice, length=total - hidden)
+
+
+def read_usage(body: dict[str, Any]) -> Counter[str] | None:
+    """Tokens of the prompt and of all choices, if told."""
+    usage = body.get("usage")
+    found = {name: _count(usage.get(name)) for name in _USAGE} if isinstance(usage, dict) else {}
+    return Counter({name: count for name, count in found.items() if count is not None}) or None
+
+
+def total_usage(parts: Iterable[Counter[str] | None]) -> dict[str, int] | None:
+    """Of several answers; nothing where one of them does not tell, for less would be wrong."""
+    total: Counter[str] = Counter()
+    for part in parts:
+        if part is None:
+            return None
+        total.update(part)
+    return dict(total) or None
+
+
+def _count(found: Any) -> int | None:
+    is_count = isinstance(found, int) and not isinstance(found, bool) and found >= 0
+    return found if is_count else None

@@ -1,0 +1,219 @@
+"""The HTTP client: connections that are kept, retries, deadlines, limits, and a key never shown.
+
+It imports aiohttp only to connect, so that what is built on it can be listed without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from asyncio import sleep
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from minrisk.errors import MinriskError, MissingExtra, UnusableError
+from minrisk.openai.errors import RefusedError, Said, ServerError, TemporaryError, seconds_to_wait
+from minrisk.openai.masking import Mask
+
+if TYPE_CHECKING:
+    import aiohttp
+
+FIRST_PAUSE = 1.0  # seconds before the first retry; doubled before each further one
+MAX_BODY = 2**27  # bytes of an answer
+_MAX_ERROR_BODY = 2**16
+_MAX_WAIT = 600.0  # seconds that a server may ask to wait
+_CONNECT = 30.0  # seconds to get a connection
+_OUTAGE = 3  # requests in a row that were given up, after which the server is taken to be down
+_TEMPORARY = {408, 425, 429}  # and all from 500 on
+_REFUSED = {400, 413, 422}
+_HINTS = {401: "check the key in the environment", 403: "check the key in the environment",
+          404: "check the endpoint and the model", 402: "check the account"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server answered: parsed JSON, and its headers."""
+
+    body: Any
+    headers: Mapping[str, str]
+
+
+Check = Callable[[Any], str | None]  # what an answer lacks, for which the request is sent again
+
+
+@dataclass
+class Health:
+    """How a server has done so far; kept from one connection to the next."""
+
+    works: bool = False  # it has answered a request
+    failures: int = 0  # requests that were given up since then
+
+
+class Client:
+    """Requests to one server, at most `concurrency` at a time, each within `timeout` seconds.
+
+    What may pass is tried again with growing pauses. A server that cannot be reached before it ever
+    worked, or refuses the key or the model, raises `UnusableError` at once. After it worked, that
+    is raised when a request was given up because there was no connection, or when three requests in
+    a row were given up for any temporary reason; one alone may be the fault of its prompt.
+    """
+
+    def __init__(self, url: str, key: str | None = None, *, concurrency: int = 8,
+                 timeout: float = 600.0, retries: int = 6, max_body: int | None = None,
+                 health: Health | None = None) -> None:
+        self._url = url.rstrip("/")
+        self._key = key
+        self._mask = Mask(key)
+        self._slots = asyncio.Semaphore(concurrency)
+        self._timeout = timeout
+        self._retries = retries
+        self._max_body = max_body or MAX_BODY
+        self._health = health or Health()
+        self._proxy = _proxy(url)
+
+    async def __aenter__(self) -> Self:
+        aiohttp = _aiohttp()
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),  # the semaphore limits
+            timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=_CONNECT),
+            headers=headers, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        traceback: TracebackType | None) -> None:
+        await self._session.close()
+
+    async def post(self, path: str, body: Mapping[str, Any], check: Check | None = None) -> Answer:
+        """The answer to this body, after as many retries as it takes."""
+        url, content = f"{self._url}/{path}", json.dumps(body).encode()
+        async with self._slots:
+            for attempt in range(self._retries + 1):
+                try:
+                    answer = await self._once(url, content, check)
+                except TemporaryError as error:
+                    if attempt == self._retries:
+                        raise self._given_up(error) from error
+                    await _pause(error, attempt)
+                else:
+                    self._health.works, self._health.failures = True, 0
+                    return answer
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _once(self, url: str, content: bytes, check: Check | None) -> Answer:
+        aiohttp = _aiohttp()
+        try:
+            # a key is for this server, and not for where it points
+            async with self._session.post(url, data=content, allow_redirects=False,
+                                          proxy=self._proxy) as response:
+                raw = await self._read(response)
+        except (aiohttp.ClientError, OSError) as error:
+            failure = self._broken(error, url)
+        else:
+            if 200 <= response.status < 300:
+                return self._parsed(raw, url, response.headers, check)
+            failure = self._sorted(response, raw, url)
+        raise failure  # not from what may show the key
+
+    async def _read(self, response: aiohttp.ClientResponse) -> str:
+        """The body, which the deadline of the request is for as well."""
+        limit = self._max_body if response.ok else _MAX_ERROR_BODY
+        content = bytearray()
+        async for chunk in response.content.iter_any():
+            content += chunk
+            if len(content) > limit:
+                response.close()
+                if not response.ok:
+                    break
+                raise _TooLargeError
+        return content.decode("utf-8", "replace")
+
+    def _parsed(self, raw: str, url: str, headers: Mapping[str, str],
+                check: Check | None) -> Answer:
+        coding = headers.get("Content-Encoding", "identity")
+        if coding.lower() != "identity":  # a small body could become a very large one
+            raise ServerError(f"{url}: the answer is compressed ({self._mask.line(coding)}), "
+                              "which was not asked for; check the server or its proxy")
+        try:
+            found = self._mask.answer(json.loads(raw), raw)
+        except ValueError:
+            raise TemporaryError(f"{url}: the answer is no whole JSON") from None
+        except RecursionError:
+            raise ServerError(f"{url}: the answer is nested too deeply; "
+                              "check the endpoint") from None
+        if problem := check(found) if check else None:
+            raise TemporaryError(f"{url}: found {self._mask.line(raw)}, {problem}")
+        return Answer(found, headers)
+
+    def _sorted(self, response: aiohttp.ClientResponse, raw: str, url: str) -> MinriskError:
+        """The error for a status that is none of success."""
+        status, said = response.status, Said.of(raw).changed(self._mask.text)
+        words = said.text.strip() or response.reason or ""
+        message = f"{url}: {status} {self._mask.line(words)}"
+        if said.code == "insufficient_quota":  # OpenAI's, with a status that is else temporary
+            return UnusableError(f"{message}; check the account")
+        if status in _TEMPORARY or status >= 500:
+            wait = seconds_to_wait(response.headers.get("Retry-After"))
+            return TemporaryError(message, status, said, wait=wait)
+        is_flagged = status == 403 and self._health.works  # not the key, but this prompt
+        if status in _REFUSED or is_flagged:
+            return RefusedError(message, status, said)
+        return UnusableError(f"{message}; {_HINTS.get(status, 'check the endpoint')}")
+
+    def _broken(self, error: Exception, url: str) -> MinriskError:
+        """The error for a request without a whole answer."""
+        aiohttp = _aiohttp()
+        reason = self._mask.line(str(getattr(error, "os_error", error)) or type(error).__name__)
+        if isinstance(error, _TooLargeError):
+            return ServerError(f"{url}: the answer is larger than {self._max_body:,} bytes; "
+                               "request fewer or shorter samples at a time")
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError):
+            message = f"cannot reach {url}: {reason}; check the address, and that the server runs"
+            return (TemporaryError(message, unreachable=True) if self._health.works
+                    else UnusableError(message))
+        if isinstance(error, TimeoutError):
+            return TemporaryError(f"{url}: no whole answer within {self._timeout:g} s")
+        return TemporaryError(f"{url}: the connection broke: {reason}")
+
+    def _given_up(self, error: TemporaryError) -> MinriskError:
+        self._health.failures += 1
+        message = (f"{error}; gave up after {self._retries} retries; try again later, with a "
+                   "smaller concurrency, or with more retries")
+        is_down = error.unreachable or self._health.failures >= _OUTAGE
+        if is_down or not self._health.works:
+            return UnusableError(message)
+        return ServerError(message, error.status, error.said)
+
+
+class _TooLargeError(OSError):
+    """An answer without end."""
+
+
+async def _pause(error: TemporaryError, attempt: int) -> None:
+    if error.wait > _MAX_WAIT:
+        raise UnusableError(f"{error}; the server asks to wait {error.wait:.0f} s; "
+                            "try again then") from None
+    # jitter, so that requests that failed together do not come back together
+    await sleep(max(error.wait, FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.0)))
+
+
+def _proxy(url: str) -> str | None:
+    """Of the environment; aiohttp would send passwords of ~/.netrc along."""
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+
+
+def _aiohttp() -> Any:
+    try:
+        import aiohttp
+    except ImportError:
+        raise MissingExtra("the 'openai' sampler needs aiohttp: "
+                           "pip install 'minrisk[openai]'") from None
+    return aiohttp

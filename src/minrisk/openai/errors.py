@@ -1,0 +1,99 @@
+"""Failures of a server, sorted by what can be done about them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from minrisk.errors import InputError
+
+
+class ServerError(InputError):
+    """A request failed; `status` is the server's, if it gave one, and `said` what it said."""
+
+    def __init__(self, message: str, status: int | None = None, said: Said | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.said = said or Said("")
+
+
+class RefusedError(ServerError):
+    """The server does not take this request; it may take another."""
+
+
+class TemporaryError(ServerError):
+    """The same request may work later, not before `wait` seconds have passed."""
+
+    def __init__(self, message: str, status: int | None = None, said: Said | None = None, *,
+                 wait: float = 0.0, unreachable: bool = False) -> None:
+        super().__init__(message, status, said)
+        self.wait = wait
+        self.unreachable = unreachable  # there was not even a connection
+
+
+@dataclass(frozen=True)
+class Said:
+    """The words of an error, and the field of the request that they are about, if they say so."""
+
+    text: str
+    field: str | None = None
+    code: str | None = None
+
+    @classmethod
+    def of(cls, raw: str) -> Said:
+        """From the body of an answer, in any of the forms that servers give it."""
+        found = None
+        with suppress(ValueError, RecursionError):
+            found = json.loads(raw)
+        if isinstance(found, list) and found:  # Gemini
+            found = found[0]
+        if not isinstance(found, dict):
+            return cls(raw)
+        error = found.get("error", found)
+        if not isinstance(error, dict):
+            return cls(error if isinstance(error, str) else raw)
+        text = next(filter(None, map(_words, map(error.get, ("message", "detail", "msg")))), raw)
+        return cls(text, _string(error.get("param")), _string(error.get("code")))
+
+    def changed(self, change: Callable[[str], str]) -> Said:
+        """The same, with every text changed."""
+        return Said(change(self.text), self.field and change(self.field),
+                    self.code and change(self.code))
+
+
+def _words(found: Any) -> str | None:
+    """A message, or the complaints of a validator about fields (FastAPI, Mistral)."""
+    if isinstance(found, dict):
+        found = found.get("detail")
+    if isinstance(found, list):
+        return "; ".join(_complaints(found)) or None
+    return _string(found)
+
+
+def _complaints(found: list[Any]) -> Iterator[str]:
+    for item in found:
+        if isinstance(item, dict) and isinstance(item.get("msg"), str):
+            place = item.get("loc")
+            yield f"{'.'.join(map(str, place))}: {item['msg']}" if isinstance(place, list) else (
+                item["msg"])
+
+
+def _string(found: Any) -> str | None:
+    return found if isinstance(found, str) else None
+
+
+def seconds_to_wait(header: str | None) -> float:
+    """Of a Retry-After, which is a number of seconds or a date."""
+    if header is None:
+        return 0.0
+    with suppress(ValueError):
+        seconds = float(header)
+        return seconds if seconds > 0 else 0.0  # and 0 if it is nan
+    with suppress(ValueError, TypeError):
+        return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
+    return 0.0
