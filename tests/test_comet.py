@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[comet]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
 
 import minrisk
 from comet_hub import CHECKPOINTS, DATA, GOLDEN, enter_hub
 from commands import run, write
+from minrisk._torch.batches import batches
 from minrisk.errors import MissingExtra
 from minrisk.groups import Groups
 from minrisk.metric import Quality
@@ -31,7 +31,6 @@ from minrisk.metrics.comet.estimator import mean_distance
 from minrisk.metrics.comet.patience import Patience
 from minrisk.metrics.comet.pooling import sparsemax
 from minrisk.metrics.comet.tiles import tiles
-from minrisk.metrics.neural.batches import batches
 from minrisk.progress import listening
 from minrisk.testing import check_metric, check_strategy
 
@@ -498,7 +497,7 @@ def test_a_broken_checkpoint_is_told_and_never_executed(kind, tmp_path):
 
 
 @pytest.mark.parametrize(("model", "message"), [
-    ("nowhere", "no such file or folder"), ("owner/absent", "not in the local cache"),
+    ("nowhere", "no such file or folder"), ("owner/absent", "neither in the local cache"),
     ("/nowhere/at/all", "no such file or folder"), (".", "found neither"),
     (str(CHECKPOINTS / "unified"), "reads source, hypothesis and reference together")])
 def test_a_model_that_cannot_be_used_is_told(model, message):
@@ -514,7 +513,7 @@ def test_a_model_without_references_is_told():
 
 def test_missing_files_of_the_encoder_are_named(tmp_path):
     (tmp_path / "tiny" / "xlm-roberta").unlink()
-    with pytest.raises(minrisk.InputError, match="configuration of the encoder 'tiny/xlm-roberta'"):
+    with pytest.raises(minrisk.InputError, match="tiny/xlm-roberta: there is no such folder"):
         comet().features(["a"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
 
 import minrisk
 from minrisk.metric import Aggregates, AnyMetric

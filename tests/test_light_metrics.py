@@ -202,7 +202,7 @@ def test_without_its_package_a_model_names_the_extra(metric, module, message, mo
 
 
 def test_a_folder_without_a_model_is_told(tmp_path, sentence_transformers):
-    with pytest.raises(minrisk.InputError, match="cannot be loaded"):
+    with pytest.raises(minrisk.InputError, match="cannot be read"):
         Embedding(str(tmp_path), device="cpu").features(["a"])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections import Counter
 from itertools import product
@@ -11,7 +10,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[hf]")
 transformers = pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
 
@@ -480,9 +478,9 @@ def test_a_folder_that_lacks_something_is_refused(tmp_path, gone, wants):
 
 
 def test_a_name_that_nobody_has_is_refused():
-    with pytest.raises(InputError, match="nobody/nothing: its configuration is not in the local"):
+    with pytest.raises(InputError, match=r"nobody/nothing: .* its configuration is neither"):
         Transformers("nobody/nothing").sample(SOURCES, 1)
-    with pytest.raises(InputError, match="no-such-folder: its configuration cannot be read"):
+    with pytest.raises(InputError, match="no-such-folder: there is no such folder"):
         Transformers("no-such-folder").sample(SOURCES, 1)
 
 

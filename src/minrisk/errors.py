@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -16,6 +17,17 @@ class InputError(MinriskError, ValueError):
 
 class MissingExtra(MinriskError, ImportError):  # noqa: N818 - it says what to install
     """An optional dependency is not installed; says the `pip install` line."""
+
+
+@contextmanager
+def needs_extra(what: str, extra: str) -> Iterator[None]:
+    """Around imports: a package that is missing is named with the extra that brings it."""
+    try:
+        yield
+    except MissingExtra:
+        raise
+    except ImportError as error:
+        raise MissingExtra(f"{what} needs {error.name}: pip install 'minrisk[{extra}]'") from None
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from minrisk.errors import MissingExtra
+from minrisk.errors import needs_extra
 
 
 @click.group()
@@ -25,11 +25,9 @@ def convert(model: str, out: Path, encoder: str | None) -> None:
     As safetensors and JSON, with the encoder's own files beside them: it loads faster, needs no
     network, and has no pickle. Use it with --metric comet --metric.model OUT.
     """
-    try:
+    with needs_extra("COMET", "comet"):
         from minrisk.metrics.comet import checkpoint
         from minrisk.metrics.comet.encoder import own_files
-    except ImportError as error:
-        raise MissingExtra(f"COMET needs {error.name}: pip install 'minrisk[comet]'") from None
     found = checkpoint.load(model)
     files = own_files(found, encoder)
     checkpoint.save(found, out)

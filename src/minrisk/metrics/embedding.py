@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk.arrays import Floats
-from minrisk.errors import InputError, MissingExtra
+from minrisk.errors import InputError, needs_extra
 from minrisk.groups import Groups
 from minrisk.metric import Evidence
 from minrisk.metrics._vectors import Vectors, VectorStore
@@ -93,12 +93,9 @@ class Embedding:
 
 @cache
 def _encoder(metric: Embedding) -> Encode:
-    try:
+    extra = "embedding" if metric.model == UNIVERSAL else "sentence-transformers"
+    with needs_extra(f"the embedding model {metric.model!r}", extra):
         return _universal() if metric.model == UNIVERSAL else _transformer(metric)
-    except ImportError as error:
-        extra = "embedding" if metric.model == UNIVERSAL else "sentence-transformers"
-        raise MissingExtra(f"the embedding model {metric.model!r} needs {error.name}: "
-                           f"pip install 'minrisk[{extra}]'") from None
 
 
 def _universal() -> Encode:
@@ -110,11 +107,7 @@ def _universal() -> Encode:
 
 
 def _transformer(metric: Embedding) -> Encode:
-    from sentence_transformers import SentenceTransformer
+    from minrisk._torch.loading import load_sentence_encoder
 
-    try:
-        model = SentenceTransformer(metric.model, device=metric.device)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"embedding: model {metric.model!r} cannot be loaded: {error}; give "
-                         "the folder or hub name of a sentence-transformers model") from error
+    model = load_sentence_encoder(metric.model, metric.device)
     return partial(model.encode, batch_size=metric.batch_size, show_progress_bar=False)

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from minrisk._torch.quiet import unattended
 from minrisk.arrays import Floats
-from minrisk.errors import InputError, MissingExtra
+from minrisk.errors import InputError, needs_extra
 from minrisk.metrics._objects import Objects
 from minrisk.metrics._pairs import OfPairs, Pairs, as_scores
 from minrisk.options import option
@@ -47,7 +48,8 @@ class Evaluate(OfPairs):
         names = ("predictions", "references", "sources")
         script = _load(self.script)
         try:
-            results = script.compute(**dict(zip(names, columns, strict=False)))
+            with unattended():
+                results = script.compute(**dict(zip(names, columns, strict=False)))
         except Exception as error:  # somebody else's code: it may fail in any way
             raise InputError(f"{self.script} failed: {type(error).__name__}: {error}") from error
         return results[self._key(results)]
@@ -63,13 +65,11 @@ class Evaluate(OfPairs):
 
 @cache
 def _load(script: str) -> Any:
-    try:
+    with needs_extra("the 'evaluate' metric", "evaluate"):
         import evaluate
-    except ImportError as error:
-        raise MissingExtra(f"the 'evaluate' metric needs {error.name}: "
-                           "pip install 'minrisk[evaluate]'") from None
     evaluate.utils.logging.disable_progress_bar()
     try:
-        return evaluate.load(script)
+        with unattended():
+            return evaluate.load(script)
     except Exception as error:  # somebody else's code: it may fail in any way
         raise InputError(f"evaluate: {script!r} cannot be loaded: {error}") from error

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from minrisk._torch.batches import padded
+from minrisk._torch.device import Runtime
+from minrisk._torch.loading import file_of, folder_of
+from minrisk._torch.sentencepiece import SentencePiece
+from minrisk._torch.weights import fill, read_pickle, read_safetensors
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
-from minrisk.metrics.neural.batches import padded
-from minrisk.metrics.neural.files import file_of, folder_of, read_pickled
-from minrisk.metrics.neural.filling import fill
 from minrisk.metrics.neural.pairs import pair_scores
-from minrisk.metrics.neural.pieces import Pieces
-from minrisk.metrics.neural.runtime import Runtime
 
 if TYPE_CHECKING:
     from minrisk.metrics.bleurt import Bleurt
@@ -34,9 +34,9 @@ _PAD = 0
 
 class Reader:
     def __init__(self, options: Bleurt) -> None:
-        self._runtime = Runtime(options)
+        self._runtime = Runtime(options.device, options.dtype, options.tokens)
         folder = folder_of(options.model)
-        self._pieces = Pieces(file_of(str(folder), "spm.model"))
+        self._pieces = SentencePiece(file_of(str(folder), "spm.model"))
         self._begin, self._end = (self._pieces.id(mark) for mark in ("[CLS]", "[SEP]"))
         model = _model(folder)
         self._room = model.config.max_position_embeddings - _MARKS
@@ -100,14 +100,9 @@ def _settings(folder: Path) -> dict[str, Any]:
 def _weights(folder: Path) -> Mapping[str, Tensor]:
     safe = folder / "model.safetensors"
     if not safe.is_file():
-        found: Mapping[str, Tensor] = read_pickled(file_of(str(folder), "pytorch_model.bin"))
+        found: Mapping[str, Tensor] = read_pickle(file_of(str(folder), "pytorch_model.bin"))
         return found
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(safe)
-    except Exception as error:  # it raises its own kinds
-        raise InputError(f"{safe}: cannot be read: {error}; copy it again") from None
+    return read_safetensors(safe)
 
 
 def _renamed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

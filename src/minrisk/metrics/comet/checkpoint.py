@@ -16,9 +16,10 @@ from typing import Any, get_args
 import yaml
 from torch import Tensor
 
+from minrisk._torch.loading import folder_of
+from minrisk._torch.weights import read_pickle
 from minrisk.errors import InputError
 from minrisk.metrics.comet.pooling import Pool
-from minrisk.metrics.neural.files import folder_of, read_pickled
 
 REGRESSION, REFERENCELESS = "regression_metric", "referenceless_regression_metric"
 UNIFIED, XCOMET = "unified_metric", "xcomet_metric"
@@ -128,7 +129,7 @@ def _weights_in(folder: Path) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    content = read_pickled(path, _harmless())
+    content = read_pickle(path, _harmless())
     if not isinstance(content, dict) or "state_dict" not in content:
         raise InputError(f"{path}: found no state_dict, wanted a Lightning checkpoint")
     return content

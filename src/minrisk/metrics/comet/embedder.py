@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch import Tensor, nn
 
+from minrisk._torch.device import Runtime
+from minrisk._torch.weights import fill
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
 from minrisk.metrics._vectors import Vectors, VectorStore
 from minrisk.metrics.comet import checkpoint, packed
 from minrisk.metrics.comet.encoder import Encoder
 from minrisk.metrics.comet.estimator import feed_forward
-from minrisk.metrics.neural.filling import fill
-from minrisk.metrics.neural.runtime import Runtime
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet import CometModel
@@ -46,7 +46,7 @@ class Embedder:
         self.architecture = self._checkpoint.architecture
         if (self.architecture.class_identifier in checkpoint.JOINT) != options.reads_jointly:
             raise self.misused()
-        self.runtime = Runtime(options)
+        self.runtime = Runtime(options.device, options.dtype, options.tokens)
 
     def embed(self, texts: Sequence[str]) -> Tensor:
         """(N, D), from the cache where they are there."""

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from minrisk._torch.batches import batches, padded
+from minrisk._torch.loading import file_of, load_config, load_tokenizer
+from minrisk._torch.weights import fill
 from minrisk.arrays import Ints
-from minrisk.errors import InputError, MissingExtra
+from minrisk.errors import InputError, needs_extra
 from minrisk.metrics.comet.checkpoint import Architecture, Checkpoint
 from minrisk.metrics.comet.packed import Packed
 from minrisk.metrics.comet.pooling import Accumulator, Pool, accumulator, layer_weights
-from minrisk.metrics.neural.batches import batches, padded
-from minrisk.metrics.neural.files import file_of, pretrained
-from minrisk.metrics.neural.filling import fill
 from minrisk.progress import tell
 
 # the class that each kind of encoder has in transformers, and its settings
@@ -129,32 +129,26 @@ def _hook(watch: Watch) -> Callable[[nn.Module, Any, Any], None]:
 
 def own_files(checkpoint: Checkpoint, files: str | None) -> tuple[Any, Any]:
     """The encoder's configuration and tokenizer: nearest place first, the hub last."""
-    from transformers import AutoConfig
-
     name = checkpoint.architecture.pretrained_model
     tokenizer = _TOKENIZERS.get(checkpoint.architecture.encoder_model, name)
     beside = checkpoint.folder / "encoder"
     if files is not None or beside.is_dir():
         name = tokenizer = files or str(beside)
     hint = f"put it into {beside}, or give a folder that has it as the option `encoder`"
-    config = pretrained(AutoConfig, name, "the configuration of the encoder", hint)
+    config = load_config(name, hint)
     if checkpoint.architecture.encoder_model == "DeBERTa":
-        return config, _piece_tokenizer(tokenizer)
+        return config, _sentencepiece_tokenizer(tokenizer)
     # the plain class takes tokenizer.json as it is; others may rebuild it with another normaliser
     from transformers import PreTrainedTokenizerFast
 
-    return config, pretrained(PreTrainedTokenizerFast, tokenizer, "the tokenizer of the encoder",
-                              hint)
+    return config, load_tokenizer(tokenizer, PreTrainedTokenizerFast, hint)
 
 
-def _piece_tokenizer(name: str) -> Any:
+def _sentencepiece_tokenizer(name: str) -> Any:
     """DeBERTa's, which is a model of SentencePiece with no tokenizer.json beside it."""
-    try:
-        from minrisk.metrics.neural.pieces import PieceTokenizer
-    except ImportError as error:
-        raise MissingExtra(f"an encoder of DeBERTa's kind needs {error.name}: "
-                           "pip install 'minrisk[neural]'") from None
-    return PieceTokenizer(file_of(name, PieceTokenizer.FILE))
+    with needs_extra("an encoder of DeBERTa's kind", "neural"):
+        from minrisk._torch.sentencepiece import SentencePieceTokenizer
+    return SentencePieceTokenizer(file_of(name, SentencePieceTokenizer.FILE))
 
 
 def _build(architecture: Architecture, config: Any) -> Any:

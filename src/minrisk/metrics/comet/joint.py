@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from minrisk._torch.batches import batches
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
 from minrisk.metrics.comet.checkpoint import JOINT, XCOMET
 from minrisk.metrics.comet.embedder import Embedder
-from minrisk.metrics.neural.batches import batches
 from minrisk.metrics.neural.pairs import pairs_in_chunks
 from minrisk.progress import tell
 

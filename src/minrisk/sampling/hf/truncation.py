@@ -16,10 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from minrisk._torch.device import triton_not_supported_reasons, upload
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
-from minrisk.kernels import not_supported_reasons
-from minrisk.transfer import upload
 
 _TIES = 32  # tokens as likely as the last of the top k, for which there is room in a short list
 _MARGIN = 1e-4  # by which a kernel's probabilities may differ from ours
@@ -130,7 +129,7 @@ class Truncation:
     def asks_for_likely(self, device: torch.device) -> bool:
         """Whether tokens of some probability are all that can be drawn, and a kernel finds them."""
         asked = self.epsilon and self._is_wide_enough and self.temperature == 1
-        return bool(asked) and not not_supported_reasons(device)
+        return bool(asked) and not triton_not_supported_reasons(device)
 
     def likely(self, logits: Tensor, lost: Tensor) -> Candidates:
         """What may be drawn, by logits (R, V); of what may not, the logits come to `lost` (R, 1).

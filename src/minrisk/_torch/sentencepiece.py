@@ -1,4 +1,6 @@
-"""Tokenizers that are models of SentencePiece, read by itself: what rebuilds them may differ."""
+"""Tokenizers that are SentencePiece models, read by SentencePiece itself: what rebuilds them may
+differ.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from minrisk.arrays import Ints
 from minrisk.errors import InputError
 
 
-class Pieces:
+class SentencePiece:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
@@ -33,14 +35,14 @@ class Pieces:
         return found
 
 
-class PieceTokenizer:
+class SentencePieceTokenizer:
     """[CLS] text [SEP], as far as we need what tokenizers of transformers offer."""
 
     FILE = "spm.model"
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._pieces = Pieces(path)
+        self._pieces = SentencePiece(path)
         self._begin, self._end = self._pieces.id("[CLS]"), self._pieces.id("[SEP]")
         self.pad_token_id = self._pieces.id("[PAD]")
 
