@@ -87,6 +87,10 @@ MADE: dict[str, Callable[[Path], AnyMetric]] = {
 }
 
 
+NEURAL = {"embedding", "comet", "comet-qe", "comet-kiwi", "xcomet", "mqm", "bertscore", "metricx",
+          "metricx-qe", "bleurt"}
+
+
 @pytest.fixture(scope="module", params=MADE)
 def metric(request, tmp_path_factory) -> AnyMetric:
     return MADE[request.param](tmp_path_factory.mktemp(request.param))
@@ -103,6 +107,16 @@ def assert_near(one, other):
 
 def test_no_metric_is_left_out():
     assert set(MADE) == set(METRICS.builtin)
+
+
+def test_half_a_character_is_scored_like_any_other_text(metric):
+    """JSON can write lone surrogates; UTF-8, and so a tokenizer, cannot."""
+    texts = ["the \ud800 cat", "\udfff", "a cat"]
+    found = scores(metric, texts, texts)
+    assert np.isfinite(found).all()
+    if metric.name in NEURAL:
+        replaced = ["the \ufffd cat", "\ufffd", "a cat"]
+        assert_near(found, scores(metric, replaced, replaced))
 
 
 def test_the_contract_holds(metric):

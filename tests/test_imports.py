@@ -15,7 +15,7 @@ from conftest import ROOT
 
 SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {"arrays", "errors", "options", "segment", "groups", "kmeans", "lazy", "version", "threads",
-         "progress", "references"}
+         "progress", "references", "unicode"}
 PROTOCOLS = PLAIN | {"metric", "rows", "strategy", "pool", "registry", "signature"}
 
 # package -> modules of minrisk that it may import; "*" is everything
@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "version": set(),
     "threads": {"errors"},
     "progress": set(),
+    "unicode": set(),
     "kmeans": {"arrays"},
     "segment": PLAIN,
     "references": PLAIN,

@@ -186,6 +186,11 @@ def test_embeddings_that_are_kept_are_not_made_again(embedding, tmp_path, monkey
     np.testing.assert_array_equal(keeping.features(texts[::-1]), first[::-1])
 
 
+def test_half_a_character_is_embedded_as_an_unknown_one(embedding):
+    broken, replaced = (embedding.features([text]) for text in ("a \ud800 cat", "a \ufffd cat"))
+    np.testing.assert_array_equal(broken, replaced)
+
+
 def test_vectors_have_length_one(embedding):
     vectors = embedding.vectors(embedding.features(["the cat", "a dog"]))
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1)

@@ -421,6 +421,26 @@ def test_a_causal_model_writes_on_from_its_prompt(tmp_path):
     assert other != asked.sample(["cat sat"], 20)
 
 
+@pytest.mark.parametrize("template", [None, TEMPLATE], ids=["plain", "chat"])
+def test_half_a_character_is_read_as_an_unknown_one(tmp_path, template):
+    sampler = Transformers(tiny.save(tmp_path, "gpt2", template), device="cpu", max_tokens=5)
+    assert sampler.sample(["the \ud800 cat"], 5) == sampler.sample(["the \ufffd cat"], 5)
+
+
+def test_a_tokenizer_that_panics_costs_its_source_and_no_more(tmp_path):
+    """A panic of Rust code is no Exception; uncaught it ends a worker."""
+    from tokenizers import Regex, pre_tokenizers
+
+    folder = tiny.save(tmp_path, "marian")
+    words = tiny.tokenizer()
+    words.backend_tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(x+x+)+y"), "isolated")
+    words.save_pretrained(folder)
+    sampler = Transformers(folder, device="cpu", max_tokens=3)
+    with pytest.raises(InputError, match="the tokenizer gave up: Onig"):
+        sampler.sample(["x" * 60], 2)
+    assert len(sampler.sample(["cat"], 2)) == 1
+
+
 def test_sources_past_the_limit_are_cut_with_a_warning_that_counts_them(folders):
     long = " ".join(["the", "cat"] * 40)
     sampler = Transformers(folders("marian"), device="cpu", max_tokens=3)

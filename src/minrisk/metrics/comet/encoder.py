@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from minrisk._torch.batches import batches, padded
 from minrisk._torch.loading import file_of, load_config, load_tokenizer
+from minrisk._torch.tokenizing import token_ids
 from minrisk._torch.weights import fill
 from minrisk.arrays import Ints
 from minrisk.errors import InputError, needs_extra
@@ -69,10 +70,7 @@ class Encoder:
                    architecture.layer_norm and architecture.layer == "mix", mix, taps, read)
 
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
-        if not texts:
-            return []
-        ids = self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
-        return [np.array(own, dtype=np.intp) for own in ids]
+        return [np.array(own, dtype=np.intp) for own in token_ids(self.tokenizer, texts)]
 
     def cut(self, ids: Ints) -> Ints:
         """At most as many tokens as the model takes, with the last one still at the end."""
