@@ -15,7 +15,7 @@ from conftest import ROOT
 
 SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {"arrays", "errors", "options", "segment", "groups", "kmeans", "lazy", "version", "threads",
-         "progress", "references", "unicode"}
+         "progress", "references", "unicode", "store"}
 PROTOCOLS = PLAIN | {"metric", "rows", "strategy", "pool", "registry", "signature"}
 
 # package -> modules of minrisk that it may import; "*" is everything
@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "threads": {"errors"},
     "progress": set(),
     "unicode": set(),
+    "store": {"errors"},
     "kmeans": {"arrays"},
     "segment": PLAIN,
     "references": PLAIN,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import replace
 
@@ -184,6 +185,32 @@ def test_embeddings_that_are_kept_are_not_made_again(embedding, tmp_path, monkey
     np.testing.assert_allclose(first, embedding.features(texts), atol=1e-5)
     monkeypatch.setattr(Embedding, "_encode", None)  # would raise
     np.testing.assert_array_equal(keeping.features(texts[::-1]), first[::-1])
+
+
+def test_a_cache_sees_that_a_model_changed(transformer, tmp_path):
+    """By what is in its folder, not by its name."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(transformer, tmp_path / "model")
+    changing = Embedding(str(tmp_path / "model"), "cpu", cache=str(tmp_path / "cache"))
+    before = changing.features(["the cat"])
+    weights = tmp_path / "model" / "model.safetensors"
+    found = load_file(weights)
+    found["embeddings.word_embeddings.weight"] *= -1
+    save_file(found, weights, metadata={"format": "pt"})
+    changed = replace(changing, batch_size=5)  # another object, or it would be in memory still
+    after = changed.features(["the cat"])
+    assert np.abs(after - before).max() > 1e-3
+    np.testing.assert_array_equal(after, replace(changed, cache=None).features(["the cat"]))
+
+
+def test_a_copy_of_a_model_shares_its_cache(transformer, tmp_path, monkeypatch):
+    shutil.copytree(transformer, tmp_path / "copy")
+    cache = str(tmp_path / "cache")
+    first = Embedding(transformer, "cpu", cache=cache).features(["the cat"])
+    monkeypatch.setattr(Embedding, "_encode", None)  # would raise
+    np.testing.assert_array_equal(
+        Embedding(str(tmp_path / "copy"), "cpu", cache=cache).features(["the cat"]), first)
 
 
 def test_half_a_character_is_embedded_as_an_unknown_one(embedding):

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _HINT = ("wanted a folder with a model's files, or its name on the hub (owner/name); for a gated "
          "model accept its terms there and run `hf auth login`")
 _SHOWN = 300  # characters of another package's error
-_MOST_LAYERS = 10_000
+_MOST_LAYERS = 1000
 _MOST_UNITS = 10**8  # of one dimension, vocabularies included: beyond it a config is absurd
 # the first version that does not import classes which a model folder names
 _SENTENCE_TRANSFORMERS = 6
@@ -147,6 +147,9 @@ def _check_refused(error: BaseException, name: str, what: str) -> None:
         raise InputError(f"{name}: its {what} needs code from the model's own files (auto_map or "
                          "a foreign class), which is never executed; choose a model of a kind "
                          "that the installed transformers knows") from None
+    if "ignore_mismatched_sizes" in str(error):
+        raise InputError(f"{name}: its weights do not have the sizes that its configuration says; "
+                         "copy it again") from None
     if (reason := pickle_refusal(error)) is not None:
         raise InputError(f"{name}: its {what} cannot be read: {reason}") from None
 

@@ -28,6 +28,9 @@ class SentencePiece:
     def ids(self, text: str) -> Ints:
         return np.array(self._model.encode(valid_unicode(text)), dtype=np.intp)
 
+    def vocabulary(self) -> dict[str, int]:
+        return {self._model.id_to_piece(i): i for i in range(len(self._model))}
+
     def id(self, piece: str) -> int:
         """Of a piece that must be there."""
         found: int = self._model.piece_to_id(piece)
@@ -51,6 +54,9 @@ class SentencePieceTokenizer:
         """Nothing is cut off."""
         return {"input_ids": [np.concatenate([[self._begin], self._pieces.ids(text), [self._end]])
                               for text in texts]}
+
+    def get_vocab(self) -> dict[str, int]:
+        return self._pieces.vocabulary()
 
     def save_pretrained(self, folder: Path) -> None:
         copyfile(self._path, folder / self.FILE)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 import re
 import warnings
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from minrisk.errors import InputError
 
+_SAMPLED = 64  # numbers of each weight that make a fingerprint
 _COUNTERS = ("position_ids", "token_type_ids")  # 0, 1, 2, ... and zeros: not weights
 # how torch names what a pickle refers to and may not
 _REFUSED = re.compile(r"GLOBAL ([\w.]+)")
@@ -59,6 +61,16 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except Exception as error:  # it raises its own kinds
         raise InputError(f"{path}: cannot be read: {error}; copy it again") from None
+
+
+def fingerprint(weights: Mapping[str, Tensor], *settings: str) -> bytes:
+    """Of a model: some numbers of each weight, so that gigabytes need not be read."""
+    digest = hashlib.sha256("\0".join(settings).encode("utf-8", "surrogatepass"))
+    for name, tensor in sorted(weights.items()):
+        flat = tensor.flatten()
+        some = flat[:: max(1, len(flat) // _SAMPLED)].float().contiguous()
+        digest.update(f"{name}{tuple(tensor.shape)}".encode() + some.cpu().numpy().tobytes())
+    return digest.digest()
 
 
 def fill(model: Any, weights: Mapping[str, Tensor], where: object, hint: str) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from minrisk._torch.device import Runtime
-from minrisk._torch.weights import fill
+from minrisk._torch.weights import fill, fingerprint
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
 from minrisk.metrics._vectors import Vectors, VectorStore
@@ -34,7 +33,6 @@ _OTHERWISE = {  # what to do with a model of each class that was taken for anoth
                                       "no sentence embeddings to compare; use it as --metric "
                                       "comet-kiwi or --metric xcomet"),
 }
-_SAMPLED = 64  # numbers of each weight that make the fingerprint
 
 
 class Embedder:
@@ -122,17 +120,7 @@ class Embedder:
         if cache is None:
             return None
         words = sorted(self.encoder.tokenizer.get_vocab().items())
-        model = _fingerprint(self._checkpoint.weights, str(self.architecture),
+        model = fingerprint(self._checkpoint.weights, str(self.architecture),
                             str(self.runtime.dtype), str(self._options.dtype == "tf32"),
                             str(words))
         return VectorStore(cache, model)
-
-
-def _fingerprint(weights: Mapping[str, Tensor], *settings: str) -> bytes:
-    """Of a model: some numbers of each weight, so that gigabytes need not be read."""
-    digest = hashlib.sha256("\0".join(settings).encode())
-    for name, tensor in sorted(weights.items()):
-        flat = tensor.flatten()
-        some = flat[:: max(1, len(flat) // _SAMPLED)].float().contiguous()
-        digest.update(f"{name}{tuple(tensor.shape)}".encode() + some.numpy().tobytes())
-    return digest.digest()
