@@ -60,7 +60,7 @@ def load_config(name: str, hint: str = _HINT) -> Any:
 
     config = _pretrained(AutoConfig, name, "configuration", hint)
     _check_kernels(config, name)
-    _check_sizes(config, name)
+    check_sizes(config, name)
     return config
 
 
@@ -163,7 +163,7 @@ def _check_kernels(config: Any, name: str) -> None:
                              f"which is never executed; remove {field[1:]} from config.json")
 
 
-def _check_sizes(config: Any, name: str) -> None:
+def check_sizes(config: Any, name: object) -> None:
     """Before anything of that size is built."""
     for field, value in config.to_dict().items():
         most = _MOST_LAYERS if field.endswith(("layers", "_layer")) else _MOST_UNITS

@@ -7,7 +7,8 @@ import hashlib
 import pickle
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,14 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         raise InputError(f"{path}: cannot be read: {error}; copy it again") from None
 
 
+def as_weights(found: Any, where: Path) -> dict[str, Tensor]:
+    """Tensors by name, if that is what a file had."""
+    if not isinstance(found, Mapping) or not all(
+            isinstance(name, str) and isinstance(own, Tensor) for name, own in found.items()):
+        raise InputError(f"{where}: found something else than weights by name; copy it again")
+    return dict(found)
+
+
 def fingerprint(weights: Mapping[str, Tensor], *settings: str) -> bytes:
     """Of a model: some numbers of each weight, so that gigabytes need not be read."""
     digest = hashlib.sha256("\0".join(settings).encode("utf-8", "surrogatepass"))
@@ -71,6 +80,19 @@ def fingerprint(weights: Mapping[str, Tensor], *settings: str) -> bytes:
         some = flat[:: max(1, len(flat) // _SAMPLED)].float().contiguous()
         digest.update(f"{name}{tuple(tensor.shape)}".encode() + some.cpu().numpy().tobytes())
     return digest.digest()
+
+
+@contextmanager
+def building(where: object) -> Iterator[None]:
+    """Around the building of a model without weights; a configuration that makes none is told."""
+    try:
+        with torch.device("meta"):  # random weights would only cost time
+            yield
+    except InputError:
+        raise
+    except Exception as error:  # any that nonsense in a configuration can bring about
+        raise InputError(f"{where}: its configuration makes no model: {type(error).__name__}: "
+                         f"{_told(error)}; copy it again") from None
 
 
 def fill(model: Any, weights: Mapping[str, Tensor], where: object, hint: str) -> None:

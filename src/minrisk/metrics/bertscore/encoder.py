@@ -46,7 +46,7 @@ class Encoder:
 
         config = load_config(model)
         self._tokenizer = _tokenizer(model, config.model_type in _SPACED)
-        self.layer = _layer(model, layer, config.num_hidden_layers)
+        self.layer = _layer(model, layer, getattr(config, "num_hidden_layers", 0))
         self._model = load_model(AutoModel, model, config)
         _drop_layers_above(self._model, self.layer)
         self._model.to(runtime.device, runtime.dtype)

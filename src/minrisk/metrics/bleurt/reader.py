@@ -9,14 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from minrisk._torch.batches import padded
 from minrisk._torch.device import Runtime
-from minrisk._torch.loading import file_of, folder_of
+from minrisk._torch.loading import check_sizes, file_of, folder_of
 from minrisk._torch.sentencepiece import SentencePiece
-from minrisk._torch.weights import fill, read_pickle, read_safetensors
+from minrisk._torch.weights import (
+    as_weights,
+    building,
+    fill,
+    read_pickle,
+    read_safetensors,
+)
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
 from minrisk.metrics.neural.pairs import pair_scores
@@ -75,8 +80,10 @@ def _model(folder: Path) -> Any:
     shape: dict[str, Any] = {name: found[name] for name in _SHAPE if name in found}
     shape |= {"input_embedding_size": found["embedding_size"], "num_labels": 1}
     build: Any = transformers.RemBertForSequenceClassification
-    with torch.device("meta"):  # random weights would only cost time
-        model = build(transformers.RemBertConfig(**shape))
+    with building(folder):
+        config = transformers.RemBertConfig(**shape)
+        check_sizes(config, folder)
+        model = build(config)
     fill(model, _renamed(_weights(folder)), folder, "copy it again")
     return model
 
@@ -85,7 +92,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     path = file_of(str(folder), "config.json")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: found invalid JSON: {error}") from None
     if not isinstance(found, dict) or found.get("model_type") != "bleurt":
         raise InputError(f"{path}: found no BLEURT; wanted the model_type 'bleurt', as that of "
@@ -100,8 +107,8 @@ def _settings(folder: Path) -> dict[str, Any]:
 def _weights(folder: Path) -> Mapping[str, Tensor]:
     safe = folder / "model.safetensors"
     if not safe.is_file():
-        found: Mapping[str, Tensor] = read_pickle(file_of(str(folder), "pytorch_model.bin"))
-        return found
+        path = file_of(str(folder), "pytorch_model.bin")
+        return as_weights(read_pickle(path), path)
     return read_safetensors(safe)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from minrisk._torch.batches import batches, padded
 from minrisk._torch.loading import file_of, load_config, load_tokenizer
 from minrisk._torch.tokenizing import token_ids
-from minrisk._torch.weights import fill
+from minrisk._torch.weights import building, fill
 from minrisk.arrays import Ints
 from minrisk.errors import InputError, needs_extra
 from minrisk.metrics.comet.checkpoint import Architecture, Checkpoint
@@ -58,9 +58,9 @@ class Encoder:
             raise InputError(f"{checkpoint.folder}: encoder {architecture.encoder_model!r} is not "
                              f"known; known: {', '.join(_MODELS)}")
         config, tokenizer = own_files(checkpoint, files)
-        model = _build(architecture, config)
+        model = _build(architecture, config, checkpoint)
         _fill(model, checkpoint)
-        count = config.num_hidden_layers + 1
+        count = len(model.encoder.layer) + 1
         mix = _mix(checkpoint, count)
         taps = {layer: _tap(model, layer) for layer in mix}
         read = None if words is None else _tap(model, _layer(words, count, checkpoint))
@@ -149,12 +149,17 @@ def _sentencepiece_tokenizer(name: str) -> Any:
     return SentencePieceTokenizer(file_of(name, SentencePieceTokenizer.FILE))
 
 
-def _build(architecture: Architecture, config: Any) -> Any:
+def _build(architecture: Architecture, config: Any, checkpoint: Checkpoint) -> Any:
     import transformers
 
     name, settings = _MODELS[architecture.encoder_model]
-    with torch.device("meta"):  # random weights would only cost time
-        return getattr(transformers, name)(config, **settings)
+    kind = getattr(transformers, name)
+    if not isinstance(config, kind.config_class):
+        raise InputError(f"{checkpoint.folder}: found the configuration of another encoder, "
+                         f"{config.model_type!r}, wanted that of {architecture.encoder_model}; is "
+                         "`encoder` the right one?")
+    with building(checkpoint.folder):
+        return kind(config, **settings)
 
 
 def _fill(model: Any, checkpoint: Checkpoint) -> None:
@@ -168,11 +173,19 @@ def _mix(checkpoint: Checkpoint, count: int) -> dict[int, float]:
     layer = checkpoint.architecture.layer
     if layer != "mix":
         return {_layer(layer, count, checkpoint): 1.0}
-    start = "layerwise_attention."
-    scalars = torch.cat([checkpoint.weights[f"{start}scalar_parameters.{i}"] for i in range(count)])
-    gamma = float(checkpoint.weights[f"{start}gamma"])
-    weights = layer_weights(scalars.float(), checkpoint.architecture.layer_transformation)
+    scalars = torch.stack([_scalar(checkpoint, f"scalar_parameters.{i}") for i in range(count)])
+    gamma = float(_scalar(checkpoint, "gamma"))
+    weights = layer_weights(scalars, checkpoint.architecture.layer_transformation)
     return {i: gamma * weight for i, weight in enumerate(weights) if weight > 0}
+
+
+def _scalar(checkpoint: Checkpoint, name: str) -> Tensor:
+    """A number of the mixture of layers."""
+    found = checkpoint.weights.get(f"layerwise_attention.{name}")
+    if found is None or found.numel() != 1 or not found.isfinite().all():
+        raise InputError(f"{checkpoint.folder}: the checkpoint has no number layerwise_attention."
+                         f"{name}; copy it again, or is `encoder` the right one?")
+    return found.float().reshape(())
 
 
 def _layer(layer: object, count: int, checkpoint: Checkpoint) -> int:
