@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 
 import minrisk
+from commands import run, write
 from generated import cases, text_lists
 from minrisk.metrics.edit import Edit
 from minrisk.metrics.embedding import Embedding
@@ -231,6 +232,14 @@ def test_without_its_package_a_model_names_the_extra(metric, module, message, mo
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(minrisk.MissingExtra, match=message):
         metric.features(["a"])
+
+
+def test_quiet_is_quiet_while_a_model_is_loaded(transformer, tmp_path):
+    """Other packages show bars of their own."""
+    samples = write(tmp_path / "x.jsonl", {"samples": ["the cat", "a dog"]})
+    found = run("decode", samples, "--metric", "embedding", "--metric.model", transformer,
+                "--metric.device", "cpu", "--metric.batch-size", 6, "-q")
+    assert (found.code, found.err) == (0, "")
 
 
 def test_a_folder_without_a_model_is_told(tmp_path, sentence_transformers):

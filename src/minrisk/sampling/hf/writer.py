@@ -14,6 +14,7 @@ from minrisk._torch.loading import load_config, load_model, load_tokenizer
 from minrisk.errors import InputError
 from minrisk.sampling.hf.engine import Drawn, Engine
 from minrisk.sampling.hf.generic import decoder_config
+from minrisk.sampling.hf.prefixes import not_numbers
 from minrisk.sampling.hf.prompts import Prompts
 from minrisk.sampling.hf.search import search
 from minrisk.sampling.hf.truncation import Truncation
@@ -57,6 +58,9 @@ class Writer:
         prompts = self._prompts.of(texts, places)
         if options.beams:
             drawn = search(self._model, self._config, prompts, n, options.beams, self._limit)
+            for own, place in zip(drawn, places, strict=True):
+                if any(math.isnan(one.logprob) for one in own):
+                    raise not_numbers(place)
         else:
             drawn = self._engine.draw(prompts, n, seed, places)
         return [self._samples(own) for own in drawn]
