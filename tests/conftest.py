@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 import re
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from hypothesis import HealthCheck, settings
 
 import faulty
 from minrisk.openai import client
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anybody imports what reads it
 
 settings.register_profile(
     "default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
 
@@ -144,7 +143,7 @@ def test_a_malicious_model_is_told_and_never_executed(tmp_path, monkeypatch):
     shutil.copytree(DATA / "bert", "model")
     Path("model/model.safetensors").unlink()
     torch.save({"embeddings.word_embeddings.weight": Malicious()}, "model/pytorch_model.bin")
-    with pytest.raises(minrisk.InputError, match="model: the model cannot be read"):
+    with pytest.raises(minrisk.InputError, match=r"its pickle would call \w+\.system"):
         bertscore(model="model").features(["a"])
     assert not Path("executed").exists()
 
@@ -152,7 +151,7 @@ def test_a_malicious_model_is_told_and_never_executed(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("options", "message"), [
     ({"layer": None}, "choose one from 0 to 3 by the option `layer`"),
     ({"layer": 4}, "layer 4 of 3; choose from 0 to 3"),
-    ({"model": "owner/absent"}, "'owner/absent' is not in the local cache"),
+    ({"model": "owner/absent"}, "owner/absent: there is no such folder"),
     ({"idf": "nowhere.txt"}, r"nowhere\.txt: cannot be read as texts"),
     ({"baseline": "nowhere.csv"}, r"nowhere\.csv: cannot be read as baselines of layer 2"),
     ({"baseline": str(DATA / "README.md")}, "wanted the columns LAYER,P,R,F")])

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
 pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
@@ -137,7 +136,7 @@ def broken(kind: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "message"), [
-    ("malicious", "cannot be read as a checkpoint"), ("truncated", "it may be truncated"),
+    ("malicious", r"its pickle would call \w+\.system"), ("truncated", "it may be truncated"),
     ("lacking", "the checkpoint lacks"), ("other", "found no BLEURT"),
     ("first", "one of the first BLEURT models, which are BERTs for English; wanted BLEURT-20"),
     ("json", "found invalid JSON"), ("pieces", "cannot be read as a model of SentencePiece"),
@@ -152,7 +151,7 @@ def test_a_broken_model_is_told_and_never_executed(kind, message, tmp_path, monk
 
 
 def test_a_model_that_is_not_there_is_told():
-    with pytest.raises(minrisk.InputError, match="owner/absent: not in the local cache"):
+    with pytest.raises(minrisk.InputError, match="owner/absent: there is no such folder"):
         scores(bleurt(model="owner/absent"))
 
 

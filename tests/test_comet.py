@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import os
 import pickle
+import resource
 import shutil
 import subprocess
 import sys
@@ -16,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[comet]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
 
 import minrisk
 from comet_hub import CHECKPOINTS, DATA, GOLDEN, enter_hub
 from commands import run, write
+from minrisk._torch.batches import batches
 from minrisk.errors import MissingExtra
 from minrisk.groups import Groups
 from minrisk.metric import Ability
@@ -31,7 +32,6 @@ from minrisk.metrics.comet.estimator import mean_distance
 from minrisk.metrics.comet.patience import Patience
 from minrisk.metrics.comet.pooling import sparsemax
 from minrisk.metrics.comet.tiles import tiles
-from minrisk.metrics.neural.batches import batches
 from minrisk.progress import listening
 from minrisk.testing import check_metric, check_strategy
 
@@ -440,6 +440,42 @@ def test_a_converted_model_scores_the_same(tmp_path):
     np.testing.assert_allclose(metric.scores(*grid(metric)), theirs, atol=1e-5)
 
 
+def test_a_converted_model_has_the_mode_of_other_files(tmp_path):
+    out, other = tmp_path / "converted", tmp_path / "other"
+    other.mkdir()
+    assert run("comet", "convert", CHECKPOINTS / ONE, out).code == 0
+    assert out.stat().st_mode == other.stat().st_mode
+    modes = {path.stat().st_mode for path in out.rglob("*") if path.is_file()}
+    (other / "file").touch()
+    assert modes == {(other / "file").stat().st_mode}
+
+
+def test_a_conversion_overwrites_nothing(tmp_path):
+    out = tmp_path / "converted"
+    out.mkdir()
+    assert run("comet", "convert", CHECKPOINTS / ONE, out).code == 0  # which was empty
+    before = (out / "model.safetensors").stat()
+    found = run("comet", "convert", CHECKPOINTS / "pool_cls", out)
+    assert found.code == 2
+    assert "converted: is there already, and not empty; name another folder" in found.err
+    assert (out / "model.safetensors").stat() == before
+
+
+def test_a_conversion_is_whole_or_absent(tmp_path):
+    """As on a disk that is full: no file may grow beyond a limit."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    names = set(tmp_path.iterdir())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        found = run("comet", "convert", CHECKPOINTS / ONE, tmp_path / "converted")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert found.code == 2
+    assert "converted: cannot be written: " in found.err
+    assert len(found.err.splitlines()) == 1
+    assert set(tmp_path.iterdir()) == names
+
+
 def test_a_checkpoint_file_alone_is_enough(tmp_path):
     file = tmp_path / "model.ckpt"
     file.write_bytes((CHECKPOINTS / ONE / "checkpoints" / "model.ckpt").read_bytes())
@@ -498,7 +534,7 @@ def test_a_broken_checkpoint_is_told_and_never_executed(kind, tmp_path):
 
 
 @pytest.mark.parametrize(("model", "message"), [
-    ("nowhere", "no such file or folder"), ("owner/absent", "not in the local cache"),
+    ("nowhere", "no such file or folder"), ("owner/absent", "neither in the local cache"),
     ("/nowhere/at/all", "no such file or folder"), (".", "found neither"),
     (str(CHECKPOINTS / "unified"), "reads source, hypothesis and reference together")])
 def test_a_model_that_cannot_be_used_is_told(model, message):
@@ -514,7 +550,7 @@ def test_a_model_without_references_is_told():
 
 def test_missing_files_of_the_encoder_are_named(tmp_path):
     (tmp_path / "tiny" / "xlm-roberta").unlink()
-    with pytest.raises(minrisk.InputError, match="configuration of the encoder 'tiny/xlm-roberta'"):
+    with pytest.raises(minrisk.InputError, match="tiny/xlm-roberta: there is no such folder"):
         comet().features(["a"])
 
 
@@ -530,7 +566,7 @@ def test_without_torch_the_install_line_is_given(monkeypatch):
 
 
 def test_an_unknown_pooling_is_told():
-    with pytest.raises(minrisk.InputError, match="found the pooling 'default', wanted one of avg"):
+    with pytest.raises(minrisk.InputError, match="found pool 'default', wanted one of avg"):
         checkpoint.Architecture.of(
             {"class_identifier": checkpoint.REGRESSION, "pool": "default"}, Path("x"))
 

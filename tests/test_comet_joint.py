@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import warnings
 
 import numpy as np
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[comet]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
 

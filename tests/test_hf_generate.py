@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 
 import numpy as np
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[hf]")
 transformers = pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from conftest import ROOT
 
 SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {"arrays", "errors", "options", "segment", "groups", "kmeans", "lazy", "version", "threads",
-         "progress", "references", "foreign", "transfer", "kernels"}
+         "progress", "references", "foreign", "unicode", "store"}
 PROTOCOLS = PLAIN | {"metric", "adapters", "rows", "strategy", "pool", "registry", "signature"}
 
 # package -> modules of minrisk that it may import; "*" is everything
@@ -26,8 +28,8 @@ MAY_IMPORT = {
     "version": set(),
     "threads": {"errors"},
     "progress": set(),
-    "transfer": set(),
-    "kernels": set(),
+    "unicode": set(),
+    "store": {"errors"},
     "kmeans": {"arrays"},
     "segment": PLAIN,
     "references": PLAIN,
@@ -44,12 +46,13 @@ MAY_IMPORT = {
     "decoding": PROTOCOLS,
     "scoring": PROTOCOLS | {"decoding"},
     "testing": PROTOCOLS,
-    "metrics": PROTOCOLS | {"metrics", "_native"},
+    "_torch": PLAIN | {"_torch"},
+    "metrics": PROTOCOLS | {"metrics", "_native", "_torch"},
     "strategies": PROTOCOLS | {"strategies"},
     "validation": PROTOCOLS | {"validation", "io"},
     "openai": PLAIN | {"openai"},
-    "sampling": PLAIN | {"sampling", "openai"},
-    "hf": PROTOCOLS | {"decoding", "sampling"},
+    "sampling": PLAIN | {"sampling", "openai", "_torch"},
+    "hf": PROTOCOLS | {"decoding", "sampling", "_torch"},
     "io": PLAIN | {"io"},
     "engine": PROTOCOLS | {"engine", "io", "sampling", "shards", "decoding"},
     "cli": {"*"},
@@ -60,6 +63,11 @@ NEVER_LOADED = ["torch", "transformers", "ray", "fastapi", "starlette", "click",
                 "importlib.metadata", "sacrebleu", "fsspec", "pyarrow", "aiohttp", "asyncio"]
 
 
+TORCH = {"torch", "transformers", "triton", "safetensors", "huggingface_hub",
+         "sentence_transformers"}
+MAY_NAME_TORCH = {"_torch", "metrics", "sampling", "hf"}
+
+
 def modules() -> list[Path]:
     return sorted(SOURCE.rglob("*.py"))
 
@@ -68,18 +76,18 @@ def package_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-def imported(path: Path) -> set[str]:
-    """The parts of minrisk that a file names in its import statements."""
-    found = set()
+def named(path: Path) -> Iterator[str]:
+    """What a file names in its import statements, wherever they are."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        else:
-            continue
-        found |= {name.split(".")[1] for name in names if name.startswith("minrisk.")}
-    return found
+            yield from (alias.name for alias in node.names)
+
+
+def imported(path: Path) -> set[str]:
+    """The parts of minrisk that a file names."""
+    return {name.split(".")[1] for name in named(path) if name.startswith("minrisk.")}
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
@@ -87,6 +95,21 @@ def test_the_import_graph_is_the_one_of_the_design(path):
     allowed = MAY_IMPORT[package_of(path)]
     if "*" not in allowed:
         assert imported(path) <= allowed
+
+
+def test_torch_is_out_of_reach_of_the_core():
+    """Neither by its own name nor through the room that holds it."""
+    reach = {package_of(path) for path in modules()
+             if "_torch" in imported(path) or TORCH & {name.split(".")[0] for name in named(path)}}
+    assert reach == MAY_NAME_TORCH
+
+
+def test_models_are_loaded_in_one_place():
+    """Where it is seen to that none of their code is run."""
+    loads = re.compile(r"from_pretrained\(|from_pretrained,|\bSentenceTransformer\b|torch\.load\(")
+    found = {str(path.relative_to(SOURCE)) for path in modules()
+             if loads.search(path.read_text(encoding="utf-8"))}
+    assert found == {"_torch/loading.py", "_torch/weights.py"}
 
 
 def test_a_bare_import_loads_nothing_heavy():

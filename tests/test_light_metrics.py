@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import replace
 
@@ -274,6 +275,37 @@ def test_embeddings_that_are_kept_are_not_made_again(embedding, tmp_path, monkey
     np.testing.assert_array_equal(keeping.features(texts[::-1]), first[::-1])
 
 
+def test_a_cache_sees_that_a_model_changed(transformer, tmp_path):
+    """By what is in its folder, not by its name."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(transformer, tmp_path / "model")
+    changing = Embedding(str(tmp_path / "model"), "cpu", cache=str(tmp_path / "cache"))
+    before = changing.features(["the cat"])
+    weights = tmp_path / "model" / "model.safetensors"
+    found = load_file(weights)
+    found["embeddings.word_embeddings.weight"] *= -1
+    save_file(found, weights, metadata={"format": "pt"})
+    changed = replace(changing, batch_size=5)  # another object, or it would be in memory still
+    after = changed.features(["the cat"])
+    assert np.abs(after - before).max() > 1e-3
+    np.testing.assert_array_equal(after, replace(changed, cache=None).features(["the cat"]))
+
+
+def test_a_copy_of_a_model_shares_its_cache(transformer, tmp_path, monkeypatch):
+    shutil.copytree(transformer, tmp_path / "copy")
+    cache = str(tmp_path / "cache")
+    first = Embedding(transformer, "cpu", cache=cache).features(["the cat"])
+    monkeypatch.setattr(Embedding, "_encode", None)  # would raise
+    np.testing.assert_array_equal(
+        Embedding(str(tmp_path / "copy"), "cpu", cache=cache).features(["the cat"]), first)
+
+
+def test_half_a_character_is_embedded_as_an_unknown_one(embedding):
+    broken, replaced = (embedding.features([text]) for text in ("a \ud800 cat", "a \ufffd cat"))
+    np.testing.assert_array_equal(broken, replaced)
+
+
 def test_vectors_have_length_one(embedding):
     vectors = embedding.vectors(embedding.features(["the cat", "a dog"]))
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1)
@@ -289,8 +321,16 @@ def test_without_its_package_a_model_names_the_extra(metric, module, message, mo
         metric.features(["a"])
 
 
+def test_quiet_is_quiet_while_a_model_is_loaded(transformer, tmp_path):
+    """Other packages show bars of their own."""
+    samples = write(tmp_path / "x.jsonl", {"samples": ["the cat", "a dog"]})
+    found = run("decode", samples, "--metric", "embedding", "--metric.model", transformer,
+                "--metric.device", "cpu", "--metric.batch-size", 6, "-q")
+    assert (found.code, found.err) == (0, "")
+
+
 def test_a_folder_without_a_model_is_told(tmp_path, sentence_transformers):
-    with pytest.raises(minrisk.InputError, match="cannot be loaded"):
+    with pytest.raises(minrisk.InputError, match="cannot be read"):
         Embedding(str(tmp_path), device="cpu").features(["a"])
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
 pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
@@ -139,7 +138,7 @@ def test_a_malicious_model_is_told_and_never_executed(metricx, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").write_bytes((DATA / "tokenizer" / "config.json").read_bytes())
     torch.save({"shared.weight": Malicious()}, "pytorch_model.bin")
-    with pytest.raises(minrisk.InputError, match="the model cannot be read"):
+    with pytest.raises(minrisk.InputError, match=r"its pickle would call \w+\.system"):
         scores(metricx(model=str(tmp_path)))
     assert not Path("executed").exists()
 
@@ -155,8 +154,8 @@ def test_a_model_with_missing_weights_is_told(metricx, tmp_path):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"model": "owner/absent"}, "'owner/absent' is not in the local cache"),
-    ({"tokenizer": "owner/absent"}, "spiece.model of 'owner/absent' is not in the local cache"),
+    ({"model": "owner/absent"}, "owner/absent: there is no such folder"),
+    ({"tokenizer": "owner/absent"}, "its spiece.model is neither in the local cache"),
     ({"tokenizer": str(DATA)}, "found no spiece.model")])
 def test_files_that_are_not_there_are_told(metricx, options, message):
     with pytest.raises(minrisk.InputError, match=message):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import os
 import sys
 from collections import Counter
-from itertools import product
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[hf]")
 transformers = pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
 
@@ -231,7 +230,7 @@ VALUES = {"temperature": (0.5, 1.7), "top_k": (1, 5, 300), "top_p": (0.3, 0.95),
           "min_p": (0.05,), "epsilon": (0.02, 3e-4), "eta": (0.02, 1e-3)}
 CHOICES = [{name: value} for name, values in VALUES.items() for value in values]
 CHOICES += [dict(zip(WARPERS, values, strict=True))
-            for values in product((0.7, 1.4), (50,), (0.9,), (0.01,), (0.01,), (0.01,))]
+            for values in itertools.product((0.7, 1.4), (50,), (0.9,), (0.01,), (0.01,), (0.01,))]
 CHOICES += [{"top_p": 0.9, "epsilon": 0.02}, {"top_k": 20, "eta": 0.01}, {"min_p": 0.1, "eta": 0.1}]
 
 
@@ -257,7 +256,7 @@ def possible(found, scores):
     """(R, V) the log-probabilities of drawing."""
     if isinstance(found, Everything):
         return found.scores
-    tokens, logs, _ = found.table.view(len(scores), -1, 3).unbind(2)
+    tokens, logs, _, _ = found.table.view(len(scores), -1, 4).unbind(2)
     if (tokens < 0).any():
         return possible(found.longer(), scores)
     return torch.full_like(scores, -math.inf).scatter(1, tokens.long(), logs)
@@ -423,6 +422,26 @@ def test_a_causal_model_writes_on_from_its_prompt(tmp_path):
     assert other != asked.sample(["cat sat"], 20)
 
 
+@pytest.mark.parametrize("template", [None, TEMPLATE], ids=["plain", "chat"])
+def test_half_a_character_is_read_as_an_unknown_one(tmp_path, template):
+    sampler = Transformers(tiny.save(tmp_path, "gpt2", template), device="cpu", max_tokens=5)
+    assert sampler.sample(["the \ud800 cat"], 5) == sampler.sample(["the \ufffd cat"], 5)
+
+
+def test_a_tokenizer_that_panics_costs_its_source_and_no_more(tmp_path):
+    """A panic of Rust code is no Exception; uncaught it ends a worker."""
+    from tokenizers import Regex, pre_tokenizers
+
+    folder = tiny.save(tmp_path, "marian")
+    words = tiny.tokenizer()
+    words.backend_tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(x+x+)+y"), "isolated")
+    words.save_pretrained(folder)
+    sampler = Transformers(folder, device="cpu", max_tokens=3)
+    with pytest.raises(InputError, match="the tokenizer gave up: Onig"):
+        sampler.sample(["x" * 60], 2)
+    assert len(sampler.sample(["cat"], 2)) == 1
+
+
 def test_sources_past_the_limit_are_cut_with_a_warning_that_counts_them(folders):
     long = " ".join(["the", "cat"] * 40)
     sampler = Transformers(folders("marian"), device="cpu", max_tokens=3)
@@ -480,10 +499,46 @@ def test_a_folder_that_lacks_something_is_refused(tmp_path, gone, wants):
 
 
 def test_a_name_that_nobody_has_is_refused():
-    with pytest.raises(InputError, match="nobody/nothing: its configuration is not in the local"):
+    with pytest.raises(InputError, match=r"nobody/nothing: .* its configuration is neither"):
         Transformers("nobody/nothing").sample(SOURCES, 1)
-    with pytest.raises(InputError, match="no-such-folder: its configuration cannot be read"):
+    with pytest.raises(InputError, match="no-such-folder: there is no such folder"):
         Transformers("no-such-folder").sample(SOURCES, 1)
+
+
+def spoil(model, word: int, value: float) -> None:
+    """The states of every text with this word are no numbers."""
+    def hook(module, args, kwargs, output):
+        tokens = args[0] if args else kwargs["input_ids"]
+        output.last_hidden_state[(tokens == word).any(1)] = value
+
+    part = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
+    part.register_forward_hook(hook, with_kwargs=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"epsilon": 0.02}, {"top_p": 0.9}], ids=str)
+@pytest.mark.parametrize("kind", ["marian", "t5", "gpt2"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_logits_that_are_no_numbers_are_told(kind, options, value):
+    """For the source of which they are, wherever it stands among good ones."""
+    model = tiny.model(kind)
+    spoil(model, tiny.WORDS.index("dog"), value)
+    good, bad, other = prompts(model)
+    if kind == "gpt2":  # which is given texts of one length together
+        good, other = (replace(bad, prefix=(6, word)) for word in (7, 8))
+    for given in itertools.permutations([good, bad, other]):
+        found = f"source {10 + given.index(bad) + 1}: the model's logits are not numbers"
+        with pytest.raises(InputError, match=found):
+            engine(model, **options).draw(given, 7, 0, range(10, 13))
+
+
+@pytest.mark.parametrize("options", [{}, {"beams": 2}], ids=str)
+def test_a_model_of_nothing_but_nan_is_told(tmp_path, options):
+    model = tiny.model("marian")
+    model.get_output_embeddings().weight.data[:] = math.nan
+    model.save_pretrained(tmp_path)
+    tiny.tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"source \d: the model's logits are not numbers"):
+        Transformers(str(tmp_path), device="cpu", **options).sample(SOURCES, 2)
 
 
 def test_a_setting_that_needs_more_than_a_prefix_is_refused():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # so that nothing waits for a network
 pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
 pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
@@ -108,6 +106,6 @@ def test_broken_files_are_told(kind, message, tmp_path):
 
 
 def test_without_sentencepiece_the_install_line_is_given(monkeypatch):
-    monkeypatch.setitem(sys.modules, "minrisk.metrics.neural.pieces", None)
+    monkeypatch.setitem(sys.modules, "minrisk._torch.sentencepiece", None)
     with pytest.raises(minrisk.MissingExtra, match=r"pip install 'minrisk\[neural\]'"):
         scores(lite())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -24,6 +25,17 @@ class UnusableError(MinriskError):
     A run ends with it, whatever is done about errors of single segments: the others would fail for
     the same reason, and what was not tried can be done once the cause is mended.
     """
+
+
+@contextmanager
+def needs_extra(what: str, extra: str) -> Iterator[None]:
+    """Around imports: a package that is missing is named with the extra that brings it."""
+    try:
+        yield
+    except MissingExtra:
+        raise
+    except ImportError as error:
+        raise MissingExtra(f"{what} needs {error.name}: pip install 'minrisk[{extra}]'") from None
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:

@@ -18,23 +18,22 @@ from functools import lru_cache
 from typing import Any
 
 from minrisk.decoding import METRIC, STRATEGY, make_strategy
-from minrisk.errors import InputError, MissingExtra
+from minrisk.errors import InputError, needs_extra
 from minrisk.metric import AnyMetric
 from minrisk.sampling.sample import Sample
 from minrisk.segment import Ranking, Segment
 from minrisk.strategy import Strategy
 
-try:
+with needs_extra("minrisk.hf", "hf"):
     import torch
     from torch import Tensor
-    from transformers import AutoTokenizer, GenerationConfig
+    from transformers import GenerationConfig
     from transformers.utils.generic import ModelOutput
 
+    from minrisk._torch.loading import load_tokenizer
     from minrisk.sampling.hf.engine import Drawn, Engine
     from minrisk.sampling.hf.prefixes import Prompt
     from minrisk.sampling.hf.truncation import Truncation
-except ImportError as error:
-    raise MissingExtra(f"minrisk.hf needs {error.name}: pip install 'minrisk[hf]'") from None
 
 
 @dataclass
@@ -102,10 +101,12 @@ def _check(config: Any, num_samples: int, processors: Iterable[Any],
 @lru_cache(maxsize=4)
 def _tokenizer_of(name: str) -> Any:
     try:
-        return AutoTokenizer.from_pretrained(name, local_files_only=True)
-    except Exception:  # transformers raises many; each means that there is none
+        if not name:
+            raise InputError("the model came from nowhere")
+        return load_tokenizer(name)
+    except InputError as error:
         raise InputError(
-            f"found no tokenizer where the model came from ({name or 'nowhere'}), and transformers "
+            f"found no tokenizer where the model came from ({error}), and transformers "
             "does not pass `tokenizer` on; bind it: custom_generate="
             "functools.partial(minrisk.hf.generate, tokenizer=tokenizer)") from None
 

@@ -15,7 +15,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import tiny
-from minrisk.kernels import not_supported_reasons
+from minrisk._torch.device import triton_not_supported_reasons
 from minrisk.sampling.hf import attention, fast, graphs, kernels, truncation
 from minrisk.sampling.hf import engine as sampler
 from minrisk.sampling.hf.attention import Fused, Memory, Plain
@@ -120,7 +120,7 @@ def check_drawing(kind: str, largest: int) -> None:
     plain = engine(model).draw(given, SAMPLES, 3, range(3))
     fast.LARGEST = largest
     for module in (fast, truncation):
-        module.not_supported_reasons = lambda device: []
+        module.triton_not_supported_reasons = lambda device: []
     sampler._KEPT.decoders.clear()
     made = engine(model.to(DEVICE))
     for batch in (given[:2], given[1:2]):
@@ -136,7 +136,7 @@ def check_drawing(kind: str, largest: int) -> None:
     made.draw(given[1:2], SAMPLES, 3, [1])
     assert 0 < before == len(recorded) < 20, before
     for module in (fast, truncation):
-        module.not_supported_reasons = not_supported_reasons
+        module.triton_not_supported_reasons = triton_not_supported_reasons
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from minrisk.errors import MissingExtra
+from minrisk.errors import needs_extra
 
 
 @click.group()
@@ -20,19 +20,14 @@ def comet() -> None:
 @click.option("--encoder", metavar="FOLDER",
               help="Where the encoder's configuration and tokenizer are, if not with the model.")
 def convert(model: str, out: Path, encoder: str | None) -> None:
-    """Write MODEL (a hub name, a folder or a .ckpt file) to the folder OUT.
+    """Write MODEL (a hub name, a folder or a .ckpt file) to the new folder OUT.
 
     As safetensors and JSON, with the encoder's own files beside them: it loads faster, needs no
     network, and has no pickle. Use it with --metric comet --metric.model OUT.
     """
-    try:
+    with needs_extra("COMET", "comet"):
         from minrisk.metrics.comet import checkpoint
         from minrisk.metrics.comet.encoder import own_files
-    except ImportError as error:
-        raise MissingExtra(f"COMET needs {error.name}: pip install 'minrisk[comet]'") from None
     found = checkpoint.load(model)
-    files = own_files(found, encoder)
-    checkpoint.save(found, out)
-    for file in files:
-        file.save_pretrained(out / "encoder")
+    checkpoint.save(found, own_files(found, encoder), out)
     click.echo(f"minrisk: wrote {out}", err=True)

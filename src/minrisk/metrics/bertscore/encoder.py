@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from minrisk._torch.batches import batches, padded
+from minrisk._torch.device import Runtime
+from minrisk._torch.loading import load_config, load_model, load_tokenizer
+from minrisk._torch.tokenizing import token_ids
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
-from minrisk.metrics.neural.batches import batches, padded
-from minrisk.metrics.neural.files import pretrained, whole_model
-from minrisk.metrics.neural.runtime import Runtime
 from minrisk.progress import tell
 
 # the layers that correlate best with people's judgements, as bert-score has them
@@ -41,12 +42,12 @@ class Tokens:
 
 class Encoder:
     def __init__(self, model: str, layer: int | None, runtime: Runtime) -> None:
-        from transformers import AutoConfig, AutoModel
+        from transformers import AutoModel
 
-        config = pretrained(AutoConfig, model, "the configuration of the model")
+        config = load_config(model)
         self._tokenizer = _tokenizer(model, config.model_type in _SPACED)
-        self.layer = _layer(model, layer, config.num_hidden_layers)
-        self._model = whole_model(AutoModel, model)
+        self.layer = _layer(model, layer, getattr(config, "num_hidden_layers", 0))
+        self._model = load_model(AutoModel, model, config)
         _drop_layers_above(self._model, self.layer)
         self._model.to(runtime.device, runtime.dtype)
         marks = (self._tokenizer.cls_token_id, self._tokenizer.sep_token_id)
@@ -55,10 +56,7 @@ class Encoder:
         self._runtime = runtime
 
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
-        if not texts:
-            return []
-        stripped = [text.strip() for text in texts]
-        ids = self._tokenizer(stripped, truncation=False, verbose=False)["input_ids"]
+        ids = token_ids(self._tokenizer, [text.strip() for text in texts])
         long = sum(len(own) > self._longest for own in ids)
         if long:
             warnings.warn(f"{long} of {len(ids)} texts have more than {self._longest} tokens; "
@@ -89,15 +87,14 @@ class Encoder:
 
 
 def _tokenizer(model: str, spaced: bool) -> Any:
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
-    what = "the tokenizer of the model"
     if spaced:
-        return pretrained(AutoTokenizer, model, what, add_prefix_space=True)
+        return load_tokenizer(model, add_prefix_space=True)
     try:  # takes tokenizer.json as it is; others may rebuild it with another normaliser
-        return pretrained(PreTrainedTokenizerFast, model, what)
+        return load_tokenizer(model, PreTrainedTokenizerFast)
     except InputError:  # there is none
-        return pretrained(AutoTokenizer, model, what)
+        return load_tokenizer(model)
 
 
 def _layer(model: str, layer: int | None, count: int) -> int:

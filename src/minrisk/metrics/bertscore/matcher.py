@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from minrisk._torch.batches import batches
+from minrisk._torch.device import Runtime
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
 from minrisk.metrics.bertscore.encoder import Encoder, Tokens
 from minrisk.metrics.bertscore.weights import TokenWeights
-from minrisk.metrics.neural.batches import batches
-from minrisk.metrics.neural.runtime import Runtime
 from minrisk.progress import tell
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Block:
 
 class Matcher:
     def __init__(self, options: BertScore) -> None:
-        self._runtime = Runtime(options)
+        self._runtime = Runtime(options.device, options.dtype, options.tokens)
         self._encoder = Encoder(options.model, options.layer, self._runtime)
         self._part = options.part
         self._idf = options.idf

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from minrisk.errors import MissingExtra
+from minrisk.errors import needs_extra
 from minrisk.metrics.neural.cross_encoder import CrossEncoder
 from minrisk.options import option
 
@@ -27,9 +27,6 @@ class Bleurt(CrossEncoder):
 
     @cached_property
     def _reader(self) -> Reader:
-        try:
+        with needs_extra("BLEURT", "neural"):
             from minrisk.metrics.bleurt.reader import Reader
-        except ImportError as error:
-            raise MissingExtra(f"BLEURT needs {error.name}: "
-                               "pip install 'minrisk[neural]'") from None
         return Reader(self)

@@ -9,17 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from minrisk._torch.batches import padded
+from minrisk._torch.device import Runtime
+from minrisk._torch.loading import check_sizes, file_of, folder_of
+from minrisk._torch.sentencepiece import SentencePiece
+from minrisk._torch.weights import (
+    as_weights,
+    building,
+    fill,
+    read_pickle,
+    read_safetensors,
+)
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
-from minrisk.metrics.neural.batches import padded
-from minrisk.metrics.neural.files import file_of, folder_of, read_pickled
-from minrisk.metrics.neural.filling import fill
 from minrisk.metrics.neural.pairs import pair_scores
-from minrisk.metrics.neural.pieces import Pieces
-from minrisk.metrics.neural.runtime import Runtime
 
 if TYPE_CHECKING:
     from minrisk.metrics.bleurt import Bleurt
@@ -34,9 +39,9 @@ _PAD = 0
 
 class Reader:
     def __init__(self, options: Bleurt) -> None:
-        self._runtime = Runtime(options)
+        self._runtime = Runtime(options.device, options.dtype, options.tokens)
         folder = folder_of(options.model)
-        self._pieces = Pieces(file_of(str(folder), "spm.model"))
+        self._pieces = SentencePiece(file_of(str(folder), "spm.model"))
         self._begin, self._end = (self._pieces.id(mark) for mark in ("[CLS]", "[SEP]"))
         model = _model(folder)
         self._room = model.config.max_position_embeddings - _MARKS
@@ -75,8 +80,10 @@ def _model(folder: Path) -> Any:
     shape: dict[str, Any] = {name: found[name] for name in _SHAPE if name in found}
     shape |= {"input_embedding_size": found["embedding_size"], "num_labels": 1}
     build: Any = transformers.RemBertForSequenceClassification
-    with torch.device("meta"):  # random weights would only cost time
-        model = build(transformers.RemBertConfig(**shape))
+    with building(folder):
+        config = transformers.RemBertConfig(**shape)
+        check_sizes(config, folder)
+        model = build(config)
     fill(model, _renamed(_weights(folder)), folder, "copy it again")
     return model
 
@@ -85,7 +92,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     path = file_of(str(folder), "config.json")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: found invalid JSON: {error}") from None
     if not isinstance(found, dict) or found.get("model_type") != "bleurt":
         raise InputError(f"{path}: found no BLEURT; wanted the model_type 'bleurt', as that of "
@@ -100,14 +107,9 @@ def _settings(folder: Path) -> dict[str, Any]:
 def _weights(folder: Path) -> Mapping[str, Tensor]:
     safe = folder / "model.safetensors"
     if not safe.is_file():
-        found: Mapping[str, Tensor] = read_pickled(file_of(str(folder), "pytorch_model.bin"))
-        return found
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(safe)
-    except Exception as error:  # it raises its own kinds
-        raise InputError(f"{safe}: cannot be read: {error}; copy it again") from None
+        path = file_of(str(folder), "pytorch_model.bin")
+        return as_weights(read_pickle(path), path)
+    return read_safetensors(safe)
 
 
 def _renamed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

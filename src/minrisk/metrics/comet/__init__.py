@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError, MissingExtra
+from minrisk.errors import InputError, needs_extra
 from minrisk.metric import Ability
 from minrisk.metrics.comet.estimated import AGGREGATION, Aggregation, Estimated, PairScorer
 from minrisk.metrics.neural import NeuralModel
@@ -44,10 +44,8 @@ class CometModel(NeuralModel):
 
     @cached_property
     def _embedder(self) -> Embedder:
-        try:
+        with needs_extra("COMET", "comet"):
             from minrisk.metrics.comet.embedder import Embedder
-        except ImportError as error:
-            raise MissingExtra(f"COMET needs {error.name}: pip install 'minrisk[comet]'") from None
         return Embedder(self)
 
 

@@ -8,17 +8,21 @@ A model is a hub name, a folder with `hparams.yaml` and `checkpoints/model.ckpt`
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 from torch import Tensor
 
+from minrisk._torch.loading import folder_of
+from minrisk._torch.weights import as_weights, read_pickle, read_safetensors
 from minrisk.errors import InputError
 from minrisk.metrics.comet.pooling import Pool
-from minrisk.metrics.neural.files import folder_of, read_pickled
 
 REGRESSION, REFERENCELESS = "regression_metric", "referenceless_regression_metric"
 UNIFIED, XCOMET = "unified_metric", "xcomet_metric"
@@ -27,6 +31,8 @@ _PATCH = "sparsemax_patch"
 _LISTS = ("hidden_sizes", "input_segments")
 _CHECKPOINT = Path("checkpoints") / "model.ckpt"
 _CONVERTED, _LITE, _WEIGHTS = "minrisk.json", "config.json", "model.safetensors"
+# activations that have no settings, by the name that the official code looks up
+_ACTIVATIONS = ("Tanh", "Sigmoid", "Identity", "Softplus", "Softsign", "Hardtanh", "Hardsigmoid")
 _LITE_PARAMETERS = {  # of XCOMET-lite (Larionov et al. 2024), unless its file says otherwise
     "class_identifier": XCOMET, "encoder_model": "DeBERTa",
     "pretrained_model": "microsoft/mdeberta-v3-base", "layer_norm": False, "word_layer": 8,
@@ -57,9 +63,10 @@ class Architecture:
         if given.get("class_identifier") is None:
             raise InputError(f"{where}: found no class_identifier, wanted COMET hyperparameters")
         _check_class(given["class_identifier"], where)
-        if given.get("pool", "avg") not in get_args(Pool):
-            raise InputError(f"{where}: found the pooling {given['pool']!r}, wanted one of "
-                             f"{', '.join(get_args(Pool))}")
+        for name, value in given.items():
+            is_fine, wanted = _FORMS.get(name, _TEXT)
+            if not is_fine(value):
+                raise InputError(f"{where}: found {name} {value!r:.60}, wanted {wanted}")
         given |= {key: tuple(given[key]) for key in _LISTS if key in given}
         if given["class_identifier"] in JOINT:
             layer = parameters.get("sent_layer", given.get("layer", cls.layer))
@@ -68,6 +75,30 @@ class Architecture:
         if given.get("layer_transformation") == _PATCH:
             given["layer_transformation"] = "softmax"
         return cls(**given)
+
+
+def _is_activation(value: Any) -> bool:
+    return isinstance(value, str) and value.title() in _ACTIVATIONS
+
+
+def _is_list(kind: type, value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(own, kind) for own in value)
+
+
+Form = tuple[Callable[[Any], bool], str]  # whether a value will do, and what is wanted
+_TEXT: Form = (lambda value: isinstance(value, str), "a text")
+_FORMS: dict[str, Form] = {
+    "pool": (lambda value: value in get_args(Pool), f"one of {', '.join(get_args(Pool))}"),
+    "layer": (lambda value: isinstance(value, (str, int)), "mix, or a number"),
+    "layer_norm": (lambda value: isinstance(value, bool), "true or false"),
+    "hidden_sizes": (lambda value: _is_list(int, value) and all(size > 0 for size in value),
+                     "a list of positive numbers"),
+    "activations": (_is_activation, f"one of {', '.join(_ACTIVATIONS)}"),
+    "final_activation": (lambda value: value is None or _is_activation(value),
+                         f"none, or one of {', '.join(_ACTIVATIONS)}"),
+    "input_segments": (partial(_is_list, str), "a list of texts"),
+    "word_layer": (lambda value: isinstance(value, int), "a number"),
+}
 
 
 def _check_class(found: object, where: Path) -> None:
@@ -89,24 +120,47 @@ def load(model: str) -> Checkpoint:
     if path.name == _WEIGHTS:
         return _load_safe(folder)
     content = _read(path)
-    inside, beside = dict(content.get("hyper_parameters") or {}), _hparams(folder)
+    inside, beside = _parameters(content.get("hyper_parameters") or {}, path), _hparams(folder)
     # as the official code has it: the checkpoint knows best, but for its class and a patched name
     inside["class_identifier"] = beside.get("class_identifier", inside.get("class_identifier"))
     if beside.get("layer_transformation") == _PATCH:
         inside["layer_transformation"] = _PATCH
     architecture = Architecture.of(beside | inside, path)
-    return Checkpoint(architecture, content["state_dict"], folder)
+    return Checkpoint(architecture, as_weights(content["state_dict"], path), folder)
 
 
-def save(checkpoint: Checkpoint, folder: Path) -> None:
-    """Without a pickle: weights as safetensors, hyperparameters as JSON."""
+def save(checkpoint: Checkpoint, encoder_files: Iterable[Any], folder: Path) -> None:
+    """Without a pickle: weights as safetensors, hyperparameters as JSON, the encoder's own files.
+
+    The folder is new, and there when all of it is.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder}: is there already, and not empty; name another folder, or "
+                         "remove it")
+    whole = folder.resolve()
+    unfinished = whole.with_name(f".{whole.name}.{os.getpid()}.unfinished")
+    try:
+        unfinished.mkdir(parents=True)
+        _write(checkpoint, encoder_files, unfinished)
+        unfinished.rename(whole)
+    except Exception as error:  # OSError, and what safetensors makes of one
+        raise InputError(f"{folder}: cannot be written: {error}; make room, or name another "
+                         "folder") from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _write(checkpoint: Checkpoint, encoder_files: Iterable[Any], folder: Path) -> None:
     from safetensors.torch import save_file
 
-    folder.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.contiguous().clone() for name, tensor in checkpoint.weights.items()}
     save_file(weights, folder / _WEIGHTS)
     text = json.dumps(vars(checkpoint.architecture), indent=1)
     (folder / _CONVERTED).write_text(text + "\n", encoding="utf-8")
+    # safetensors lets nobody else read what it writes; its neighbour has the usual mode
+    shutil.copymode(folder / _CONVERTED, folder / _WEIGHTS)
+    for file in encoder_files:
+        file.save_pretrained(folder / "encoder")
 
 
 def _locate(model: str) -> tuple[Path, Path]:
@@ -128,7 +182,7 @@ def _weights_in(folder: Path) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    content = read_pickled(path, _harmless())
+    content = read_pickle(path, _harmless())
     if not isinstance(content, dict) or "state_dict" not in content:
         raise InputError(f"{path}: found no state_dict, wanted a Lightning checkpoint")
     return content
@@ -151,24 +205,28 @@ def _hparams(folder: Path) -> dict[str, Any]:
         return {}
     try:
         found = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise InputError(f"{file}: found invalid YAML: {' '.join(str(error).split())}") from None
+    return _parameters(found, file)
+
+
+def _parameters(found: Any, where: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise InputError(f"{file}: found {type(found).__name__}, wanted a mapping")
-    return found
+        raise InputError(f"{where}: found {type(found).__name__}, wanted a mapping of "
+                         "hyperparameters")
+    return dict(found)
 
 
 def _load_safe(folder: Path) -> Checkpoint:
-    from safetensors.torch import load_file
-
     path = folder / _CONVERTED
     given: dict[str, Any] = {}
     if not path.is_file():
         path, given = folder / _LITE, _LITE_PARAMETERS
     try:
         parameters = json.loads(path.read_text(encoding="utf-8"))
-        weights = load_file(folder / _WEIGHTS)
-    except Exception as error:
+        weights = read_safetensors(folder / _WEIGHTS)
+    except (InputError, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{folder}: cannot be read as a converted model or as XCOMET-lite: "
                          f"{error}; copy it again, or run `minrisk comet convert` again") from None
-    return Checkpoint(Architecture.of(given | parameters, path), weights, folder)
+    architecture = Architecture.of(given | _parameters(parameters, path), path)
+    return Checkpoint(architecture, weights, folder)

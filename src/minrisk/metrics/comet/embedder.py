@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from minrisk._torch.device import Runtime
+from minrisk._torch.weights import building, fill, fingerprint
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
 from minrisk.metrics._vectors import Vectors, VectorStore
 from minrisk.metrics.comet import checkpoint, packed
 from minrisk.metrics.comet.encoder import Encoder
-from minrisk.metrics.comet.estimator import feed_forward
-from minrisk.metrics.neural.filling import fill
-from minrisk.metrics.neural.runtime import Runtime
+from minrisk.metrics.comet.estimator import BLOCKS, feed_forward
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet import CometModel
 
 N = TypeVar("N", bound=nn.Module)
+# embeddings, products and differences of which the estimator is fed; elsewhere one embedding
+_BLOCKS = {checkpoint.REGRESSION: BLOCKS, checkpoint.REFERENCELESS: 4}
+SEVERITIES = (0.0, 1.0, 5.0, 10.0)  # of XCOMET's tags: none, minor, major, critical, as in MQM
 _OTHERWISE = {  # what to do with a model of each class that was taken for another
     checkpoint.REGRESSION: "compares a hypothesis with references, and cannot judge it by its "
                            "source alone; use it as --metric comet",
@@ -34,7 +36,6 @@ _OTHERWISE = {  # what to do with a model of each class that was taken for anoth
                                       "no sentence embeddings to compare; use it as --metric "
                                       "comet-kiwi or --metric xcomet"),
 }
-_SAMPLED = 64  # numbers of each weight that make the fingerprint
 
 
 class Embedder:
@@ -46,7 +47,7 @@ class Embedder:
         self.architecture = self._checkpoint.architecture
         if (self.architecture.class_identifier in checkpoint.JOINT) != options.reads_jointly:
             raise self.misused()
-        self.runtime = Runtime(options)
+        self.runtime = Runtime(options.device, options.dtype, options.tokens)
 
     def embed(self, texts: Sequence[str]) -> Tensor:
         """(N, D), from the cache where they are there."""
@@ -79,16 +80,23 @@ class Embedder:
         spec = self.architecture
         if spec.class_identifier not in wanted:
             raise self.misused()
-        weights = self._weights("estimator.ff.")
-        units = weights["0.weight"].shape[1]
-        network = feed_forward(units, spec.hidden_sizes, spec.activations, spec.final_activation)
-        return self._filled(network, weights)
+        units = _BLOCKS.get(spec.class_identifier, 1) * self._units
+        with building(self._options.model):
+            network = feed_forward(units, spec.hidden_sizes, spec.activations,
+                                   spec.final_activation)
+        return self._filled(network, self._weights("estimator.ff."))
 
     def tagger(self) -> nn.Linear:
         """What judges the words of a hypothesis."""
-        weights = self._weights("hidden2tag.")
-        labels, units = weights["weight"].shape
-        return self._filled(nn.Linear(units, labels), weights)
+        with building(self._options.model):
+            layer = nn.Linear(self._units, len(SEVERITIES))
+        return self._filled(layer, self._weights("hidden2tag."))
+
+    @property
+    def _units(self) -> int:
+        """Of an embedding."""
+        model: Any = self.encoder.model
+        return int(model.config.hidden_size)
 
     def misused(self) -> InputError:
         reason = _OTHERWISE[self.architecture.class_identifier]
@@ -122,17 +130,7 @@ class Embedder:
         if cache is None:
             return None
         words = sorted(self.encoder.tokenizer.get_vocab().items())
-        model = _fingerprint(self._checkpoint.weights, str(self.architecture),
+        model = fingerprint(self._checkpoint.weights, str(self.architecture),
                             str(self.runtime.dtype), str(self._options.dtype == "tf32"),
                             str(words))
         return VectorStore(cache, model)
-
-
-def _fingerprint(weights: Mapping[str, Tensor], *settings: str) -> bytes:
-    """Of a model: some numbers of each weight, so that gigabytes need not be read."""
-    digest = hashlib.sha256("\0".join(settings).encode())
-    for name, tensor in sorted(weights.items()):
-        flat = tensor.flatten()
-        some = flat[:: max(1, len(flat) // _SAMPLED)].float().contiguous()
-        digest.update(f"{name}{tuple(tensor.shape)}".encode() + some.numpy().tobytes())
-    return digest.digest()

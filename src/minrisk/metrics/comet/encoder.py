@@ -11,14 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from minrisk._torch.batches import batches, padded
+from minrisk._torch.loading import file_of, load_config, load_tokenizer
+from minrisk._torch.tokenizing import token_ids
+from minrisk._torch.weights import building, fill
 from minrisk.arrays import Ints
-from minrisk.errors import InputError, MissingExtra
+from minrisk.errors import InputError, needs_extra
 from minrisk.metrics.comet.checkpoint import Architecture, Checkpoint
 from minrisk.metrics.comet.packed import Packed
 from minrisk.metrics.comet.pooling import Accumulator, Pool, accumulator, layer_weights
-from minrisk.metrics.neural.batches import batches, padded
-from minrisk.metrics.neural.files import file_of, pretrained
-from minrisk.metrics.neural.filling import fill
 from minrisk.progress import tell
 
 # the class that each kind of encoder has in transformers, and its settings
@@ -57,9 +58,9 @@ class Encoder:
             raise InputError(f"{checkpoint.folder}: encoder {architecture.encoder_model!r} is not "
                              f"known; known: {', '.join(_MODELS)}")
         config, tokenizer = own_files(checkpoint, files)
-        model = _build(architecture, config)
+        model = _build(architecture, config, checkpoint)
         _fill(model, checkpoint)
-        count = config.num_hidden_layers + 1
+        count = len(model.encoder.layer) + 1
         mix = _mix(checkpoint, count)
         taps = {layer: _tap(model, layer) for layer in mix}
         read = None if words is None else _tap(model, _layer(words, count, checkpoint))
@@ -69,10 +70,7 @@ class Encoder:
                    architecture.layer_norm and architecture.layer == "mix", mix, taps, read)
 
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
-        if not texts:
-            return []
-        ids = self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
-        return [np.array(own, dtype=np.intp) for own in ids]
+        return [np.array(own, dtype=np.intp) for own in token_ids(self.tokenizer, texts)]
 
     def cut(self, ids: Ints) -> Ints:
         """At most as many tokens as the model takes, with the last one still at the end."""
@@ -129,40 +127,39 @@ def _hook(watch: Watch) -> Callable[[nn.Module, Any, Any], None]:
 
 def own_files(checkpoint: Checkpoint, files: str | None) -> tuple[Any, Any]:
     """The encoder's configuration and tokenizer: nearest place first, the hub last."""
-    from transformers import AutoConfig
-
     name = checkpoint.architecture.pretrained_model
     tokenizer = _TOKENIZERS.get(checkpoint.architecture.encoder_model, name)
     beside = checkpoint.folder / "encoder"
     if files is not None or beside.is_dir():
         name = tokenizer = files or str(beside)
     hint = f"put it into {beside}, or give a folder that has it as the option `encoder`"
-    config = pretrained(AutoConfig, name, "the configuration of the encoder", hint)
+    config = load_config(name, hint)
     if checkpoint.architecture.encoder_model == "DeBERTa":
-        return config, _piece_tokenizer(tokenizer)
+        return config, _sentencepiece_tokenizer(tokenizer)
     # the plain class takes tokenizer.json as it is; others may rebuild it with another normaliser
     from transformers import PreTrainedTokenizerFast
 
-    return config, pretrained(PreTrainedTokenizerFast, tokenizer, "the tokenizer of the encoder",
-                              hint)
+    return config, load_tokenizer(tokenizer, PreTrainedTokenizerFast, hint)
 
 
-def _piece_tokenizer(name: str) -> Any:
+def _sentencepiece_tokenizer(name: str) -> Any:
     """DeBERTa's, which is a model of SentencePiece with no tokenizer.json beside it."""
-    try:
-        from minrisk.metrics.neural.pieces import PieceTokenizer
-    except ImportError as error:
-        raise MissingExtra(f"an encoder of DeBERTa's kind needs {error.name}: "
-                           "pip install 'minrisk[neural]'") from None
-    return PieceTokenizer(file_of(name, PieceTokenizer.FILE))
+    with needs_extra("an encoder of DeBERTa's kind", "neural"):
+        from minrisk._torch.sentencepiece import SentencePieceTokenizer
+    return SentencePieceTokenizer(file_of(name, SentencePieceTokenizer.FILE))
 
 
-def _build(architecture: Architecture, config: Any) -> Any:
+def _build(architecture: Architecture, config: Any, checkpoint: Checkpoint) -> Any:
     import transformers
 
     name, settings = _MODELS[architecture.encoder_model]
-    with torch.device("meta"):  # random weights would only cost time
-        return getattr(transformers, name)(config, **settings)
+    kind = getattr(transformers, name)
+    if not isinstance(config, kind.config_class):
+        raise InputError(f"{checkpoint.folder}: found the configuration of another encoder, "
+                         f"{config.model_type!r}, wanted that of {architecture.encoder_model}; is "
+                         "`encoder` the right one?")
+    with building(checkpoint.folder):
+        return kind(config, **settings)
 
 
 def _fill(model: Any, checkpoint: Checkpoint) -> None:
@@ -176,11 +173,19 @@ def _mix(checkpoint: Checkpoint, count: int) -> dict[int, float]:
     layer = checkpoint.architecture.layer
     if layer != "mix":
         return {_layer(layer, count, checkpoint): 1.0}
-    start = "layerwise_attention."
-    scalars = torch.cat([checkpoint.weights[f"{start}scalar_parameters.{i}"] for i in range(count)])
-    gamma = float(checkpoint.weights[f"{start}gamma"])
-    weights = layer_weights(scalars.float(), checkpoint.architecture.layer_transformation)
+    scalars = torch.stack([_scalar(checkpoint, f"scalar_parameters.{i}") for i in range(count)])
+    gamma = float(_scalar(checkpoint, "gamma"))
+    weights = layer_weights(scalars, checkpoint.architecture.layer_transformation)
     return {i: gamma * weight for i, weight in enumerate(weights) if weight > 0}
+
+
+def _scalar(checkpoint: Checkpoint, name: str) -> Tensor:
+    """A number of the mixture of layers."""
+    found = checkpoint.weights.get(f"layerwise_attention.{name}")
+    if found is None or found.numel() != 1 or not found.isfinite().all():
+        raise InputError(f"{checkpoint.folder}: the checkpoint has no number layerwise_attention."
+                         f"{name}; copy it again, or is `encoder` the right one?")
+    return found.float().reshape(())
 
 
 def _layer(layer: object, count: int, checkpoint: Checkpoint) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from minrisk.kernels import not_supported_reasons as device_reasons
+from minrisk._torch.device import triton_not_supported_reasons
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet.estimator import Estimator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def not_supported_reasons(estimator: Estimator) -> list[str]:
     """Why the plain path must do it; nothing means that this one can."""
-    reasons = device_reasons(estimator.bias.device)
+    reasons = triton_not_supported_reasons(estimator.bias.device)
     if not isinstance(estimator.activation, nn.Tanh):
         reasons.append(f"the activation is {type(estimator.activation).__name__}, not Tanh")
     return reasons

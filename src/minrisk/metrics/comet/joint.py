@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from minrisk._torch.batches import batches
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
 from minrisk.metrics.comet.checkpoint import JOINT, XCOMET
-from minrisk.metrics.comet.embedder import Embedder
-from minrisk.metrics.neural.batches import batches
+from minrisk.metrics.comet.embedder import SEVERITIES, Embedder
 from minrisk.metrics.neural.pairs import pairs_in_chunks
 from minrisk.progress import tell
 
@@ -27,7 +27,6 @@ from minrisk.progress import tell
 _SEPARATORS = {"XLM-RoBERTa": 2, "XLM-RoBERTa-XL": 2, "MiniLM": 2, "DeBERTa": 1}
 # how XCOMET weighs what it reads: hypothesis with the source; with the reference; with both
 _SCORE_SHARES, _TAG_SHARES, _SPANS_SHARE = (0.12, 0.33, 0.33), (0.1667, 0.3333, 0.5), 0.22
-_SEVERITIES = (0.0, 1.0, 5.0, 10.0)  # none, minor, major, critical, as in MQM
 _WORST = 25.0
 
 
@@ -92,7 +91,7 @@ class Joint:
         ids = [self._joined(texts) for texts in inputs]
         longest = max((hyp.size for hyp in hyps), default=0)
         scores = torch.zeros(len(ids), device=runtime.device)
-        kinds = 0 if self._tagger is None else len(_SEVERITIES)
+        kinds = 0 if self._tagger is None else len(SEVERITIES)
         tags = torch.zeros(len(ids), longest, kinds, device=runtime.device)
         done = 0
         for rows in batches([own.size for own in ids], runtime.tokens):
@@ -153,7 +152,7 @@ def spans_score(tags: Tensor, lengths: Sequence[int]) -> Tensor:
     last_right = torch.where(inside & ~wrong, place, -1).amax(1, keepdim=True)
     before = torch.nn.functional.pad(wrong, (1, 0))[:, :-1]
     starts = wrong & ~before & (place < last_right)
-    severities = torch.tensor(_SEVERITIES, device=labels.device)[labels]
+    severities = torch.tensor(SEVERITIES, device=labels.device)[labels]
     return 1 - (severities * starts).sum(1).clamp(max=_WORST) / _WORST
 
 

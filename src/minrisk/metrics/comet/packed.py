@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from minrisk._torch.device import triton_not_supported_reasons, upload
 from minrisk.arrays import Ints
-from minrisk.kernels import not_supported_reasons as device_reasons
-from minrisk.transfer import upload
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet.encoder import Encoder
@@ -30,7 +29,7 @@ def not_supported_reasons(encoder: Encoder) -> list[str]:
     """Why the plain path must do it; nothing means that this one can."""
     model: Any = encoder.model
     config, weight = model.config, next(model.parameters())
-    reasons = device_reasons(weight.device)
+    reasons = triton_not_supported_reasons(weight.device)
     if weight.dtype not in _HALF:
         reasons.append(f"the numbers are {weight.dtype}, not of half precision")
     if config.model_type not in _POSITIONS_AFTER_PADDING:

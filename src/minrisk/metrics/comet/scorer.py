@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from minrisk._torch.device import Runtime, upload
 from minrisk.arrays import Floats
 from minrisk.metrics.comet.checkpoint import REFERENCELESS
 from minrisk.metrics.comet.embedder import Embedder
@@ -16,9 +17,7 @@ from minrisk.metrics.comet.patience import Patience
 from minrisk.metrics.comet.surrogate import Linearised
 from minrisk.metrics.comet.tensors import array, means, rows_of, texts_of, vectors
 from minrisk.metrics.comet.tiles import tiles
-from minrisk.metrics.neural.runtime import Runtime
 from minrisk.rows import WeightedRows
-from minrisk.transfer import upload
 
 _SHARE = 0.5  # of the free memory of a device that scoring may take
 _MODEST = 1e9  # bytes for scoring that may be taken without asking how many are free

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minrisk.arrays import Floats
-from minrisk.errors import InputError, MissingExtra
+from minrisk.errors import InputError, needs_extra
 from minrisk.metrics.neural.cross_encoder import CrossEncoder
 from minrisk.metrics.neural.reference_free import ReferenceFree
 from minrisk.options import option
@@ -52,11 +52,8 @@ class MetricX(CrossEncoder):
 
     @cached_property
     def _reader(self) -> Reader:
-        try:
+        with needs_extra("MetricX", "neural"):
             from minrisk.metrics.metricx.reader import Reader
-        except ImportError as error:
-            raise MissingExtra(f"MetricX needs {error.name}: "
-                               "pip install 'minrisk[neural]'") from None
         return Reader(self)
 
 

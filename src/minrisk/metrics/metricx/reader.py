@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from minrisk._torch.batches import padded
+from minrisk._torch.device import Runtime
+from minrisk._torch.loading import file_of, load_config, load_model
+from minrisk._torch.sentencepiece import SentencePiece
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
-from minrisk.metrics.neural.batches import padded
-from minrisk.metrics.neural.files import file_of, pretrained, whole_model
 from minrisk.metrics.neural.pairs import pair_scores
-from minrisk.metrics.neural.pieces import Pieces
-from minrisk.metrics.neural.runtime import Runtime
 
 if TYPE_CHECKING:
     from minrisk.metrics.metricx import MetricX
@@ -30,17 +30,17 @@ _PAD = _START = 0
 
 class Reader:
     def __init__(self, options: MetricX) -> None:
-        from transformers import AutoConfig, MT5ForConditionalGeneration
+        from transformers import MT5ForConditionalGeneration
 
-        self._runtime = Runtime(options)
+        self._runtime = Runtime(options.device, options.dtype, options.tokens)
         self._text, self._alone = _TEXT[options.version], _ALONE[options.version]
         self._longest = _LONGEST[options.version] - 1
-        self._pieces = Pieces(file_of(options.tokenizer, "spiece.model"))
-        kind = pretrained(AutoConfig, options.model, "the configuration of the model").model_type
-        if kind != "mt5":
-            raise InputError(f"{options.model}: found a model of the kind {kind!r}, wanted "
-                             "MetricX, which is an 'mt5'")
-        model = whole_model(MT5ForConditionalGeneration, options.model)
+        self._pieces = SentencePiece(file_of(options.tokenizer, "spiece.model"))
+        config = load_config(options.model)
+        if config.model_type != "mt5":
+            raise InputError(f"{options.model}: found a model of the kind {config.model_type!r}, "
+                             "wanted MetricX, which is an 'mt5'")
+        model = load_model(MT5ForConditionalGeneration, options.model, config)
         words = len(model.lm_head.weight)
         if words <= _SCORE:
             raise InputError(f"{options.model}: found {words} tokens, wanted MetricX, which has "

@@ -6,7 +6,7 @@ from importlib.resources import as_file, files
 from importlib.util import find_spec
 from pathlib import Path
 
-from minrisk.errors import InputError, MissingExtra
+from minrisk.errors import InputError, needs_extra
 from minrisk.metrics.comet.estimated import PairScorer
 from minrisk.metrics.comet.plain import Array, PlainScorer, layers
 
@@ -30,11 +30,8 @@ def _weights(model: str | None) -> dict[str, Array]:
 
 
 def _read(path: Path, hint: str) -> dict[str, Array]:
-    try:
+    with needs_extra("the 'mqm' metric", "embedding"):
         from safetensors.numpy import load_file
-    except ImportError as error:
-        raise MissingExtra(f"the 'mqm' metric needs {error.name}: "
-                           "pip install 'minrisk[embedding]'") from None
     try:
         found = load_file(path)
     except Exception as error:  # absent, torn, of another kind: the error says which
@@ -58,18 +55,15 @@ def _best() -> str:
 
 
 def _on_device(weights: dict[str, Array], device: str, expected: bool) -> PairScorer:
-    try:
+    with needs_extra(f"the 'mqm' metric on {device!r}", "comet"):
         import torch
-    except ImportError:
-        raise MissingExtra(f"the 'mqm' metric on {device!r} needs torch: "
-                           "pip install 'minrisk[comet]'") from None
-    from minrisk.metrics.comet import Comet
-    from minrisk.metrics.comet.estimator import feed_forward
-    from minrisk.metrics.comet.scorer import Scorer
-    from minrisk.metrics.neural.runtime import Runtime
+
+        from minrisk._torch.device import Runtime
+        from minrisk.metrics.comet.estimator import feed_forward
+        from minrisk.metrics.comet.scorer import Scorer
 
     *hidden, _ = (bias.size for _, bias in layers(weights))
     network = feed_forward(weights["0.weight"].shape[1], hidden, "Tanh", None)
     network.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
-    runtime = Runtime(Comet(dtype="fp32", device=device))
+    runtime = Runtime(device, "fp32")
     return Scorer(network.to(runtime.device).eval(), runtime, expected)

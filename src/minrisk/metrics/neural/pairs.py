@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from minrisk._torch.batches import batches
+from minrisk._torch.device import Runtime
 from minrisk.arrays import Floats, Ints
-from minrisk.metrics.neural.batches import batches
-from minrisk.metrics.neural.runtime import Runtime
 from minrisk.progress import tell
 
 _AT_ONCE = 4096  # pairs whose inputs and states are held together

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from minrisk.errors import InputError, MissingExtra
+from minrisk.errors import InputError, needs_extra
 from minrisk.options import option
 from minrisk.sampling.sample import Sample
 
@@ -89,11 +89,8 @@ class Transformers:
 
     @cached_property
     def _writer(self) -> Writer:
-        try:
+        with needs_extra("the 'hf' sampler", "hf"):
             from minrisk.sampling.hf.writer import Writer
-        except ImportError as error:
-            raise MissingExtra(f"the 'hf' sampler needs {error.name}: "
-                               "pip install 'minrisk[hf]'") from None
         return Writer(self)
 
     def _check_lengths(self) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from minrisk._torch.device import triton_not_supported_reasons, upload
 from minrisk.arrays import Ints
-from minrisk.kernels import not_supported_reasons
 from minrisk.sampling.hf.attention import (
     Copy,
     Fused,
@@ -27,7 +27,6 @@ from minrisk.sampling.hf.graphs import Graphs
 from minrisk.sampling.hf.prefixes import Move, Prompt
 from minrisk.sampling.hf.rules import Head
 from minrisk.sampling.hf.truncation import Candidates
-from minrisk.transfer import upload
 
 LARGEST = 2048  # rows of a recorded step; more keep a device busy while kernels are launched
 _SHORTEST = 32  # tokens of a buffer; longer ones have room for two, four, ... times as many
@@ -40,7 +39,7 @@ class FastDecoder:
         self._model = proxy(model)  # whose owner may keep this one
         self._bart = BartLike(model)
         self._made_of = _state(model)
-        is_fused = not not_supported_reasons(model.device)
+        is_fused = not triton_not_supported_reasons(model.device)
         self._graphs = Graphs(self._bart) if is_fused else None
         self._copy_rows: Copy = fused_copy if is_fused else plain_copy
         self.token_bytes = token_bytes(model)

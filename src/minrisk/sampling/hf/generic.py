@@ -12,11 +12,11 @@ from torch import Tensor
 from transformers import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
+from minrisk._torch.device import upload
 from minrisk.arrays import Ints
 from minrisk.sampling.hf.prefixes import Move, Prompt
 from minrisk.sampling.hf.rules import Head
 from minrisk.sampling.hf.truncation import Candidates
-from minrisk.transfer import upload
 
 
 class CausalDecoder:

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from minrisk._torch.device import staged, upload
 from minrisk.arrays import Ints
 from minrisk.sampling.hf.attention import Fused, Memory
 from minrisk.sampling.hf.bart import BartLike
 from minrisk.sampling.hf.rules import Head
 from minrisk.sampling.hf.truncation import Candidates
-from minrisk.transfer import staged, upload
 
 _WARM_UP = 2  # runs before a recording, in which libraries choose their kernels
 

@@ -19,6 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from minrisk.arrays import Floats, Ints
+from minrisk.errors import InputError
 from minrisk.sampling.hf.rules import Head, Rules
 from minrisk.sampling.hf.streams import Stream
 from minrisk.sampling.hf.truncation import Candidates, Picked
@@ -141,6 +142,10 @@ def draw(decoder: Decoder, rules: Rules, jobs: Sequence[Job], seed: int,
         uniforms = np.concatenate([stream(step)[job.samples.start : job.samples.stop]
                                    for stream, job in zip(streams, jobs, strict=True)])
         picked = candidates.draw(row + np.minimum(uniforms[sample], _LARGEST))
+        lost = (picked.rows != row) | np.isnan(picked.truncated)
+        if lost.any():
+            # a search for rows before them may be led astray too, for rows after them never
+            raise not_numbers(jobs[rows.job[row[lost].max()]].place)
         one, child, count = _groups(row * _TOKENS + picked.tokens)
         parents, tokens = row[one], picked.tokens[one]
         texts = _grown(rows[parents], picked, one)
@@ -162,6 +167,12 @@ def draw(decoder: Decoder, rules: Rules, jobs: Sequence[Job], seed: int,
                  partial(_history, prefixes[rows.job], trail, node, step)), rules.at(step + 1))
     return [Ended(texts.job, tokens, count, first, texts.logprob, texts.truncated)
             for (texts, count, first), tokens in zip(ended, trail.read(last), strict=True)]
+
+
+def not_numbers(place: int) -> InputError:
+    """What to say where there is no distribution to draw from."""
+    return InputError(f"source {place + 1}: the model's logits are not numbers (NaN or infinite); "
+                      "choose another dtype, such as fp32, or is the model damaged?")
 
 
 def _groups(keys: Ints) -> tuple[Ints, Ints, Ints]:

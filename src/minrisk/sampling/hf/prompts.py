@@ -6,9 +6,11 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from minrisk._torch.tokenizing import token_ids, tokenizing
 from minrisk.errors import InputError
 from minrisk.sampling.hf.generic import decoder_config
 from minrisk.sampling.hf.prefixes import Prompt
+from minrisk.unicode import valid_unicode
 
 if TYPE_CHECKING:
     from minrisk.sampling.hf import Transformers
@@ -64,13 +66,13 @@ class Prompts:
         if self._options.prompt is not None:
             text = self._options.prompt.replace("{source}", text)
         if self._causal and self._tokenizer.chat_template:
-            message = {"role": "user", "content": text}
-            found = self._tokenizer.apply_chat_template([message], add_generation_prompt=True,
-                                                        tokenize=True, return_dict=True)
-        else:
-            found = self._tokenizer(text, verbose=False)
-        ids: list[int] = found["input_ids"]
-        return ids
+            message = {"role": "user", "content": valid_unicode(text)}
+            with tokenizing():
+                found = self._tokenizer.apply_chat_template(
+                    [message], add_generation_prompt=True, tokenize=True, return_dict=True)
+            ids: list[int] = found["input_ids"]
+            return ids
+        return token_ids(self._tokenizer, [text])[0]
 
     def _complain(self, long: Sequence[int], total: int) -> None:
         limit = f"more than {self._longest} tokens"

@@ -29,10 +29,10 @@ from transformers import (
     SuppressTokensAtBeginLogitsProcessor,
 )
 
+from minrisk._torch.device import upload
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
 from minrisk.sampling.hf.truncation import Candidates, Truncation
-from minrisk.transfer import upload
 
 # settings that need more than a prefix to decide, and what they are when they are off
 _FOREIGN: dict[str, tuple[object, ...]] = {

@@ -16,10 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from minrisk._torch.device import triton_not_supported_reasons, upload
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
-from minrisk.kernels import not_supported_reasons
-from minrisk.transfer import upload
 
 _TIES = 32  # tokens as likely as the last of the top k, for which there is room in a short list
 _MARGIN = 1e-4  # by which a kernel's probabilities may differ from ours
@@ -42,6 +41,7 @@ class Picked:
     tokens: Ints  # (N,)
     truncated: Floats  # (N,) log-probability of drawing it
     full: Floats  # (N,) log-probability under the model as it is
+    rows: Ints  # (N,) where it was found; in another row if the logits were no numbers
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Everything:
     shift: Tensor
 
     def draw(self, heights: Floats) -> Picked:
-        places = torch.searchsorted(self.ladder, upload(heights, self.ladder.device), right=True)
-        tokens = places % self.scores.shape[1]
-        full = self.logs.view(-1)[places] + self.shift[places // self.scores.shape[1], 0]
-        return _download(torch.stack([tokens, self.scores.view(-1)[places], full], 1))
+        places = _search(self.ladder, heights)
+        tokens, rows = places % self.scores.shape[1], places // self.scores.shape[1]
+        full = self.logs.view(-1)[places] + self.shift[rows, 0]
+        return _download(torch.stack([tokens, self.scores.view(-1)[places], full, rows], 1))
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,23 @@ class Listed:
     """The best tokens; if a list turns out to be too short, its tokens are -1."""
 
     ladder: Tensor  # (R * K,) row r climbs from r to r + 1
-    table: Tensor  # (R * K, 3) token, log-probability of drawing it, that under the model
+    table: Tensor  # (R * K, 4) token, log-probability of drawing it, that under the model, row
     longer: Callable[[], Candidates] | None  # None if the list is long enough in any case
 
     def draw(self, heights: Floats) -> Picked:
-        places = torch.searchsorted(self.ladder, upload(heights, self.ladder.device), right=True)
-        picked = _download(self.table[places])
+        picked = _download(self.table[_search(self.ladder, heights)])
         if self.longer is not None and picked.tokens.min() < 0:
             return self.longer().draw(heights)
         return picked
+
+
+def _search(ladder: Tensor, heights: Floats) -> Tensor:
+    """(N,) the step of a ladder on which each height is.
+
+    Where logits were no numbers the ladder has none, and the search may run past its end.
+    """
+    places = torch.searchsorted(ladder, upload(heights, ladder.device), right=True)
+    return places.clamp_(max=len(ladder) - 1)
 
 
 def _download(columns: Tensor) -> Picked:
@@ -81,8 +89,8 @@ def _download(columns: Tensor) -> Picked:
 
     Tokens came as float32, which holds all numbers below 2**24.
     """
-    tokens, truncated, full = columns.cpu().numpy().T.astype(np.float64)
-    return Picked(tokens.astype(np.intp), truncated, full)
+    tokens, truncated, full, rows = columns.cpu().numpy().T.astype(np.float64)
+    return Picked(tokens.astype(np.intp), truncated, full, rows.astype(np.intp))
 
 
 def _ladder(logs: Tensor) -> Tensor:
@@ -130,7 +138,7 @@ class Truncation:
     def asks_for_likely(self, device: torch.device) -> bool:
         """Whether tokens of some probability are all that can be drawn, and a kernel finds them."""
         asked = self.epsilon and self._is_wide_enough and self.temperature == 1
-        return bool(asked) and not not_supported_reasons(device)
+        return bool(asked) and not triton_not_supported_reasons(device)
 
     def likely(self, logits: Tensor, lost: Tensor) -> Candidates:
         """What may be drawn, by logits (R, V); of what may not, the logits come to `lost` (R, 1).
@@ -160,7 +168,8 @@ class Truncation:
             if number == 0 and longer is not None:
                 tokens = tokens.masked_fill(keep[:, -1:], -1)
             scores = scores.masked_fill(~keep, -math.inf).log_softmax(1)
-        table = torch.stack([tokens, scores, full], 2).view(-1, 3)
+        rows = torch.arange(len(tokens), device=tokens.device)[:, None].expand_as(tokens)
+        table = torch.stack([tokens, scores, full, rows], 2).view(-1, 4)
         return Listed(_ladder(scores), table, longer)
 
     def _cuts(self) -> Iterator[Cut]:

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from transformers import GenerationConfig
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationConfig
 
+from minrisk._torch.device import choose_device, choose_dtype
+from minrisk._torch.loading import load_config, load_model, load_tokenizer
 from minrisk.errors import InputError
 from minrisk.sampling.hf.engine import Drawn, Engine
 from minrisk.sampling.hf.generic import decoder_config
-from minrisk.sampling.hf.loading import load
+from minrisk.sampling.hf.prefixes import not_numbers
 from minrisk.sampling.hf.prompts import Prompts
 from minrisk.sampling.hf.search import search
 from minrisk.sampling.hf.truncation import Truncation
@@ -32,7 +34,7 @@ class Writer:
         truncation = Truncation(options.temperature, options.top_k, options.top_p,
                                 options.min_p, options.epsilon, options.eta)
         self._options = options
-        self._model, self._tokenizer = load(options.model, options.device, options.dtype)
+        self._model, self._tokenizer = _load(options)
         self._config: GenerationConfig = deepcopy(self._model.generation_config)
         limit = _limit(self._config, self._model) if options.max_tokens is None else (
             options.max_tokens)
@@ -56,6 +58,9 @@ class Writer:
         prompts = self._prompts.of(texts, places)
         if options.beams:
             drawn = search(self._model, self._config, prompts, n, options.beams, self._limit)
+            for own, place in zip(drawn, places, strict=True):
+                if any(math.isnan(one.logprob) for one in own):
+                    raise not_numbers(place)
         else:
             drawn = self._engine.draw(prompts, n, seed, places)
         return [self._samples(own) for own in drawn]
@@ -73,6 +78,19 @@ class Writer:
         if self._options.max_tokens is not None:
             raise InputError(f"max_tokens {limit}; this model writes {positions - 1} at most")
         return int(positions - 1)
+
+
+def _load(options: Transformers) -> tuple[Any, Any]:
+    """The model, ready to run, and its tokenizer."""
+    device = choose_device(options.device, mps=False)
+    config = load_config(options.model)
+    tokenizer = load_tokenizer(options.model)
+    if not len(tokenizer):
+        raise InputError(f"{options.model}: its tokenizer knows no words; are all of its files "
+                         "there?")
+    kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    model = load_model(kind, options.model, config, dtype=choose_dtype(options.dtype, device))
+    return model.to(device), tokenizer
 
 
 def _limit(config: GenerationConfig, model: Any) -> int:

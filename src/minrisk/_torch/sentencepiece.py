@@ -1,4 +1,6 @@
-"""Tokenizers that are models of SentencePiece, read by itself: what rebuilds them may differ."""
+"""Tokenizers that are SentencePiece models, read by SentencePiece itself: what rebuilds them may
+differ.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,10 @@ from sentencepiece import SentencePieceProcessor
 
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
+from minrisk.unicode import valid_unicode
 
 
-class Pieces:
+class SentencePiece:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
@@ -23,7 +26,10 @@ class Pieces:
                              "copy it again") from None
 
     def ids(self, text: str) -> Ints:
-        return np.array(self._model.encode(text), dtype=np.intp)
+        return np.array(self._model.encode(valid_unicode(text)), dtype=np.intp)
+
+    def vocabulary(self) -> dict[str, int]:
+        return {self._model.id_to_piece(i): i for i in range(len(self._model))}
 
     def id(self, piece: str) -> int:
         """Of a piece that must be there."""
@@ -33,14 +39,14 @@ class Pieces:
         return found
 
 
-class PieceTokenizer:
+class SentencePieceTokenizer:
     """[CLS] text [SEP], as far as we need what tokenizers of transformers offer."""
 
     FILE = "spm.model"
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._pieces = Pieces(path)
+        self._pieces = SentencePiece(path)
         self._begin, self._end = self._pieces.id("[CLS]"), self._pieces.id("[SEP]")
         self.pad_token_id = self._pieces.id("[PAD]")
 
@@ -48,6 +54,9 @@ class PieceTokenizer:
         """Nothing is cut off."""
         return {"input_ids": [np.concatenate([[self._begin], self._pieces.ids(text), [self._end]])
                               for text in texts]}
+
+    def get_vocab(self) -> dict[str, int]:
+        return self._pieces.vocabulary()
 
     def save_pretrained(self, folder: Path) -> None:
         copyfile(self._path, folder / self.FILE)

@@ -1,0 +1,96 @@
+"""Where a model runs, with which numbers, and how data gets there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from minrisk.errors import InputError
+
+_DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
+           "fp16": torch.float16}
+_TOKENS = {True: 32768, False: 4096}  # tokens in a batch, with and without CUDA
+
+
+def choose_device(name: str, mps: bool = True) -> torch.device:
+    """The device of this name; for "auto" CUDA, else Apple's GPU where that will do, else the CPU.
+    """
+    if name != "auto":
+        return _usable(name)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if mps and torch.backends.mps.is_available() else "cpu")
+
+
+def _usable(name: str) -> torch.device:
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:  # unknown to torch, or not in this machine
+        raise InputError(f"device {name!r} cannot be used: {str(error).splitlines()[0]}; "
+                         "wanted auto, or a device that this machine has") from None
+
+
+def choose_dtype(name: str, device: torch.device) -> torch.dtype:
+    """The number format of this name; for "auto" bf16 on CUDA and fp32 elsewhere."""
+    if name != "auto":
+        return _DTYPES[name]
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+def triton_not_supported_reasons(device: torch.device) -> list[str]:
+    """Why our Triton kernels cannot run on a device; none if they can."""
+    reasons = []
+    if device.type != "cuda":
+        reasons.append(f"the device is {device.type}, not cuda")
+    try:
+        import triton  # noqa: F401 - comes with torch where it can run
+    except ImportError:
+        reasons.append("triton is not installed")
+    return reasons
+
+
+def upload(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """A copy that the device makes when it gets there; on the CPU the array itself."""
+    return staged(array, device).to(device, non_blocking=True)
+
+
+def staged(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """Where the device can fetch it; torch uses that memory again only after the copy."""
+    tensor: Tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.pin_memory() if device.type == "cuda" else tensor
+
+
+class Runtime:
+    """Device, number format and batch size of a metric's model."""
+
+    def __init__(self, device: str, dtype: str, tokens: int | None = None) -> None:
+        self.device = choose_device(device)
+        self.dtype = choose_dtype(dtype, self.device)
+        self.tokens = tokens or _TOKENS[self.device.type == "cuda"]
+        self._tf32 = dtype == "tf32"
+
+    @contextmanager
+    def precision(self) -> Iterator[None]:
+        """Whether products of float32 may drop digits; the caller's choice comes back after it."""
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if self._tf32 else "highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The same for a model that runs batches of texts; too large a batch is an input error."""
+        try:
+            with self.precision():
+                yield
+        except torch.OutOfMemoryError:
+            raise InputError(f"{self.device} has not enough memory for {self.tokens} tokens at "
+                             "once; lower the option tokens (--metric.tokens)") from None

@@ -1,0 +1,179 @@
+"""Models and their files, from a folder or the hub. The one place that calls `from_pretrained`.
+
+No code of a model is ever run: `trust_remote_code` is False for everything that transformers loads,
+so that it neither executes a folder's files nor asks whether it may. What only such code could
+load is refused in one line.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from minrisk._torch.quiet import unattended
+from minrisk._torch.weights import pickle_refusal
+from minrisk.errors import InputError, MissingExtra
+
+T = TypeVar("T")
+
+_HINT = ("wanted a folder with a model's files, or its name on the hub (owner/name); for a gated "
+         "model accept its terms there and run `hf auth login`")
+_SHOWN = 300  # characters of another package's error
+_MOST_LAYERS = 1000
+_MOST_UNITS = 10**8  # of one dimension, vocabularies included: beyond it a config is absurd
+# the first version that does not import classes which a model folder names
+_SENTENCE_TRANSFORMERS = 6
+
+
+def folder_of(model: str) -> Path:
+    """A folder as it is, or that of a model on the hub."""
+    path = Path(model)
+    if path.is_dir():
+        return path
+    if model.count("/") != 1 or path.is_absolute():
+        raise InputError(f"{model}: no such file or folder, and no name of a model on the hub "
+                         "(owner/name)")
+    from huggingface_hub import snapshot_download
+
+    return Path(_fetch(partial(snapshot_download, model), model, "files", _HINT))
+
+
+def file_of(model: str, name: str) -> Path:
+    """One file of a folder, or of a model on the hub."""
+    if (Path(model) / name).is_file():
+        return Path(model) / name
+    if Path(model).exists():
+        raise InputError(f"{model}: found no {name}; give a folder that has it")
+    from huggingface_hub import hf_hub_download
+
+    return Path(_fetch(partial(hf_hub_download, model, name), model, name,
+                       "give a folder that has it"))
+
+
+def load_config(name: str, hint: str = _HINT) -> Any:
+    """A model's configuration, of a kind that transformers knows and of a size that can be."""
+    from transformers import AutoConfig
+
+    config = _pretrained(AutoConfig, name, "configuration", hint)
+    _check_kernels(config, name)
+    check_sizes(config, name)
+    return config
+
+
+def load_tokenizer(name: str, kind: Any = None, hint: str = _HINT, **settings: Any) -> Any:
+    """A tokenizer by a class of transformers; by the one that suits the model unless given."""
+    from transformers import AutoTokenizer
+
+    with warnings.catch_warnings():
+        # for punctuation; an extra of ours has it, and who left it out knows
+        warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")
+        return _pretrained(kind or AutoTokenizer, name, "tokenizer", hint, **settings)
+
+
+def load_model(kind: Any, name: str, config: Any, **settings: Any) -> Any:
+    """A model none of whose weights are missing, which transformers would make up."""
+    model, found = _pretrained(kind, name, "model", _HINT, config=config,
+                               output_loading_info=True, **settings)
+    absent = sorted(key for key in found["missing_keys"] if "pooler" not in key)
+    if absent:
+        raise InputError(f"{name}: lacks {len(absent)} weights of {type(model).__name__}, "
+                         f"{absent[0]} for one; is it a model of another kind?")
+    return model.eval()
+
+
+def load_sentence_encoder(name: str, device: str | None) -> Any:
+    """A model of sentence-transformers, from a version that runs no code of a model's."""
+    import sentence_transformers
+
+    if int(sentence_transformers.__version__.split(".")[0]) < _SENTENCE_TRANSFORMERS:
+        raise MissingExtra(
+            f"sentence-transformers {sentence_transformers.__version__} executes code of model "
+            f"folders; wanted version {_SENTENCE_TRANSFORMERS} or later: "
+            "pip install 'minrisk[sentence-transformers]'")
+    load = partial(sentence_transformers.SentenceTransformer, name, device=device,
+                   trust_remote_code=False)
+    return _fetch(load, name, "sentence-transformers model", _HINT)
+
+
+def _pretrained(kind: Any, name: str, what: str, hint: str, **settings: Any) -> Any:
+    load = partial(kind.from_pretrained, name, trust_remote_code=False, **settings)
+    return _fetch(load, name, what, hint)
+
+
+def _fetch(get: Callable[..., T], name: str, what: str, hint: str) -> T:
+    """From a folder or the local cache; only what is not there is asked of the hub."""
+    try:
+        with unattended():
+            return get(local_files_only=True)
+    except Exception as error:  # transformers raises many kinds; each means that it cannot be had
+        _check_refused(error, name, what)
+        reason = error
+    if not _may_be_on_hub(name):
+        raise InputError(f"{name}: its {what} cannot be read: {short(reason)}; {hint}") from None
+    _announce(name)
+    try:
+        with unattended():
+            return get()
+    except Exception as error:
+        _check_refused(error, name, what)
+        raise InputError(f"{name}: there is no such folder, and its {what} is neither in the local "
+                         "cache nor to be had from the hub: "
+                         f"{short(error)}; {hint}") from None
+
+
+def _may_be_on_hub(name: str) -> bool:
+    """Names are owner/name, or older ones without an owner."""
+    return name.count("/") <= 1 and not name.startswith((".", "~", "/")) and not os.path.exists(
+        name)
+
+
+def _announce(name: str) -> None:
+    from huggingface_hub import constants
+
+    if not constants.HF_HUB_OFFLINE:
+        warnings.warn(f"downloading {name} from the Hugging Face hub to the local cache, unless "
+                      "it is there", stacklevel=4)
+
+
+def _check_refused(error: BaseException, name: str, what: str) -> None:
+    """What another copy or a download would not mend."""
+    if isinstance(error, (InputError, ImportError)):
+        raise error
+    if "trust_remote_code" in str(error):
+        raise InputError(f"{name}: its {what} needs code from the model's own files (auto_map or "
+                         "a foreign class), which is never executed; choose a model of a kind "
+                         "that the installed transformers knows") from None
+    if "ignore_mismatched_sizes" in str(error):
+        raise InputError(f"{name}: its weights do not have the sizes that its configuration says; "
+                         "copy it again") from None
+    if (reason := pickle_refusal(error)) is not None:
+        raise InputError(f"{name}: its {what} cannot be read: {reason}") from None
+
+
+def _check_kernels(config: Any, name: str) -> None:
+    """An attention named owner/name would be compiled code that transformers downloads and runs."""
+    for field in ("_attn_implementation", "_experts_implementation"):
+        found = getattr(config, field, None)
+        if isinstance(found, str) and "/" in found:
+            raise InputError(f"{name}: its configuration names the kernel {found!r} of the hub, "
+                             f"which is never executed; remove {field[1:]} from config.json")
+
+
+def check_sizes(config: Any, name: object) -> None:
+    """Before anything of that size is built."""
+    for field, value in config.to_dict().items():
+        most = _MOST_LAYERS if field.endswith(("layers", "_layer")) else _MOST_UNITS
+        sized = field.endswith(("_size", "layers", "_layer", "_dim", "_heads", "_embeddings",
+                                "d_model", "d_ff", "d_kv", "n_embd", "n_positions"))
+        if sized and isinstance(value, int) and value > most:
+            raise InputError(f"{name}: its configuration has {field} {value}; "
+                             f"wanted {most} at most")
+
+
+def short(error: BaseException) -> str:
+    """Another package's error as a part of one line."""
+    return " ".join(str(error).split())[:_SHOWN] or type(error).__name__

@@ -1,0 +1,50 @@
+"""Code of other packages, kept away from standard input, standard output and the terminal."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from typing import Any
+
+
+@contextmanager
+def unattended() -> Iterator[None]:
+    """While something is loaded: questions get no answer, and prints, notes and bars go nowhere.
+
+    Standard input and output are the user's data and results. A question that is asked all the
+    same finds the end of its input.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(redirect_stdout(io.StringIO()))
+        stack.enter_context(_empty_input())
+        if "transformers" in sys.modules:
+            stack.enter_context(_quiet_transformers())
+        yield
+
+
+@contextmanager
+def _empty_input() -> Iterator[None]:
+    before, sys.stdin = sys.stdin, io.StringIO()
+    try:
+        yield
+    finally:
+        sys.stdin = before
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """Without its notes and bars, which would break our own progress line."""
+    from transformers.utils import logging as found
+
+    logging: Any = found  # which has no types
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,117 @@
+"""Files of weights, read without executing anything in them, and models that are filled with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from minrisk.errors import InputError
+
+_SAMPLED = 64  # numbers of each weight that make a fingerprint
+_COUNTERS = ("position_ids", "token_type_ids")  # 0, 1, 2, ... and zeros: not weights
+# how torch names what a pickle refers to and may not
+_REFUSED = re.compile(r"GLOBAL ([\w.]+)")
+# what else torch says then: advice to do without its protection, which we do not pass on
+_ADVICE = ("Weights only load failed", "Please file an issue", "Check the documentation", "(1)",
+           "(2)")
+
+
+def read_pickle(path: Path, harmless: list[Any] | None = None) -> Any:
+    """What torch saved, with nothing but tensors, plain data and what is known to be harmless."""
+    try:
+        with warnings.catch_warnings(), torch.serialization.safe_globals(harmless or []):
+            warnings.simplefilter("ignore")  # of protocols that torch does not write itself
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        reason = pickle_refusal(error) or f"{_told(error)}; copy it again, it may be truncated"
+        raise InputError(f"{path}: cannot be read as a checkpoint: {reason}") from None
+
+
+def pickle_refusal(error: BaseException | None) -> str | None:
+    """What is wrong with a pickle that torch refused, if that is the reason of an error."""
+    while error is not None:
+        if found := _REFUSED.search(str(error)):
+            return (f"its pickle would call {found[1]}, which no weights need; nothing was "
+                    "executed: do not trust it, or save it as safetensors where it is trusted")
+        if isinstance(error, pickle.UnpicklingError):
+            return f"its pickle is none that torch saved: {_told(error)}; nothing was executed"
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _told(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = " ".join(line for line in lines if line and not line.startswith(_ADVICE))
+    return told[:300] or type(error).__name__
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except Exception as error:  # it raises its own kinds
+        raise InputError(f"{path}: cannot be read: {error}; copy it again") from None
+
+
+def as_weights(found: Any, where: Path) -> dict[str, Tensor]:
+    """Tensors by name, if that is what a file had."""
+    if not isinstance(found, Mapping) or not all(
+            isinstance(name, str) and isinstance(own, Tensor) for name, own in found.items()):
+        raise InputError(f"{where}: found something else than weights by name; copy it again")
+    return dict(found)
+
+
+def fingerprint(weights: Mapping[str, Tensor], *settings: str) -> bytes:
+    """Of a model: some numbers of each weight, so that gigabytes need not be read."""
+    digest = hashlib.sha256("\0".join(settings).encode("utf-8", "surrogatepass"))
+    for name, tensor in sorted(weights.items()):
+        flat = tensor.flatten()
+        some = flat[:: max(1, len(flat) // _SAMPLED)].float().contiguous()
+        digest.update(f"{name}{tuple(tensor.shape)}".encode() + some.cpu().numpy().tobytes())
+    return digest.digest()
+
+
+@contextmanager
+def building(where: object) -> Iterator[None]:
+    """Around the building of a model without weights; a configuration that makes none is told."""
+    try:
+        with torch.device("meta"):  # random weights would only cost time
+            yield
+    except InputError:
+        raise
+    except Exception as error:  # any that nonsense in a configuration can bring about
+        raise InputError(f"{where}: its configuration makes no model: {type(error).__name__}: "
+                         f"{_told(error)}; copy it again") from None
+
+
+def fill(model: Any, weights: Mapping[str, Tensor], where: object, hint: str) -> None:
+    """All weights of a model that was built without any, on the device `meta`."""
+    try:
+        missing, _ = model.load_state_dict(weights, strict=False, assign=True)
+    except RuntimeError as error:  # other sizes
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(f"{where}: the checkpoint does not fit: {reason}; {hint}") from None
+    absent = [name for name in missing if not name.endswith(_COUNTERS)]
+    if absent:
+        raise InputError(f"{where}: the checkpoint lacks {len(absent)} weights, "
+                         f"{absent[0]} for one; {hint}")
+    for module in model.modules():
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            if buffer.is_meta:
+                module.register_buffer(name, _counter(name, buffer), persistent=False)
+
+
+def _counter(name: str, like: Tensor) -> Tensor:
+    counting = torch.arange(like.shape[1]) if name == _COUNTERS[0] else torch.zeros(1)
+    return counting.long().expand(like.shape)

@@ -1,0 +1,211 @@
+"""Code of a model folder is never executed, whatever the folder says and whoever says yes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra minrisk[hf]")
+pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
+pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
+
+import hostile
+import tiny
+from comet_hub import CHECKPOINTS, DATA
+from commands import run, spawn, write
+from conftest import ROOT
+from metricx.expand import expand
+from minrisk.errors import MissingExtra
+from minrisk.metrics.embedding import Embedding
+
+TESTS = ROOT / "tests"
+YES = b"the cat sat\nYes\ny\n1\n" * 500
+
+
+def sampler(folder: Path) -> Path:
+    return Path(tiny.save(folder, "marian"))
+
+
+def bertscore(folder: Path) -> Path:
+    return Path(shutil.copytree(TESTS / "bertscore" / "bert", folder))
+
+
+def metricx(folder: Path) -> Path:
+    expand(folder)
+    return folder
+
+
+def comet(folder: Path) -> Path:
+    """The checkpoint, and beside it the encoder's own files, which are what is poisoned."""
+    shutil.copytree(CHECKPOINTS / "xlmr_mix_sparsemax", folder)
+    return Path(shutil.copytree(DATA / "encoders" / "xlm-roberta", folder / "encoder"))
+
+
+def decode(metric: str, *options: object) -> Callable[[Path, Path], list[object]]:
+    def command(model: Path, here: Path) -> list[object]:
+        samples = write(here / "samples.jsonl", {"source": "a cat", "samples": ["a cat", "the"]})
+        return ["decode", samples, "--metric", metric, "--metric.model", model,
+                "--metric.device", "cpu", *options, "-q"]
+
+    return command
+
+
+def draw(name: str) -> Callable[[Path, Path], list[object]]:
+    def command(model: Path, here: Path) -> list[object]:
+        (here / "sources.txt").write_text("the cat\n", encoding="utf-8")
+        return [name, here / "sources.txt", "--model", model, "-n", 2, "--device", "cpu", "-q"]
+
+    return command
+
+
+TARGETS = {
+    "sample": (sampler, draw("sample")), "translate": (sampler, draw("translate")),
+    "bertscore": (bertscore, decode("bertscore", "--metric.layer", 1)),
+    "metricx": (metricx, decode("metricx", "--metric.tokenizer", TESTS / "metricx" / "tokenizer")),
+    "comet": (comet, decode("comet")),
+}
+HARMLESS = {  # what loads all the same, without the code that it brings
+    "known kind": set(TARGETS), "generation": set(TARGETS),
+    "tokenizer": {"bertscore", "metricx", "comet", "sample", "translate"},
+}
+CASES = [(target, poison) for target in TARGETS for poison in hostile.POISONS
+         if (target, poison) != ("comet", "pickle")]  # its weights are elsewhere: see test_comet
+
+
+@pytest.fixture
+def questions(monkeypatch) -> list[str]:
+    """Whoever asks is told yes."""
+    asked: list[str] = []
+
+    def consent(prompt: str = "") -> str:
+        asked.append(prompt)
+        return "yes"
+
+    monkeypatch.setattr("builtins.input", consent)
+    return asked
+
+
+@pytest.mark.parametrize(("target", "poison"), CASES)
+def test_no_code_of_a_folder_is_run(target, poison, tmp_path, questions):
+    make, command = TARGETS[target]
+    model, flag = make(tmp_path / "model"), tmp_path / "PWNED"
+    hostile.POISONS[poison](model, flag)
+    named = model.parent if target == "comet" else model
+    found = run(*command(named, tmp_path), stdin=YES)
+    assert not flag.exists()
+    assert questions == []
+    if target in HARMLESS.get(poison, ()):
+        assert (found.code, found.err) == (0, "")
+        assert len(found.out.splitlines()) == 1
+    else:
+        assert (found.code, found.out) == (2, "")
+        [line] = found.err.splitlines()
+        assert line.startswith("minrisk: error: ")
+        assert str(model) in line
+
+
+@pytest.mark.parametrize("target", ["sample", "translate", "bertscore"])
+def test_lines_that_say_yes_are_left_where_they_are(target, tmp_path):
+    """In a process of its own, with a pipe as its standard input."""
+    make, command = TARGETS[target]
+    model, flag = make(tmp_path / "model"), tmp_path / "PWNED"
+    hostile.new_kind(model, flag)
+    data, end = os.pipe()
+    os.write(end, YES)
+    os.close(end)
+    with spawn(*command(model, tmp_path), stdin=data) as process:
+        out, err = process.communicate()
+    assert (process.returncode, out) == (2, b""), err
+    assert err.count(b"\n") == 1
+    assert b"is never executed" in err
+    assert not flag.exists()
+    with open(data, "rb") as left:
+        assert left.read() == YES
+
+
+@pytest.mark.parametrize("name", ["sample", "translate"])
+def test_a_source_that_says_yes_is_no_consent(name, tmp_path):
+    model, flag = sampler(tmp_path / "model"), tmp_path / "PWNED"
+    hostile.new_kind(model, flag)
+    with spawn(name, "-", "--model", model, "-n", 2, "-q") as process:
+        out, err = process.communicate(YES)
+    assert (process.returncode, out) == (2, b""), err
+    assert not flag.exists()
+
+
+@pytest.fixture
+def sentences(tmp_path) -> Path:
+    """A tiny model of sentence-transformers."""
+    package = pytest.importorskip("sentence_transformers",
+                                  reason="needs the extra minrisk[sentence-transformers]")
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    parts = [Transformer(str(TESTS / "bertscore" / "bert")), Pooling(32)]
+    package.SentenceTransformer(modules=parts, device="cpu").save(str(tmp_path / "model"))
+    return tmp_path / "model"
+
+
+def foreign_module(folder: Path, flag: Path) -> None:
+    hostile.code(folder, flag)
+    module = '{"idx": 0, "name": "0", "path": "", "type": "evil.Evil"}'
+    (folder / "modules.json").write_text(f"[{module}]", encoding="utf-8")
+
+
+def installed_module(folder: Path, flag: Path) -> None:
+    """A class that is no model, from a package that is there."""
+    module = '{"idx": 0, "name": "0", "path": "", "type": "subprocess.Popen"}'
+    (folder / "modules.json").write_text(f"[{module}]", encoding="utf-8")
+
+
+def consenting_module(folder: Path, flag: Path) -> None:
+    hostile.new_kind(folder, flag)
+    hostile.change(folder / "sentence_bert_config.json",
+                   model_args={"trust_remote_code": True}, trust_remote_code=True,
+                   config_args={"trust_remote_code": True})
+
+
+@pytest.mark.parametrize("poison", [foreign_module, installed_module, consenting_module,
+                                    hostile.pickled])
+def test_no_code_of_a_sentence_encoder_is_run(poison, sentences, tmp_path, questions):
+    poison(sentences, tmp_path / "PWNED")
+    found = run(*decode("embedding")(sentences, tmp_path), stdin=YES)
+    assert not (tmp_path / "PWNED").exists()
+    assert questions == []
+    assert (found.code, found.out) == (2, "")
+    [line] = found.err.splitlines()
+    assert str(sentences) in line
+
+
+def test_sentence_transformers_that_import_foreign_classes_are_refused(sentences, monkeypatch):
+    monkeypatch.setattr("sentence_transformers.__version__", "5.7.0")
+    with pytest.raises(MissingExtra, match=r"executes code of model folders.*pip install"):
+        Embedding(str(sentences), device="cpu", batch_size=5).features(["a"])
+
+
+def test_what_loads_a_model_may_print_what_it_likes(tmp_path):
+    """Standard output belongs to results, and standard input to the user's data."""
+    code = ("import sys\nfrom minrisk._torch.quiet import unattended\n"
+            "with unattended():\n"
+            "    print('hello')\n"
+            "    try:\n        input('may I? ')\n"
+            "    except EOFError:\n        pass\n"
+            "print(sys.stdin.readline(), end='')")
+    done = subprocess.run([sys.executable, "-c", code], input="Yes\n", capture_output=True,
+                          text=True, check=True)
+    assert (done.stdout, done.stderr) == ("Yes\n", "")
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("num_hidden_layers", 10**7), ("hidden_size", 10**10), ("vocab_size", 10**12)])
+def test_a_model_of_an_absurd_size_is_refused_before_it_is_built(field, value, tmp_path):
+    model = bertscore(tmp_path / "model")
+    hostile.change(model / "config.json", **{field: value})
+    found = run(*decode("bertscore", "--metric.layer", 1)(model, tmp_path))
+    assert (found.code, found.out) == (2, "")
+    assert f"its configuration has {field} {value}" in found.err
