@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -80,6 +86,29 @@ def test_long_texts_of_unequal_length_equal_sacrebleu(hyp, ref):
     one, other = (" ".join(rng.choice(list("abcdefghijkl"), size)) for size in (hyp, ref))
     np.testing.assert_allclose(scores(Ter(), [one], [other]),
                                sacrebleu_scores(Ter(), [one], [other]), rtol=1e-12)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory of a process as Linux does")
+def test_memory_grows_with_the_length_of_the_texts_and_not_with_its_square():
+    """20,000 words on each side: a full matrix of costs and operations has 2 GB."""
+    code = textwrap.dedent("""
+        import random, resource
+        from pathlib import Path
+        from minrisk.metrics.ter import Ter
+        draw = random.Random(0)
+        words = [str(draw.randrange(5000)) for _ in range(20_000)]
+        moved = words[3:9] + words[:3] + words[9:]
+        features = Ter().features(["a b c", " ".join(words), " ".join(moved), " ".join(words[:-1])])
+        Ter().scores(features[:1], features[:1])  # so that all is loaded
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + 2**28,) * 2)
+        print(Ter().scores(features[1:2], features).tolist())
+    """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          env=os.environ | {"MINRISK_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    edits, lengths = np.array([20_000, 0, 1, 1]), np.array([3, 20_000, 20_000, 19_999])
+    np.testing.assert_allclose(json.loads(done.stdout), [-100 * edits / lengths])
 
 
 def test_real_samples_equal_sacrebleu(fastchrf_samples):
