@@ -1,10 +1,11 @@
-// Small numbers for 64-bit keys, in order of first appearance: a hash table that compares keys in
-// full, so that equal numbers mean equal keys.
+// Small numbers for 64-bit keys, in order of first appearance: a hash table with linear probing that
+// compares keys in full, so that equal numbers mean equal keys.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
+#include "hash.hpp"
 #include "memory.hpp"
 
 namespace minrisk {
@@ -14,19 +15,16 @@ public:
     explicit Intern(std::size_t expected) { resize(std::bit_ceil(expected * 2 + 64)); }
 
     std::uint32_t operator()(std::uint64_t key) {
-        for (std::size_t place = home(key);; place = (place + 1) & mask_) {
-            Slot& slot = slots_[place];
-            if (slot.number == 0) return insert(slot, key);
-            if (slot.key == key) return slot.number - 1;
-        }
+        Slot& slot = slots_[place_of(key)];
+        return slot.number == 0 ? insert(slot, key) : slot.number - 1;
     }
 
     // One more than the number of a key, or 0 if it has none.
-    std::uint32_t find(std::uint64_t key) const {
-        for (std::size_t place = home(key);; place = (place + 1) & mask_) {
-            const Slot& slot = slots_[place];
-            if (slot.number == 0 || slot.key == key) return slot.number;
-        }
+    std::uint32_t find(std::uint64_t key) const { return slots_[place_of(key)].number; }
+
+    // Slots that are looked at for a key.
+    std::size_t probes(std::uint64_t key) const {
+        return ((place_of(key) - home(key)) & mask_) + 1;
     }
 
     std::uint32_t size() const { return size_; }
@@ -38,7 +36,14 @@ private:
     };
 
     std::size_t home(std::uint64_t key) const {
-        return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15u) >> shift_);
+        return std::size_t(hash_of(key) >> shift_);
+    }
+
+    // Where a key is, or is to be inserted.
+    std::size_t place_of(std::uint64_t key) const {
+        std::size_t place = home(key);
+        while (slots_[place].number != 0 && slots_[place].key != key) place = (place + 1) & mask_;
+        return place;
     }
 
     std::uint32_t insert(Slot& slot, std::uint64_t key) {

@@ -16,6 +16,7 @@
 
 #include "aggregate.hpp"
 #include "evidence.hpp"
+#include "hash.hpp"
 #include "ngrams.hpp"
 #include "pairs.hpp"
 #include "text.hpp"
@@ -31,11 +32,9 @@ struct Kind {
 // index: then their scores are equal to the last bit, and a tie is a tie.
 inline Numbers rows_of_texts(const std::vector<Kind>& kinds, Numbers& firsts) {
     const auto hash = [&](std::uint32_t text) {
-        std::uint64_t sum = 0;
-        for (const Kind& kind : kinds)
-            for (std::uint32_t symbol : kind.symbols[text])
-                sum = (sum ^ symbol) * 0x9e3779b97f4a7c15u + (sum >> 32);
-        return static_cast<std::size_t>(sum);
+        std::uint64_t result = 0;
+        for (const Kind& kind : kinds) result = hash_of(kind.symbols[text], result);
+        return std::size_t(result);
     };
     const auto same = [&](std::uint32_t a, std::uint32_t b) {
         return std::all_of(kinds.begin(), kinds.end(), [&](const Kind& kind) {

@@ -73,6 +73,7 @@ public:
         ref_ = ref;
         bits_.set_reference(ref);
         words_.assign(hyp.begin(), hyp.end());
+        lay_out_rows();
         checked_ = 0;
         int shifts = 0;
         fill_matrix();
@@ -81,7 +82,7 @@ public:
             ++shifts;
             fill_matrix();
         }
-        return shifts + cost_[cell(words_.size(), ref_.size())];
+        return shifts + cost_[last_cell()];
     }
 
 private:
@@ -90,10 +91,18 @@ private:
 
     enum Op : char { none, match, substitute, remove, insert };
 
-    std::size_t cell(std::size_t i, std::size_t j) const { return i * (ref_.size() + 1) + j; }
+    // The columns of a row of the matrix that are computed, and where its cells are.
+    struct Row {
+        std::size_t begin, end;
+        std::size_t offset;  // of column 0, were it there
+    };
 
-    // The part of row i that is computed: around the diagonal of sequences of unequal length.
+    std::size_t cell(std::size_t i, std::size_t j) const { return rows_[i].offset + j; }
+    std::size_t last_cell() const { return cell(words_.size(), ref_.size()); }
+
+    // A band around the diagonal of sequences of unequal length.
     std::pair<std::size_t, std::size_t> band(std::size_t i) const {
+        if (i == 0) return {0, ref_.size() + 1};
         const double ratio = double(ref_.size()) / double(words_.size());
         const int width = beam < ratio / 2 ? int(std::ceil(ratio / 2 + beam)) : beam;
         const auto diagonal = std::int64_t(std::floor(double(i) * ratio));
@@ -102,10 +111,25 @@ private:
                 i == words_.size() ? ref_.size() + 1 : std::size_t(end)};
     }
 
+    // Only bands have memory, so that it grows with the length of the texts and not with its
+    // square. A row also has the cell before its band and those up to the end of the next band:
+    // what the next row reads beyond this band is infinite and never written.
+    void lay_out_rows() {
+        rows_.clear();
+        std::size_t size = 0;
+        for (std::size_t i = 0; i <= words_.size(); ++i) {
+            const auto [begin, end] = band(i);
+            rows_.push_back({begin, end, size + 1 - begin});
+            size += (i < words_.size() ? std::max(end, band(i + 1).second) : end) + 1 - begin;
+        }
+        cost_.assign(size, infinity);
+        moved_cost_.assign(size, infinity);
+        op_.assign(size, none);
+        for (std::size_t j = 0; j <= ref_.size(); ++j)
+            cost_[cell(0, j)] = int(j), op_[cell(0, j)] = insert;
+    }
+
     void fill_matrix() {
-        cost_.assign((words_.size() + 1) * (ref_.size() + 1), infinity);
-        op_.assign(cost_.size(), none);
-        for (std::size_t j = 0; j <= ref_.size(); ++j) cost_[j] = int(j), op_[j] = insert;
         for (std::size_t i = 1; i <= words_.size(); ++i) fill_row(i);
         align();
         bits_.set_words(words_);
@@ -113,19 +137,24 @@ private:
 
     // Equal costs: a match or substitution before a deletion before an insertion.
     void fill_row(std::size_t i) {
-        const auto [begin, end] = band(i);
+        const auto [begin, end, offset] = rows_[i];
+        const int* above = &cost_[rows_[i - 1].offset];
+        int* cost = &cost_[offset];
+        Op* op = &op_[offset];
         for (std::size_t j = begin; j < end; ++j) {
-            auto consider = [&, here = cell(i, j)](std::size_t from, int cost, Op op) {
-                if (cost_[from] + cost >= cost_[here]) return;
-                cost_[here] = cost_[from] + cost;
-                op_[here] = op;
+            int best = infinity;
+            Op best_op = none;
+            const auto consider = [&](int candidate, Op candidate_op) {
+                if (candidate < best) best = candidate, best_op = candidate_op;
             };
             if (j > 0) {
                 const bool same = words_[i - 1] == ref_[j - 1];
-                consider(cell(i - 1, j - 1), !same, same ? match : substitute);
+                consider(above[j - 1] + !same, same ? match : substitute);
             }
-            consider(cell(i - 1, j), 1, remove);
-            if (j > 0) consider(cell(i, j - 1), 1, insert);
+            consider(above[j] + 1, remove);
+            if (j > 0) consider(cost[j - 1] + 1, insert);
+            cost[j] = best;
+            op[j] = best_op;
         }
     }
 
@@ -150,7 +179,7 @@ private:
 
     // The shift that saves most; ties: the longest, then the earliest, to the earliest place.
     bool find_shift() {
-        const int before = cost_[cell(words_.size(), ref_.size())];
+        const int before = cost_[last_cell()];
         best_ = {-(before - 1), 0, 0, 0};  // it must save something
         bool found = false;
         for (std::size_t h = 0; h < words_.size(); ++h) {
@@ -213,24 +242,24 @@ private:
     // The edit distance of moved_, or some number from `bound` on if it is not below that. The
     // first `same` words are those of the matrix.
     int cost_below(int bound, std::size_t same) {
-        row_.assign(cost_.begin() + cell(same, 0), cost_.begin() + cell(same + 1, 0));
+        const int* above = &cost_[rows_[same].offset];
         for (std::size_t i = same + 1; i <= moved_.size(); ++i) {
-            next_.assign(ref_.size() + 1, infinity);
-            const auto [begin, end] = band(i);
+            const auto [begin, end, offset] = rows_[i];
+            int* cost = &moved_cost_[offset];
             int least = infinity;
             for (std::size_t j = begin; j < end; ++j) {
-                int cost = row_[j] + 1;
+                int best = above[j] + 1;
                 if (j > 0) {
-                    cost = std::min({cost, row_[j - 1] + (moved_[i - 1] != ref_[j - 1]),
-                                     next_[j - 1] + 1});
+                    best = std::min({best, above[j - 1] + (moved_[i - 1] != ref_[j - 1]),
+                                     cost[j - 1] + 1});
                 }
-                next_[j] = std::min(cost, infinity);
-                least = std::min(least, next_[j]);
+                cost[j] = std::min(best, infinity);
+                least = std::min(least, cost[j]);
             }
             if (least >= bound) return least;  // costs only grow from row to row
-            row_.swap(next_);
+            above = cost;
         }
-        return row_.back();
+        return above[ref_.size()];
     }
 
     using Rank = std::tuple<int, std::size_t, std::int64_t, std::int64_t>;
@@ -238,7 +267,9 @@ private:
     Words ref_;
     BitDistance bits_;
     std::vector<std::int64_t> words_, moved_, best_words_, aligned_;
-    std::vector<int> cost_, row_, next_, hyp_wrong_, ref_wrong_;
+    std::vector<Row> rows_;
+    std::vector<int> cost_, moved_cost_;  // of words_ and of moved_
+    std::vector<int> hyp_wrong_, ref_wrong_;
     std::vector<Op> op_;
     Rank best_;
     int checked_ = 0;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "hash.hpp"
 #include "memory.hpp"
 
 namespace minrisk {
@@ -124,7 +125,7 @@ void each_word_and_mark(std::u32string_view text, Use&& use) {
 // `each(text, use)` calls use(word) for the words of a text.
 template <class Each>
 Symbols word_symbols(const Corpus& corpus, Each&& each) {
-    std::unordered_map<std::u32string_view, std::uint32_t> ids;
+    std::unordered_map<std::u32string_view, std::uint32_t, WordHash> ids;
     Symbols result;
     for (std::size_t t = 0; t < corpus.size(); ++t) {
         each(corpus[t], [&](std::u32string_view word) {

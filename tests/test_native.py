@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import minrisk
-from minrisk import _native
+from minrisk import Groups, _native
 
 rng = np.random.default_rng(1)
 VOCABULARY = ["".join(rng.choice(list("aeiournst"), rng.integers(1, 9))) for _ in range(300)]
@@ -113,6 +114,51 @@ def test_without_the_native_core_there_is_one_warning_and_the_same_choice():
     choices, warning = done.stdout.splitlines()
     assert choices == "0 0"
     assert warning.startswith("1 minrisk's native core cannot be loaded")
+
+
+LETTERS = [chr(0x4E00 + i) for i in range(1023)]  # with the end of a text, ten bits each
+
+
+def six_letters(numbers: np.ndarray) -> list[str]:
+    """Texts whose first n-gram of six is one of these 60-bit numbers to the native core."""
+    digits = (numbers[:, None] >> np.arange(50, -1, -10, dtype=np.uint64)) & np.uint64(1023)
+    rows = digits[np.all(digits > 0, axis=1)].tolist()
+    return ["".join(LETTERS[digit - 1] for digit in row) for row in rows]
+
+
+def made_to_collide(count: int) -> list[str]:
+    """N-grams whose product with the golden ratio, a usual hash, is small for all of them."""
+    inverse = np.uint64(pow(0x9E3779B97F4A7C15, -1, 2**64))
+    numbers = np.arange(1, 17 * count, dtype=np.uint64) * inverse
+    return six_letters(numbers[numbers < 2**60])[:count]
+
+
+def test_texts_that_are_made_to_collide_cost_no_more_than_others():
+    """Were all n-grams to collide, time would grow with their square: here a hundredfold."""
+    def seconds(texts: list[str]) -> float:
+        metric, start = minrisk.ChrF(), time.process_time()
+        features = metric.features(["".join(LETTERS), *texts])  # letters are numbered as they come
+        average = Groups.split(np.ones(len(features)), 1)
+        metric.scores(features[np.array([0])], metric.aggregate(features, average))
+        return time.process_time() - start
+
+    count = 40_000
+    draw = np.random.default_rng(0).integers(0, 2**60, count, dtype=np.uint64)
+    usual = min(seconds(six_letters(draw)) for _ in range(2))
+    assert min(seconds(made_to_collide(count)) for _ in range(2)) < 8 * usual
+
+
+def test_other_processes_hash_otherwise_and_give_the_same_bits():
+    code = textwrap.dedent("""
+        import json, sys, minrisk
+        texts = json.load(sys.stdin)
+        for metric in (minrisk.ChrF(word_order=2), minrisk.BLEU()):
+            for strategy in ("standard", "aggregate"):
+                print(minrisk.decode(texts, metric=metric, strategy=strategy).utility.tobytes())
+    """)
+    seen = {subprocess.run([sys.executable, "-c", code], input=json.dumps(sentences(60)),
+                           capture_output=True, text=True, check=True).stdout for _ in range(3)}
+    assert len(seen) == 1
 
 
 def test_ctrl_c_stops_a_long_computation():

@@ -166,6 +166,52 @@ void check_metric(const Strings& texts, FrontEnd front_end, const Metric& metric
     }
 }
 
+// Keys whose hash has `bits` upper bits of 0.
+template <class MakeKey, class Hash>
+auto colliding(std::size_t count, int bits, MakeKey make_key, Hash hash) {
+    std::vector<decltype(make_key(0))> keys;
+    for (std::uint64_t i = 0; keys.size() < count; ++i)
+        if (hash(make_key(i)) >> (64 - bits) == 0) keys.push_back(make_key(i));
+    return keys;
+}
+
+double mean_probes(const std::vector<std::uint64_t>& keys) {
+    Intern intern(0);
+    for (std::uint64_t key : keys) intern(key);
+    double probes = 0;
+    for (std::uint64_t key : keys) probes += double(intern.probes(key));
+    return probes / double(keys.size());
+}
+
+std::u32string word_of(std::uint64_t number) {
+    std::u32string word;
+    for (; number > 0; number /= 26) word.push_back(char32_t('a' + number % 26));
+    return word;
+}
+
+void check_hashes() {
+    const HashSecret own = hash_secret;
+    const auto key_of = [](std::uint64_t i) { return (i % 1000) << 32 | i / 1000; };
+    const auto hash_key = [](std::uint64_t key) { return hash_of(key); };
+    const auto hash_word = [](const auto& word) { return hash_of(std::span(std::as_const(word))); };
+    constexpr std::size_t count = 2000;
+    const auto keys = colliding(count, 12, key_of, hash_key);
+    const auto words = colliding(count, 8, word_of, hash_word);
+    check(mean_probes(keys) > 100, "keys collide where the secret is known");
+    for (int round = 0; round < 20; ++round) {
+        hash_secret = random_hash_secret();
+        check(mean_probes(keys) < 20, "keys made for one process do not collide in another");
+        const auto still = std::ranges::count_if(
+            words, [&](const auto& word) { return hash_word(word) >> 56 == 0; });
+        check(still < std::ptrdiff_t(count / 10), "nor do words");
+    }
+    hash_secret = own;
+    // 0x9e3779b97f4a7c15 * 0xf1de83e19937733d = 1: a product with the first is small
+    std::vector<std::uint64_t> known;
+    for (std::uint64_t i = 1; i <= 10 * count; ++i) known.push_back(i * 0xf1de83e19937733du);
+    check(mean_probes(known) < 20, "no fixed multiplier");
+}
+
 // The first half of the texts as hypotheses, and all as references that come in two parts.
 template <class FrontEnd, class Metric>
 void check_evidence(const Strings& texts, FrontEnd front_end, const Metric& metric) {
@@ -200,6 +246,30 @@ void check_texts(const Strings& texts, int order, std::mt19937& random) {
             check_metric(texts, characters, metric, random);
             check_evidence(texts, characters, metric);
         }
+}
+
+// The same bits whatever the secret of the hashes.
+void check_secrets(std::mt19937& random) {
+    const HashSecret own = hash_secret;
+    const Strings texts = random_texts(random, 40, 30, 60);
+    std::vector<double> first;
+    for (const HashSecret secret : {own, random_hash_secret(), HashSecret{0, 0}, HashSecret{1, 1}}) {
+        hash_secret = secret;
+        ChrfTexts batch(corpus_of(texts), {6, 2, false});
+        Texts all;
+        for (std::size_t i = 0; i < texts.size(); ++i) all.push_back(std::int64_t(i));
+        const std::vector<double> shares(texts.size(), 1.0 / double(texts.size()));
+        const std::int64_t offsets[] = {0, std::int64_t(texts.size())};
+        const Chrf metric{6, 4.0, false};
+        const ChrfTask average{batch, all, {offsets, all.data(), shares.data(), 1}, metric};
+        auto found = average.scores(portable_kernels, Workers{});
+        const auto parts = evidence(batch, batch, all, shares.data());
+        for (const auto& more : {parts, verdict(batch, all, parts.data(), metric)})
+            found.insert(found.end(), more.begin(), more.end());
+        if (first.empty()) first = found;
+        check(found == first, "the same bits whatever the secret");
+    }
+    hash_secret = own;
 }
 
 Strings tokens(const std::u32string& text, Tokenizer tokenizer) {
@@ -287,6 +357,8 @@ int main() {
     check_words();
     check_tokens();
     check_interruption();
+    check_hashes();
+    check_secrets(random);
     check_ter(random);
     check_texts({U"", U"", U" "}, 6, random);
     check_texts({U"a", U"a a", U"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}, 6,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,17 @@ _NO_MARKS: Rules = ((r'[.,?:;!"()]', ""),)
 _NO_ASIAN_MARKS: Rules = ((_ASIAN_MARKS, ""), (_WIDE_MARKS, ""))
 
 
+class Tokenized(NamedTuple):
+    """The words of a text in either role: sacreBLEU tokenizes references twice.
+
+    The second time finds a little more to split, such as the 's in "John's book" with a no-break
+    space, which the first time turns into a plain one.
+    """
+
+    as_hypothesis: list[str]
+    as_reference: list[str]
+
+
 @dataclass(frozen=True)
 class Ter(Metric[Objects]):
     """translation edit rate, negated: from 0 (equal) down, -100 for an edit per word"""
@@ -57,11 +68,13 @@ class Ter(Metric[Objects]):
     case_sensitive: bool = option(False, help="count a difference in case as an edit")
 
     def features(self, texts: Sequence[str]) -> Objects:
-        return objects(map(self._words, texts))
+        return objects(map(self._tokenized, texts))
 
     def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
         """(H, R) minus the TER of every pair."""
-        return _score(_edits(hyps, refs), np.array([len(words) for words in refs], np.float64))
+        words = [ref.as_reference for ref in refs]
+        edits = _edits([hyp.as_hypothesis for hyp in hyps], words)
+        return _score(edits, np.array([len(ref) for ref in words], np.float64))
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
         """(N, 2) edits to the nearest reference, and the mean length of all of them."""
@@ -76,8 +89,12 @@ class Ter(Metric[Objects]):
                 "norm": self.normalized, "punct": not self.no_punct, "asian": self.asian_support}
 
     def _statistics(self, hyp: str, refs: Sequence[str]) -> tuple[float, float]:
-        words = [self._words(ref) for ref in refs]
+        words = [self._tokenized(ref).as_reference for ref in refs]
         return _edits([self._words(hyp)], words).min(), fmean(map(len, words))
+
+    def _tokenized(self, text: str) -> Tokenized:
+        words = self._words(text)
+        return Tokenized(words, self._words(" ".join(words)) if self.normalized else words)
 
     def _words(self, text: str) -> list[str]:
         text = text.rstrip() if self.case_sensitive else text.rstrip().lower()
@@ -94,7 +111,7 @@ class Ter(Metric[Objects]):
         return [(re.compile(pattern), replacement) for pattern, replacement in chosen]
 
 
-def _edits(hyps: Iterable[list[str]], refs: Iterable[list[str]]) -> Floats:
+def _edits(hyps: Sequence[list[str]], refs: Sequence[list[str]]) -> Floats:
     """(H, R) shifts, insertions, deletions and substitutions."""
     numbers: dict[str, int] = {}
     result: Floats = core("ter").edits(*_numbered(hyps, numbers), *_numbered(refs, numbers),
@@ -102,7 +119,7 @@ def _edits(hyps: Iterable[list[str]], refs: Iterable[list[str]]) -> Floats:
     return result
 
 
-def _numbered(texts: Iterable[list[str]], numbers: dict[str, int]) -> tuple[Ints, Ints]:
+def _numbered(texts: Sequence[list[str]], numbers: dict[str, int]) -> tuple[Ints, Ints]:
     """All words as numbers, and where each text starts among them."""
     sizes = [len(words) for words in texts]
     found = [numbers.setdefault(word, len(numbers)) for word in chain.from_iterable(texts)]
