@@ -22,6 +22,7 @@ from minrisk.validation.study import EXACT, Judgement, Outcome, Study
 from minrisk.validation.summary import summarise
 from test_control_variate import Curved
 from test_pairs import Counting
+from tolerance import assert_close
 
 HYPS = ["the cat sat", "the cat sat down", "a cat sat", "dogs", "the cat sat", "a cat", "cats",
         "the dog sat down"]
@@ -95,7 +96,7 @@ def test_a_budget_of_everything_loses_nothing(budget):
     study.trials = [EXACT, trial]
     outcome = study.judge(segment).outcomes[trial.label]
     assert outcome.first
-    assert outcome.lost == pytest.approx(0, abs=1e-9)
+    assert_close(outcome.lost, 0, scale=100)  # of scores that go so far
 
 
 def test_every_outcome_is_measured_against_exact_mbr(plugins):
