@@ -6,12 +6,16 @@ import io
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from minrisk.cli import main
+
+PATIENCE = 120  # seconds after which a test is taken to hang; what is awaited comes long before
 
 
 class Result(NamedTuple):
@@ -39,6 +43,13 @@ def spawn(*args: object, modules: str = "sys", **options: Any) -> subprocess.Pop
             "from minrisk.cli import main; sys.exit(main())")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen([sys.executable, "-c", code, *map(str, args)], **(pipes | options))
+
+
+def wait_until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
 
 
 def read(text: str) -> list[dict[str, Any]]:

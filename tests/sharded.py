@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from commands import read, write
+from commands import PATIENCE, read, wait_until, write
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "mat", "hill"]
 
@@ -39,11 +39,8 @@ def errors(folder: Path) -> list[dict[str, object]]:
     return read((folder / "errors.jsonl").read_text())
 
 
-def wait_for(path: Path, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not path.exists() or not path.stat().st_size:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+def wait_for(path: Path, seconds: float = PATIENCE) -> None:
+    wait_until(lambda: path.exists() and path.stat().st_size, seconds)
 
 
 def kill_again_and_again(start: Callable[[], subprocess.Popen[bytes]], out: Path, times: int,

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minrisk
-from commands import run, write
+from commands import PATIENCE, run, write
 from generated import cases, text_lists
 from minrisk.metric import Aggregates, AggregatesParts
 from minrisk.metrics.cached import Cached
@@ -178,7 +178,7 @@ def test_processes_share_a_file_of_scores(tmp_path):
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             for count in ("60", "90", "60")]
     for process in made:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err.decode()
     with sqlite3.connect(path) as table:
         (count,) = table.execute("SELECT COUNT(*) FROM scores").fetchone()

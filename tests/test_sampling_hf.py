@@ -33,8 +33,11 @@ PROMPTS = [Prompt((6, 7, 8, 2), ()), Prompt((6, 12, 2), ()), Prompt((15, 13, 14,
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
+def _one_thread():
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import time
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,13 +12,15 @@ import numpy as np
 import pytest
 
 import minrisk
-from commands import read, run, spawn, write
+from commands import PATIENCE, read, run, spawn, write
+from conftest import ROOT
 from minrisk import ChrF, InputError, Ranking, Segment
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.validation import budgets
 from minrisk.validation.budgets import Budget, Trial, trials
 from minrisk.validation.study import EXACT, Judgement, Outcome, Study
 from minrisk.validation.summary import summarise
+from sharded import wait_for
 from test_control_variate import Curved
 from test_pairs import Counting
 from tolerance import assert_close
@@ -243,41 +244,38 @@ def test_a_run_goes_on_where_it_stopped(samples, tmp_path):
     assert judged(parts) == judged(whole)
 
 
-def many(tmp_path):
-    """So many segments that a run can be stopped before its end."""
-    return write(tmp_path / "x.jsonl", *({"id": i, "samples": [f"{w} {i}" for w in HYPS * 20]}
-                                         for i in range(60)))
+def waits(tmp_path):
+    """Arguments of a run that stays at its fifth segment of eight."""
+    texts = [[f"{hyp} {i}" for hyp in HYPS] for i in range(8)]
+    texts[4].append("wait")
+    samples = write(tmp_path / "x.jsonl", *({"id": i, "samples": own}
+                                            for i, own in enumerate(texts)))
+    return "validate", samples, "--metric", "python:troubled:waiting"
 
 
-def wait_for(output, lines):
-    deadline = time.monotonic() + 60
-    while not output.exists() or output.read_bytes().count(b"\n") < lines:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def test_an_interrupted_run_says_how_to_go_on(tmp_path):
+def test_an_interrupted_run_says_how_to_go_on(tmp_path, hold):
     output = tmp_path / "out.jsonl"
-    with spawn("validate", many(tmp_path), "-o", output) as process:
-        wait_for(output, 4)
+    with spawn(*waits(tmp_path), "-o", output, cwd=ROOT / "tests") as process:
+        wait_for(hold.with_suffix(".reached"))
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
+        _, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert f"--resume goes on with {output}" in error.decode()
     assert b"Traceback" not in error
 
 
-def test_a_killed_run_loses_no_segment_that_it_finished(tmp_path):
-    samples, output = many(tmp_path), tmp_path / "out.jsonl"
-    with spawn("validate", samples, "-o", output) as process:
-        wait_for(output, 4)
+def test_a_killed_run_loses_no_segment_that_it_finished(tmp_path, hold):
+    args, output = waits(tmp_path), tmp_path / "out.jsonl"
+    with spawn(*args, "-o", output, cwd=ROOT / "tests") as process:
+        wait_for(hold.with_suffix(".reached"))
         process.send_signal(signal.SIGKILL)
         process.communicate()
     before = output.read_bytes()
-    assert 4 <= before.count(b"\n") < 61
-    assert run("validate", samples, "-o", output, "--resume").code == 0
-    assert output.read_bytes().startswith(before[: before.rindex(b"\n") + 1])
-    assert [entry["id"] for entry in judged(output)[1:]] == list(range(60))
+    assert before.count(b"\n") == 5  # a header and four segments
+    hold.unlink()
+    assert run(*args, "-o", output, "--resume").code == 0
+    assert output.read_bytes().startswith(before)
+    assert [entry["id"] for entry in judged(output)[1:]] == list(range(8))
 
 
 @pytest.mark.parametrize("args", [["--top", "5"], ["--metric.order", "2"], ["--seed", "1"],
