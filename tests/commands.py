@@ -16,6 +16,8 @@ from unittest.mock import patch
 
 from minrisk.cli import main
 
+PATIENCE = 120  # seconds after which a test is taken to hang; what is awaited comes long before
+
 
 class Result(NamedTuple):
     code: int
@@ -46,10 +48,10 @@ def spawn(*args: object, modules: str = "sys", **options: Any) -> subprocess.Pop
     return subprocess.Popen([sys.executable, "-c", code, *map(str, args)], **(pipes | options))
 
 
-def wait_for(is_true: Callable[[], object], seconds: float = 120) -> None:
+def wait_for(is_true: Callable[[], object], seconds: float = PATIENCE) -> None:
     end = time.monotonic() + seconds
     while not is_true():
-        assert time.monotonic() < end
+        assert time.monotonic() < end, "waited in vain"
         time.sleep(0.01)
 
 

@@ -40,6 +40,15 @@ def server(monkeypatch):
         yield found
 
 
+@pytest.fixture
+def hold(tmp_path, monkeypatch) -> Path:
+    """While it is there, the metric python:troubled:waiting does not get past the word `wait`."""
+    flag = tmp_path / "hold"
+    flag.touch()
+    monkeypatch.setenv("MINRISK_TEST_FLAG", str(flag))
+    return flag
+
+
 @pytest.fixture(scope="session")
 def bundled() -> list[dict[str, object]]:
     """The 30 real segments of the demo, with 1024 samples each."""

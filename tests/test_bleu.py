@@ -19,6 +19,7 @@ from generated import texts as generated_texts
 from minrisk import _native
 from minrisk.metrics import _bleu_plain, _core
 from minrisk.metrics._tokenizers import OURS
+from tolerance import assert_close
 from twin import check_twin
 
 logging.getLogger("sacrebleu").setLevel(logging.ERROR)  # it warns of every sentence
@@ -73,15 +74,13 @@ def plain(monkeypatch):
 @example(minrisk.BLEU(), ["a b c d e"] * 2, ["a b c d e", "e d c b a", "a b x d e"])
 @example(minrisk.BLEU(lowercase=True), ["İSTANBUL ẞ"], ["i̇stanbul ß"])
 def test_every_pair_equals_sacrebleu(metric, hyps, refs):
-    np.testing.assert_allclose(scores(metric, hyps, refs), sacrebleu_scores(metric, hyps, refs),
-                               rtol=1e-9, atol=1e-9)
+    assert_close(scores(metric, hyps, refs), sacrebleu_scores(metric, hyps, refs), scale=100)
 
 
 def test_real_samples_equal_sacrebleu(fastchrf_samples):
     hyps, refs = fastchrf_samples[:12], fastchrf_samples[500:540]
     for metric in (minrisk.BLEU(), minrisk.BLEU(tokenize="intl", smooth_method="add-k")):
-        np.testing.assert_allclose(scores(metric, hyps, refs),
-                                   sacrebleu_scores(metric, hyps, refs), rtol=1e-9)
+        assert_close(scores(metric, hyps, refs), sacrebleu_scores(metric, hyps, refs))
 
 
 @given(metric=METRICS, case=cases())
@@ -118,7 +117,7 @@ def test_dictionaries_are_used_where_they_are_installed(tokenize, packages, hyp,
     metric = minrisk.BLEU(tokenize=tokenize, order=2)
     expected = sacrebleu_scores(metric, [hyp, ref], [ref])
     assert 0 < expected[0, 0] < 100
-    np.testing.assert_allclose(scores(metric, [hyp, ref], [ref]), expected, rtol=1e-9)
+    assert_close(scores(metric, [hyp, ref], [ref]), expected)
 
 
 @pytest.mark.parametrize(("tokenize", "absent", "wanted"), [
@@ -145,18 +144,16 @@ def test_ten_thousand_tokens():
     rng = np.random.default_rng(0)
     long = [" ".join(rng.choice(list("abcdé日"), 10_000)) for _ in range(2)]
     metric = minrisk.BLEU()
-    np.testing.assert_allclose(scores(metric, long, long[:1]),
-                               sacrebleu_scores(metric, long, long[:1]), rtol=1e-9)
+    assert_close(scores(metric, long, long[:1]), sacrebleu_scores(metric, long, long[:1]))
     one_token = ["a " * 70_000, "a " * 69_000]
-    np.testing.assert_allclose(scores(metric, one_token, one_token[:1]),
-                               sacrebleu_scores(metric, one_token, one_token[:1]), rtol=1e-9)
+    assert_close(scores(metric, one_token, one_token[:1]),
+                 sacrebleu_scores(metric, one_token, one_token[:1]))
 
 
 def test_orders_beyond_every_text():
     metric = minrisk.BLEU(order=100)
     hyps = ["a b c", " ".join(map(str, range(150))), " ".join(map(str, range(1, 151)))]
-    np.testing.assert_allclose(scores(metric, hyps, hyps), sacrebleu_scores(metric, hyps, hyps),
-                               rtol=1e-9, atol=1e-9)
+    assert_close(scores(metric, hyps, hyps), sacrebleu_scores(metric, hyps, hyps))
 
 
 def test_the_plain_twin_decodes(plain):
@@ -185,7 +182,7 @@ def test_corpus_bleu_equals_sacrebleus(metric, hyps, data):
     assert len(statistics) == len(hyps)
     streams = [list(stream) for stream in zip(*refs, strict=True)]
     expected = sacrebleu(metric).corpus_score(hyps, streams).score
-    assert metric.corpus(statistics.sum(axis=0)) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert_close(metric.corpus(statistics.sum(axis=0)), expected, scale=100)
 
 
 def test_the_statistics_of_nothing_and_of_hypotheses_without_references():

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import minrisk
-from commands import run, spawn, wait_for, write
+from commands import PATIENCE, run, spawn, wait_for, write
 from minrisk import Ranking, Standard
 from minrisk.cli import progress
 from minrisk.cli.listing import Field
@@ -270,7 +270,7 @@ def test_completion_knows_the_options_of_the_chosen_strategy():
     env = os.environ | {"_MINRISK_COMPLETE": "bash_complete", "COMP_WORDS": words,
                         "COMP_CWORD": "4"}
     with spawn(env=env) as process:
-        assert process.communicate(timeout=20)[0] == b"plain,--groups\n"
+        assert process.communicate(timeout=PATIENCE)[0] == b"plain,--groups\n"
 
 
 def test_the_demo_compares_the_methods(tmp_path):
@@ -311,7 +311,7 @@ def test_output_appears_before_the_next_segment_is_given():
             process.stdin.flush()
             assert json.loads(process.stdout.readline())["text"] == word
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_ctrl_c_says_how_much_is_written():
@@ -321,7 +321,7 @@ def test_ctrl_c_says_how_much_is_written():
         for _ in range(3):
             assert json.loads(process.stdout.readline())["text"] == "a"
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        assert process.wait(PATIENCE) == 130
         error = process.stderr.read().decode()
     # the last may be written, but not yet counted
     assert re.search("interrupted; segments in standard output: [23]\n", error)
@@ -333,7 +333,7 @@ def test_a_closed_pipe_ends_quietly(tmp_path):
     with spawn("decode", path, "-q") as process:
         process.stdout.readline()
         process.stdout.close()
-        process.wait(20)
+        process.wait(PATIENCE)
         error = process.stderr.read().decode()
     assert "Traceback" not in error
     assert "error" not in error
@@ -345,7 +345,7 @@ def test_a_closed_pipe_ends_quietly(tmp_path):
 def test_a_full_disk_is_told(samples, where):
     args = [] if where == "standard output" else ["-o", where]
     with open("/dev/full", "wb") as full, spawn("decode", samples, *args, stdout=full) as process:
-        error = process.communicate(timeout=20)[1].decode()
+        error = process.communicate(timeout=PATIENCE)[1].decode()
     assert process.returncode == 2
     assert error.endswith(f"minrisk: error: cannot write {where}: No space left on device\n")
     assert "Traceback" not in error
@@ -415,7 +415,7 @@ def test_inputs_by_both_names_are_read(tmp_path):
 def test_a_full_disk_is_told_by_every_command(command):
     with open("/dev/full", "w") as full:
         process = spawn(*command.split(), stdout=full)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert b"No space left" in err
     assert b"Traceback" not in err

@@ -21,6 +21,7 @@ from minrisk.metrics.comet.joint import spans_score
 from minrisk.metrics.comet.unified import CometKiwi, XComet
 from minrisk.progress import listening
 from minrisk.testing import check_metric, check_strategy
+from tolerance import SINGLE, assert_close
 
 JOINT = {name: golden for name, golden in GOLDEN["variants"].items() if "joint" in golden}
 WITH_REFERENCES = [name for name, golden in JOINT.items() if "scores" in golden]
@@ -59,14 +60,14 @@ def test_scores_equal_the_official_ones(variant, tokens):
     """In batches of one and in large ones."""
     metric = xcomet(variant, tokens=tokens)
     for source, theirs in zip(SOURCES, JOINT[variant]["scores"], strict=True):
-        np.testing.assert_allclose(scores(metric, source=source), theirs, atol=1e-5)
+        assert_close(scores(metric, source=source), theirs, "fp32")
 
 
 @pytest.mark.usefixtures("_cut_quietly")
 @pytest.mark.parametrize("variant", WITH_REFERENCES)
 def test_awkward_texts_score_as_officially(variant):
     ours = scores(xcomet(variant), GOLDEN["edges"], REFS[:1])[:, 0]
-    np.testing.assert_allclose(ours, JOINT[variant]["edge_scores"], atol=1e-5)
+    assert_close(ours, JOINT[variant]["edge_scores"], "fp32")
 
 
 @pytest.mark.usefixtures("_cut_quietly")
@@ -77,7 +78,7 @@ def test_quality_equals_the_official_one(variant):
     assert Ability.QUALITY in metric.abilities
     for source, theirs in zip(SOURCES, JOINT[variant]["quality"], strict=True):
         ours = metric.quality(metric.features(HYPS), metric.features([source]))
-        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+        assert_close(ours, theirs, "fp32")
 
 
 @pytest.mark.usefixtures("_cut_quietly")
@@ -92,14 +93,14 @@ def test_spans_count_once_by_their_first_token_and_only_if_they_end():
     labels = [[0, 1, 2, 0, 3, 0, 0], [0, 2, 2, 2, 0, 2, 2], [3, 0, 3, 0, 3, 0, 0], [0] * 7]
     tags = torch.nn.functional.one_hot(torch.tensor(labels), 4).float()
     found = spans_score(tags, [7, 7, 7, 7])
-    torch.testing.assert_close(found, 1 - torch.tensor([11.0, 5.0, 25.0, 0.0]) / 25)
+    assert_close(found, 1 - torch.tensor([11.0, 5.0, 25.0, 0.0]) / 25, "fp32")
     assert spans_score(tags, [5, 4, 1, 0]).tolist() == pytest.approx([0.96, 1, 1, 1])
 
 
 @pytest.mark.usefixtures("_cut_quietly")
 def test_both_keep_the_contract():
-    check_metric(kiwi(), rtol=2e-4)
-    check_metric(xcomet(), rtol=2e-4)
+    check_metric(kiwi(), rtol=SINGLE)
+    check_metric(xcomet(), rtol=SINGLE)
     segments = [minrisk.Segment(TEXTS[i : i + 4], source=TEXTS[0], index=i) for i in range(3)]
     check_strategy(minrisk.Standard(xcomet(tokens=1)), segments)
 
@@ -111,14 +112,14 @@ def test_the_fine_stage_of_a_cascade_is_exact_for_what_it_keeps():
     kept = np.flatnonzero(~np.isnan(ranking.utility))
     assert kept.size == 3
     theirs = np.array(JOINT["xcomet"]["scores"][0]).mean(1)
-    np.testing.assert_allclose(ranking.utility[kept], theirs[kept], atol=1e-5)
+    assert_close(ranking.utility[kept], theirs[kept], "fp32")
 
 
 @pytest.mark.usefixtures("_cut_quietly")
 @pytest.mark.parametrize("strategy", [minrisk.Standard, minrisk.Aggregate])
 def test_every_strategy_ranks_by_quality_alone(strategy):
     ranking = strategy(kiwi()).rank([minrisk.Segment(HYPS, source=SOURCES[0])])[0]
-    np.testing.assert_allclose(ranking.utility, JOINT["kiwi"]["quality"][0], atol=1e-5)
+    assert_close(ranking.utility, JOINT["kiwi"]["quality"][0], "fp32")
 
 
 @pytest.mark.parametrize("strategy", [minrisk.Aggregate, minrisk.AggregateToFine])
@@ -138,8 +139,9 @@ def test_inputs_that_are_cut_off_are_counted():
 @pytest.mark.usefixtures("_cut_quietly")
 def test_half_precision_is_near():
     exact, half = scores(xcomet()), scores(xcomet(dtype="bf16"))
-    assert 0 < np.abs(exact - half).max() < 0.3  # a tag may change
-    assert np.abs(exact - half).mean() < 0.03
+    apart = np.sort(np.abs(exact - half), axis=None)
+    assert apart[-1] > 0
+    assert_close(apart[: apart.size * 9 // 10], 0, "bf16", scale=1)  # in the others a tag changed
 
 
 @pytest.mark.usefixtures("_cut_quietly")
@@ -158,7 +160,9 @@ def test_decode_from_the_command_line_with_a_converted_model(name, tmp_path):
                    "--metric.device", "cpu", "--quiet")
                for model in (CHECKPOINTS / "xcomet", "converted")]
     assert results[0].code == 0, results[0].err
-    assert results[0].records == results[1].records
+    [one], [other] = (result.records for result in results)
+    assert one["text"] == other["text"]
+    assert_close(one["utility"], other["utility"], "fp32")
 
 
 @pytest.mark.parametrize(("metric", "message"), [

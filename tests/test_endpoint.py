@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from email.utils import formatdate
 from itertools import pairwise
@@ -73,9 +74,7 @@ def test_a_request_that_fails_for_the_time_being_is_sent_again(server, fault):
 
 def test_a_slow_answer_is_not_waited_for(server):
     server.script = [faulty.slow]
-    start = time.monotonic()
     assert len(sampler(server, timeout=0.5).sample(["one"], 4)[0]) == 4
-    assert time.monotonic() - start < faulty.SLOW
     assert len(server.bodies) > 1
 
 
@@ -152,7 +151,14 @@ def test_a_server_that_is_not_there_is_told_at_once():
 
 
 def test_no_more_requests_are_open_than_allowed(server):
-    server.delay = 0.1
+    """And no fewer: none is answered before there are three."""
+    three = threading.Barrier(3, timeout=60)
+
+    def together(handler):
+        three.wait()
+        faulty.answer(handler)
+
+    server.always = together
     sampler(server, per_request=1, concurrency=3).sample(["one"], 12)
     assert server.busiest == 3
 

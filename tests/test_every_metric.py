@@ -16,6 +16,7 @@ from minrisk.metric import Ability, AnyMetric, strategies_with
 from minrisk.options import inner_field
 from minrisk.registry import METRICS, STRATEGIES
 from minrisk.testing import TEXTS, cases, check_metric
+from tolerance import SINGLE, assert_close
 
 HERE = Path(__file__).parent
 LONG = "A long story without an end, " * 150
@@ -94,7 +95,7 @@ def scores(metric: AnyMetric, hyps: list[str], refs: list[str]):
 
 def assert_near(one, other):
     """As near as single precision is, where a model computes."""
-    np.testing.assert_allclose(one, other, rtol=1e-3, atol=2e-4)
+    assert_close(one, other, "fp32")
 
 
 def test_no_metric_is_left_out():
@@ -112,7 +113,7 @@ def test_half_a_character_is_scored_like_any_other_text(metric):
 
 
 def test_the_contract_holds(metric):
-    check_metric(metric, cases(count=2), rtol=1e-3)
+    check_metric(metric, cases(count=2), rtol=SINGLE)
 
 
 def test_empty_texts_have_scores(metric):

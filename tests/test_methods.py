@@ -16,6 +16,7 @@ from minrisk.strategies import low_rank
 from minrisk.strategies.race import Race
 from minrisk.strategy import resampled
 from test_pairs import Counting
+from tolerance import assert_close
 
 CHRF = minrisk.ChrF()
 SEEDS = st.integers(0, 5)
@@ -26,7 +27,7 @@ def segment_of(case) -> minrisk.Segment:
 
 
 def same(one: minrisk.Ranking, other: minrisk.Ranking) -> None:
-    np.testing.assert_allclose(one.utility, other.utility, rtol=1e-9, atol=1e-9)
+    assert_close(one.utility, other.utility, scale=100)  # of chrF; lengths are less
     np.testing.assert_array_equal(one.order, other.order)
 
 
@@ -56,7 +57,8 @@ def test_at_its_limit_a_strategy_is_standard(limit, case, seed):
     [ranking] = EXACT[limit](len(case.refs), seed).rank([segment])
     [exact] = minrisk.Standard(CHRF).rank([segment])
     same(ranking, exact)
-    assert ranking.pairs <= exact.pairs + 2 * len(case.hyps)  # a diverse set looks at itself
+    every = len(set(case.hyps)) * len(set(case.refs))  # also against references without weight
+    assert ranking.pairs <= every + 2 * len(case.hyps)  # a diverse set looks at itself
 
 
 @given(case=cases(), seed=SEEDS)
@@ -78,8 +80,8 @@ def test_one_centroid_is_the_aggregate(case, seed):
 def test_quality_that_keeps_all_is_standard(case):
     segment = minrisk.Segment(case.hyps, source="a source")
     strategy = minrisk.QualityThenMBR(CHRF, Counting(), keep=len(case.hyps))
-    np.testing.assert_allclose(strategy.rank([segment])[0].utility,
-                               minrisk.Standard(CHRF).rank([segment])[0].utility)
+    assert_close(strategy.rank([segment])[0].utility,
+                 minrisk.Standard(CHRF).rank([segment])[0].utility)
 
 
 @pytest.mark.parametrize("budget", [0.1, 0.3, 0.6])
@@ -116,7 +118,7 @@ def test_who_was_dropped_later_ranks_higher_and_has_no_utility():
     assert ranking.order.tolist() == [3, 0, 4, 1, 2]
     assert np.isnan(ranking.utility[[1, 2]]).all()
     exact = minrisk.Standard(CHRF).rank([pool.segment])[0].utility
-    np.testing.assert_allclose(ranking.utility[[0, 3, 4]], exact[[0, 3, 4]])
+    assert_close(ranking.utility[[0, 3, 4]], exact[[0, 3, 4]])
     assert ranking.pairs == 4 * 2 + 3 * 1 + 2 * 1  # the fifth reference is the first again
 
 
@@ -124,7 +126,7 @@ def test_who_was_dropped_later_ranks_higher_and_has_no_utility():
 def test_resamples_have_the_given_weights_on_average(weights, seed):
     given_weights = np.array(weights, float)
     drawn = resampled(given_weights, 4000, np.random.default_rng(seed))
-    np.testing.assert_allclose(drawn.sum(axis=1), 1, rtol=1e-6)
+    assert_close(drawn.sum(axis=1), 1, "fp32")
     assert not drawn[:, given_weights == 0].any()
     if len({w for w in weights if w}) == 1:  # only then is the mean of shares the share of means
         np.testing.assert_allclose(drawn.mean(axis=0), given_weights / given_weights.sum(),
@@ -149,7 +151,7 @@ def test_completion_finds_a_matrix_of_low_rank():
     guess = minrisk.decode(hyps, weights=weights, metric=LowRankScores(), strategy="low-rank",
                            budget=0.25, factors=3, ridge=0.1, iterations=30)
     assert guess.pairs <= 0.25 * exact.pairs
-    np.testing.assert_allclose(guess.utility, exact.utility, atol=0.02)
+    assert np.abs(guess.utility - exact.utility).max() < 0.02 * np.abs(exact.utility).max()
 
 
 @given(blocks=st.integers(1, 40), count=st.integers(1, 50), data=st.data())
@@ -190,12 +192,12 @@ def test_weights_move_centroids():
     assert [any(found) for found in together] == [True, False]
 
 
-@given(points=st.lists(st.tuples(*[st.floats(-9, 9)] * 3), min_size=1, max_size=12),
-       count=st.integers(1, 5), seed=SEEDS, data=st.data())
-def test_clusters_of_tensors_are_those_of_arrays(points, count, seed, data):
-    weights = np.array(data.draw(st.lists(st.integers(1, 3), min_size=len(points),
-                                          max_size=len(points))), float)
-    array = np.array(points)
+@given(rows=st.lists(st.integers(0, 9), min_size=1, max_size=12), count=st.integers(1, 5),
+       seed=SEEDS)
+def test_clusters_of_tensors_are_those_of_arrays(rows, count, seed):
+    """Of points that may be equal, but lie between two centroids never so that rounding decides."""
+    array = np.random.default_rng(seed).normal(size=(10, 3))[rows]
+    weights = np.array(rows, float) + 1
     tensor = pytest.importorskip("torch").tensor(array)
     ours, theirs = (kmeans(p, weights, count, 10, np.random.default_rng(seed))
                     for p in (array, tensor))
@@ -227,13 +229,13 @@ def test_after_quality_only_the_kept_are_references_too():
     ranking = minrisk.decode(hyps, source="ab", weights=[4, 3, 2, 1], strategy="quality-then-mbr",
                              quality=Counting(), keep=2)
     among = minrisk.decode(["aa", "bb"], weights=[3, 2])
-    np.testing.assert_allclose(ranking.utility[[1, 2]], among.utility)
+    assert_close(ranking.utility[[1, 2]], among.utility)
     assert np.isnan(ranking.utility[[0, 3]]).all()
     assert ranking.pairs == 4
     refs = ["aaaa", "b"]
     ranking = minrisk.decode(hyps, refs, source="ab", strategy="quality-then-mbr",
                              quality=Counting(), keep=2)
-    np.testing.assert_allclose(ranking.utility[[1, 2]], minrisk.decode(["aa", "bb"], refs).utility)
+    assert_close(ranking.utility[[1, 2]], minrisk.decode(["aa", "bb"], refs).utility)
 
 
 def test_after_quality_a_count_is_that_many_references():
@@ -241,7 +243,7 @@ def test_after_quality_a_count_is_that_many_references():
     segment = minrisk.Segment(hyps, source="ab", counts=[1, 4, 2, 3])
     [ranking] = minrisk.QualityThenMBR(CHRF, Counting(), keep=2).rank([segment])
     among = minrisk.decode(["aa", "bb"], weights=[4, 2])
-    np.testing.assert_allclose(ranking.utility[[1, 2]], among.utility)
+    assert_close(ranking.utility[[1, 2]], among.utility)
 
 
 @given(hyps=text_lists, size=st.integers(1, 4))
@@ -282,7 +284,7 @@ def test_medoids_are_at_least_as_good_as_greedy_ones_and_no_exchange_betters_the
     assert len({hyps[i] for i in head}) == len(head)
     for exchanged in combinations(range(len(hyps)), len(head)):
         if set(exchanged) & set(head):
-            assert value(exchanged) <= value(head) + 1e-9
+            assert value(exchanged) <= value(head) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(

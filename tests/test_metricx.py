@@ -22,10 +22,12 @@ from minrisk.metric import Ability
 from minrisk.metrics.metricx import MetricX, MetricXQE
 from minrisk.progress import listening
 from minrisk.testing import check_metric, check_strategy
+from tolerance import SINGLE, assert_close
 
 DATA = Path(__file__).parent / "metricx"
 GOLDEN = json.loads((DATA / "golden.json").read_text(encoding="utf-8"))
 HYPS, REFS, SOURCES = (GOLDEN[name] for name in ("hypotheses", "references", "sources"))
+ULPS = 1024  # the error is a difference of large hidden states: a plain model strays by a hundred
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,7 @@ def test_errors_equal_the_official_ones(metricx, version, tokens):
     metric = metricx(version=version, tokens=tokens)
     assert metric.is_error
     for source, theirs in zip(SOURCES, GOLDEN["scores"][version], strict=True):
-        np.testing.assert_allclose(-scores(metric, source=source), theirs, rtol=1e-4, atol=1e-4)
+        assert_close(-scores(metric, source=source), theirs, "fp32", ulps=ULPS)
 
 
 @pytest.mark.parametrize("version", ["24", "23"])
@@ -66,13 +68,13 @@ def test_quality_equals_the_official_one(metricx, version, tokens):
     assert metric.is_error
     for source, theirs in zip(SOURCES, GOLDEN["quality"][version], strict=True):
         ours = metric.quality(metric.features(HYPS), metric.features([source]))
-        np.testing.assert_allclose(-ours, theirs, rtol=1e-4, atol=1e-4)
+        assert_close(-ours, theirs, "fp32", ulps=ULPS)
 
 
 @pytest.mark.parametrize("strategy", [minrisk.Standard, minrisk.Aggregate, minrisk.Rerank])
 def test_without_references_every_strategy_ranks_by_quality(metricx, strategy):
     ranking = strategy(metricx(MetricXQE)).rank([minrisk.Segment(HYPS, source=SOURCES[0])])[0]
-    np.testing.assert_allclose(-ranking.utility, GOLDEN["quality"]["24"][0], atol=1e-4)
+    assert_close(-ranking.utility, GOLDEN["quality"]["24"][0], "fp32", ulps=ULPS)
 
 
 @pytest.mark.parametrize("version", ["24", "23"])
@@ -80,12 +82,12 @@ def test_a_text_that_is_too_long_is_cut_as_officially_and_told(metricx, version)
     metric = metricx(version=version)
     with pytest.warns(UserWarning, match="1 of 2 pairs have more tokens than the model takes"):
         found = scores(metric, [GOLDEN["long"], "short"], REFS[:1])
-    assert -found[0, 0] == pytest.approx(GOLDEN["long_scores"][version], abs=1e-4)
+    assert_close(-found[0, 0], GOLDEN["long_scores"][version], "fp32", ulps=ULPS)
 
 
 def test_it_keeps_the_contract(metricx):
-    check_metric(metricx(), rtol=2e-4)
-    check_metric(metricx(MetricXQE), rtol=2e-4)
+    check_metric(metricx(), rtol=SINGLE)
+    check_metric(metricx(MetricXQE), rtol=SINGLE)
     segments = [minrisk.Segment(HYPS[i : i + 4], source=SOURCES[0], index=i) for i in range(3)]
     check_strategy(minrisk.Standard(metricx(tokens=1)), segments)
 
@@ -96,7 +98,7 @@ def test_the_fine_stage_of_a_cascade_is_exact_for_what_it_keeps(metricx):
     kept = np.flatnonzero(~np.isnan(ranking.utility))
     assert kept.size == 3
     theirs = -np.array(GOLDEN["scores"]["24"][0]).mean(1)
-    np.testing.assert_allclose(ranking.utility[kept], theirs[kept], atol=1e-4)
+    assert_close(ranking.utility[kept], theirs[kept], "fp32", ulps=ULPS)
 
 
 def test_averages_are_refused_with_what_to_do(metricx):

@@ -423,7 +423,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     with spawn(*args, cwd=ROOT / "tests") as process:
         wait_for_results(process, out)
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=30)
+        _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"--resume goes on" in error
     assert b"Traceback" not in error

@@ -326,7 +326,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, out, work):
     with start(*args) as process:
         wait_for_blocks(process, work)
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=30)
+        _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert f"segments in {URL}" in error.decode()
     assert "--resume goes on" in error.decode()

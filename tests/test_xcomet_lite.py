@@ -7,7 +7,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
@@ -18,6 +17,7 @@ import minrisk
 from commands import run
 from minrisk.metrics.comet.unified import CometKiwi, XComet
 from minrisk.testing import check_metric
+from tolerance import SINGLE, assert_close
 
 DATA = Path(__file__).parent / "xcomet_lite"
 GOLDEN = json.loads((DATA / "golden.json").read_text(encoding="utf-8"))
@@ -43,14 +43,14 @@ def test_scores_equal_those_of_its_own_class(tokens):
     """In batches of one and in large ones."""
     metric = lite(tokens=tokens)
     for source, theirs in zip(SOURCES, GOLDEN["scores"], strict=True):
-        np.testing.assert_allclose(scores(metric, source), theirs, atol=1e-5)
+        assert_close(scores(metric, source), theirs, "fp32")
 
 
 def test_quality_equals_that_of_its_own_class():
     metric = lite(CometKiwi)
     for source, theirs in zip(SOURCES, GOLDEN["quality"], strict=True):
         ours = metric.quality(metric.features(HYPS), metric.features([source]))
-        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+        assert_close(ours, theirs, "fp32")
 
 
 def test_sentencepiece_gives_the_tokens_that_the_model_knows():
@@ -59,13 +59,13 @@ def test_sentencepiece_gives_the_tokens_that_the_model_knows():
 
 
 def test_it_keeps_the_contract():
-    check_metric(lite(), rtol=2e-4)
+    check_metric(lite(), rtol=SINGLE)
 
 
 def test_a_converted_copy_scores_the_same(tmp_path):
     out = tmp_path / "copy"
     assert run("comet", "convert", DATA / "model", out, "--encoder", DATA / "encoder").code == 0
-    np.testing.assert_array_equal(scores(lite(model=str(out), encoder=None)), scores(lite()))
+    assert_close(scores(lite(model=str(out), encoder=None)), scores(lite()), "fp32")
 
 
 def test_the_defaults_are_those_of_the_published_model(tmp_path):

@@ -22,6 +22,16 @@ def slow(hypothesis: str, reference: str) -> float:
     return equal(hypothesis, reference)
 
 
+def waiting(hypothesis: str, reference: str) -> float:
+    """Stays at `wait` for as long as there is the file that is named, and says so beside it."""
+    flag = Path(os.environ["MINRISK_TEST_FLAG"])
+    if "wait" in hypothesis and flag.exists():
+        flag.with_suffix(".reached").write_text("here")
+        while flag.exists():
+            time.sleep(0.01)
+    return float(hypothesis == reference)
+
+
 def fatal_once(hypothesis: str, reference: str) -> float:
     """Takes its process down the first time that anybody meets `deadly` in this folder."""
     flag = Path(os.environ["MINRISK_TEST_FLAG"])

@@ -5,8 +5,6 @@ usage: python kernels.py cpu|cuda        (on the CPU with TRITON_INTERPRET=1)
 
 from __future__ import annotations
 
-import copy
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,29 +13,21 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from comet_hub import CHECKPOINTS, DATA, GOLDEN, cast
 from minrisk.metrics.comet import Comet, checkpoint, fused, kernels, packed
 from minrisk.metrics.comet.estimator import Estimator, feed_forward
+from tolerance import assert_close, assert_no_worse
 
 DEVICE = sys.argv[1]
+PRODUCTS = "fp32" if DEVICE == "cpu" else "tf32"  # the precision of products of matrices
 HALVES = (torch.float16, torch.bfloat16)
-HERE = Path(__file__).parent
-CHECKPOINTS = HERE / "checkpoints"
-GOLDEN = json.loads((HERE / "golden.json").read_text(encoding="utf-8"))
 IDS = [[0, 7, 9, 2], [0, 2], [0, *range(5, 75), 2]]
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(*shape, device=DEVICE).to(dtype)
-
-
-def close(found: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> None:
-    torch.testing.assert_close(found.float(), wanted.float(), rtol=tolerance, atol=tolerance)
-
-
-def within_twice(found: torch.Tensor, plain: torch.Tensor, exact: torch.Tensor) -> None:
-    """The error is at most twice that of a plain version in the same precision."""
-    ours, theirs = ((x.double() - exact.double()).abs().max().item() for x in (found, plain))
-    assert ours <= 2 * theirs, (ours, theirs)
 
 
 def estimator(hidden: tuple[int, ...], width: int) -> Estimator:
@@ -56,18 +46,10 @@ def check_pairs(hidden: tuple[int, ...], dtype: torch.dtype, width: int = 24) ->
     found = quick.pair_scores(*sides, both=True)
     assert found.shape == (2, 5, 9)
     if dtype in HALVES:
-        within_twice(found, plain.pair_scores(*sides, both=True), wanted)
+        assert_no_worse(found, plain.pair_scores(*sides, both=True), wanted)
     else:
-        close(found, wanted, 1e-5)
-    close(quick.pair_scores(*sides)[0], found[0], 1e-6)
-
-
-def cast(estimator: Estimator, dtype: torch.dtype) -> Estimator:
-    parts = {name: getattr(estimator, name).to(dtype)
-             for name in ("per_hyp", "per_ref", "per_pair", "bias")}
-    layers = {"middle": [copy.deepcopy(layer).to(dtype) for layer in estimator.middle],
-              "last": copy.deepcopy(estimator.last).to(dtype)}
-    return replace(estimator, **parts, **layers)
+        assert_close(found, wanted, "fp32")
+    assert_close(quick.pair_scores(*sides)[0], found[0], "fp32")
 
 
 def check_add_norm(dtype: torch.dtype) -> None:
@@ -79,16 +61,16 @@ def check_add_norm(dtype: torch.dtype) -> None:
     norm = norm.to(dtype)
     found = kernels.add_norm(change, stream, norm)
     if dtype in HALVES:
-        within_twice(found, norm(change + stream), wanted)
+        assert_no_worse(found, norm(change + stream), wanted)
     else:
-        close(found, wanted, 1e-5)
+        assert_close(found, wanted, "fp32")
 
 
 def check_token_sums() -> None:
     hidden = random(12, 300)
     starts = torch.tensor([0, 3, 4, 12], dtype=torch.int32, device=DEVICE)
     wanted = torch.stack([part.sum(0) for part in hidden.split([3, 1, 8])])
-    close(kernels.token_sums(hidden, starts), wanted, 1e-5)
+    assert_close(kernels.token_sums(hidden, starts), wanted, "fp32")
 
 
 def check_attention(dtype: torch.dtype, heads: int = 3, width: int = 20) -> None:
@@ -107,9 +89,9 @@ def check_attention(dtype: torch.dtype, heads: int = 3, width: int = 20) -> None
 
     found = kernels.attention(joint, starts, max(lengths), heads)
     if dtype in HALVES:
-        within_twice(found, plain(joint), plain(joint.double()))
+        assert_no_worse(found, plain(joint), plain(joint.double()))
     else:
-        close(found, plain(joint.double()), 1e-5 if DEVICE == "cpu" else 3e-3)  # tf32 there
+        assert_close(found, plain(joint.double()), PRODUCTS)
 
 
 def pretrained(folder: Path) -> str:
@@ -121,15 +103,15 @@ def check_gelu(dtype: torch.dtype) -> None:
     wanted, plain = functional.gelu(given.double()), functional.gelu(given)
     found = kernels.gelu(given)
     if dtype in HALVES:
-        within_twice(found, plain, wanted)
+        assert_no_worse(found, plain, wanted)
     else:
-        close(found, wanted, 1e-5)
+        assert_close(found, wanted, "fp32")
 
 
 def check_encoder(variant: str, dtype: str) -> None:
     """A whole encoder, packed and padded, against one in single precision."""
     options = {"model": str(CHECKPOINTS / variant), "device": DEVICE, "fast": False,
-               "encoder": str(HERE / GOLDEN["hub"][pretrained(CHECKPOINTS / variant)])}
+               "encoder": str(DATA / GOLDEN["hub"][pretrained(CHECKPOINTS / variant)])}
     encoder = Comet(**options, dtype=dtype)._embedder.encoder
     ids = [encoder.cut(np.array(own)) for own in IDS]
     reasons = [r for r in packed.not_supported_reasons(encoder) if "device" not in r]
@@ -139,9 +121,9 @@ def check_encoder(variant: str, dtype: str) -> None:
         padded = encoder.encode(ids, 10**6)
         exact = Comet(**options, dtype="fp32")._embedder.encoder.encode(ids, 10**6)
     if dtype == "fp32":
-        close(found, exact, 1e-5 if DEVICE == "cpu" else 3e-3)
+        assert_close(found, exact, PRODUCTS)
     else:
-        within_twice(found, padded, exact)
+        assert_no_worse(found, padded, exact)
 
 
 def check_reasons() -> None:

@@ -9,7 +9,6 @@ import math
 import sys
 from pathlib import Path
 
-import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -23,6 +22,7 @@ from minrisk.sampling.hf.engine import Drawn, Engine
 from minrisk.sampling.hf.graphs import Graphs
 from minrisk.sampling.hf.prefixes import Prompt
 from minrisk.sampling.hf.truncation import Truncation
+from tolerance import assert_close
 
 DEVICE = sys.argv[1]
 # tokens of a sample, and how many samples: the interpreter is slow
@@ -38,8 +38,9 @@ def indices(*numbers: int) -> torch.Tensor:
     return torch.tensor(numbers, device=DEVICE)
 
 
-def check_attention(heads: int, size: int, dtype: torch.dtype, tolerance: float) -> None:
+def check_attention(heads: int, size: int, name: str) -> None:
     """Rows of three sources, up to and past a block of tokens; what follows them is not read."""
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[name]
     own = random(1, 2, 7, heads, 64, size, dtype=dtype)
     own[:, :, :, :, 35:] = math.nan
     memories = [Memory(own.clone(), random(1, 2, 3, heads, 33, size, dtype=dtype),
@@ -52,7 +53,7 @@ def check_attention(heads: int, size: int, dtype: torch.dtype, tolerance: float)
         asked, key, value = (random(5, heads, size, dtype=dtype) for _ in range(3))
         for found in zip(*([way.back(0, asked, key, value).reshape(5, heads, size),
                             way.over(0, asked)] for way in ways), strict=True):
-            torch.testing.assert_close(*found, rtol=tolerance, atol=tolerance)
+            assert_close(*found, name)
     torch.testing.assert_close(memories[0].own, memories[1].own, equal_nan=True)
 
 
@@ -63,14 +64,14 @@ def check_likely(dtype: torch.dtype, vocabulary: int) -> None:
     logits[1, 5] = 0.5
     logits[2, 3] = -math.inf
     tokens, scores, totals = kernels.likely(logits, math.log(0.02), 52)
-    torch.testing.assert_close(totals, logits.float().logsumexp(1), atol=1e-4, rtol=1e-5)
+    assert_close(totals, logits.float().logsumexp(1), "fp32")
     for row, logs in enumerate(logits.float().log_softmax(1)):
         bar = min(math.log(0.02), logs.max().item())
         wanted = {token: p for token, p in enumerate(logs.tolist()) if p >= bar}
         inside = scores[row] > -math.inf
         found = dict(zip(tokens[row][inside].tolist(), scores[row][inside].tolist(), strict=True))
         assert found.keys() == wanted.keys(), (found, wanted)
-        assert all(math.isclose(found[token], wanted[token], abs_tol=1e-4) for token in wanted)
+        assert_close([found[token] for token in wanted], list(wanted.values()), "fp32")
 
 
 def check_copy(length: int) -> None:
@@ -82,7 +83,7 @@ def check_copy(length: int) -> None:
         of, to = indices(4, 1, 1), indices(0, 2, 3)
         attention.plain_copy(known, wanted, of, to, length)
         kernels.copy_rows(known if size[0] > 5 else found, found, of, to, length)
-        torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+        assert torch.equal(found, wanted)
 
 
 class Rerun:
@@ -129,8 +130,7 @@ def check_drawing(kind: str, largest: int) -> None:
         drawn = made.draw(batch, SAMPLES, 3, places)
         assert counts(drawn) == counts([plain[place] for place in places])
         for own, place in zip(drawn, places, strict=True):
-            np.testing.assert_allclose([d.logprob for d in own],
-                                       [d.logprob for d in plain[place]], atol=1e-3)
+            assert_close([d.logprob for d in own], [d.logprob for d in plain[place]], "fp32")
     recorded = made._decoder._graphs._recorded
     before = len(recorded)
     made.draw(given[1:2], SAMPLES, 3, [1])
@@ -142,8 +142,8 @@ def check_drawing(kind: str, largest: int) -> None:
 def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    check_attention(2, 8, torch.float32, 1e-5)
-    check_attention(1, 24, torch.bfloat16, 2e-2)
+    check_attention(2, 8, "fp32")
+    check_attention(1, 24, "bf16")
     check_likely(torch.float32, 200)
     check_likely(torch.bfloat16, 5000)
     check_copy(3)

@@ -1,0 +1,42 @@
+"""The tolerance of all other tests: what it lets pass, and what not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tolerance import EPS, ULPS, assert_close, assert_no_worse
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("size", [1e-9, 1.0, 4e6])
+def test_a_tolerance_grows_with_the_largest_value_and_its_rounding(dtype, size):
+    expected = np.array([0.0, -size])
+    rounding = EPS[dtype] * size
+    assert_close(expected + 0.9 * ULPS[dtype] * rounding, expected, dtype)
+    for off in ([1.1, 0], [0, -1.1]):
+        with pytest.raises(AssertionError):
+            assert_close(expected + np.multiply(off, ULPS[dtype] * rounding), expected, dtype)
+
+
+def test_small_results_of_large_numbers_have_the_tolerance_of_those():
+    assert_close(1e-12, 0, scale=100)
+    with pytest.raises(AssertionError):
+        assert_close(1e-12, 0)
+    with pytest.raises(AssertionError):
+        assert_close(1e-12, 0, scale=100, ulps=1)
+
+
+def test_what_is_not_finite_must_be_the_same():
+    strange = np.array([np.nan, -np.inf, 1.0])
+    assert_close(strange, strange)
+    for place in range(3):
+        with pytest.raises(AssertionError):
+            assert_close(np.where(np.arange(3) == place, 2.0, strange), strange)
+
+
+def test_an_error_may_be_twice_that_of_a_plain_computation():
+    assert_no_worse([1.19, 2.0], [1.0, 2.1], [1.0, 2.0])
+    for bad in (1.21, np.nan):
+        with pytest.raises(AssertionError):
+            assert_no_worse([bad, 2.0], [1.0, 2.1], [1.0, 2.0])
