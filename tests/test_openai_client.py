@@ -209,6 +209,13 @@ def test_one_prompt_that_a_server_breaks_on_is_no_outage(server):
         sampler(server).sample(["bad"], 4)  # nothing has worked yet
 
 
+def test_an_answer_of_another_protocol_is_told_at_once(server):
+    server.always = lambda h: h.reply(200, [{"content": "of llama.cpp's own"}])
+    with pytest.raises(UnusableError, match=r"wanted choices .*which often ends in /v1"):
+        sampler(server, retries=6).sample(["one"], 1)
+    assert len(server.bodies) == 1
+
+
 def test_an_empty_account_ends_the_run_at_once(server):
     server.always = lambda h: h.reply(429, {"error": {"message": "pay", "code":
                                                       "insufficient_quota"}})

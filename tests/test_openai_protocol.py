@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import warnings
 
 import pytest
@@ -30,7 +31,7 @@ N = "Invalid n value (currently only n = 1 is supported)"
 @pytest.fixture(autouse=True)
 def _first_goes_first(monkeypatch):
     """However slow the machine is."""
-    monkeypatch.setattr(completions, "FIRST_ANSWER", 60.0)
+    monkeypatch.setattr(completions, "NO_REFUSAL", 60.0)
 
 
 def sampler(server: Faulty, **options) -> Endpoint:
@@ -125,6 +126,35 @@ def test_a_server_that_gives_fewer_is_not_asked_for_more_again(server, most):
     assert max(body.get("n", 1) for body in server.bodies[1:]) == most
     assert model.sample(["one"], 8) == first  # now that it is known
     assert len(server.bodies) - asked == {1: 8, 3: 4}[most]
+
+
+def test_a_slow_first_answer_keeps_nobody_waiting(server, monkeypatch):
+    """Others go on, knowing what it was refused, as soon as it is not refused again."""
+    monkeypatch.setattr(completions, "NO_REFUSAL", 0.2)
+    other = threading.Event()
+
+    def reply(handler):
+        if handler.body["messages"][-1]["content"] == "one":
+            assert other.wait(60)
+        else:
+            other.set()
+        faulty.answer(handler)
+
+    server.always = lambda h: (reply if h.body.get("n", 1) == 1 else few_places(1))(h)
+    found = sampler(server).sample(["one", "two"], 4)
+    assert [len(samples) for samples in found] == [4, 4]
+    assert server.statuses.count(400) == 1
+
+
+def test_a_first_prompt_that_is_refused_leaves_its_place_to_the_next(server):
+    def picky(handler):
+        bad = handler.body["messages"][-1]["content"] == "bad"
+        (status(400, "not with me") if bad else few_places(1))(handler)
+
+    server.always = picky
+    with pytest.raises(PartialError):
+        sampler(server).sample(["bad", "one", "two", "three"], 4)
+    assert server.statuses.count(400) == 2 + 1  # two for the bad prompt, one for n
 
 
 def test_samples_are_the_same_before_and_after_it_is_known_what_a_server_takes(server):
@@ -305,6 +335,14 @@ def test_usage_adds_up_over_the_requests_of_a_prompt(server, tmp_path):
     [record] = run("sample", path, "--endpoint", server.endpoint, "--model", "m", "-n", "6",
                    "--per-request", "4").records
     assert record["usage"] == {"prompt_tokens": 10, "completion_tokens": 18}
+
+
+def test_usage_of_one_choice_is_not_taken_for_that_of_all(server):
+    """llama.cpp reports that of the first."""
+    server.always = lambda h: h.reply(200, {"choices": faulty.choices(h), "usage": {
+        "prompt_tokens": 5, "completion_tokens": 3}})
+    assert sampler(server).sample(["one"], 4)[0].usage == {
+        "prompt_tokens": 5, "completion_tokens": 12}
 
 
 @pytest.mark.parametrize("usage", [None, [], {}, {"prompt_tokens": None}, "x", {"x": 1}])

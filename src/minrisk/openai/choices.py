@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from minrisk.openai.client import Complaint
+
 _CUT = {"length", "content_filter"}  # reasons to finish that leave a text without its end
 _USAGE = ("prompt_tokens", "completion_tokens")
 
@@ -39,12 +41,13 @@ class Choice:
         return self.finish_reason or "without text"
 
 
-def complaint(body: Any) -> str | None:
-    """What an answer lacks, if it lacks choices; the server may have them the next time."""
+def complaint(body: Any) -> Complaint | None:
+    """What an answer lacks, if it lacks choices."""
     choices = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(choices, list) or not all(map(_is_choice, choices)):
-        return "wanted choices with text"
-    return None if choices else "the answer has no choices"
+        is_error = isinstance(body, dict) and body.get("error") is not None
+        return Complaint("wanted choices with text", is_temporary=is_error)
+    return None if choices else Complaint("the answer has no choices", is_temporary=True)
 
 
 def _is_choice(found: Any) -> bool:
@@ -117,11 +120,15 @@ def _with_length(choice: Choice, body: dict[str, Any]) -> Choice:
     return replace(choice, length=total - hidden)
 
 
-def read_usage(body: dict[str, Any]) -> Counter[str] | None:
-    """Tokens of the prompt and of all choices, if told."""
+def read_usage(body: dict[str, Any], choices: Iterable[Choice]) -> Counter[str] | None:
+    """Tokens of the prompt and of all choices, if told; llama.cpp tells those of one choice."""
     usage = body.get("usage")
     found = {name: _count(usage.get(name)) for name in _USAGE} if isinstance(usage, dict) else {}
-    return Counter({name: count for name, count in found.items() if count is not None}) or None
+    counts = Counter({name: count for name, count in found.items() if count is not None})
+    if "completion_tokens" in counts:
+        counts["completion_tokens"] = max(counts["completion_tokens"],
+                                          sum(choice.length or 0 for choice in choices))
+    return counts or None
 
 
 def total_usage(parts: Iterable[Counter[str] | None]) -> dict[str, int] | None:

@@ -32,7 +32,8 @@ _OUTAGE = 3  # requests in a row that were given up, after which the server is t
 _TEMPORARY = {408, 425, 429}  # and all from 500 on
 _REFUSED = {400, 413, 422}
 _HINTS = {401: "check the key in the environment", 403: "check the key in the environment",
-          404: "check the endpoint and the model", 402: "check the account"}
+          404: "check the endpoint and the model; an endpoint often ends in /v1",
+          402: "check the account"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,15 @@ class Answer:
     headers: Mapping[str, str]
 
 
-Check = Callable[[Any], str | None]  # what an answer lacks, for which the request is sent again
+@dataclass(frozen=True)
+class Complaint:
+    """What an answer lacks, and whether it may have it the next time."""
+
+    text: str
+    is_temporary: bool
+
+
+Check = Callable[[Any], Complaint | None]
 
 
 @dataclass
@@ -149,8 +158,14 @@ class Client:
             raise ServerError(f"{url}: the answer is nested too deeply; "
                               "check the endpoint") from None
         if problem := check(found) if check else None:
-            raise TemporaryError(f"{url}: found {self._mask.line(raw)}, {problem}")
+            raise self._lacking(problem, f"{url}: found {self._mask.line(raw)}, {problem.text}")
         return Answer(found, headers)
+
+    def _lacking(self, problem: Complaint, message: str) -> MinriskError:
+        if problem.is_temporary:
+            return TemporaryError(message)
+        kind = ServerError if self._health.works else UnusableError
+        return kind(f"{message}; check the endpoint, which often ends in /v1")
 
     def _sorted(self, response: aiohttp.ClientResponse, raw: str, url: str) -> MinriskError:
         """The error for a status that is none of success."""

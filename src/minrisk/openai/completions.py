@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from minrisk.openai.capabilities import (
@@ -18,11 +19,11 @@ from minrisk.openai.capabilities import (
     refused_field,
 )
 from minrisk.openai.choices import Choice, complaint, read_choices, read_usage
-from minrisk.openai.client import Client
+from minrisk.openai.client import Answer, Client
 from minrisk.openai.errors import RefusedError
 
 API = Literal["chat", "completions"]
-FIRST_ANSWER = 2.0  # seconds that others wait for the first request: refusals come faster
+NO_REFUSAL = 2.0  # seconds after which a request is taken not to be refused: refusals are fast
 _PATHS = {"chat": "chat/completions", "completions": "completions"}
 
 T = TypeVar("T")
@@ -51,6 +52,15 @@ class Query:
                 **({} if n == 1 else {"n": n})}
 
 
+@dataclass(frozen=True)
+class Trial:
+    """A form of request that the server may take."""
+
+    without: frozenset[str]  # these fields
+    n: int  # choices
+    reasons: Mapping[str, RefusedError] = field(default_factory=dict)  # for fields that are new
+
+
 class Completions:
     """One interface of a server, for one model."""
 
@@ -65,7 +75,7 @@ class Completions:
         self._note = note
         self._progress = progress
         self._planned = self._done = 0  # requests
-        self._first = asyncio.Lock()
+        self._scout: asyncio.Event | None = None  # of the request that goes first
 
     async def draw(self, query: Query, numbers: range) -> list[Part]:
         """Choices of these numbers in order, at least one in each part."""
@@ -94,54 +104,72 @@ class Completions:
     async def _answer(self, query: Query, numbers: range) -> Part:
         """The choices of the first of these numbers, with as few fields as the server takes."""
         known = self.capabilities
-        without, n = known.refused, min(len(numbers), known.max_choices or len(numbers))
-        reasons: dict[str, RefusedError] = {}
+        trial = Trial(known.refused, min(len(numbers), known.max_choices or len(numbers)))
         while True:
-            body = query.fields(numbers[0], n)
-            sent = adapted(body, without)
+            body = query.fields(numbers[0], trial.n)
+            sent = adapted(body, trial.without)
             try:
-                answer = await self._client.post(self._path, sent, complaint)
+                answer = await self._post(sent, partial(self._settle, trial, body, numbers))
             except RefusedError as error:
-                if known.refused - without:  # another request found out in the meantime
-                    without |= known.refused
-                elif name := refused_field(error, sent.keys() & query.replaceable):
-                    without, reasons[name] = without | {name}, error
-                elif n > max(1, known.accepted):
-                    n = fewer_choices(error, n)
-                else:
-                    raise
+                trial = self._next(trial, error, sent.keys() & query.replaceable)
             else:
-                self._learn(body, without, reasons)
-                choices = read_choices(answer.body)[:n]
+                choices = read_choices(answer.body)[:trial.n]
+                self._learn(replace(trial, n=len(choices)), body, numbers)
                 known.accepted = max(known.accepted, len(choices))
-                if len(choices) < len(numbers):
-                    known.max_choices = min(known.max_choices or len(choices), len(choices))
-                return Part(choices, read_usage(answer.body))
+                return Part(choices, read_usage(answer.body, choices))
 
-    def _learn(self, body: Mapping[str, Any], without: frozenset[str],
-               reasons: Mapping[str, RefusedError]) -> None:
-        """Only now is it sure that these fields were the reason."""
-        self.capabilities.refused |= without
-        for name, error in reasons.items():
+    async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Answer:
+        timer = asyncio.get_running_loop().call_later(NO_REFUSAL, settle)
+        try:
+            return await self._client.post(self._path, sent, complaint)
+        finally:
+            timer.cancel()
+
+    def _next(self, trial: Trial, error: RefusedError, candidates: Collection[str]) -> Trial:
+        """What to send after a refusal; if nothing else could be meant, the error is the prompt's.
+        """
+        known = self.capabilities
+        if known.refused - trial.without:  # another request found out in the meantime
+            return replace(trial, without=trial.without | known.refused)
+        if name := refused_field(error, candidates):
+            return replace(trial, without=trial.without | {name},
+                           reasons={**trial.reasons, name: error})
+        if trial.n > max(1, known.accepted):
+            return replace(trial, n=fewer_choices(error, trial.n))
+        raise error
+
+    def _learn(self, trial: Trial, body: Mapping[str, Any], numbers: range) -> None:
+        """For only what was sent without them shows that these fields were the reason."""
+        known = self.capabilities
+        known.refused |= trial.without
+        if trial.n < len(numbers):
+            known.max_choices = min(known.max_choices or trial.n, trial.n)
+        for name, error in trial.reasons.items():
             if message := note_on(name, body.get(name), str(error)):
                 self.note(name, message)
+
+    def _settle(self, trial: Trial, body: Mapping[str, Any], numbers: range) -> None:
+        """What takes so long was not refused, so the others need not wait for its answer."""
+        if self._scout:
+            self._learn(trial, body, numbers)
+            self._scout.set()
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
         """One request goes first, so that what a server refuses is refused once."""
-        is_first = False
-        if not self.capabilities.is_known:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(FIRST_ANSWER):
-                    is_first = await self._first.acquire()
-        if is_first and self.capabilities.is_known:
-            self._first.release()
-            is_first = False
+        while (scout := self._scout) and not self.capabilities.is_known:
+            await scout.wait()
+            if scout is self._scout:  # not yet answered, but settled
+                break
+        is_first = not self._scout and not self.capabilities.is_known
+        if is_first:
+            self._scout = asyncio.Event()
         try:
             yield
         finally:
-            if is_first:
-                self._first.release()
+            if is_first and self._scout:
+                scout, self._scout = self._scout, None
+                scout.set()
 
 
 def _split(numbers: range, size: int) -> list[range]:
