@@ -17,9 +17,8 @@ from minrisk.errors import InputError
 from minrisk.io.files import Input
 from minrisk.io.remote import shown
 from minrisk.metric import AnyMetric
-from minrisk.scoring import SEED, Score
+from minrisk.scoring import SEED, Score, score_signature
 from minrisk.scoring import score as score_systems
-from minrisk.signature import metric_signature
 from minrisk.threads import set_threads
 
 _EXAMPLES = """\b
@@ -78,7 +77,7 @@ def score(**params: Any) -> None:
     for metric in metrics:
         scores = score_systems(systems, references, sources, metric=metric, resamples=resamples,
                                seed=params["seed"])
-        signature = _signature(metric, len(params["references"]), resamples, params["seed"])
+        signature = score_signature(metric, len(params["references"]), resamples, params["seed"])
         columns.append(Column(metric.name, signature, _signed(metric, scores)))
     if params["sentences"]:
         show_sentences(columns[0], params["width"], params["score_only"])
@@ -123,8 +122,3 @@ def _signed(metric: AnyMetric, scores: dict[str, Score]) -> dict[str, Score]:
                       mean=None if score.mean is None else -score.mean)
         for name, score in scores.items()
     }
-
-
-def _signature(metric: AnyMetric, references: int, resamples: int, seed: int) -> str:
-    bootstrap = {"bs": resamples, "seed": seed} if resamples else {}
-    return metric_signature(metric, nrefs=references, **bootstrap)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-from minrisk.decoding import named_or_made
+from minrisk.decoding import MetricLike, StrategyLike, add_texts, chosen_strategy
 from minrisk.engine.gathering import Workers, gather, processes
 from minrisk.engine.ray_gathering import on_ray
 from minrisk.errors import InputError
-from minrisk.metric import AnyMetric
 from minrisk.references import References, Shard
 from minrisk.segment import Ranking, Segment
 from minrisk.shards import Question, TakesParts
@@ -23,8 +22,8 @@ def decode_shards(
     shards: Iterable[Sequence[str] | Shard],
     source: str | None = None,
     *,
-    metric: str | AnyMetric | None = None,
-    strategy: str | Strategy = "aggregate",
+    metric: MetricLike | None = None,
+    strategy: StrategyLike | None = None,
     workers: int | None = None,
     engine: Engine = "local",
     address: str | None = None,
@@ -40,10 +39,11 @@ def decode_shards(
     Utilities are those of `decode` but for rounding, because sums are taken in another order; how
     many workers there are changes no bit of them.
     """
-    chosen = taking_parts(named_or_made(strategy, metric, options))
-    question = Question(chosen, Segment(hypotheses, source=source))
+    chosen = chosen_strategy(strategy, metric, options, "aggregate")
+    question = Question(taking_parts(chosen), Segment(hypotheses, source=source))
     found = workers_of(engine, workers, address, gpus_per_worker)
-    return question.ranking(gather(question, _tiles(shards), found))
+    ranking = question.ranking(gather(question, _tiles(shards), found))
+    return add_texts(ranking, question.segment, chosen)
 
 
 def taking_parts(strategy: Strategy) -> TakesParts:

@@ -72,7 +72,7 @@ class Decode:
         return _done(block, text, failures, block.counts | {"pairs": pairs})
 
     def refusing(self, reason: str) -> Decode:
-        return replace(self, strategy=_Refusing(reason))
+        return replace(self, strategy=_Refusing(reason), batch_size=1)
 
     def _records(self, block: Block) -> Iterator[Record]:
         if block.is_drawn:
