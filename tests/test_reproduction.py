@@ -150,7 +150,7 @@ def test_curves_are_what_a_utility_allows():
     found = {(point.curve, point.effective) for point in plain.points(4)}
     assert found == {(curve, s) for curve in (N_BY_S, AGGREGATION, methods.COARSE)
                      for s in (2, 1)} | {(methods.COARSE, 4)}
-    curved = Methods(Utility("curved", Curved(), expected=Curved(), curves={CONTROL: 1}),
+    curved = Methods(Utility("curved", Curved(), expected=ChrF(), curves={CONTROL: 1}),
                      settings())
     found = [(point.curve, point.effective) for point in curved.points(4)]
     assert (methods.EXPECTED, 2) in found

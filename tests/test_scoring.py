@@ -225,7 +225,7 @@ def test_without_resamples_there_is_no_confidence():
     ({"mine": ["a"]}, ["a", "b"], "mine has 1 lines, the references have 2"),
     ({}, ["a"], "0 systems with 1 lines"),
     ({"mine": []}, [], "1 systems with 0 lines"),
-    ({"mine": ["a"]}, [[]], "line 1 has zero references"),
+    ({"mine": ["a"]}, [[]], "line 1: zero references"),
 ])
 def test_senseless_scores_are_refused(systems, references, message):
     with pytest.raises(InputError, match=message):

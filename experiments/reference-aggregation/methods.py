@@ -17,6 +17,7 @@ from minrisk import (
     NByS,
     Standard,
 )
+from minrisk.adapters import as_metric
 from minrisk.metric import Ability
 from minrisk.strategy import Strategy
 
@@ -50,8 +51,9 @@ class Methods:
     def __init__(self, utility: Utility, settings: Settings) -> None:
         self.utility = utility
         self.metric = Remembered(utility.metric)
-        self.averages = Ability.AVERAGES in utility.metric.abilities
-        self.corrects = Ability.SURROGATE in utility.metric.abilities
+        abilities = as_metric(utility.metric).abilities
+        self.averages = Ability.AVERAGES in abilities
+        self.corrects = Ability.SURROGATE in abilities
         self._settings = settings
 
     @property

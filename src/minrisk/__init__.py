@@ -1,72 +1,192 @@
-"""Minimum Bayes Risk decoding: pick, from many samples, the one with the highest utility."""
+"""Minimum Bayes Risk decoding: pick, from many samples, the one with the highest utility.
 
-from minrisk.decoding import decode, make_strategy
-from minrisk.errors import InputError, MinriskError, MissingExtra
-from minrisk.groups import Groups
-from minrisk.io.references import ReferenceFile
-from minrisk.metrics.bleu import BLEU
-from minrisk.metrics.chrf import ChrF
-from minrisk.pipeline.references import decode_shards
-from minrisk.pool import Batch, Pool, bind
-from minrisk.references import References
-from minrisk.scoring import Score, score
-from minrisk.segment import Confidence, Ranking, Segment, weights_from_logprobs
+    ranking = minrisk.decode(["a sample", "another sample", "a sample again"])
+    print(ranking.text)
+
+Everything here is imported when it is first used. What authors of metrics, strategies and samplers
+need is in `minrisk.plugins`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# now, for its module has the same name, and would take its place when it is imported later
 from minrisk.signature import signature
-from minrisk.strategies.adaptive import Adaptive
-from minrisk.strategies.aggregate import Aggregate
-from minrisk.strategies.cascade import AggregateToFine, Cascade, CoarseToFine
-from minrisk.strategies.centroid import Centroid
-from minrisk.strategies.confident import Confident
-from minrisk.strategies.control_variate import ControlVariate
-from minrisk.strategies.diverse import Diverse
-from minrisk.strategies.low_rank import LowRank
-from minrisk.strategies.medoids import Medoids
-from minrisk.strategies.n_by_s import NByS
-from minrisk.strategies.prune import Prune
-from minrisk.strategies.quality_then_mbr import QualityThenMBR
-from minrisk.strategies.rerank import Rerank
-from minrisk.strategies.standard import Standard
-from minrisk.threads import set_threads
 from minrisk.version import __version__
+
+if TYPE_CHECKING:
+    from minrisk.decoding import decode, make_metric, make_strategy
+    from minrisk.errors import InputError, MinriskError, MissingExtra, UnusableError
+    from minrisk.groups import Groups
+    from minrisk.io.references import ReferenceFile
+    from minrisk.metrics.bertscore import BertScore
+    from minrisk.metrics.bleu import BLEU
+    from minrisk.metrics.bleurt import Bleurt
+    from minrisk.metrics.cached import Cached
+    from minrisk.metrics.chrf import ChrF
+    from minrisk.metrics.combined import Combined
+    from minrisk.metrics.comet import Comet, CometQE
+    from minrisk.metrics.comet.unified import CometKiwi, XComet
+    from minrisk.metrics.command import Command
+    from minrisk.metrics.edit import Edit
+    from minrisk.metrics.embedding import Embedding
+    from minrisk.metrics.exact_match import ExactMatch
+    from minrisk.metrics.metricx import MetricX, MetricXQE
+    from minrisk.metrics.mqm import MQM
+    from minrisk.metrics.python import Python
+    from minrisk.metrics.rouge import Rouge, RougeL
+    from minrisk.metrics.symmetric import Symmetric
+    from minrisk.metrics.ter import Ter
+    from minrisk.pipeline.references import decode_shards
+    from minrisk.pool import Batch, Pool, bind
+    from minrisk.references import References
+    from minrisk.sampling.ct2 import CTranslate2
+    from minrisk.sampling.hf import Transformers
+    from minrisk.sampling.openai import Endpoint
+    from minrisk.scoring import Score, score
+    from minrisk.segment import Confidence, Ranking, Segment, weights_from_logprobs
+    from minrisk.strategies.adaptive import Adaptive
+    from minrisk.strategies.aggregate import Aggregate
+    from minrisk.strategies.cascade import AggregateToFine, Cascade, CoarseToFine
+    from minrisk.strategies.centroid import Centroid
+    from minrisk.strategies.confident import Confident
+    from minrisk.strategies.control_variate import ControlVariate
+    from minrisk.strategies.diverse import Diverse
+    from minrisk.strategies.low_rank import LowRank
+    from minrisk.strategies.medoids import Medoids
+    from minrisk.strategies.n_by_s import NByS
+    from minrisk.strategies.prune import Prune
+    from minrisk.strategies.quality_then_mbr import QualityThenMBR
+    from minrisk.strategies.rerank import Rerank
+    from minrisk.strategies.standard import Standard
+    from minrisk.threads import set_threads
+
+_HOME = {  # the names above by their modules, for those who run
+    "decoding": ("decode", "make_metric", "make_strategy"),
+    "errors": ("InputError", "MinriskError", "MissingExtra", "UnusableError"),
+    "groups": ("Groups",),
+    "io.references": ("ReferenceFile",),
+    "metrics.bertscore": ("BertScore",),
+    "metrics.bleu": ("BLEU",),
+    "metrics.bleurt": ("Bleurt",),
+    "metrics.cached": ("Cached",),
+    "metrics.chrf": ("ChrF",),
+    "metrics.combined": ("Combined",),
+    "metrics.comet": ("Comet", "CometQE"),
+    "metrics.comet.unified": ("CometKiwi", "XComet"),
+    "metrics.command": ("Command",),
+    "metrics.edit": ("Edit",),
+    "metrics.embedding": ("Embedding",),
+    "metrics.exact_match": ("ExactMatch",),
+    "metrics.metricx": ("MetricX", "MetricXQE"),
+    "metrics.mqm": ("MQM",),
+    "metrics.python": ("Python",),
+    "metrics.rouge": ("Rouge", "RougeL"),
+    "metrics.symmetric": ("Symmetric",),
+    "metrics.ter": ("Ter",),
+    "pipeline.references": ("decode_shards",),
+    "pool": ("Batch", "Pool", "bind"),
+    "references": ("References",),
+    "sampling.ct2": ("CTranslate2",),
+    "sampling.hf": ("Transformers",),
+    "sampling.openai": ("Endpoint",),
+    "scoring": ("Score", "score"),
+    "segment": ("Confidence", "Ranking", "Segment", "weights_from_logprobs"),
+    "strategies.adaptive": ("Adaptive",),
+    "strategies.aggregate": ("Aggregate",),
+    "strategies.cascade": ("AggregateToFine", "Cascade", "CoarseToFine"),
+    "strategies.centroid": ("Centroid",),
+    "strategies.confident": ("Confident",),
+    "strategies.control_variate": ("ControlVariate",),
+    "strategies.diverse": ("Diverse",),
+    "strategies.low_rank": ("LowRank",),
+    "strategies.medoids": ("Medoids",),
+    "strategies.n_by_s": ("NByS",),
+    "strategies.prune": ("Prune",),
+    "strategies.quality_then_mbr": ("QualityThenMBR",),
+    "strategies.rerank": ("Rerank",),
+    "strategies.standard": ("Standard",),
+    "threads": ("set_threads",),
+}
+_MODULES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "BLEU",
+    "MQM",
     "Adaptive",
     "Aggregate",
     "AggregateToFine",
     "Batch",
+    "BertScore",
+    "Bleurt",
+    "CTranslate2",
+    "Cached",
     "Cascade",
     "Centroid",
     "ChrF",
     "CoarseToFine",
+    "Combined",
+    "Comet",
+    "CometKiwi",
+    "CometQE",
+    "Command",
     "Confidence",
     "Confident",
     "ControlVariate",
     "Diverse",
+    "Edit",
+    "Embedding",
+    "Endpoint",
+    "ExactMatch",
     "Groups",
     "InputError",
     "LowRank",
     "Medoids",
+    "MetricX",
+    "MetricXQE",
     "MinriskError",
     "MissingExtra",
     "NByS",
     "Pool",
     "Prune",
+    "Python",
     "QualityThenMBR",
     "Ranking",
     "ReferenceFile",
     "References",
     "Rerank",
+    "Rouge",
+    "RougeL",
     "Score",
     "Segment",
     "Standard",
+    "Symmetric",
+    "Ter",
+    "Transformers",
+    "UnusableError",
+    "XComet",
     "__version__",
     "bind",
     "decode",
     "decode_shards",
+    "make_metric",
     "make_strategy",
     "score",
     "set_threads",
     "signature",
     "weights_from_logprobs",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'minrisk' has no attribute {name!r}")
+    found = getattr(import_module(f"minrisk.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -118,7 +118,7 @@ class Adapted(Metric[Any]):
     Of its weight nothing is known, so it counts as heavy unless it says otherwise.
     """
 
-    metric: Any = dataclasses.field(metadata={"inner": True})
+    metric: Any = dataclasses.field(metadata={"inner": True, "transparent": True})
 
     @property
     def name(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 
 
 class MinriskError(Exception):
@@ -41,7 +40,14 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a name that nobody registered, with the nearest known ones."""
     choices = sorted(known)
-    close = get_close_matches(name, choices, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    close = nearest(name, choices)
+    hint = f"did you mean {close!r}? " if close else ""
     listed = ", ".join(choices) or "none"
     return InputError(f"unknown {kind} {name!r}; {hint}known: {listed}")
+
+
+def nearest(name: object, choices: Iterable[object]) -> str | None:
+    """What somebody may have meant."""
+    from difflib import get_close_matches  # here, for mistakes alone need it
+
+    return next(iter(get_close_matches(str(name), map(str, choices), n=1)), None)

@@ -13,7 +13,12 @@ from minrisk.lazy import lazy
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """A partition of weighted references; a label of -1 leaves a reference out."""
+    """A partition of weighted references; a label of -1 leaves a reference out.
+
+    >>> groups = Groups(np.array([0, 0, 1, -1]), np.array([1.0, 2.0, 3.0, 4.0]))
+    >>> groups.mass.tolist(), groups.share.round(2).tolist()
+    ([0.5, 0.5], [0.33, 0.67, 1.0, 0.0])
+    """
 
     labels: Ints  # (R,)
     weights: Floats  # (R,)

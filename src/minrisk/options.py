@@ -11,12 +11,11 @@ import math
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from numbers import Integral, Real
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from minrisk.errors import InputError
+from minrisk.errors import InputError, nearest
 
 
 def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = None,
@@ -104,19 +103,20 @@ class _Check:
     def __call__(self, config: Any, value: Any) -> Any:
         if self.convert is not None:
             return self.convert(config, self.name, value)
-        try:
-            found = _converted(value, self.hint)
-        except _MISFIT:
-            raise self._refusal(config, value) from None
-        if not self.bounds.hold(found):
-            raise self._refusal(config, value)
-        return found
+        return checked(f"{owner(config)}: {self.name}", value, self.hint, self.bounds)
 
-    def _refusal(self, config: Any, value: Any) -> InputError:
-        close = get_close_matches(str(value), map(str, _choices(self.hint)), n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        wanted = _wanted(self.hint, self.bounds)
-        return InputError(f"{owner(config)}: {self.name} must be {wanted}; got {value!r:.60}{hint}")
+
+def checked(name: str, value: Any, hint: Any, bounds: Bounds = Bounds()) -> Any:  # noqa: B008
+    """A value of this type and within these bounds, or an error that says what was wanted."""
+    try:
+        found = _converted(value, hint)
+    except _MISFIT:
+        found = _REFUSED
+    if found is _REFUSED or not bounds.hold(found):
+        close = nearest(value, _choices(hint))
+        meant = f"; did you mean {close!r}?" if close else ""
+        raise InputError(f"{name} must be {_wanted(hint, bounds)}; got {value!r:.60}{meant}")
+    return found
 
 
 def owner(config: Any) -> str:
@@ -184,6 +184,7 @@ _PLAIN: dict[Any, Callable[[Any], Any]] = {
     type(None): _exactly(type(None))}
 _NAMES = {int: "an integer", float: "a number", bool: "True or False", str: "a string",
           type(None): "None"}
+_REFUSED = object()
 _MISFIT = (TypeError, ValueError, OverflowError)
 _list = _exactly(tuple | list)
 

@@ -53,7 +53,13 @@ class ScoreMatrix:
 
 @dataclass(frozen=True, eq=False)
 class Pool(Generic[F]):
-    """One segment as a metric sees it. Equal texts share a row and are scored once."""
+    """One segment as a metric sees it. Equal texts share a row and are scored once.
+
+    >>> import minrisk
+    >>> (pool,) = minrisk.bind(minrisk.ChrF(), [minrisk.Segment(["a", "b", "a"])])
+    >>> pool.utility().round(1).tolist(), pool.tally.pairs
+    ([66.7, 33.3, 66.7], 4)
+    """
 
     segment: Segment
     metric: Metric[F]
@@ -275,7 +281,13 @@ class Pool(Generic[F]):
 
 
 class Batch(Sequence[Segment]):
-    """Segments that remember their pools, so that a later stage finds the features again."""
+    """Segments that remember their pools, so that a later stage finds the features again.
+
+    >>> import minrisk
+    >>> batch = minrisk.Batch([minrisk.Segment(["a", "b", "a"])])
+    >>> [pool.hyp_rows.tolist() for pool in batch.pools(minrisk.ChrF())]
+    [[0, 1, 0]]
+    """
 
     def __init__(self, segments: Iterable[Segment], parent: Batch | None = None,
                  rows: Sequence[Ints] = ()) -> None:
@@ -322,7 +334,17 @@ class Batch(Sequence[Segment]):
 
 
 def bind(metric: Metric[F], segments: Sequence[Segment]) -> Iterable[Pool[F]]:
-    """A pool per segment. Plain segments are bound one after the other and forgotten."""
+    """A pool per segment: its features by this metric, extracted once.
+
+    Args:
+        metric: a metric, its name or class, or a function of hypothesis and reference.
+        segments: some, which are bound one after the other and forgotten; or a `Batch`, which
+            remembers them.
+
+    >>> import minrisk
+    >>> [pool.scores().tolist() for pool in bind(minrisk.ExactMatch(), [Segment(["a", "b"])])]
+    [[[1.0, 0.0], [0.0, 1.0]]]
+    """
     if isinstance(segments, Batch):
         return segments.pools(metric)
     return _extract(as_metric(metric), segments)

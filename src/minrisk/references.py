@@ -18,7 +18,17 @@ BLOCK = 1 << 13  # references that are held at a time
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """Some references of a segment; each counts one unless they are weighted."""
+    """Some references of a segment; each counts one unless they are weighted.
+
+    Args:
+        texts: the references.
+        weights: one per text; 1 unless given.
+        counts: how many equal references each text stands for; 1 unless given.
+        name: what messages call them.
+
+    >>> References(["a", "b"], weights=[1, 3], counts=[2, 1]).mass().tolist()
+    [2.0, 3.0]
+    """
 
     texts: Sequence[str]
     weights: npt.ArrayLike | None = None

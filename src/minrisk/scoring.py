@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from html import escape
+from typing import Any, overload
 
 import numpy as np
 
 from minrisk.adapters import as_metric
 from minrisk.arrays import Floats
-from minrisk.decoding import METRIC
+from minrisk.decoding import METRIC, MetricLike
 from minrisk.errors import InputError
 from minrisk.metric import Ability, AnyMetric
+from minrisk.options import Bounds, checked
 from minrisk.pool import Pool, bind
-from minrisk.segment import Segment
-from minrisk.signature import join
+from minrisk.segment import Segment, checked_texts
+from minrisk.signature import join, metric_signature
 from minrisk.version import __version__
 
 SEED = 12345  # as sacreBLEU's
 _TAIL = 40  # one resample in so many is left out at each end: 95% remain
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Score:
-    """What a metric thinks of a system; the last ones only if it was resampled."""
+    """What a metric thinks of a system; the interval and what follows only if it was resampled.
+
+    >>> Score(25.0, np.array([20.0, 30.0]), interval=2.5)
+    Score(25 ± 2.5, of 2 sentences)
+    """
 
     value: float
     sentences: Floats  # (N,)
@@ -33,35 +39,91 @@ class Score:
     p_value: float | None = None  # how likely chance makes such a difference from the baseline
     ahead: tuple[float, float] | None = None  # how much better than the baseline 95% of them are
     statistics: Floats | None = None  # of the corpus, where the metric has some
+    signature: str | None = None  # how it was made
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Score):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, f.name), getattr(other, f.name))
+                   for f in fields(self))
+
+    def __repr__(self) -> str:
+        return f"Score({self}, of {self.sentences.size} sentences)"
+
+    def __str__(self) -> str:
+        parts = [f"{self.value:.6g}"]
+        if self.interval is not None:
+            parts.append(f"± {self.interval:.3g}")
+        if self.p_value is not None:
+            parts.append(f"p = {self.p_value:.3g}")
+        return " ".join(parts)
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(str(self))}<br><code>{escape(self.signature or '')}</code></p>"
+
+
+@overload
+def score(systems: Mapping[str, Sequence[str]],
+          references: Sequence[str | Sequence[str]] | None = None,
+          sources: Sequence[str] | None = None, *, metric: MetricLike = METRIC, resamples: int = 0,
+          seed: int = SEED) -> dict[str, Score]: ...
+
+
+@overload
+def score(systems: Sequence[str], references: Sequence[str | Sequence[str]] | None = None,
+          sources: Sequence[str] | None = None, *, metric: MetricLike = METRIC, resamples: int = 0,
+          seed: int = SEED) -> Score: ...
 
 
 def score(
-    systems: Mapping[str, Sequence[str]],
+    systems: Mapping[str, Sequence[str]] | Sequence[str],
     references: Sequence[str | Sequence[str]] | None = None,
     sources: Sequence[str] | None = None,
     *,
-    metric: str | AnyMetric = METRIC,
+    metric: MetricLike = METRIC,
     resamples: int = 0,
     seed: int = SEED,
-) -> dict[str, Score]:
-    """Score the outputs of systems by name; each line has one reference or a list of them.
+) -> dict[str, Score] | Score:
+    """Score the output of a system, or of several by name.
 
-    A metric that judges by the source alone needs no references.
+    Args:
+        systems: the lines of one output, or a mapping from names to such lists.
+        references: for each line one reference, or a list of them; not needed by a metric that
+            judges by the source alone.
+        sources: a line each, for metrics that need it.
+        metric: a metric, its name or class, or a function of hypothesis and reference.
+        resamples: of the lines (sacreBLEU takes 1000): then each score has a confidence interval,
+            and each but the first, which is the baseline, the p-value of the paired bootstrap test
+            against it and the interval of the difference from it.
+        seed: of the resamples.
 
-    With `resamples` (sacreBLEU takes 1000), each score has a confidence interval, and each but the
-    first, which is the baseline, the p-value of the paired bootstrap test against it and the
-    interval of the difference from it.
+    Returns:
+        The score of the output, or those of the systems by name.
+
+    Raises:
+        InputError: if lists differ in length, or a score is not finite.
+
+    >>> score(["a b"], ["a c"])
+    Score(25, of 1 sentences)
+    >>> score({"one": ["a b"], "two": ["a c"]}, [["a c", "a d"]])["two"].value
+    100.0
     """
+    if not isinstance(systems, Mapping):
+        lines = checked_texts(systems, "systems")
+        return score({"systems": lines}, references, sources, metric=metric, resamples=resamples,
+                     seed=seed)["systems"]
     chosen = as_metric(metric)
-    lists = None if references is None else [[own] if isinstance(own, str) else list(own)
-                                             for own in references]
-    _check_systems(systems)
+    resamples, seed = (checked(name, value, int, Bounds(ge=0))
+                       for name, value in (("resamples", resamples), ("seed", seed)))
+    lists = None if references is None else list(_reference_lists(references))
     _check(systems, lists, sources)
     if lists is None and Ability.QUALITY not in chosen.abilities:
         raise InputError(f"metric {chosen.name!r} compares with references; give some, or choose "
                          "a metric that judges by the source alone")
     statistics = _statistics(chosen, list(systems.values()), lists, sources)  # (K, N, S)
     samples = _resample(chosen, statistics, resamples, seed)  # (K, B)
+    most = max(map(len, lists)) if lists else 0
+    made = f"{chosen.name}|" + score_signature(chosen, most, resamples, seed)
     baseline = None
     scores: dict[str, Score] = {}
     for name, rows, sampled in zip(systems, statistics, samples, strict=True):
@@ -71,7 +133,8 @@ def score(
         scores[name] = Score(value, sentences, *_interval(sampled),
                              _p_value(value, sampled, baseline),
                              _difference_interval(sampled, baseline),
-                             summed if Ability.CORPUS_STATISTICS in chosen.abilities else None)
+                             summed if Ability.CORPUS_STATISTICS in chosen.abilities else None,
+                             made)
         baseline = baseline or (value, sampled)
     return scores
 
@@ -91,13 +154,22 @@ def sacrebleu_signature(metric: AnyMetric, scores: Iterable[Score], references: 
     return join({"nrefs": references, **bootstrap, **fields}, version=f"minrisk-{__version__}")
 
 
-def _check_systems(systems: Any) -> None:
-    if not isinstance(systems, Mapping):
-        raise InputError("systems must be a mapping of names to lists of lines, as in "
-                         f'{{"mine": [...]}}; found {type(systems).__name__}')
-    for name, lines in systems.items():
-        if isinstance(lines, str):
-            raise InputError(f"{name} must be a list of lines, not one string")
+def score_signature(metric: AnyMetric, references: int, resamples: int = 0,
+                    seed: int = SEED) -> str:
+    """How scores are made; the number of references is the largest of a line."""
+    bootstrap = {"bs": resamples, "seed": seed} if resamples else {}
+    return metric_signature(metric, nrefs=references, **bootstrap)
+
+
+def _reference_lists(references: Sequence[str | Sequence[str]]) -> Iterator[Sequence[str]]:
+    if isinstance(references, str | Mapping) or not isinstance(references, Iterable):
+        raise InputError("references must be a list with a reference, or a list of them, for each "
+                         f"line; found {type(references).__name__}")
+    for line, own in enumerate(references, 1):
+        try:
+            yield checked_texts([own] if isinstance(own, str) else own, "references")
+        except InputError as error:
+            raise InputError(f"line {line}: {error}") from None
 
 
 def _check(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]] | None,
@@ -116,9 +188,8 @@ def _check(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[s
     if not systems or not wanted:
         raise InputError(f"{len(systems)} systems with {len(wanted)} lines; "
                          "at least one of each is wanted")
-    for number, own in enumerate(references or (), 1):
-        if not own:
-            raise InputError(f"line {number} has zero references; at least one is needed")
+    for name, lines in outputs.items():
+        checked_texts(lines, name)
 
 
 def _check_finite(metric: AnyMetric, name: str, value: float, sentences: Floats) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
+from html import escape
 from itertools import chain, repeat
 from typing import Any
 
@@ -12,15 +13,22 @@ import numpy.typing as npt
 
 from minrisk.arrays import Floats, Ints, sums
 from minrisk.errors import InputError
+from minrisk.options import Bounds, checked
 
 TIE = 1e-9  # utilities that are this close, as a share of the largest, are equal
 _SHOWN = 60  # characters of a text in messages
+_ROWS = 5  # hypotheses in the table of a ranking
 _MOST = 1 << 24  # samples of a segment; counts beyond this are mistakes
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Segment:
-    """One source with its hypotheses, and the weighted references they are judged against."""
+    """One source with its hypotheses, and the weighted references they are judged against.
+
+    >>> segment = Segment(["a", "b"], counts=[2, 1])
+    >>> segment.references
+    ('a', 'a', 'b')
+    """
 
     hypotheses: tuple[str, ...]
     references: tuple[str, ...]  # the samples unless given: each hypothesis as often as it counts
@@ -40,9 +48,19 @@ class Segment:
         index: int = 0,
         counts: npt.ArrayLike | None = None,
     ) -> None:
-        """Weights are of the references: those of the hypotheses, if these are the references.
+        """Check and complete what is given.
 
-        A weight is of one sample: a hypothesis with a count of k is k references of that weight.
+        Args:
+            hypotheses: the texts that may be chosen.
+            references: the texts they are judged by; the hypotheses themselves unless given.
+            source: what all of them are made from, if the metric needs it.
+            weights: one per reference, which need not sum to 1; equal unless given. A weight is of
+                one sample: a hypothesis with a count of k is k references of that weight.
+            index: the segment's place in the input, which seeds its random stream.
+            counts: how many equal samples each hypothesis stands for; 1 unless given.
+
+        Raises:
+            InputError: if a list is empty, of the wrong length or of something else.
         """
         if source is not None and not isinstance(source, str):
             raise InputError(f"source must be a string; found {type(source).__name__}")
@@ -59,7 +77,7 @@ class Segment:
             "references": refs,
             "weights": mass,
             "source": source,
-            "index": index,
+            "index": checked("index", index, int, Bounds(ge=0)),
             "counts": times,
             "own": np.cumsum(times) - times if references is None else None,
             "rows": None,
@@ -88,7 +106,11 @@ class Segment:
 
 @dataclass(frozen=True)
 class Confidence:
-    """How sure a choice is."""
+    """How sure a choice is.
+
+    >>> Confidence(margin=2.5, probability=0.9).probability
+    0.9
+    """
 
     margin: float  # of utility over the next different choice; NaN where that has none
     # that all references, were they drawn again, would give the same choice; NaN where the
@@ -96,14 +118,26 @@ class Confidence:
     probability: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ranking:
-    """All hypotheses, best first, with their utilities in input order."""
+    """All hypotheses, best first, with their utilities in input order.
+
+    `minrisk.decode` adds the hypotheses, so that `text` is the chosen one, and the signature that
+    says how the ranking was made.
+
+    >>> ranking = Ranking(np.array([1, 0]), np.array([3.5, 4.0]), hypotheses=("a", "b"))
+    >>> ranking.best, ranking.text
+    (1, 'b')
+    >>> ranking
+    Ranking(text='b', index=1, utility=4, runner_up='a' (3.5), of 2)
+    """
 
     order: Ints  # (H,)
     utility: Floats  # (H,), NaN where a later stage did not look
     pairs: int = 0  # that the metric evaluated for it
     confidence: Confidence | None = None  # where somebody asked for it
+    hypotheses: tuple[str, ...] | None = None
+    signature: str | None = None
 
     @classmethod
     def of(cls, utility: Floats, pairs: int = 0) -> Ranking:
@@ -114,6 +148,50 @@ class Ranking:
     @property
     def best(self) -> int:
         return int(self.order[0])
+
+    @property
+    def text(self) -> str:
+        """The chosen hypothesis.
+
+        Raises:
+            InputError: if the ranking has no texts, as those of `Strategy.rank` have not.
+        """
+        if self.hypotheses is None:
+            raise InputError("this ranking has no texts; look up hypotheses[ranking.best], or "
+                             "decode with minrisk.decode, whose rankings have them")
+        return self.hypotheses[self.best]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all fields are equal; utilities that nobody looked at are."""
+        if not isinstance(other, Ranking):
+            return NotImplemented
+        return all(_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
+    def __repr__(self) -> str:
+        shown = [f"index={self.best}", f"utility={self.utility[self.best]:.6g}"]
+        if self.hypotheses is not None:
+            shown.insert(0, f"text={shortened(self.text)}")
+        second = self._runner_up()
+        if second is not None:
+            name = second if self.hypotheses is None else shortened(self.hypotheses[second])
+            shown.append(f"runner_up={name} ({self.utility[second]:.6g})")
+        return f"Ranking({', '.join(shown)}, of {self.order.size})"
+
+    def _repr_html_(self) -> str:
+        """The best few as a table, for notebooks."""
+        rows = "".join(f"<tr><td>{rank}</td><td>{row}</td><td>{self.utility[row]:.6g}</td>"
+                       f"<td>{escape('' if self.hypotheses is None else self.hypotheses[row])}</td>"
+                       "</tr>" for rank, row in enumerate(self.order[:_ROWS].tolist(), 1))
+        return ("<table><thead><tr><th>rank</th><th>index</th><th>utility</th><th>text</th></tr>"
+                f"</thead><tbody>{rows}</tbody></table><p>{self.order.size} hypotheses; "
+                f"<code>{escape(self.signature or '')}</code></p>")
+
+    def _runner_up(self) -> int | None:
+        """The next hypothesis, or the next that differs."""
+        others = self.order[1:].tolist()
+        if self.hypotheses is not None:
+            others = [row for row in others if self.hypotheses[row] != self.text]
+        return next(iter(others), None)
 
     def refine(self, kept: Ints, finer: Ranking) -> Ranking:
         """Put the kept hypotheses first, in the order that a finer stage gave them."""
@@ -133,6 +211,14 @@ class Ranking:
         rank[self.order] = _ranks(self.utility[self.order])
         order = np.argsort(rank[place], kind="stable")
         return replace(self, order=order, utility=self.utility[place])
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return np.array_equal(one, other, equal_nan=True)
+    if isinstance(one, Confidence) and isinstance(other, Confidence):
+        return np.array_equal(astuple(one), astuple(other), equal_nan=True)
+    return bool(one == other)
 
 
 def _ranks(utility: Floats) -> Ints:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from minrisk.adapters import Adapted
 from minrisk.options import labels
 from minrisk.version import __version__
 
 
 def signature(config: Any, kind: str = "strategy", **more: Any) -> str:
-    """As sacreBLEU's scores carry one, e.g. `strategy:standard|metric:chrf|metric.order:6|...`."""
+    """The line that says how a strategy's results are made, as sacreBLEU's scores carry one.
+
+    Args:
+        config: a strategy; with another `kind`, any dataclass with a name.
+        kind: what it is, as the first key.
+        more: further keys at the end.
+
+    >>> import minrisk
+    >>> print(signature(minrisk.Standard("exact-match")).partition("|metric.pattern")[0])
+    strategy:standard|metric:exact-match
+    """
     return join(settings(config, kind) | more)
 
 
@@ -34,11 +43,11 @@ def _fields(config: Any, prefix: str) -> list[tuple[str, Any]]:
     pairs: list[tuple[str, Any]] = []
     if not dataclasses.is_dataclass(config):
         return pairs
-    if isinstance(config, Adapted):
-        return _fields(config.metric, prefix)
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
-        if f.metadata.get("inner"):  # named by the owner's name already
+        if f.metadata.get("transparent"):  # as if the owner were what it holds
+            pairs += _fields(value, prefix)
+        elif f.metadata.get("inner"):  # named by the owner's name already
             pairs += _inner_fields(value if isinstance(value, tuple) else (value,), prefix)
         elif f.metadata.get("matters", True):
             pairs += _pairs(prefix + f.name, value)

@@ -17,9 +17,8 @@ from minrisk.errors import InputError
 from minrisk.io.files import Input
 from minrisk.io.remote import shown
 from minrisk.metric import Ability, AnyMetric
-from minrisk.scoring import SEED, Score, sacrebleu_signature
+from minrisk.scoring import SEED, Score, sacrebleu_signature, score_signature
 from minrisk.scoring import score as score_systems
-from minrisk.signature import metric_signature
 from minrisk.threads import set_threads
 
 _EXAMPLES = """\b
@@ -136,8 +135,7 @@ def _signed(metric: AnyMetric, scores: dict[str, Score]) -> dict[str, Score]:
 def _column(metric: AnyMetric, scores: dict[str, Score], resamples: int,
             params: dict[str, Any]) -> ScoreColumn:
     references, seed = len(params["references"]), params["seed"]
-    bootstrap = {"bs": resamples, "seed": seed} if resamples else {}
-    signature = metric_signature(metric, nrefs=references, **bootstrap)
+    signature = score_signature(metric, references, resamples, seed)
     theirs = sacrebleu_signature(metric, scores.values(), references, resamples, seed,
                                  of_corpus=not params["sentences"])
     return ScoreColumn(metric.name, signature, theirs, _signed(metric, scores))

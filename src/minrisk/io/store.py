@@ -54,7 +54,7 @@ class Store(Protocol):
 class LocalStore:
     """A folder of this machine."""
 
-    writer = None
+    writer: str | None = None
 
     def __init__(self, folder: str, work: str) -> None:
         self.name = folder

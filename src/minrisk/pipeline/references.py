@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
-from minrisk.decoding import named_or_made
+from minrisk.decoding import MetricLike, StrategyLike, add_texts, chosen_strategy
 from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import Input
 from minrisk.io.record import RawRecord, Record, Result
 from minrisk.io.shards import Shard as OutputShard
 from minrisk.io.sink import Remaining
-from minrisk.metric import AnyMetric
 from minrisk.pipeline.processes import Processes
 from minrisk.pipeline.run import Policy, Run
 from minrisk.pipeline.runner import Inline, Runner
@@ -146,8 +145,8 @@ def decode_shards(
     shards: Iterable[Sequence[str] | Shard],
     source: str | None = None,
     *,
-    metric: str | AnyMetric | None = None,
-    strategy: str | Strategy = "aggregate",
+    metric: MetricLike | None = None,
+    strategy: StrategyLike | None = None,
     workers: int | None = None,
     engine: Engine = "local",
     address: str | None = None,
@@ -163,13 +162,14 @@ def decode_shards(
     Utilities are those of `decode` but for rounding, because sums are taken in another order; how
     many workers there are changes no bit of them.
     """
-    chosen = taking_parts(named_or_made(strategy, metric, options))
-    question = Question(chosen, Segment(hypotheses, source=source))
+    chosen = chosen_strategy(strategy, metric, options, "aggregate")
+    question = Question(taking_parts(chosen), Segment(hypotheses, source=source))
     runner = runner_for(engine, workers, address, gpus_per_worker)
     parts: Iterable[Shard] = _blocks(shards)
     if engine == "ray":
         parts = tuple(parts)  # which travel to the cluster
-    return question.ranking(add_up(question, parts, runner, workers, gpus_per_worker))
+    ranking = question.ranking(add_up(question, parts, runner, workers, gpus_per_worker))
+    return add_texts(ranking, question.segment, chosen)
 
 
 def taking_parts(strategy: Strategy) -> TakesParts:

@@ -26,6 +26,16 @@ class Adaptive(Options):
     All hypotheses of a step meet the same references (hence "correlated"), and keep the scores of
     the steps before. Costs `budget` * n * m evaluations, or less where texts are equal; but every
     step has one new reference at least.
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        budget: share of all pairs that may be evaluated.
+        seed: seed of the order of references.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.decode(samples, strategy=minrisk.Adaptive("chrf", budget=1)).text
+    'the cat sat'
     """
 
     name: ClassVar[str] = "adaptive"

@@ -22,7 +22,22 @@ CONTIGUOUS_HELP = "groups of neighbouring references, not a random partition"
 
 @dataclass(frozen=True)
 class Aggregate(Options):
-    """every hypothesis against the average reference (Vamvas & Sennrich 2024)"""
+    """every hypothesis against the average reference (Vamvas & Sennrich 2024)
+
+    Args:
+        metric: the metric that judges hypotheses, which must average references.
+        groups: number of averages; with more than one, aggregation is partial.
+        contiguous: average neighbouring references, not random ones.
+        seed: seed of the random partition.
+
+    Raises:
+        InputError: if the metric cannot average references.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.decode(samples, strategy=minrisk.Aggregate("chrf")).text
+    'the cat sat'
+    """
 
     name: ClassVar[str] = "aggregate"
     metric: AnyMetric = metric_option(needs=Ability.AVERAGES)

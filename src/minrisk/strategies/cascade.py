@@ -23,7 +23,20 @@ KEEP_HELP = "number of hypotheses that reach the second stage; 20, or all if few
 
 @dataclass(frozen=True)
 class Cascade(Options):
-    """The best `keep` of a coarse strategy, ranked again by a fine one."""
+    """The best `keep` of a coarse strategy, ranked again by a fine one.
+
+    Args:
+        coarse: the strategy that chooses.
+        fine: the strategy that ranks what was chosen.
+        keep: number of hypotheses that it chooses; 20, or all if there are fewer.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> chrf = minrisk.ChrF()
+    >>> cascade = minrisk.Cascade(minrisk.Aggregate(chrf), minrisk.Standard(chrf), keep=2)
+    >>> minrisk.decode(samples, strategy=cascade).text
+    'the cat sat'
+    """
 
     name: ClassVar[str] = "cascade"
     coarse: Strategy = stage_option(help="strategy of the first stage")
@@ -76,7 +89,21 @@ def head(ranking: Ranking, keep: int | None) -> Ints:
 
 @dataclass(frozen=True)
 class AggregateToFine(Options):
-    """the best `keep` by aggregation, then exact (Vamvas & Sennrich 2024)"""
+    """the best `keep` by aggregation, then exact (Vamvas & Sennrich 2024)
+
+    Args:
+        metric: the metric that judges hypotheses, which must average references.
+        keep: number of hypotheses that reach the second stage; 20, or all if fewer.
+        groups: number of averages of the first stage.
+        contiguous: average neighbouring references, not random ones.
+        leave_self_out: skip the pair of a hypothesis with itself.
+        seed: seed of the random partition.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.decode(samples, strategy=minrisk.AggregateToFine("chrf", keep=2)).text
+    'the cat sat'
+    """
 
     name: ClassVar[str] = "aggregate-to-fine"
     metric: AnyMetric = metric_option(needs=Ability.AVERAGES)
@@ -94,7 +121,19 @@ class AggregateToFine(Options):
 
 @dataclass(frozen=True)
 class CoarseToFine(Options):
-    """the best `keep` by a cheaper metric, then exact (Eikema & Aziz 2022)"""
+    """the best `keep` by a cheaper metric, then exact (Eikema & Aziz 2022)
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        coarse: the cheaper metric of the first stage.
+        keep: number of hypotheses that reach the second stage; 20, or all if fewer.
+        leave_self_out: skip the pair of a hypothesis with itself.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.decode(samples, strategy=minrisk.CoarseToFine("bleu", "chrf", keep=2)).text
+    'the cat sat'
+    """
 
     name: ClassVar[str] = "coarse-to-fine"
     metric: AnyMetric = metric_option()

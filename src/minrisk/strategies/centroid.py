@@ -26,6 +26,22 @@ class Centroid(Options):
     """every hypothesis against the averages of clusters of references (Deguchi et al. 2024)
 
     Costs n * k evaluations, and k-means on the vectors of the references.
+
+    Args:
+        metric: the metric that judges hypotheses, which must average references and have
+            vectors.
+        centroids: largest number of clusters.
+        iterations: largest number of k-means iterations.
+        seed: seed of the first centroids.
+
+    Raises:
+        InputError: if the metric cannot.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.Centroid("chrf")
+    Traceback (most recent call last):
+    minrisk.errors.InputError: strategy 'centroid' needs a metric that has vectors to cluster ...
     """
 
     name: ClassVar[str] = "centroid"

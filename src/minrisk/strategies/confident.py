@@ -34,6 +34,17 @@ class Confident(Options):
     are resampled: the probability is how often exact MBR would choose what was chosen. So it
     covers both what a strategy leaves out and what a sample of references leaves open. Costs
     20 * m evaluations more.
+
+    Args:
+        strategy: the strategy whose choice is judged.
+        resamples: number of resamples of the references.
+        seed: seed of the resamples.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> strategy = minrisk.Confident(minrisk.Standard("chrf"))
+    >>> minrisk.decode(samples, strategy=strategy).confidence.probability > 0.5
+    True
     """
 
     strategy: Strategy = stage_option(help="strategy whose choice is judged")

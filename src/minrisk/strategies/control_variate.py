@@ -32,6 +32,19 @@ class ControlVariate(Options):
     As `adaptive`, but the surrogate's mean drops who is far behind before a pair is evaluated, and
     references tell only what the surrogate misses. Costs n evaluations for that mean, and at most
     `budget` * n * m.
+
+    Args:
+        metric: the metric that judges hypotheses, which must have a surrogate.
+        budget: share of all pairs that may be evaluated.
+        seed: seed of the order of references.
+
+    Raises:
+        InputError: if the metric has none.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.ControlVariate("mqm", budget=0.1).budget
+    0.1
     """
 
     name: ClassVar[str] = "control-variate"

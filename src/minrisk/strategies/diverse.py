@@ -28,6 +28,17 @@ class Diverse(Options):
 
     The set is to have the highest sum of utilities, less `diversity` times the sum of the scores
     of its members against each other over its size. Costs n * m + 2 * k * n evaluations.
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        size: size of the set, if there are as many different texts.
+        diversity: weight of the likeness within the set.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> ranking = minrisk.decode(samples, strategy=minrisk.Diverse("chrf", size=2))
+    >>> [samples[row] for row in ranking.order[:2]]
+    ['the cat sat', 'cats sit']
     """
 
     name: ClassVar[str] = "diverse"

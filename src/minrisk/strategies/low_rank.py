@@ -29,6 +29,19 @@ class LowRank(Options):
 
     Costs `budget` * n * m evaluations, and alternating least squares. Hypotheses are dealt into
     blocks, each with references of its own, so that what a metric is asked for is rectangular.
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        budget: share of all pairs that is evaluated.
+        factors: rank of the completed matrix.
+        ridge: strength of regularization.
+        iterations: number of iterations of alternating least squares.
+        seed: seed of the choice of pairs and of the first factors.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.decode(samples, strategy=minrisk.LowRank("chrf", budget=1)).text
+    'the cat sat'
     """
 
     name: ClassVar[str] = "low-rank"

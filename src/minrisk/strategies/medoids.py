@@ -27,6 +27,17 @@ class Medoids(Options):
 
     The set is to have the highest mean, over references, of the best score of a member: chosen
     greedily, then bettered by exchanges. Costs n * m evaluations.
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        size: size of the set, if there are as many different texts.
+        exchanges: largest number of rounds of exchanges.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> ranking = minrisk.decode(samples, strategy=minrisk.Medoids("chrf", size=2))
+    >>> [samples[row] for row in ranking.order[:2]]
+    ['the cat sat', 'cats sit']
     """
 
     name: ClassVar[str] = "medoids"

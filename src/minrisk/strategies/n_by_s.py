@@ -19,7 +19,23 @@ from minrisk.strategy import SELF_HELP, segment_rng, shuffled
 
 @dataclass(frozen=True)
 class NByS(Options):
-    """every hypothesis against `subset` of the references"""
+    """every hypothesis against `subset` of the references
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        subset: number of references.
+        first: take the first references, not random ones.
+        leave_self_out: skip the pair of a hypothesis with itself.
+        seed: seed of the random choice.
+
+    Raises:
+        InputError: when it ranks, if a segment has fewer references.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.decode(samples, strategy=minrisk.NByS("chrf", subset=3)).text
+    'the cat sat'
+    """
 
     name: ClassVar[str] = "n-by-s"
     metric: AnyMetric = metric_option()

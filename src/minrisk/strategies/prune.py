@@ -28,6 +28,19 @@ class Prune(Options):
 
     Costs n * start evaluations, then twice the references at each step for those who are left: by
     how much fewer than n * m depends on the samples. The resamples are of the Bayesian bootstrap.
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        alpha: confidence that a dropped hypothesis is not the best.
+        start: number of references of the first step.
+        most: number of references of the last step; all unless given.
+        resamples: number of resamples of the references.
+        seed: seed of the random choices.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.decode(samples, strategy=minrisk.Prune("chrf", start=4)).text
+    'the cat sat'
     """
 
     name: ClassVar[str] = "prune"

@@ -26,6 +26,20 @@ class QualityThenMBR(Options):
 
     Where the references are the samples, only the kept ones are references too, as in comet-mbr;
     costs k * k evaluations, and n of the quality. References of their own all stay: k * m.
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        quality: the metric that judges by the source alone.
+        keep: number of hypotheses that reach the second stage; 20, or all if fewer.
+        leave_self_out: skip the pair of a hypothesis with itself.
+
+    Raises:
+        InputError: if the second metric needs references.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.QualityThenMBR("chrf", "comet-kiwi", keep=16).keep
+    16
     """
 
     name: ClassVar[str] = "quality-then-mbr"

@@ -18,6 +18,17 @@ class Rerank(Options):
     """each hypothesis by its source alone, by a metric of quality (Fernandes et al. 2022)
 
     Costs one evaluation per hypothesis.
+
+    Args:
+        metric: the metric that judges by the source alone, its name or class.
+
+    Raises:
+        InputError: if the metric cannot.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.Rerank("comet-kiwi").metric.name
+    'comet-kiwi'
     """
 
     name: ClassVar[str] = "rerank"

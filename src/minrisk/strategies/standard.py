@@ -17,7 +17,17 @@ from minrisk.strategy import SELF_HELP
 
 @dataclass(frozen=True)
 class Standard(Options):
-    """exact: every hypothesis against every reference"""
+    """exact: every hypothesis against every reference
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        leave_self_out: skip the pair of a hypothesis with itself.
+
+    >>> import minrisk
+    >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
+    >>> minrisk.decode(samples, strategy=minrisk.Standard("chrf")).text
+    'the cat sat'
+    """
 
     name: ClassVar[str] = "standard"
     metric: AnyMetric = metric_option()

@@ -1,0 +1,110 @@
+"""What `import minrisk` shows, and what it does not load."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import subprocess
+import sys
+from importlib import import_module
+from typing import get_args
+
+import pytest
+
+import minrisk
+import minrisk.plugins
+from conftest import ROOT
+from minrisk.decoding import MetricName, StrategyName
+from minrisk.registry import METRICS, SAMPLERS, STRATEGIES
+
+INIT = ROOT / "src" / "minrisk" / "__init__.py"
+# whose public names have docstrings with an example that runs
+DOCUMENTED = ["adapters", "decoding", "groups", "options", "plugins", "scoring", "segment",
+              "signature", "references", "pool", "strategies.adaptive", "strategies.aggregate",
+              "strategies.cascade", "strategies.centroid", "strategies.confident",
+              "strategies.control_variate", "strategies.diverse", "strategies.low_rank",
+              "strategies.medoids", "strategies.n_by_s", "strategies.prune",
+              "strategies.quality_then_mbr", "strategies.rerank", "strategies.standard"]
+
+
+def test_what_is_visible_is_what_is_exported():
+    assert dir(minrisk) == sorted(minrisk.__all__)
+    assert len(set(minrisk.__all__)) == len(minrisk.__all__)
+
+
+def test_editors_see_the_names_that_run():
+    """Those under TYPE_CHECKING, those of the table, and `__all__`."""
+    seen = {"__version__": "minrisk.version", "signature": "minrisk.signature"}
+    for node in ast.parse(INIT.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.If):
+            seen |= {alias.name: part.module for part in node.body for alias in part.names}
+    table = {name: f"minrisk.{module}" for name, module in minrisk._MODULES.items()}
+    assert seen == table | {"__version__": "minrisk.version", "signature": "minrisk.signature"}
+    assert set(seen) == set(minrisk.__all__)
+
+
+@pytest.mark.parametrize("name", minrisk.__all__)
+def test_everything_that_is_exported_is_there(name):
+    assert getattr(minrisk, name) is not None
+
+
+def test_what_is_not_exported_is_told():
+    with pytest.raises(AttributeError, match="module 'minrisk' has no attribute 'decod'"):
+        minrisk.decod  # noqa: B018
+
+
+@pytest.mark.parametrize("registry", [METRICS, STRATEGIES, SAMPLERS], ids=lambda r: r.kind)
+def test_everything_with_a_name_is_exported_by_its_class(registry):
+    for name in registry.builtin:
+        cls = registry.get(name)
+        assert getattr(minrisk, cls.__name__) is cls
+
+
+def test_names_that_editors_complete_are_those_of_the_registry():
+    assert list(get_args(MetricName)) == list(METRICS.builtin)
+    assert list(get_args(StrategyName)) == list(STRATEGIES.builtin)
+
+
+def test_plugins_have_what_they_export():
+    for name in minrisk.plugins.__all__:
+        assert hasattr(minrisk.plugins, name)
+    needed = {"Metric", "Strategy", "Sampler", "Sample", "option", "Groups", "Pool", "bind",
+              "segment_rng"}
+    assert needed <= set(minrisk.plugins.__all__)
+
+
+def loaded_after(code: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"],
+                          capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_a_bare_import_loads_next_to_nothing():
+    found = loaded_after("import minrisk")
+    assert not {"numpy", "difflib", "minrisk.segment", "minrisk._native"} & found
+    assert {name for name in found if name.startswith("minrisk.")} == {
+        "minrisk.errors", "minrisk.options", "minrisk.signature", "minrisk.version"}
+
+
+def test_a_name_stays_what_it_is_when_its_module_is_imported():
+    """A submodule takes the place of a function of its name in the package."""
+    code = ("import minrisk\nimport minrisk.signature, minrisk.scoring, minrisk.cli\n"
+            "minrisk.decode(['a', 'b'])\n"
+            "assert all(not hasattr(getattr(minrisk, n), '__path__') for n in minrisk.__all__)\n"
+            "assert all(type(getattr(minrisk, n)).__name__ != 'module' for n in minrisk.__all__)")
+    loaded_after(code)
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_examples_in_docstrings_run(name):
+    found = doctest.testmod(import_module(f"minrisk.{name}"),
+                            optionflags=doctest.IGNORE_EXCEPTION_DETAIL | doctest.ELLIPSIS)
+    assert found.failed == 0
+
+
+def test_every_public_name_is_documented_with_an_example():
+    homes = {name: minrisk._MODULES.get(name) for name in minrisk.__all__}
+    for name, home in homes.items():
+        if home in DOCUMENTED:
+            docs = [getattr(minrisk, name).__doc__, getattr(minrisk, name).__init__.__doc__]
+            assert any(">>>" in (doc or "") for doc in docs), name
