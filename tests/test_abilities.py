@@ -257,15 +257,15 @@ def test_a_strategy_of_somebody_else_declares_what_it_needs():
 
 
 def test_listings_tell_which_metrics_and_strategies_go_together():
-    metrics = {entry["name"]: entry for entry in run("metrics", "--json").records}
+    metrics = {entry["name"]: entry for entry in run("list", "metrics", "--json").records}
     assert metrics["chrf"]["aggregates"]
     assert not {"centroid", "control-variate", "rerank"} & set(metrics["chrf"]["strategies"])
     assert metrics["symmetric"]["strategies"] is None
-    strategies = {entry["name"]: entry for entry in run("strategies", "--json").records}
+    strategies = {entry["name"]: entry for entry in run("list", "strategies", "--json").records}
     judges = ["comet-qe", "comet-kiwi", "metricx-qe"]
     assert strategies["rerank"]["metrics"] == {"metric": judges}
     assert strategies["quality-then-mbr"]["metrics"]["quality"] == judges
-    shown = run("metrics").out
+    shown = run("list", "metrics").out
     assert "strategies: all but centroid, control-variate, rerank\nbleu:" in shown
     assert "--quality takes a metric that judges by the source alone: comet-qe" in (
-        run("strategies").out)
+        run("list", "strategies").out)

@@ -221,10 +221,30 @@ def test_a_seed_repeats_a_run_and_another_changes_it(tmp_path):
     assert utilities(1) == utilities(1) != utilities(2)
 
 
-def test_help_lists_every_strategy_metric_and_option():
+def test_help_names_every_strategy_and_metric_and_has_the_options_of_the_chosen():
     text = run("decode", "--help").out
-    for name in [*STRATEGIES.names(), *METRICS.names(), "--groups", "--metric.word-order"]:
-        assert name in text
+    assert len(text.splitlines()) < 140
+    for name in [*STRATEGIES.names(), *METRICS.names(), "--leave-self-out", "--metric.word-order"]:
+        assert name in text.replace("-\n", "-")
+    chosen = run("decode", "--strategy", "aggregate", "--metric", "comet", "--help").out
+    for option in ("--groups", "--metric.model"):
+        assert option in chosen
+        assert option not in text
+    assert "--metric.word-order" not in chosen
+
+
+def test_former_names_of_lists_say_the_new_ones():
+    result = run("metrics", "--json")
+    assert result.code == 2
+    assert "`minrisk metrics` is now `minrisk list metrics`" in result.err
+
+
+def test_a_list_may_be_of_some_names():
+    assert [e["name"] for e in run("list", "metrics", "bleu", "ter", "--json").records] == [
+        "bleu", "ter"]
+    result = run("list", "metrics", "blue")
+    assert result.code == 2
+    assert "unknown metric 'blue'; did you mean 'bleu'?" in result.err
 
 
 def test_no_command_shows_the_help():
@@ -235,8 +255,8 @@ def test_no_command_shows_the_help():
 @pytest.mark.parametrize(("command", "registry"), [("metrics", METRICS),
                                                    ("strategies", STRATEGIES)])
 def test_what_is_installed_is_listed(command, registry):
-    shown = run(command).out
-    listed = run(command, "--json").records
+    shown = run("list", command).out
+    listed = run("list", command, "--json").records
     assert [entry["name"] for entry in listed] == registry.names()
     for entry in listed:
         assert entry["summary"]
@@ -246,7 +266,7 @@ def test_what_is_installed_is_listed(command, registry):
 
 
 def test_chrf_is_listed_with_its_defaults():
-    (chrf,) = (entry for entry in run("metrics", "--json").records if entry["name"] == "chrf")
+    [chrf] = run("list", "metrics", "chrf", "--json").records
     assert chrf["aggregates"] is True
     assert {"flag": "--metric.order", "type": "int", "help": "longest character n-grams",
             "required": False, "default": 6} in chrf["options"]
@@ -254,7 +274,7 @@ def test_chrf_is_listed_with_its_defaults():
 
 def test_a_plug_in_that_cannot_be_imported_says_why(monkeypatch):
     monkeypatch.setitem(METRICS.builtin, "broken", "minrisk.no_such_module:Metric")
-    (broken,) = (e for e in run("metrics", "--json").records if e["name"] == "broken")
+    (broken,) = (e for e in run("list", "metrics", "--json").records if e["name"] == "broken")
     assert "no_such_module" in broken["problem"]
 
 

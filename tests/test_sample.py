@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from pathlib import Path
@@ -150,16 +149,17 @@ def test_a_configuration_file_says_the_same_as_flags(server, sources, tmp_path):
 
 
 def test_samplers_are_listed():
-    listed = run("samplers").out
+    listed = run("list", "samplers").out
     assert "--endpoint text (needed)" in listed
-    assert [json.loads(line)["name"] for line in run("samplers", "--json").out.splitlines()] == [
+    assert [entry["name"] for entry in run("list", "samplers", "--json").records] == [
         "hf", "openai", "ct2"]
 
 
 @pytest.mark.parametrize("command", ["sample", "translate"])
 def test_help_lists_the_samplers_and_their_options(command):
     text = run(command, "--sampler", "openai", "--help").out
-    assert "--endpoint text (needed)" in text
+    assert "--endpoint TEXT" in text
+    assert "[required]" in text
     assert "--top-k" in text
     assert ("--metric.word-order" in text) == (command == "translate")
 

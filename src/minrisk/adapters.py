@@ -50,8 +50,8 @@ def as_metric(value: Any, field: str = "metric") -> AnyMetric:
     """The metric that somebody means.
 
     Args:
-        value: a metric; the name of one, as `minrisk metrics` lists them; its class; an object with
-            `features` and `scores`; or a function of hypothesis and reference.
+        value: a metric; the name of one, as `minrisk list metrics` lists them; its class; an
+            object with `features` and `scores`; or a function of hypothesis and reference.
         field: what it was given as, for messages.
 
     Raises:

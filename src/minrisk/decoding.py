@@ -33,7 +33,7 @@ StrategyLike = StrategyName | str | Strategy | type[Any]
 
 
 def make_metric(name: MetricName | str, /, **options: Any) -> AnyMetric:
-    """A metric by its name and options, as `minrisk metrics` lists them.
+    """A metric by its name and options, as `minrisk list metrics` lists them.
 
     The same name and options give the same object, so that a loop loads a model once; the last 4
     stay loaded.
@@ -54,7 +54,7 @@ def make_metric(name: MetricName | str, /, **options: Any) -> AnyMetric:
 
 def make_strategy(strategy: StrategyName | str, metric: MetricLike = METRIC,
                   **options: Any) -> Strategy:
-    """A strategy by its name, metric and options, as `minrisk strategies` lists them.
+    """A strategy by its name, metric and options, as `minrisk list strategies` lists them.
 
     Args:
         strategy: as in `--strategy`.

@@ -17,12 +17,10 @@ from minrisk.cli.completion import completion
 from minrisk.cli.decode import decode
 from minrisk.cli.demo import demo
 from minrisk.cli.export import export
-from minrisk.cli.metrics import metrics
+from minrisk.cli.lists import KINDS, lists, moved
 from minrisk.cli.rank import rank
 from minrisk.cli.sample import sample
-from minrisk.cli.samplers import samplers
 from minrisk.cli.score import score
-from minrisk.cli.strategies import strategies
 from minrisk.cli.translate import translate
 from minrisk.cli.validate import validate
 from minrisk.errors import MinriskError
@@ -63,8 +61,8 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (sample, decode, rank, translate, demo, score, validate, export, metrics, strategies,
-                samplers, comet, completion):
+for command in (decode, sample, translate, score, validate, export, rank, lists, demo, comet,
+                completion, *map(moved, KINDS)):
     cli.add_command(command)
 
 

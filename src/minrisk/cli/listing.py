@@ -10,7 +10,7 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,20 @@ class Field:
             return "|".join(map(str, typing.get_args(self.type)))
         return _NAMES.get(self.type, str(self.type))
 
+    @property
+    def metavar(self) -> str | None:
+        """What stands for its value in a help text."""
+        return None if self.type is bool else self.kind.upper() if self.type in _NAMES else None
+
+    @property
+    def described(self) -> str:
+        """Its help with its default."""
+        if self.required:
+            return f"{self.help}  [required]"
+        if self.default is None or self.type is bool:
+            return self.help
+        return f"{self.help}  [default: {self.default}]"
+
     def shown(self, prefix: str = "--") -> str:
         """As on the command line, e.g. `--groups int (1)`."""
         flag = prefix + self.flag[2:]
@@ -75,8 +89,9 @@ def fields_of(cls: type) -> tuple[Field, ...]:
     )
 
 
-def entries(registry: Registry) -> Iterator[Entry]:
-    for name in registry.names():
+def entries(registry: Registry, names: Sequence[str] = ()) -> Iterator[Entry]:
+    """Those of these names, or all."""
+    for name in names or registry.names():
         try:
             cls = registry.get(name)
             summary = (cls.__doc__ or "").strip().partition("\n")[0]
@@ -133,9 +148,9 @@ def _shown_strategies(metric: type) -> str:
     return f"all but {', '.join(fails)}" if fails else "all"
 
 
-def show(registry: Registry, prefix: str) -> None:
+def show(registry: Registry, prefix: str, names: Sequence[str] = ()) -> None:
     """For people: a paragraph for each name."""
-    for entry in entries(registry):
+    for entry in entries(registry, names):
         click.echo(f"{click.style(entry.name, bold=True)}: {entry.summary}")
         shown = [(f.shown(prefix), f.help) for f in entry.fields if f.name not in SHARED]
         width = max((len(flag) for flag, _ in shown), default=0)
@@ -145,8 +160,8 @@ def show(registry: Registry, prefix: str) -> None:
             click.echo(f"    {note}")
 
 
-def as_json(registry: Registry, prefix: str) -> None:
-    for entry in entries(registry):
+def as_json(registry: Registry, prefix: str, names: Sequence[str] = ()) -> None:
+    for entry in entries(registry, names):
         options = [
             {"flag": prefix + f.flag[2:], "type": f.kind, "help": f.help,
              "required": f.required, "default": None if f.required else f.default}

@@ -18,7 +18,7 @@ import click
 from minrisk.adapters import named_metric
 from minrisk.cli.config import check_keys, config_arguments
 from minrisk.cli.elsewhere import elsewhere, value_elsewhere
-from minrisk.cli.listing import SHARED, Entry, Field, entries, fields_of
+from minrisk.cli.listing import SHARED, Field, entries, fields_of
 from minrisk.decoding import METRIC, STRATEGY
 from minrisk.errors import InputError, MinriskError, unknown
 from minrisk.metric import AnyMetric, Metric
@@ -28,9 +28,6 @@ from minrisk.sampling.sample import Sampler
 from minrisk.strategy import Strategy
 
 SAMPLER, ENDPOINT = "hf", "openai"  # unless told otherwise; the second for an --endpoint
-_LISTED = {"strategy": ("Strategies (--strategy NAME) and their options", "--"),
-           "metric": ("Metrics (--metric NAME) and their options", "--metric."),
-           "sampler": ("Samplers (--sampler NAME) and their options", "--")}
 _OWN = "minrisk.cli.method"  # where a context keeps the options of its strategy and metric
 
 
@@ -63,13 +60,18 @@ class MethodCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
-        for param in super().get_params(ctx):
+        for param in self.get_params(ctx):
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
                 sections.setdefault(getattr(param, "section", "Run"), []).append(record)
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
-        _list_methods(formatter, self.registries)
+        formatter.write_paragraph()
+        for registry in self.registries:
+            flag = f"--{registry.kind}"
+            if any(flag in param.opts for param in self.params):
+                formatter.write_text(f"{flag}: {', '.join(registry.names())}. `{flag} NAME --help` "
+                                     "shows the options of another.")
 
     def _prepare(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The arguments with the configuration file's before them, and flags spelled plainly."""
@@ -85,9 +87,10 @@ class MethodCommand(click.Command):
         return _spell_flags(args, {name for o in options if o.is_flag for name in o.opts})
 
     def own_options(self, args: Sequence[str]) -> Iterator[click.Option]:
-        for field in fields_of(STRATEGIES.get(_last(args, "--strategy", STRATEGY))):
+        name = _last(args, "--strategy", STRATEGY)
+        for field in fields_of(STRATEGIES.get(name)):
             if field.name not in SHARED:
-                yield _option("strategy", field, field.flag)
+                yield _option("strategy", field, field.flag, f"Strategy {name}")
             if field.type is Metric:
                 yield from _metric_options(field.name, _last(args, field.flag, _default(field)))
 
@@ -124,7 +127,7 @@ class StudyCommand(MethodCommand):
     def own_options(self, args: Sequence[str]) -> Iterator[click.Option]:
         yield from _metric_options("metric", _last(args, "--metric", METRIC))
         for field in _further_metrics():
-            yield _option("strategy", field, field.flag)
+            yield _option("strategy", field, field.flag, "Method")
             yield from _metric_options(field.name, _last(args, field.flag))
 
     def describe(self, args: Sequence[str], own: Sequence[str]) -> str:
@@ -235,8 +238,9 @@ def _values(given: dict[str, Any], owner: str) -> dict[str, Any]:
 
 
 def _sampler_options(args: Sequence[str]) -> Iterator[click.Option]:
-    for field in fields_of(SAMPLERS.get(_sampler_name(args))):
-        yield _option("sampler", field, field.flag)
+    name = _sampler_name(args)
+    for field in fields_of(SAMPLERS.get(name)):
+        yield _option("sampler", field, field.flag, f"Sampler {name}")
 
 
 def _sampler_name(args: Sequence[str]) -> str:
@@ -257,19 +261,20 @@ def _part_options(owner: str, name: str) -> Iterator[click.Option]:
         flag = ".".join([f"--{owner.replace('_', '-')}", *path])
         for field in fields_of(recipe.cls):
             if field.name not in recipe.given:
-                yield _option(inside, field, f"{flag}.{field.flag[2:]}")
+                yield _option(inside, field, f"{flag}.{field.flag[2:]}", f"Metric {recipe.name}")
 
 
 def _default(field: Field) -> str:
     return METRIC if field.name == "metric" else ""
 
 
-def _option(owner: str, field: Field, flag: str) -> click.Option:
+def _option(owner: str, field: Field, flag: str, section: str) -> click.Option:
     """An option that leaves the dataclass its default; the name says whose field it fills."""
     shown = f"{flag}/--no-{flag[2:]}" if field.type is bool else flag
     names = _metric_names if field.type is Metric else None
-    return click.Option([f"{owner}__{field.name}", shown], type=_type(field), default=None,
-                        shell_complete=names)
+    return Grouped([f"{owner}__{field.name}", shown], type=_type(field), default=None,
+                   shell_complete=names, help=field.described, metavar=field.metavar,
+                   section=section)
 
 
 def _metric_names(ctx: click.Context, param: click.Parameter, start: str) -> list[str]:
@@ -316,16 +321,3 @@ def _flag(name: str, value: str) -> str:
 
 def _dashed(name: str) -> str:
     return name.replace("_", "-") if name.startswith("--") else name
-
-
-def _list_methods(formatter: click.HelpFormatter, registries: Iterable[Registry]) -> None:
-    for registry in registries:
-        title, prefix = _LISTED[registry.kind]
-        with formatter.section(title):
-            formatter.write_dl([row for e in entries(registry) for row in _describe(e, prefix)])
-
-
-def _describe(entry: Entry, prefix: str) -> Iterator[tuple[str, str]]:
-    yield entry.name, entry.problem or entry.summary
-    for field in (f for f in entry.fields if f.name not in SHARED):
-        yield f"  {field.shown(prefix)}", field.help

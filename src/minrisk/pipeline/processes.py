@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -27,6 +29,7 @@ _ATTEMPTS = 2  # how often a block may bring its worker down
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SPAWN = get_context("spawn")  # a fork would copy threads and locks of native libraries
 _READY = "ready"
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl
 _SECONDS_BETWEEN_REPORTS = 1.0
 
 
@@ -230,6 +233,7 @@ def _ending(code: int | None) -> str:
 def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
     """What a worker does until its driver is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is for the driver to answer
+    _die_with_parent()
     os.environ.setdefault("OMP_NUM_THREADS", str(pool.threads))
     if pool.gpus:
         os.environ[_VISIBLE] = _devices(number, pool.gpus)
@@ -247,6 +251,12 @@ def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
             _answer(connection, pool, block, made)
         except (EOFError, ConnectionError):
             return
+
+
+def _die_with_parent() -> None:
+    """Where the system can: a driver that was killed leaves no worker in a long call behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class _Reporter:
