@@ -230,7 +230,7 @@ def test_help_names_every_strategy_and_metric_and_has_the_options_of_the_chosen(
     for option in ("--groups", "--metric.model"):
         assert option in chosen
         assert option not in text
-    assert "--metric.word-order" not in chosen
+    assert "--metric.beta" not in chosen
 
 
 def test_former_names_of_lists_say_the_new_ones():
