@@ -26,7 +26,8 @@ from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum
 from minrisk.segment import Segment
 
 SAMPLED = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
-                     "truncated_logprobs"})  # lists that go with the samples
+                     "truncated_logprobs", "finish_reasons",
+                     "reasoning"})  # lists that go with the samples
 KNOWN = SAMPLED | {"id", "source", "references"}
 
 

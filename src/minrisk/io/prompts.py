@@ -22,7 +22,7 @@ from minrisk.io.record import RawRecord, Record, checksum
 
 InputFormat = Literal["auto", "text", "json"]
 JSON = (".jsonl", ".json", ".ndjson")
-_WRITTEN = SAMPLED | {"id", "finish_reasons", "reasoning", "usage"}  # by `sample`
+_WRITTEN = SAMPLED | {"id", "usage"}  # by `sample`
 
 
 @dataclass(frozen=True)
