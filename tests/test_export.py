@@ -13,7 +13,7 @@ import minrisk
 from commands import run, write
 from generated import text_lists
 from minrisk import Ranking, Segment
-from minrisk.io.training import Recipe
+from minrisk.io.training import TrainingRecipe
 
 # utilities against themselves fall from left to right
 SAMPLES = ["the cat sat", "the cat sat", "the cat sat", "the cat sat down", "a cat", "birds"]
@@ -84,7 +84,7 @@ def test_pairs_as_conversations(samples):
 def test_the_chosen_is_always_better_than_the_rejected(hyps, choice, stride):
     ranking = minrisk.decode(hyps)
     utility = {hyp: ranking.utility[i] for i, hyp in enumerate(hyps)}
-    lines = list(Recipe(choice, stride).lines(Segment(hyps, source="s"), ranking))
+    lines = list(TrainingRecipe(choice, stride).lines(Segment(hyps, source="s"), ranking))
     for pair in map(json.loads, lines):
         assert utility[pair["chosen"]] > utility[pair["rejected"]]
     if len(set(utility.values())) > 1 and choice == "best-worst":
@@ -93,7 +93,7 @@ def test_the_chosen_is_always_better_than_the_rejected(hyps, choice, stride):
 
 def test_what_the_last_stage_did_not_look_at_is_in_no_pair():
     ranking = Ranking(np.array([2, 0, 1]), np.array([1.0, np.nan, 2.0]))
-    lines = list(Recipe("consecutive").lines(Segment(["a", "b", "c"], source="s"), ranking))
+    lines = list(TrainingRecipe("consecutive").lines(Segment(["a", "b", "c"], source="s"), ranking))
     assert [json.loads(line) for line in lines] == [
         {"prompt": "s", "chosen": "c", "rejected": "a"}]
 
