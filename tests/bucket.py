@@ -10,6 +10,7 @@ import io
 import os
 import re
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -43,6 +44,13 @@ class Bucket(AbstractFileSystem):
     def glob(self, path: str, **options: Any) -> Any:
         """Queries are no patterns, as on the web."""
         return [path] if "?" in path else super().glob(path, **options)
+
+    def rm_file(self, path: str) -> None:
+        """There are no folders that could be empty."""
+        target = place(self._strip_protocol(path))
+        target.unlink()
+        with suppress(OSError):
+            target.parent.rmdir()
 
     def _open(self, path: str, mode: str = "rb", autocommit: bool = True, **_: Any) -> Any:
         if mode == "rb":

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import signal
+import time
 import tracemalloc
 from itertools import pairwise
 
@@ -18,9 +19,10 @@ import minrisk
 from commands import run
 from generated import cases
 from minrisk import References
-from minrisk.engine.gathering import in_order
+from minrisk.io.record import Result
 from minrisk.io.references import ReferenceFile
 from minrisk.metrics.edit import Edit
+from minrisk.pipeline.references import MAX_WAITING, Sum
 from minrisk.progress import listening
 from tolerance import assert_close
 
@@ -72,7 +74,7 @@ def test_one_large_shard_is_work_for_all(monkeypatch, workers):
     told = []
     with listening(lambda *what: told.append(what)):
         found = minrisk.decode_shards(HYPS, shards(), strategy="standard", workers=workers)
-    assert [(what, done) for what, done, _ in told] == [("shards", 1), ("shards", 2), ("shards", 3)]
+    assert [(what, done) for what, done, _ in told] == [("parts", 1), ("parts", 2), ("parts", 3)]
     expected = minrisk.decode(HYPS, REFS, weights=WEIGHTS)
     assert_close(found.utility, expected.utility)
 
@@ -101,18 +103,30 @@ def test_memory_does_not_grow_with_the_references():
     assert peak(60) < 1.5 * peak(6)
 
 
-def test_results_come_in_order_and_not_too_far_ahead():
-    started = []
+def test_parts_are_added_in_order_whoever_finishes_first():
+    """Letters add up as statistics do."""
+    total = Sum([])
+    for index in (2, 1, 4, 0, 3):
+        total.add(0, [Result(0, index, 0, "", value="abcde"[index])])
+    assert total.total == "abcde"
 
-    def start(item):
-        started.append(item)
-        return lambda: (item, len(started))
 
-    assert list(in_order(start, range(5), ahead=2)) == [(0, 2), (1, 3), (2, 4), (3, 5), (4, 5)]
+def test_not_too_many_parts_wait_for_one_before_them():
+    read, waiting = [], []
+
+    def parts():
+        for number in range(3 * MAX_WAITING):
+            read.append(number)
+            yield _SlowFirst(number)
+
+    with listening(lambda _, done, __: waiting.append(len(read) - done)):
+        minrisk.decode_shards(HYPS, parts(), workers=2)
+    assert len(read) == 3 * MAX_WAITING
+    assert max(waiting) <= MAX_WAITING + 4  # one that each worker has, and one before each door
 
 
 @pytest.mark.parametrize(("given", "wants"), [
-    ({"shards": []}, "no shards of references"),
+    ({"shards": []}, "no references; at least one file or list"),
     ({"shards": [REFS, []]}, "shard 2: zero references"),
     ({"shards": [REFS, "a text"]}, "shard 2: references must be a list of strings"),
     ({"shards": [[1]]}, "shard 1: references must be strings; found int"),
@@ -125,7 +139,7 @@ def test_results_come_in_order_and_not_too_far_ahead():
     ({"strategy": minrisk.Aggregate(minrisk.ChrF(), groups=2)}, "2 groups of references"),
     ({"metric": Edit()}, "needs a metric that averages references"),
     ({"workers": 0}, "0 workers; at least one is wanted"),
-    ({"address": "auto"}, "go with the engine 'ray'"),
+    ({"address": "auto"}, "address= goes with engine='ray'"),
     ({"hypotheses": []}, "zero hypotheses"),
     ({"strategy": minrisk.Standard(minrisk.ChrF()), "metric": "bleu"}, "metric: already part of"),
 ])
@@ -146,8 +160,17 @@ class _Deadly:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class _SlowFirst:
+    def __init__(self, number):
+        self.name = str(number)
+
+    def blocks(self):
+        time.sleep(0.5 if self.name == "0" else 0)
+        return References(REFS).blocks()
+
+
 def test_a_worker_that_is_killed_is_told():
-    with pytest.raises(minrisk.MinriskError, match="a worker process was killed"):
+    with pytest.raises(minrisk.MinriskError, match="deadly: the worker process was ended by SIGK"):
         minrisk.decode_shards(HYPS, [_Deadly()], workers=2)
 
 
@@ -248,7 +271,8 @@ def test_the_summary_and_the_signature_are_on_standard_error(folder):
     ("hyps.txt a.txt --strategy prune", "'prune' is not one of 'aggregate', 'standard'"),
     ("hyps.txt a.txt --metric edit", "'edit' does not; strategies that work with it: standard"),
     ("hyps.txt a.txt --workers 0", "0 is not in the range"),
-    ("hyps.txt a.txt --address auto", "go with the engine 'ray'"),
+    ("hyps.txt a.txt --address auto", "--address is of a Ray cluster; give --engine ray"),
+    ("hyps.txt a.txt --gpus-per-worker 99", "NVIDIA GPUs, too few for 1 workers with 99 each"),
     ("hyps.txt a.txt -o hyps.txt", "the output is the input hyps.txt"),
     ("hyps.txt - -", "standard input was given more than once"),
     ("hyps.txt - --workers 2", "standard input is read by this process alone"),

@@ -58,7 +58,7 @@ _run = partial(option, "Run")
       help="Processes of this machine, or tasks on Ray (minrisk[ray]).")
 @_run("--address", metavar="A", help="Of a Ray cluster; one of this machine's own unless given.")
 @_run("--gpus-per-worker", type=click.FloatRange(min=0), default=0, metavar="G",
-      help="Of a Ray cluster.")
+      help="GPUs of each worker; may be a fraction.")
 @_run("--threads", type=int, metavar="T", help="Of the native core; one per core unless given.")
 @_run("-q/ ", "--quiet/--no-quiet", help="Nothing on standard error but errors.")
 @click.pass_context
@@ -84,7 +84,8 @@ def rank(ctx: click.Context, /, **params: Any) -> None:
     progress.note(signature(strategy))
     with summing_up(ctx, progress, options):
         question = Question(taking_parts(strategy), record.segment)
-        files = tuple(ReferenceFile(InputFile.at(path).location) for path in params["references"])
+        files = tuple(ReferenceFile(InputFile.at(path).location, path)
+                      for path in params["references"])
         part = add_up(question, files, runner, options.workers, gpus)
         ranking = question.ranking(part)
         with Output(options.output) as output:

@@ -19,11 +19,11 @@ from minrisk.cli.progress import Progress
 from minrisk.cli.shared import bar_fits, check_files, code_for, option, together
 from minrisk.errors import InputError, MinriskError
 from minrisk.io import remote
-from minrisk.io.files import Output, as_input_error
-from minrisk.io.inputs import InputFile
+from minrisk.io.files import Output, as_input_error, check_writable
+from minrisk.io.inputs import ERRORS, MANIFEST, InputFile
 from minrisk.io.matrices import MatrixWriter
 from minrisk.io.record import Reader, Result
-from minrisk.io.run_store import RunStore
+from minrisk.io.run_store import RunStore, beside
 from minrisk.io.shards import Shard, folder_shards
 from minrisk.io.sink import Sink, StreamSink, Writable
 from minrisk.pipeline.batches import BATCH, OnError
@@ -188,7 +188,7 @@ def execute(ctx: click.Context, options: RunOptions, job: Job) -> Outcome:
     _check_files(options, job, shards)
     with ExitStack() as stack:
         sink = stack.enter_context(_sink(options, job, shards, stack))
-        run = Run(sink, job.pools(Parse([shard.reader for shard in shards])), options.runner,
+        run = Run(sink, job.pools(Parse(shards[0].reader)), options.runner,
                   Policy(options.batch_size or job.block, options.memory, options.on_error,
                          options.max_errors))
         remaining = [what.shard for what in sink.remaining()]
@@ -215,19 +215,26 @@ def _shards(options: RunOptions, job: Job) -> list[Shard]:
 
 
 def _check_files(options: RunOptions, job: Job, shards: Sequence[Shard]) -> None:
-    written = ([os.path.join(options.output, shard.name) for shard in shards]
-               if options.is_folder else [options.output])
+    """Nothing is destroyed, and what cannot be written is known now, rather than after days."""
+    written = _outputs(options, shards)
     if job.matrix == "-":
         raise InputError("--matrix needs a file; standard output takes no .npz")
     others = [path for path in (job.matrix, options.report, *job.also_written) if path]
     for path in others:
         if path != "-" and any(_same_path(path, other) for other in written):
-            raise InputError(f"{path} is the output itself; name two files")
+            raise InputError(f"{path} is part of the output; name another file")
     check_files([*(file.location for file in job.files), *job.also_read, options.config],
                 [*written, *others])
     if options.report:
-        with as_input_error("write", options.report):  # now, rather than after days
-            open(options.report, "a").close()
+        check_writable(options.report)
+
+
+def _outputs(options: RunOptions, shards: Sequence[Shard]) -> list[str]:
+    """All files of the output, with those beside it."""
+    if options.is_folder:
+        names = [*(shard.name for shard in shards), MANIFEST, ERRORS]
+        return [os.path.join(options.output, name) for name in names]
+    return [options.output, *([] if options.is_stream else [beside(options.output)])]
 
 
 def _same_path(one: str, other: str) -> bool:

@@ -126,6 +126,18 @@ class Output:
                 self._stream.close()
 
 
+def check_writable(path: str) -> None:
+    """Fails where a file could not be written, as far as that can be known without writing it."""
+    with as_input_error("write", path):
+        if remote.is_url(path):
+            remote.system(path)
+        elif not os.path.exists(path) and path != "-":
+            open(path, "xb").close()
+            os.remove(path)
+        elif os.path.isfile(path) or os.path.isdir(path):  # to open a pipe would end it
+            open(path, "ab").close()
+
+
 def open_file(path: str) -> BufferedReader:
     if remote.is_url(path):
         return BufferedReader(cast(RawIOBase, remote.open_url(path, "rb")))

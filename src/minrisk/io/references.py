@@ -25,13 +25,14 @@ class ReferenceFile:
     """A shard that is read where it is needed, a part at a time."""
 
     path: str
+    given: str | None = None  # the path as messages show it
 
     @property
     def name(self) -> str:
-        return shown(self.path)
+        return shown(self.given or self.path)
 
     def blocks(self) -> Iterator[References]:
-        source = open_input(self.path)
+        source = open_input(self.path, None if self.path == "-" else self.name)
         lines = iter(source)
         first = next(lines, b"")
         read = _from_json if is_json("auto", self.path, first) else _from_text

@@ -46,8 +46,6 @@ _FINISHED = "finished"
 class RunStore:
     """Gets results in any order, and puts a shard together when all of its results are there."""
 
-    backlog = 0  # everything is on disk at once
-
     def __init__(self, store: Store, shards: Sequence[Shard], settings: Mapping[str, Any], *,
                  manifest: str = MANIFEST, errors: str | None = ERRORS, resume: bool = False,
                  overwrite: bool = False,
@@ -82,13 +80,16 @@ class RunStore:
              **options: Any) -> RunStore:
         store, name = file_store(output, work)
         return cls(store, [Shard(name, shard.files, shard.reader)], *args,
-                   manifest=f"{name}.run.json", errors=None, **options)
+                   manifest=beside(name), errors=None, **options)
 
     # what a run asks
 
     @property
     def records_broken_shards(self) -> bool:
         return self._errors is not None
+
+    def is_full(self, memory: int) -> bool:
+        return False  # everything is on disk at once
 
     def remaining(self) -> Iterator[Remaining]:
         for number, shard in enumerate(self._shards):
@@ -340,7 +341,8 @@ class RunStore:
         if self._is_empty or all(map(self._is_whole, self._shards)):
             self._clean()
         if self.store.writer:
-            self.store.remove(self.store.writer)
+            with suppress(MinriskError):  # which some may write, but not remove
+                self.store.remove(self.store.writer)
 
     @property
     def _is_empty(self) -> bool:
@@ -366,6 +368,11 @@ class RunStore:
 
     def _partial_path(self, number: int) -> str:
         return os.path.join(self.store.work, self._run, f"{self._shards[number].name}.partial")
+
+
+def beside(file: str) -> str:
+    """Where the manifest of a single output is."""
+    return f"{file}.run.json"
 
 
 def _checked_counts(found: Any) -> dict[str, int]:

@@ -33,9 +33,10 @@ class Sink(Protocol):
     def counts(self) -> Mapping[str, int]:
         """Of everything in the output, from earlier runs too."""
 
-    @property
-    def backlog(self) -> int:
-        """Bytes that wait in memory for what comes before them."""
+    def is_full(self, memory: int) -> bool:
+        """Whether so much waits for what comes before it that no more should be read for now;
+        the memory, in bytes, is for all that is on its way.
+        """
 
     def remaining(self) -> Iterator[Remaining]: ...
 
@@ -74,9 +75,12 @@ class StreamSink:
         self._next = 0
         self._total: int | None = None
         self._done = array("q")
-        self.backlog = 0
+        self._backlog = 0  # bytes that wait
         self.counts: Counter[str] = Counter()
         self.failures: list[Failure] = []
+
+    def is_full(self, memory: int) -> bool:
+        return self._backlog > memory // 2
 
     def remaining(self) -> Iterator[Remaining]:
         if self._next != self._total:
@@ -92,12 +96,12 @@ class StreamSink:
             self._waiting[result.index] = result
             self._done.extend([MISSING] * (result.index + 1 - len(self._done)))
             self._done[result.index] = result.checksum
-            self.backlog += len(result.text)
+            self._backlog += len(result.text)
             self.counts.update(result.counts)
             self.counts.update(segments=1, failed=result.failure is not None)
         while (ready := self._waiting.pop(self._next, None)) is not None:
             self._next += 1
-            self.backlog -= len(ready.text)
+            self._backlog -= len(ready.text)
             if ready.scores is not None and self._matrices:
                 self._matrices.add(ready.index, ready.scores)
             self._output.write(ready.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 
 from minrisk.errors import InputError, MinriskError
@@ -37,7 +38,7 @@ class _Blocks:
 
     def __iter__(self) -> Iterator[Block | End]:
         number, batch, size = self._reading.what.number, list[RawRecord](), 0
-        error: MinriskError | None = None
+        end = partial(End, number)
         try:
             for raw in self._remaining():
                 length = _size(raw)
@@ -49,12 +50,12 @@ class _Blocks:
                 if len(batch) == self._reading.records:  # before the next one is waited for
                     yield self._block(batch)
                     batch, size, self._since = [], 0, perf_counter()
-        except MinriskError as broken:  # what came before it is still good
-            error = broken
+        except MinriskError as error:  # what came before it is still good
+            # not the error itself: it would keep this frame, and with it open files
+            end = partial(end, error=str(error), is_fatal=isinstance(error, _ChangedError))
         if batch:
             yield self._block(batch)
-        yield End(number, self._count, str(error) if error else None,
-                  isinstance(error, _ChangedError))
+        yield end(records=self._count)
 
     def _remaining(self) -> Iterator[RawRecord]:
         done, shard = self._reading.what.done, self._reading.what.shard

@@ -30,6 +30,7 @@ from minrisk.shards import Part, Question, TakesParts
 from minrisk.strategy import Strategy
 
 Engine = Literal["local", "ray"]
+MAX_WAITING = 16  # parts that wait for one before them
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,6 @@ class Sum:
     """A sink that adds parts up in order."""
 
     records_broken_shards = False
-    backlog = 0
 
     def __init__(self, parts: Iterable[Shard]) -> None:
         self._shard = OutputShard("", (), ReferenceParts(parts))
@@ -97,6 +97,9 @@ class Sum:
         self._is_read = False
         self.total: Part | None = None
         self.counts: Counter[str] = Counter()
+
+    def is_full(self, memory: int) -> bool:
+        return len(self._waiting) >= MAX_WAITING
 
     def remaining(self) -> Iterator[Remaining]:
         if not self._is_read:
@@ -131,7 +134,8 @@ def add_up(question: Question, parts: Iterable[Shard], runner: Runner, workers: 
            gpus: float = 0) -> Part:
     """What all parts say."""
     sink = Sum(parts)
-    stages = (Parse([sink._shard.reader]), PartialStatistics(question), Write(NoText()))
+    # workers parse what they are given, and have no need of the others
+    stages = (Parse(ReferenceParts(())), PartialStatistics(question), Write(NoText()))
     run = Run(sink, [WorkerPool(stages, workers, gpus=gpus)], runner, Policy(1, on_error="stop"))
     for _ in run.results():
         pass
@@ -187,9 +191,9 @@ def runner_for(engine: Engine, workers: int | None, address: str | None,
         from minrisk.pipeline.ray import Ray  # here, for it is an extra, and slow to import
 
         return Ray(address)
-    if address is not None or gpus_per_worker:
-        raise InputError("address= and gpus_per_worker= go with engine='ray'")
-    return Processes() if (workers or 1) > 1 else Inline()
+    if address is not None:
+        raise InputError("address= goes with engine='ray'")
+    return Processes() if (workers or 1) > 1 or gpus_per_worker else Inline()
 
 
 def _blocks(shards: Iterable[Sequence[str] | Shard]) -> Iterator[Shard]:

@@ -86,7 +86,7 @@ class Run:
         return self._error is not None
 
     def _is_full(self) -> bool:
-        return self.sink.backlog > self.policy.memory // 2
+        return self.sink.is_full(self.policy.memory)
 
     def _take(self, pieces: Iterator[Piece]) -> Iterator[Result]:
         for piece in pieces:
@@ -173,4 +173,7 @@ class Run:
 
 def _located(failure: Failure | None) -> str:
     assert failure is not None
-    return f"{failure['file']}:{failure['line']}: {failure['reason']}"
+    file, line, reason = str(failure["file"]), failure["line"], str(failure["reason"])
+    if line:
+        return f"{file}:{line}: {reason}"
+    return reason if reason.startswith(file) else f"{file}: {reason}"  # it may say where in the file

@@ -46,7 +46,7 @@ class Parse:
     name: ClassVar[str] = "parse"
     is_light: ClassVar[bool] = True
 
-    readers: Sequence[Reader]  # by shard
+    reader: Reader  # of any shard: they differ in their files only
 
     def prepare(self) -> None:
         pass
@@ -57,7 +57,7 @@ class Parse:
 
     def record(self, raw: RawRecord) -> Record:
         try:
-            return self.readers[raw.shard].parse(raw)
+            return self.reader.parse(raw)
         except Exception as error:  # a record that nobody foresaw must not end a long run
             return Record.of(raw).failed(error)
 
