@@ -106,7 +106,7 @@ RECORDS = [
           line='{"samples": ["a"], "counts": 2}'),
     lines("counts beyond any float", "numbers",
           line='{"samples": ["a"], "counts": [1%s]}' % ("0" * 400)),
-    lines("counts beyond any memory", "counts add up to 1e+12 samples",
+    lines("counts beyond any memory", "counts add up to 1,000,000,000,000 samples",
           line='{"samples": ["a"], "counts": [1000000000000]}'),
     lines("counts of nothing", "zero hypotheses", line='{"samples": [], "counts": []}'),
     lines("more groups than references", "3 groups of 2 references; choose from 1 to 2",

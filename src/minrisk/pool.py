@@ -319,8 +319,7 @@ def _extract_together(metric: Metric[F], segments: Sequence[Segment]) -> Iterato
     for segment in segments:
         own: dict[str, int] = {}  # numbered as they come, so that no other segment matters
         hyps = _rows(own, segment.hypotheses)
-        same = segment.references is segment.hypotheses
-        refs = hyps if same else _rows(own, segment.references)
+        refs = _reference_rows(own, segment, hyps)
         source = _rows(rows, _source(metric, segment))
         placed.append((segment, hyps, refs, _rows(rows, own), source))
     features = metric.features(list(rows))
@@ -332,6 +331,14 @@ def _extract_together(metric: Metric[F], segments: Sequence[Segment]) -> Iterato
 def _rows(known: dict[str, int], texts: Iterable[str]) -> Ints:
     """The row of each text; new ones are numbered on."""
     return np.array([known.setdefault(t, len(known)) for t in texts], dtype=np.intp)
+
+
+def _reference_rows(known: dict[str, int], segment: Segment, hyps: Ints) -> Ints:
+    if segment.references is segment.hypotheses:
+        return hyps
+    if segment.own is not None and segment.rows is None:  # the samples, as often as they count
+        return np.repeat(hyps, segment.counts)
+    return _rows(known, segment.references)
 
 
 def _source(metric: AnyMetric, segment: Segment) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from minrisk.options import Bounds, checked
 TIE = 1e-9  # utilities that are this close, as a share of the largest, are equal
 _SHOWN = 60  # characters of a text in messages
 _ROWS = 5  # hypotheses in the table of a ranking
-_MOST = 1 << 24  # samples of a segment; counts beyond this are mistakes
+MAX_SAMPLES = 1 << 20  # of a segment, whose counts are unrolled: strategies draw single samples
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -70,6 +70,7 @@ class Segment:
         times = (np.ones(len(hyps), np.intp) if counts is None
                  else checked_counts(counts, len(hyps)))
         if counts is not None and references is None:
+            _check_total(times)
             refs = tuple(chain.from_iterable(map(repeat, hyps, times.tolist())))
             mass = normalised(np.repeat(mass, times), len(refs))
         fields = {
@@ -322,9 +323,15 @@ def checked_counts(counts: npt.ArrayLike, count: int) -> Ints:
     wrong = np.flatnonzero(~((given >= 1) & (given == np.floor(given))))
     if wrong.size:
         raise InputError(f"found {given[wrong[0]]:g} in counts, wanted whole numbers from 1 on")
-    if given.sum() > _MOST:
-        raise InputError(f"counts add up to {given.sum():g} samples; up to {_MOST:,} are taken")
+    if not given.sum() < np.iinfo(np.intp).max:
+        raise InputError(f"counts add up to {given.sum():g}, which is beyond any number of samples")
     return given.astype(np.intp)
+
+
+def _check_total(counts: Ints) -> None:
+    if counts.sum() > MAX_SAMPLES:
+        raise InputError(f"counts add up to {counts.sum():,} samples of one segment; the most is "
+                         f"{MAX_SAMPLES:,}: give shares of them as weights instead")
 
 
 def _numbers(values: npt.ArrayLike, count: int | None, name: str,
