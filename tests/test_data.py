@@ -62,12 +62,12 @@ def test_keeping_hypotheses_keeps_the_references():
         ({"hypotheses": ["a"], "references": []}, "zero references"),
         ({"hypotheses": "abc"}, "not one string"),
         ({"hypotheses": ["a", 3]}, "found int: 3"),
-        ({"hypotheses": ["a", "b"], "weights": [1]}, "1 values for 2 references"),
+        ({"hypotheses": ["a", "b"], "weights": [1]}, "expected 2 weights"),
         ({"hypotheses": ["a", "b"], "weights": [1, -1]}, "not negative"),
         ({"hypotheses": ["a", "b"], "weights": [1, float("nan")]}, "finite"),
         ({"hypotheses": ["a", "b"], "weights": [0, 0]}, "all zero"),
         ({"hypotheses": ["a", "b"], "weights": ["x", "y"]}, "list of numbers"),
-        ({"hypotheses": ["a", "b"], "weights": [[1, 1]]}, "one each is wanted"),
+        ({"hypotheses": ["a", "b"], "weights": [[1, 1]]}, "got a table of 1 x 2"),
     ],
 )
 def test_a_senseless_segment_is_refused(arguments, message):

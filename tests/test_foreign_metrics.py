@@ -85,7 +85,7 @@ def test_errors_are_negated(functions):
     ("theirs_functions:failing", {}, "failing failed: KeyError: 'no such thing'"),
     ("theirs_functions:wordy", {}, "returned 'good'; a finite number is wanted"),
     ("theirs_functions:lost", {}, "returned nan; a finite number"),
-    ("theirs_functions:short", {"lists": True}, "returned 1 scores for 4 pairs"),
+    ("theirs_functions:short", {"lists": True}, "returned 1 scores; expected 4"),
     ("theirs_functions:nothing", {}, "module 'theirs_functions' has no function 'nothing'"),
     ("theirs_functions:constant", {}, "has no function 'constant'"),
     ("no_such_module:f", {}, "'no_such_module:f' cannot be imported: No module named"),

@@ -219,7 +219,7 @@ class Pool(Generic[F]):
             self.keep(block)._block_without_self(mass, own[block])
             for block in np.split(rows, range(size, rows.size, size))
         ])
-        # who was his own only reference has nothing left to be judged by, and comes last
+        # a hypothesis whose only reference is itself has no utility; it ranks last
         judged = found[~np.isnan(found)]
         lowest = judged.min() if judged.size else 0.0
         result: Floats = np.where(np.isnan(found), lowest, found)
