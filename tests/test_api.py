@@ -83,7 +83,7 @@ def test_a_class_takes_the_options_of_its_name():
     ({"strategy": minrisk.Standard("chrf"), "metric": "bleu"}, "already part of the strategy"),
     ({"index": -1}, "index must be an integer of at least 0; got -1"),
     ({"index": "a"}, "index must be an integer of at least 0; got 'a'"),
-    ({"counts": [1]}, "counts: 1 values for 4 samples"),
+    ({"counts": [1]}, "expected 4 counts (one per sample), got 1"),
     ({"keep": 1}, "unknown option of strategy 'standard': 'keep'"),
 ])
 def test_wrong_arguments_get_our_errors(options, message):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -104,6 +106,37 @@ def test_a_count_makes_as_sure_as_repetitions_do():
     repeated = judged(minrisk.Standard(CHRF), np.repeat(hyps, counts).tolist())
     assert counted.confidence == repeated.confidence
     assert 0.5 < counted.confidence.probability < 1
+
+
+@pytest.mark.parametrize("leave_self_out", [False, True])
+def test_equal_references_are_resampled_together_as_if_they_were_alone(leave_self_out):
+    """Many draws of either kind have the same chances."""
+    hyps, counts = ["the cat sat", "the cat sits", "a dog"], [20, 17, 9]
+    strategy = minrisk.Standard(CHRF, leave_self_out)
+    together = minrisk.Confident(strategy, resamples=20_000).rank([
+        minrisk.Segment(hyps, counts=counts)])[0].confidence.probability
+    [pool] = minrisk.bind(CHRF, [minrisk.Segment(hyps, counts=counts)])
+    drawn = np.random.default_rng(1).standard_exponential((20_000, sum(counts)))
+    drawn /= drawn.sum(axis=1, keepdims=True)
+    own = pool.segment.own if leave_self_out else np.array([], int)
+    utility = pool.scores() @ drawn.T
+    if leave_self_out:
+        itself = drawn.T[own]
+        utility = (utility - 100 * itself) / (1 - itself)
+    wins = np.mean(utility.argmax(axis=0) == pool.utility(leave_self_out=leave_self_out).argmax())
+    assert 0.5 < wins < 1
+    assert together == pytest.approx(wins, abs=0.02)  # six standard errors
+
+
+def test_the_memory_of_confidence_grows_with_distinct_texts_alone():
+    tracemalloc.start()
+    try:
+        [ranking] = minrisk.Confident(minrisk.Standard(CHRF)).rank([
+            minrisk.Segment(["a cat", "the cat"], counts=[40_000, 30_000])])
+        assert tracemalloc.get_traced_memory()[1] < 50e6  # 280 MB for a weight of each
+    finally:
+        tracemalloc.stop()
+    assert ranking.best == 0
 
 
 def test_features_are_extracted_once_and_seeds_repeat():

@@ -63,12 +63,12 @@ def test_keeping_hypotheses_keeps_the_references():
         ({"hypotheses": ["a"], "references": []}, "zero references"),
         ({"hypotheses": "abc"}, "not one string"),
         ({"hypotheses": ["a", 3]}, "found int: 3"),
-        ({"hypotheses": ["a", "b"], "weights": [1]}, "1 values for 2 references"),
+        ({"hypotheses": ["a", "b"], "weights": [1]}, "expected 2 weights"),
         ({"hypotheses": ["a", "b"], "weights": [1, -1]}, "not negative"),
         ({"hypotheses": ["a", "b"], "weights": [1, float("nan")]}, "finite"),
         ({"hypotheses": ["a", "b"], "weights": [0, 0]}, "all zero"),
         ({"hypotheses": ["a", "b"], "weights": ["x", "y"]}, "list of numbers"),
-        ({"hypotheses": ["a", "b"], "weights": [[1, 1]]}, "one each is wanted"),
+        ({"hypotheses": ["a", "b"], "weights": [[1, 1]]}, "got a table of 1 x 2"),
     ],
 )
 def test_a_senseless_segment_is_refused(arguments, message):
@@ -150,3 +150,24 @@ def test_the_signature_says_everything_once():
 def test_threads_must_be_positive():
     with pytest.raises(minrisk.InputError, match="0 threads"):
         minrisk.set_threads(0)
+
+
+def test_counts_are_bounded_where_they_are_unrolled():
+    most = minrisk.Segment(["a", "b"], counts=[2**20 - 1, 1])
+    assert len(most.references) == 2**20
+    with pytest.raises(minrisk.InputError, match=r"counts add up to 1,048,577 samples .* weights"):
+        minrisk.Segment(["a", "b"], counts=[2**20, 1])
+    shard = minrisk.References(["a", "b"], counts=[2**40, 1])  # which is not
+    assert minrisk.decode_shards(["a", "b"], [shard]).text == "a"
+    weights = minrisk.weights_from_logprobs([-1.0, -1.0], ["a", "b"], [2**40, 1])
+    np.testing.assert_allclose(weights * [2**40, 1], 0.5)
+
+
+def test_rows_of_counted_samples_are_those_of_repeated_ones():
+    hyps, counts = ["a", "b", "a", "c"], [2, 1, 3, 1]
+    [counted] = minrisk.bind(minrisk.ChrF(), [minrisk.Segment(hyps, counts=counts)])
+    [repeated] = minrisk.bind(minrisk.ChrF(), [minrisk.Segment(np.repeat(hyps, counts).tolist())])
+    np.testing.assert_array_equal(counted.ref_rows, repeated.ref_rows)
+    rows = np.array([3, 0])
+    [kept] = minrisk.bind(minrisk.ChrF(), [minrisk.Segment(hyps, counts=counts).keep(rows)])
+    np.testing.assert_allclose(kept.utility(), counted.utility()[rows])

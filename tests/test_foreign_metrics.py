@@ -120,7 +120,7 @@ def test_errors_are_negated(functions):
     ("theirs_functions:leaving", {}, "leaving failed: SystemExit: 3"),
     ("theirs_functions:interrupting", {}, "interrupting failed: KeyboardInterrupt"),
     ("theirs_functions:closing", {}, "closing failed: GeneratorExit"),
-    ("theirs_functions:short", {"lists": True}, "returned 1 scores for 4 pairs"),
+    ("theirs_functions:short", {"lists": True}, "returned 1 scores; expected 4"),
     ("theirs_functions:nothing", {}, "module 'theirs_functions' has no function 'nothing'"),
     ("theirs_functions:constant", {}, "has no function 'constant'"),
     ("no_such_module:f", {}, "'no_such_module:f' cannot be imported: ModuleNotFoundError: No "),

@@ -27,6 +27,7 @@ class Everything(Options):
     maybe: int | None = option(None, ge=0, help="a number or none")
     either: int | str = option("a", help="a number or a text")
     parts: tuple[float, ...] = option((), help="numbers")
+    shares: tuple[float, ...] = option((), ge=0, help="shares")
     plain: int = "no option, so nobody looks"  # type: ignore[assignment]
     made: list[int] = field(default_factory=list)
 
@@ -54,6 +55,7 @@ class Everything(Options):
     ({"either": 1.5}, "either must be an integer or a string; got 1.5"),
     ({"parts": (1.0, "2")}, "parts must be a tuple, each part a finite number; got (1.0, '2')"),
     ({"parts": 1.0}, "parts must be a tuple"),
+    ({"shares": (1, -1)}, "shares must be a tuple, each part a number of at least 0; got (1, -1)"),
 ])
 def test_what_an_option_does_not_take_is_refused(options, message):
     with pytest.raises(minrisk.InputError) as error:

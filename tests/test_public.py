@@ -19,8 +19,9 @@ from minrisk.registry import METRICS, SAMPLERS, STRATEGIES
 
 INIT = ROOT / "src" / "minrisk" / "__init__.py"
 # whose public names have docstrings with an example that runs
-DOCUMENTED = ["adapters", "decoding", "groups", "options", "plugins", "scoring", "segment",
-              "signature", "references", "pool", "strategies.adaptive", "strategies.aggregate",
+DOCUMENTED = ["adapters", "decoding", "errors", "groups", "metric", "strategy", "options",
+              "plugins", "scoring", "segment", "signature", "references", "pool",
+              "strategies.adaptive", "strategies.aggregate",
               "strategies.cascade", "strategies.centroid", "strategies.confident",
               "strategies.control_variate", "strategies.diverse", "strategies.low_rank",
               "strategies.medoids", "strategies.n_by_s", "strategies.prune",

@@ -121,13 +121,13 @@ def test_what_sample_writes_is_weighed_by_probability(server, tmp_path):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"texts": ["a"]}, "logprobs: 2 values for 1 references"),
+    ({"texts": ["a"]}, "expected 1 logprobs .one per reference., got 2"),
     ({"texts": ["a", 3]}, "must be strings; found int: 3"),
-    ({"counts": [1, 0]}, "found 0 in counts"),
+    ({"counts": [1, 0]}, "found 0 as number 2"),
     ({"lengths": [1, 0]}, "lengths must be positive; found 0.0 as number 2"),
-    ({"lengths": [1]}, "lengths: 1 values for 2 references"),
-    ({"temperature": 0}, "temperature of 0"),
-    ({"temperature": float("nan")}, "temperature of nan"),
+    ({"lengths": [1]}, "expected 2 lengths .one per reference., got 1"),
+    ({"temperature": 0}, "temperature must be a number above 0; got 0"),
+    ({"temperature": float("nan")}, "above 0; got nan"),
 ])
 def test_what_cannot_be_a_weight_is_said(options, message):
     with pytest.raises(minrisk.InputError, match=message):

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from minrisk.strategies.standard import Standard
     from minrisk.threads import set_threads
 
-_HOME = {  # the names above by their modules, for those who run
+_HOME = {  # the same names by module, at run time
     "decoding": ("decode", "make_metric", "make_strategy"),
     "errors": ("InputError", "MinriskError", "MissingExtra", "UnusableError"),
     "groups": ("Groups",),

@@ -7,15 +7,34 @@ from contextlib import contextmanager
 
 
 class MinriskError(Exception):
-    """A problem the user can mend; the message says how."""
+    """A problem the user can mend; the message says how. All errors of minrisk are of this kind.
+
+    >>> import minrisk
+    >>> try:
+    ...     minrisk.decode(["a"], metric="chrff")
+    ... except MinriskError as error:
+    ...     print(str(error).partition("?")[0])
+    unknown metric 'chrff'; did you mean 'chrf'
+    """
 
 
 class InputError(MinriskError, ValueError):
-    """Data, options or names that make no sense; says what was given and what was wanted."""
+    """Data, options or names that make no sense; says what was given and what was wanted.
+
+    >>> import minrisk
+    >>> minrisk.decode([])
+    Traceback (most recent call last):
+    minrisk.errors.InputError: zero hypotheses; at least one is needed
+    """
 
 
 class MissingExtra(MinriskError, ImportError):  # noqa: N818 - it says what to install
-    """An optional dependency is not installed; says the `pip install` line."""
+    """An optional dependency is not installed; says the `pip install` line.
+
+    >>> raise MissingExtra("the 'comet' metric needs torch: pip install 'minrisk[comet]'")
+    Traceback (most recent call last):
+    minrisk.errors.MissingExtra: the 'comet' metric needs torch: pip install 'minrisk[comet]'
+    """
 
 
 class UnusableError(MinriskError):

@@ -49,7 +49,7 @@ def _means(points: Points, weights: Floats, labels: Ints) -> Points:
 
 
 def _nearest(points: Points, centroids: Points) -> Ints:
-    """(N,) numbered without gaps: a centroid that is nobody's nearest is gone."""
+    """(N,) numbered without gaps: a centroid that is nearest to no point is gone."""
     nearest = _on_host(_apart(points, centroids).argmin(1))
     return np.unique(nearest, return_inverse=True)[1]
 

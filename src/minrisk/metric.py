@@ -74,6 +74,20 @@ class Metric(Options, ABC, Generic[F]):
     A metric is a frozen dataclass whose fields are its options. It has a name, `features` and
     `scores`, and declares the rest: class variables or properties that say what it needs, what it
     can do and how heavy it is, with the methods that go with its abilities.
+
+    >>> import numpy as np
+    >>> from dataclasses import dataclass
+    >>> from typing import ClassVar
+    >>> @dataclass(frozen=True)
+    ... class Length(Metric):
+    ...     name: ClassVar[str] = "length"
+    ...     def features(self, texts):
+    ...         return np.array([len(text) for text in texts], float)
+    ...     def scores(self, hyps, refs, source=None):
+    ...         return -np.abs(hyps[:, None] - refs)
+    >>> import minrisk
+    >>> minrisk.decode(["a", "abc", "abcdefg"], metric=Length()).text
+    'abc'
     """
 
     @property

@@ -78,6 +78,8 @@ class Bounds:
     lt: float | None = None
 
     def hold(self, value: Any) -> bool:
+        if isinstance(value, tuple):
+            return all(map(self.hold, value))
         return not isinstance(value, int | float) or bool(
             (self.ge is None or value >= self.ge) and (self.gt is None or value > self.gt)
             and (self.le is None or value <= self.le) and (self.lt is None or value < self.lt))

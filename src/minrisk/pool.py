@@ -265,7 +265,7 @@ class Pool(Generic[F]):
             self.keep(block)._block_without_self(mass, own[block])
             for block in np.split(rows, range(size, rows.size, size))
         ])
-        # who was his own only reference has nothing left to be judged by, and comes last
+        # a hypothesis whose only reference is itself has no utility; it ranks last
         judged = found[~np.isnan(found)]
         lowest = judged.min() if judged.size else 0.0
         result: Floats = np.where(np.isnan(found), lowest, found)
@@ -365,8 +365,7 @@ def _extract_together(metric: Metric[F], segments: Sequence[Segment]) -> Iterato
     for segment in segments:
         own: dict[str, int] = {}  # numbered as they come, so that no other segment matters
         hyps = _rows(own, segment.hypotheses)
-        same = segment.references is segment.hypotheses
-        refs = hyps if same else _rows(own, segment.references)
+        refs = _reference_rows(own, segment, hyps)
         source = _rows(rows, _source(metric, segment))
         placed.append((segment, hyps, refs, _rows(rows, own), source))
     features = metric.features(list(rows))
@@ -378,6 +377,14 @@ def _extract_together(metric: Metric[F], segments: Sequence[Segment]) -> Iterato
 def _rows(known: dict[str, int], texts: Iterable[str]) -> Ints:
     """The row of each text; new ones are numbered on."""
     return np.array([known.setdefault(t, len(known)) for t in texts], dtype=np.intp)
+
+
+def _reference_rows(known: dict[str, int], segment: Segment, hyps: Ints) -> Ints:
+    if segment.references is segment.hypotheses:
+        return hyps
+    if segment.own is not None and segment.rows is None:  # the samples, as often as they count
+        return np.repeat(hyps, segment.counts)
+    return _rows(known, segment.references)
 
 
 def _source(metric: AnyMetric, segment: Segment) -> tuple[str, ...]:

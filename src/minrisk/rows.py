@@ -51,8 +51,8 @@ class WeightedRows:
     def average(self, groups: Groups) -> Self:
         """A row per group: its members' texts with their shares."""
         if groups.labels.size != len(self):
-            raise InputError(f"{groups.labels.size} labels for {len(self)} references; "
-                             "one each is wanted")
+            raise InputError(f"expected {len(self)} labels (one per reference), got "
+                             f"{groups.labels.size}")
         by_group = np.argsort(groups.labels, kind="stable")
         members, starts = self._expand(by_group)
         share = np.repeat(groups.share[by_group], np.diff(starts))

@@ -18,7 +18,7 @@ from minrisk.options import Bounds, checked
 TIE = 1e-9  # utilities that are this close, as a share of the largest, are equal
 _SHOWN = 60  # characters of a text in messages
 _ROWS = 5  # hypotheses in the table of a ranking
-_MOST = 1 << 24  # samples of a segment; counts beyond this are mistakes
+MAX_SAMPLES = 1 << 20  # of a segment, whose counts are unrolled: strategies draw single samples
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -70,6 +70,7 @@ class Segment:
         times = (np.ones(len(hyps), np.intp) if counts is None
                  else checked_counts(counts, len(hyps)))
         if counts is not None and references is None:
+            _check_total(times)
             refs = tuple(chain.from_iterable(map(repeat, hyps, times.tolist())))
             mass = normalised(np.repeat(mass, times), len(refs))
         fields = {
@@ -162,7 +163,7 @@ class Ranking:
         return self.hypotheses[self.best]
 
     def __eq__(self, other: object) -> bool:
-        """Whether all fields are equal; utilities that nobody looked at are."""
+        """Whether all fields are equal; NaN equals NaN."""
         if not isinstance(other, Ranking):
             return NotImplemented
         return all(_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
@@ -277,7 +278,7 @@ def weights_from_logprobs(logprobs: npt.ArrayLike, texts: Sequence[str] | None =
     [0.375, 0.25, 0.375]
     """
     if not 0 < temperature < np.inf:
-        raise InputError(f"a temperature of {temperature}; a positive number is wanted")
+        raise InputError(f"temperature must be a number above 0; got {temperature}")
     given = _logprobs(logprobs, None if texts is None else len(texts))
     per_token = given if lengths is None else given / _lengths(lengths, given.size)
     copies = (np.ones(given.size) if counts is None
@@ -320,17 +321,24 @@ def _lengths(lengths: npt.ArrayLike, count: int) -> Floats:
 
 
 def checked_counts(counts: npt.ArrayLike, count: int) -> Ints:
-    given = _numbers(counts, count, "counts", "samples")
+    given = _numbers(counts, count, "counts", "sample")
     wrong = np.flatnonzero(~((given >= 1) & (given == np.floor(given))))
     if wrong.size:
-        raise InputError(f"found {given[wrong[0]]:g} in counts, wanted whole numbers from 1 on")
-    if given.sum() > _MOST:
-        raise InputError(f"counts add up to {given.sum():g} samples; up to {_MOST:,} are taken")
+        raise InputError(f"counts must be integers of at least 1; found {given[wrong[0]]:g} "
+                         f"as number {wrong[0] + 1}")
+    if not given.sum() < np.iinfo(np.intp).max:
+        raise InputError(f"counts add up to {given.sum():g}, which is beyond any number of samples")
     return given.astype(np.intp)
 
 
+def _check_total(counts: Ints) -> None:
+    if counts.sum() > MAX_SAMPLES:
+        raise InputError(f"counts add up to {counts.sum():,} samples of one segment; the most is "
+                         f"{MAX_SAMPLES:,}: give shares of them as weights instead")
+
+
 def _numbers(values: npt.ArrayLike, count: int | None, name: str,
-             of: str = "references") -> Floats:
+             of: str = "reference") -> Floats:
     try:
         given = np.asarray(values)
         array = given.astype(np.float64)
@@ -339,9 +347,15 @@ def _numbers(values: npt.ArrayLike, count: int | None, name: str,
     if given.dtype.kind not in "biufO":
         raise InputError(f"{name} must be a list of numbers; found {given.dtype.name}")
     if array.ndim != 1 or (count is not None and array.size != count):
-        shape = " x ".join(map(str, array.shape)) or "no list of"
-        raise InputError(f"{name}: {shape} values for {count} {of}; one each is wanted")
+        wanted = "a list of" if count is None else str(count)
+        raise InputError(f"expected {wanted} {name} (one per {of}), got {_shape(array)}")
     return array
+
+
+def _shape(array: Floats) -> str:
+    if array.ndim == 1:
+        return str(array.size)
+    return "a scalar" if array.ndim == 0 else f"a table of {' x '.join(map(str, array.shape))}"
 
 
 def shortened(text: str) -> str:

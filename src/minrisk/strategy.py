@@ -24,7 +24,7 @@ class Strategy(Protocol):
     """Ranks the hypotheses of each segment. It takes a batch, so that stages batch too.
 
     A strategy is a frozen dataclass whose fields are its options, and its metrics and stages where
-    it has several.
+    it has several. It derives from `Options`, or from nothing; CONTRIBUTING has an example.
     """
 
     @property
@@ -110,7 +110,12 @@ def prepare(strategy: Strategy) -> None:
 
 
 def segment_rng(seed: int, segment: Segment) -> np.random.Generator:
-    """One random stream per segment: the answer is the same in any batch, on any worker."""
+    """One random stream per segment: the answer is the same in any batch, on any worker.
+
+    >>> one, same, other = (segment_rng(0, Segment(["a"], index=i)).random() for i in (3, 3, 4))
+    >>> one == same, one == other
+    (True, False)
+    """
     return np.random.default_rng([seed, segment.index])
 
 
@@ -122,14 +127,19 @@ def shuffled(segment: Segment, rng: np.random.Generator | None) -> Ints:
     return order[np.argsort(segment.weights[order] == 0, kind="stable")]
 
 
-def resampled(weights: Floats, count: int,
-              rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """(count, R) what references weigh in resamples of them.
+def resampled(weights: Floats, count: int, rng: np.random.Generator,
+              copies: Ints | None = None) -> npt.NDArray[np.float32]:
+    """(count, R) what references weigh in resamples of them, or several equal ones together.
 
     The Bayesian bootstrap (Rubin 1981): weights vary as counts in the plain one do, but no
-    reference is ever lost, however few there are or however much one of them weighs.
+    reference is ever lost, however few there are or however much one of them weighs. A weight is
+    of one copy.
     """
-    drawn = rng.standard_exponential((count, weights.size), np.float32)
+    shape = (count, weights.size)
+    if copies is None or bool(np.all(copies == 1)):
+        drawn = rng.standard_exponential(shape, np.float32)
+    else:  # a sum of so many exponentials
+        drawn = rng.standard_gamma(copies.astype(np.float32), shape, np.float32)
     drawn *= weights  # in single precision, which is enough for chances
     drawn /= drawn.sum(axis=1, keepdims=True)
     return drawn

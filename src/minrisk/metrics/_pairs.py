@@ -65,8 +65,8 @@ def as_scores(values: Sequence[Any], hyps: Objects, refs: Objects, name: str,
               error: bool) -> Floats:
     """(H, R) from what somebody returned, negated if it is an error; not numbers are told."""
     if len(values) != len(hyps) * len(refs):
-        raise InputError(f"{name} returned {len(values)} scores for {len(hyps) * len(refs)} pairs; "
-                         "one each is wanted, in order")
+        raise InputError(f"{name} returned {len(values)} scores; expected {len(hyps) * len(refs)}, "
+                         "one per pair, in order")
     found = np.array([number(value, name) for value in values], dtype=np.float64)
     result: Floats = (-found if error else found).reshape(len(hyps), len(refs))
     return result

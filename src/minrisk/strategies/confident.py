@@ -82,22 +82,38 @@ class Confident(Options):
     def _probability(self, contenders: Pool[Any]) -> float:
         """How often the first of them is the best, or as good."""
         rng = segment_rng(self.seed, contenders.segment)
-        mass = resampled(contenders.segment.weights, self.resamples, rng)
-        utility = self._utility(contenders, mass)
+        own = contenders.segment.own if self.leave_self_out else None
+        columns, copies = _equal_references(contenders, own)
+        mass = resampled(contenders.segment.weights[columns], self.resamples, rng, copies)
+        utility = _utility(contenders.scores(columns), mass,
+                           None if own is None else np.searchsorted(columns, own))
         best = utility.max(axis=0)
         return float(np.mean(utility[0] >= best - TIE * np.abs(best)))
 
-    def _utility(self, pool: Pool[Any], mass: npt.NDArray[np.float32]) -> Floats:
-        """(H, resamples)"""
-        scores, own = pool.scores(), pool.segment.own
-        if own is None or not self.leave_self_out:
-            return scores @ mass.T
-        itself = mass.T[own]  # (H, resamples)
-        alone = scores[np.arange(own.size), own][:, None] * itself
-        # who is his own only reference has nothing left to be judged by
-        others = np.where(itself < 1, 1 - itself, 1.0)
-        result: Floats = (scores @ mass.T - alone) / others
-        return result
+
+def _equal_references(pool: Pool[Any], own: Ints | None) -> tuple[Ints, Ints]:
+    """A place for all references of the same text and weight, in order, and how many they are.
+
+    Those that are a hypothesis itself stand alone, so that they can be left out.
+    """
+    alone = np.zeros(len(pool.ref_rows), np.intp)
+    alone[[] if own is None else own] = 1
+    keys = np.stack([pool.ref_rows, pool.segment.weights, alone])
+    _, first, copies = np.unique(keys, axis=1, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    return first[order], copies[order]
+
+
+def _utility(scores: Floats, mass: npt.NDArray[np.float32], own: Ints | None) -> Floats:
+    """(H, resamples), by the references but the own one, where these are given."""
+    if own is None:
+        return scores @ mass.T
+    itself = mass.T[own]  # (H, resamples)
+    alone = scores[np.arange(own.size), own][:, None] * itself
+    # a hypothesis whose only reference is itself has no utility
+    others = np.where(itself < 1, 1 - itself, 1.0)
+    result: Floats = (scores @ mass.T - alone) / others
+    return result
 
 
 def _different(ranking: Ranking, choices: Ints) -> Ints:

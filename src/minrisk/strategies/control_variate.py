@@ -29,9 +29,9 @@ _LEAST = 8  # references of a step: with fewer, their noise is more than what th
 class ControlVariate(Options):
     """the best by a surrogate of the metric, then the better half of them at each step (ours)
 
-    As `adaptive`, but the surrogate's mean drops who is far behind before a pair is evaluated, and
-    references tell only what the surrogate misses. Costs n evaluations for that mean, and at most
-    `budget` * n * m.
+    As `adaptive`, but the surrogate's mean drops hypotheses that are far behind before a pair is
+    evaluated, and references tell only what the surrogate misses. Costs n evaluations for that
+    mean, and at most `budget` * n * m.
 
     Args:
         metric: the metric that judges hypotheses, which must have a surrogate.
@@ -73,7 +73,7 @@ class ControlVariate(Options):
 class Corrected(Race):
     """A race by the surrogate's means and, of the references met, by what it misses.
 
-    While nobody was dropped for what it said, and references weigh the same, this is unbiased: over
+    While no hypothesis was dropped by it, and references weigh the same, this is unbiased: over
     all choices of references its mean is the exact utility.
     """
 

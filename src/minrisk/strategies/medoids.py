@@ -75,7 +75,7 @@ class Medoids(Options):
 
 
 def _best_with(scores: Floats, mass: Floats, others: list[int]) -> tuple[int, float]:
-    """Who adds most to the others, and what the set is worth with it."""
+    """The hypothesis that adds most to the others, and what the set is worth with it."""
     near = scores[others].max(axis=0, initial=-np.inf)  # (R,)
     value = np.maximum(scores, near) @ mass
     value[others] = np.nan  # which ranks last

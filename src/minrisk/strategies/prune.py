@@ -26,8 +26,9 @@ from minrisk.strategy import resampled, segment_rng, shuffled
 class Prune(Options):
     """drops hypotheses that rarely win as references double (Cheng & Vlachos 2023)
 
-    Costs n * start evaluations, then twice the references at each step for those who are left: by
-    how much fewer than n * m depends on the samples. The resamples are of the Bayesian bootstrap.
+    Costs n * start evaluations, then twice the references at each step for the hypotheses
+    that are left: how many fewer than n * m depends on the samples. The resamples are of the
+    Bayesian bootstrap.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
@@ -51,7 +52,7 @@ class Prune(Options):
     most: int | None = option(None, ge=1,
                               help="number of references of the last step; all unless given")
     resamples: int = option(500, ge=1,
-                           help="number of resamples of the references, to see who wins how often")
+                           help="number of resamples of the references, to count wins")
     seed: int = option(0, ge=0, help="seed of the random choices")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
@@ -83,7 +84,7 @@ class Prune(Options):
         return [*sizes, last]
 
     def _contenders(self, race: Race, rng: np.random.Generator) -> Ints:
-        """Who is at least as good as the best in enough resamples of the references."""
+        """Hypotheses that are as good as the best in enough resamples of the references."""
         mass = resampled(race.weights, self.resamples, rng)
         drawn = race.scores.astype(mass.dtype) @ mass.T  # (left, resamples)
         wins = np.mean(drawn >= drawn[np.argmax(race.utility)], axis=1)

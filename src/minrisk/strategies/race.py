@@ -1,4 +1,4 @@
-"""Hypotheses that meet more and more references, while those who fall behind drop out."""
+"""Hypotheses that meet more and more references, while those that fall behind drop out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minrisk.segment import Ranking
 
 
 class Race:
-    """Equal hypotheses run as one; whoever is left has met the same references."""
+    """Equal hypotheses run as one; all that are left have met the same references."""
 
     def __init__(self, pool: Pool[Any], references: Ints) -> None:
         self._pool, self._place = pool.once()
@@ -22,7 +22,7 @@ class Race:
                                    return_inverse=True)
         self._first = first[text]  # (R,) where each one's text is met first
         self._left = np.arange(len(self._pool.hyp_rows))
-        self._dropped: list[Ints] = []  # best first, and who was dropped last before the others
+        self._dropped: list[Ints] = []  # best first, those dropped last before the others
         self.scores: Floats = np.empty((self._left.size, 0))  # (left, met)
 
     @property
@@ -52,11 +52,11 @@ class Race:
         new = np.unique(first[first >= self.met])
         if new.size:
             known[:, new] = self._scores(self._references[new])
-        known[:, self.met :] = known[:, first]  # who comes again is scored already
+        known[:, self.met :] = known[:, first]  # equal references are scored once
         self.scores = known
 
     def keep(self, rows: Ints) -> None:
-        """Only these of those who are left go on."""
+        """Only these of the hypotheses that are left go on."""
         order = Ranking.of(self.utility).order
         self._dropped.insert(0, self._left[order[~np.isin(order, rows)]])
         self._left, self.scores = self._left[rows], self.scores[rows]
@@ -67,7 +67,7 @@ class Race:
     def halve(self, budget: int) -> None:
         """Drop the worse half again and again, with as many new pairs at each step, to the last.
 
-        Every step has one new reference at least; who can meet all that there are, does.
+        Every step has one new reference at least; if the budget is enough for all, all are met.
         """
         count = self._references.size
         for steps in range(steps_of(self.left), 0, -1):
@@ -81,7 +81,8 @@ class Race:
             self.keep_best(math.ceil(self.left / 2))
 
     def ranking(self) -> Ranking:
-        """Who came furthest is first; utilities are of those who met the last references."""
+        """Hypotheses that came furthest are first; only those that met the last references have
+        utilities."""
         last = Ranking.of(self.utility)
         utility = np.full(len(self._pool.hyp_rows), np.nan)
         utility[self._left] = last.utility
