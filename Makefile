@@ -22,9 +22,21 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/chrf/run.py
 	$(BIN)/python benchmarks/bleu/run.py
 
-# the native core by itself, under AddressSanitizer and UndefinedBehaviorSanitizer
+# the native core by itself under sanitizers: memory and undefined behaviour, then data races
 sanitize:
 	$(MAKE) -C tests/native sanitize
+
+# random inputs, SECONDS for each target: the native core with libFuzzer, then what is in Python
+.PHONY: fuzz
+fuzz: SECONDS ?= 60
+fuzz: $(VENV)/.test
+	$(MAKE) -C tests/fuzz/native fuzz SECONDS=$(SECONDS)
+ifneq ($(wildcard tests/fuzz/test_*.py),)
+	FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/fuzz
+endif
+
+.PHONY: test-all
+test-all: test test-cpus sanitize fuzz
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

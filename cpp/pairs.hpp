@@ -105,8 +105,8 @@ public:
           symmetric_(hyps_ == refs_), metric_(metric), kernels_(Metric::kernels(kernels)),
           workers_(workers) {
         place_columns(kernels.rare);
-        for (const Texts* side : sides())
-            bits_.emplace_back(blocks_for(side->size()) * order_words_.back() * lanes);
+        for (const Texts* side : sides())  // one block more: orders without bits begin there
+            bits_.emplace_back((blocks_for(side->size()) * order_words_.back() + 1) * lanes);
         distribute_columns();
         slot_of_.assign(index_.texts, detail::absent);
         for (std::size_t r = 0; r < refs_.size(); ++r) slot_of_[refs_[r]] = r;
