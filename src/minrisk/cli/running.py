@@ -136,14 +136,14 @@ class RunOptions:
     def memory(self) -> int:
         return int(self.buffer * _GB)
 
-    @property
-    def runner(self) -> Runner:
+    def runner(self, is_streaming: bool) -> Runner:
+        """Without workers where there is one output, or where a server does the work."""
         if self.engine == "ray":
             from minrisk.pipeline.ray import Ray  # here, for it is an extra, and slow to import
 
             return Ray(self.address, self.memory)
         asked = self.workers or self.engine or self.segment_timeout or self.gpus_per_worker
-        return Processes() if asked or self.is_folder else Inline()
+        return Processes() if asked or (self.is_folder and not is_streaming) else Inline()
 
     def pool(self, *stages: Stage, gpus: bool = True) -> WorkerPool:
         return WorkerPool(stages, self.workers, self.threads,
@@ -175,6 +175,7 @@ class Job:
     also_read: Sequence[str | None] = ()
     also_written: Sequence[str] = ()
     stream: Writable | None = None  # where results go instead of standard output
+    is_streaming: bool = False  # a server does the work, and no request waits for another
 
 
 class Outcome(NamedTuple):
@@ -188,7 +189,7 @@ def execute(ctx: click.Context, options: RunOptions, job: Job) -> Outcome:
     _check_files(options, job, shards)
     with ExitStack() as stack:
         sink = stack.enter_context(_sink(options, job, shards, stack))
-        run = Run(sink, job.pools(Parse(shards[0].reader)), options.runner,
+        run = Run(sink, job.pools(Parse(shards[0].reader)), options.runner(job.is_streaming),
                   Policy(options.batch_size or job.block, options.memory, options.on_error,
                          options.max_errors))
         remaining = [what.shard for what in sink.remaining()]

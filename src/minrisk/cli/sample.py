@@ -51,4 +51,5 @@ def sample(ctx: click.Context, /, **params: Any) -> int:
         settings=settings(sampler, "sampler") | drawing | others,
         signatures=[signature(sampler, "sampler", **drawing)],
         block=preferred_batch_size(sampler, draw.n),
+        is_streaming=hasattr(sampler, "stream"),
     )).code

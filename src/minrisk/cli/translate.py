@@ -80,4 +80,5 @@ def translate(ctx: click.Context, /, **params: Any) -> int:
                     signature(strategy, weights=params["weights"])],
         extension=".txt" if params["form"] == "text" else ".jsonl",
         block=preferred_batch_size(sampler, draw.n),
+        is_streaming=hasattr(sampler, "stream"),
     )).code

@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import sys
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -234,6 +235,7 @@ def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
     """What a worker does until its driver is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is for the driver to answer
     _die_with_parent()
+    warnings.showwarning = _show_warning
     os.environ.setdefault("OMP_NUM_THREADS", str(pool.threads))
     if pool.gpus:
         os.environ[_VISIBLE] = _devices(number, pool.gpus)
@@ -257,6 +259,10 @@ def _die_with_parent() -> None:
     """Where the system can: a driver that was killed leaves no worker in a long call behind."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"minrisk: warning: {message}", file=sys.stderr)
 
 
 class _Reporter:
