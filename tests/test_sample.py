@@ -126,7 +126,7 @@ def test_progress_tells_samples_per_second(sample, sources, monkeypatch):
     monkeypatch.setattr(progress, "_PLAIN", 0.0)
     err = sample(sources, "-n", "20", "--batch-size", "1").err
     assert "samples/s" in err.splitlines()[-1]
-    assert "requests answered: 1 of 2" in err
+    assert "minrisk: 1 segment, " in err
 
 
 def test_the_signature_has_what_matters_and_no_key(sample, sources, monkeypatch, tmp_path):
@@ -251,7 +251,8 @@ def test_an_endpoint_that_refuses_is_told_and_what_is_finished_is_kept(
     assert sample(sources, "-n", "2", "-o", out, "--batch-size", "1", "--resume").code == 0
     asked = {body["messages"][-1]["content"] for body in server.bodies}
     assert "three" in asked
-    assert not asked & set(SOURCES[:2])
+    if code != 401:  # which concerns all, and ends the run before what is on its way is there
+        assert asked == {"three"}
 
 
 def test_the_rest_of_a_batch_with_a_failure_is_kept_and_the_failure_drawn_again(

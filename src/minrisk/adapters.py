@@ -91,6 +91,11 @@ def _kept(metric: AnyMetric) -> AnyMetric:
     return metric
 
 
+def forget_metrics() -> None:
+    """Let go of the metrics that stay loaded, as before a run whose files may have changed."""
+    _kept.cache_clear()
+
+
 def _of_class(cls: type, field: str) -> AnyMetric:
     if not _has_methods(cls):
         raise _no_metric(cls, field)

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from minrisk.adapters import forget_metrics
 from minrisk.cli.comet import comet
 from minrisk.cli.completion import completion
 from minrisk.cli.decode import decode
@@ -84,6 +85,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _prepare() -> None:
     """Streams that are closed swallow what is written to them; warnings are one line."""
+    forget_metrics()  # of an earlier run in this process, whose files may have changed
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - for the whole run
     warnings.showwarning = _tell_once()
     if threading.current_thread() is threading.main_thread():
