@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 from commands import run, write
 from minrisk import InputError, MissingExtra
+from minrisk.cli.shared import SOME_FAILED
 from minrisk.io.files import Input, Output, file_key
 from minrisk.io.inputs import open_input
 from minrisk.io.parquet import ParquetInput
@@ -67,6 +68,43 @@ def test_what_json_has_no_word_for_passes_as_text(tmp_path):
     parquet.write_table(pyarrow.table({"samples": [["a"]], "day": day}), path)
     [record] = run("decode", path, "-q").records
     assert record["day"] == "1970-01-01"
+
+
+def binary(tmp_path, *rows, **columns):
+    path = tmp_path / "in.parquet"
+    samples = pyarrow.array(rows, pyarrow.list_(pyarrow.binary()))
+    parquet.write_table(pyarrow.table({"samples": samples, **columns}), path)
+    return path
+
+
+def test_binary_columns_are_texts_as_spark_and_impala_write_them(tmp_path):
+    meta = pyarrow.array([{"note": "naïve".encode()}], pyarrow.struct([("note", pyarrow.binary())]))
+    path = binary(tmp_path, ["café".encode()], source=[b"Caf\xc3\xa9"], meta=meta)
+    [record] = run("decode", path, "-q").records
+    assert (record["text"], record["meta"]) == ("café", {"note": "naïve"})
+    assert run("export", path, "--format", "tsv", "-q").out == "Café\tcafé\n"
+
+
+def test_bytes_that_are_no_text_fail_their_row_only(tmp_path):
+    done = run("decode", binary(tmp_path, [b"a"], [b"na\xefve"], [b"b"]))
+    assert done.code == SOME_FAILED
+    assert [record.get("text") for record in done.records] == ["a", None, "b"]
+    assert "in.parquet:2: found byte 0xef, which is invalid UTF-8" in done.records[1]["error"]
+
+
+def test_another_column_of_bytes_that_are_no_text_is_told_by_name(tmp_path):
+    done = run("decode", binary(tmp_path, [b"a"], digest=[b"\xff"]))
+    assert done.code == 2
+    assert "in.parquet:1: column 'digest' has bytes that are no UTF-8 text" in done.err
+
+
+def test_samples_that_are_no_texts_are_told_with_their_type(tmp_path):
+    path = tmp_path / "in.parquet"
+    days = pyarrow.array([[0]], pyarrow.list_(pyarrow.timestamp("s")))
+    parquet.write_table(pyarrow.table({"samples": days}), path)
+    done = run("decode", path)
+    assert done.code == 2
+    assert "in.parquet:1: column 'samples' has values of type datetime, wanted texts" in done.err
 
 
 def test_a_missing_column_is_told_with_the_file_and_the_row(tmp_path):

@@ -6,9 +6,10 @@ import json
 import os
 import resource
 import stat
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Literal, NamedTuple, Self
@@ -302,7 +303,8 @@ def _introduce(progress: Progress, options: RunOptions, job: Job, sink: Sink, sh
 
 def _work(ctx: click.Context, run: Run, progress: Progress, options: RunOptions) -> None:
     told: set[str] = set()
-    with summing_up(ctx, progress, options):
+    # what a metric prints is no result
+    with redirect_stdout(sys.stderr), summing_up(ctx, progress, options):
         try:
             for result in run.results():
                 _count(progress, result)

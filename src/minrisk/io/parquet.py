@@ -9,6 +9,7 @@ from typing import Any
 
 from minrisk.errors import InputError, MissingExtra
 from minrisk.io.files import Input, as_input_error, open_file
+from minrisk.io.record import at
 
 TEXTS = frozenset({"samples", "hypotheses", "references", "source", "prompt"})
 _ROWS = 64  # read at a time; a row may hold thousands of samples
@@ -32,34 +33,43 @@ class ParquetInput(Input):
                     for row in batch.to_pylist():
                         self.number += 1
                         self._consume(file.metadata.num_rows)
-                        yield json.dumps(_plain(row), ensure_ascii=False, default=str).encode()
+                        yield self._line(row)
         except pyarrow.ArrowException as error:
             raise InputError(f"{self.name}: unreadable Parquet: {error}; "
                              "copy or make the file again") from None
+
+    def _line(self, row: dict[str, Any]) -> bytes:
+        with at(f"{self.name}:{self.number}"):
+            fields = {name: _plain(value, name) for name, value in row.items()}
+        text = json.dumps(fields, ensure_ascii=False, default=str)
+        return text.encode("utf-8", "surrogateescape")
 
     def _consume(self, rows: int) -> None:
         if self.size is not None:
             self.consumed = self.size * self.number // rows
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with texts where its columns have bytes, as those that Spark and Impala write."""
-    return {name: _text(value, name) for name, value in row.items()}
-
-
-def _text(value: Any, column: str) -> Any:
+def _plain(value: Any, column: str) -> Any:
+    """Texts where a column has bytes, as those that Spark and Impala write."""
     if isinstance(value, list):
-        return [_text(item, column) for item in value]
+        return [_plain(item, column) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item, column) for name, item in value.items()}
     if isinstance(value, bytes):
-        try:
-            return value.decode("utf-8")
-        except UnicodeDecodeError:
-            raise InputError(f"column {column!r} has bytes that are no UTF-8 text; convert it, or "
-                             "leave it out") from None
+        return _decoded(value, column)
     if column in TEXTS and not isinstance(value, str | None):
         raise InputError(f"column {column!r} has values of type {type(value).__name__}, wanted "
                          "texts")
     return value
+
+
+def _decoded(value: bytes, column: str) -> str:
+    try:
+        # bytes of a text that are invalid go on as they are: the row fails, as in JSON lines
+        return value.decode("utf-8", "surrogateescape" if column in TEXTS else "strict")
+    except UnicodeDecodeError:
+        raise InputError(f"column {column!r} has bytes that are no UTF-8 text; convert it, or "
+                         "leave it out") from None
 
 
 def _pyarrow() -> tuple[ModuleType, ModuleType]:

@@ -59,15 +59,18 @@ def _halving(work: Work, batch: Sequence[Record]) -> Iterator[Record]:
 
     So one bad record costs no other, and what is too large together gets through in smaller ones.
     """
+    found: Sequence[Record] | None = None
     try:
-        yield from work(batch)
-        return
+        found = work(batch)
     except BaseException as error:
         if concerns_all(error):
             raise
         if len(batch) == 1:
-            yield batch[0].failed(error)
-            return
+            found = [batch[0].failed(error)]
+    if found is not None:
+        yield from found
+        return
+    # now that nothing holds the memory of the attempt any more
     half = len(batch) // 2
     yield from _halving(work, batch[:half])
     yield from _halving(work, batch[half:])
@@ -75,18 +78,21 @@ def _halving(work: Work, batch: Sequence[Record]) -> Iterator[Record]:
 
 def _until_first_failure(work: Work, batch: Sequence[Record]) -> Iterator[Record]:
     """Where the first failure ends the run: what is before it, then the failure."""
+    found: Sequence[Record] | None = None
+    parts: list[Sequence[Record]] = [[record] for record in batch]
     try:
-        yield from work(batch)
-        return
+        found = work(batch)
     except BaseException as error:
         if concerns_all(error):
             raise
         if len(batch) == 1:
-            yield batch[0].failed(error)
-            return
-        half = len(batch) // 2
-        parts = ([batch[:half], batch[half:]] if is_out_of_memory(error)
-                 else [[record] for record in batch])
+            found = [batch[0].failed(error)]
+        elif is_out_of_memory(error):
+            half = len(batch) // 2
+            parts = [batch[:half], batch[half:]]
+    if found is not None:
+        yield from found
+        return
     for part in parts:
         for record in _until_first_failure(work, part):
             yield record
@@ -100,7 +106,7 @@ def concerns_all(error: BaseException) -> bool:
     A model, metric or program of somebody else may raise anything, `SystemExit` too, or what a
     native library makes of a panic; that is a failure of the record and no more.
     """
-    return isinstance(error, UnusableError | MissingExtra | KeyboardInterrupt | GeneratorExit)
+    return isinstance(error, UnusableError | MissingExtra | KeyboardInterrupt)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

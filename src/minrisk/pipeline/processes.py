@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from glob import glob
 from itertools import chain
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
-from pickle import PicklingError
+from threading import Thread
 from time import perf_counter
 from typing import Any
 
 from minrisk.errors import InputError, MinriskError
 from minrisk.pipeline.reading import Reading
 from minrisk.pipeline.runner import Gate, Running
-from minrisk.pipeline.workers import Block, Piece, Progress, WorkerPool
+from minrisk.pipeline.workers import UNSENDABLE, Block, Piece, Progress, WorkerPool
 from minrisk.progress import listening, tell
 from minrisk.threads import threads
 
@@ -30,7 +29,7 @@ _ATTEMPTS = 2  # how often a block may bring its worker down
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SPAWN = get_context("spawn")  # a fork would copy threads and locks of native libraries
 _READY = "ready"
-_PR_SET_PDEATHSIG = 1  # of Linux's prctl
+_PATIENCE = 5.0  # seconds that a worker has to end by itself
 _SECONDS_BETWEEN_REPORTS = 1.0
 
 
@@ -179,7 +178,14 @@ class Worker:
         if self._blocks:
             self._process.kill()
         self.connection.close()
+        self._end()
+
+    def _end(self) -> int | None:
+        """Its exit code; a thread of somebody else may go on for ever."""
+        self._process.join(_PATIENCE)
+        self._process.kill()
         self._process.join()
+        return self._process.exitcode
 
     def _start(self) -> None:
         self.connection, theirs = _SPAWN.Pipe()
@@ -202,17 +208,19 @@ class Worker:
                 return
             except OSError:  # it died while it had nothing to do
                 self._restart()
-            except (RecursionError, PicklingError, TypeError, AttributeError) as error:
+            except UNSENDABLE as error:
                 yield from self._give_up(f"{type(error).__name__}: {error}")
 
     def _died(self) -> Iterator[Piece]:
         """Another process tries again: the whole block, each record alone, then none."""
-        self._process.join()
-        ending = _ending(self._process.exitcode)
+        code = self._end()
         self._restart()
         self._failures += 1
-        if self._failures >= _ATTEMPTS:
-            yield from self._give_up(f"the worker process {ending}, {_ATTEMPTS} times")
+        if code == -signal.SIGALRM:
+            yield from self._give_up(f"took longer than {self._pool.segment_timeout:g} s, "
+                                     "which is --segment-timeout")
+        elif self._failures >= _ATTEMPTS:
+            yield from self._give_up(f"the worker process {_ending(code)}, {_ATTEMPTS} times")
 
     def _give_up(self, reason: str) -> Iterator[Piece]:
         block = self._blocks.popleft()
@@ -224,8 +232,6 @@ class Worker:
 
 
 def _ending(code: int | None) -> str:
-    if code == -signal.SIGALRM:
-        return "took longer than --segment-timeout"
     if code is not None and code < 0:
         return f"was ended by {signal.Signals(-code).name}"
     return f"exited with code {code}"
@@ -234,7 +240,9 @@ def _ending(code: int | None) -> str:
 def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
     """What a worker does until its driver is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is for the driver to answer
-    _die_with_parent()
+    with suppress(OSError):  # where nothing is open
+        os.dup2(2, 1)  # standard output is for results, not for what a metric prints
+    Thread(target=_end_with_driver, daemon=True).start()
     warnings.showwarning = _show_warning
     os.environ.setdefault("OMP_NUM_THREADS", str(pool.threads))
     if pool.gpus:
@@ -255,10 +263,12 @@ def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
             return
 
 
-def _die_with_parent() -> None:
-    """Where the system can: a driver that was killed leaves no worker in a long call behind."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def _end_with_driver() -> None:
+    """At once, also in the middle of a long call."""
+    driver = parent_process()
+    assert driver is not None
+    driver.join()
+    os._exit(1)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
@@ -279,10 +289,7 @@ class _Reporter:
 
 
 def _answer(connection: Connection, pool: WorkerPool, block: Block, made: Any) -> None:
-    try:
-        connection.send(made)
-    except (RecursionError, PicklingError, TypeError, AttributeError) as error:
-        connection.send(pool.refuse(block, f"{type(error).__name__}: {error}"))
+    connection.send_bytes(pool.pickled(block, made))
 
 
 def _devices(number: int, gpus: float) -> str:

@@ -157,10 +157,11 @@ class _Actor:
             self._error = error
 
     def __call__(self, rows: _Rows) -> _Rows:
-        return {"piece": [pickle.dumps(self._next(piece))
-                          for piece in map(pickle.loads, rows["piece"])]}
+        return {"piece": [self._next(piece) for piece in rows["piece"]]}
 
-    def _next(self, piece: Piece) -> Piece:
+    def _next(self, pickled: bytes) -> bytes:
+        piece = pickle.loads(pickled)
         if not isinstance(piece, Block):
-            return piece
-        return Fatal(self._error) if self._error else self._pool.work(piece)
+            return pickled
+        made = Fatal(self._error) if self._error else self._pool.work(piece)
+        return self._pool.pickled(piece, made)

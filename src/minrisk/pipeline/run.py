@@ -100,7 +100,8 @@ class Run:
     def _refuse(self, piece: Block | End) -> Piece:
         for pool in self.pools:
             if isinstance(piece, Block):
-                piece = pool.refuse(piece, "every worker that tried it died")
+                late = ", or took longer than --segment-timeout" if pool.segment_timeout else ""
+                piece = pool.refuse(piece, f"every worker that tried it died{late}")
         return piece
 
     def _keep(self, block: Block) -> Iterator[Result]:

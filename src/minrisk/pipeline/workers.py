@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 from minrisk.errors import InputError, MissingExtra, UnusableError
 from minrisk.io.record import Record
@@ -15,6 +16,8 @@ from minrisk.pipeline.stages import Parse, Stage
 from minrisk.threads import set_threads
 
 Seconds = dict[str, float]
+# what pickle raises: a field that is nested too deep, or an object of somebody else
+UNSENDABLE = (RecursionError, pickle.PicklingError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True)
@@ -109,16 +112,20 @@ class WorkerPool:
     def work(self, block: Block) -> Block | Fatal:
         """What became of a block in a worker."""
         seconds: Seconds = dict(block.seconds)
+        items: list[Any] = []
+        reason = None
         with (warnings.catch_warnings(record=not self.quiet) as caught,
-              self._deadline(len(block.items))):
+              Deadline(self.segment_timeout) as deadline):
             try:
-                items = list(self.stream(iter(block.items), seconds))
+                begun = deadline.begun(block.items)
+                items = list(deadline.finished(self.stream(begun, seconds)))
             except (UnusableError, MissingExtra) as error:
                 return Fatal(error)
             except BaseException as error:  # of ours, or of a library that nobody foresaw
-                items = self._one_by_one(block, error)
-        told = tuple(dict.fromkeys(str(w.message) for w in caught or ()))
-        return replace(block, items=items, seconds=seconds, warnings=(*block.warnings, *told))
+                reason = _reason(error)
+        shown = tuple(dict.fromkeys(str(w.message) for w in caught or ()))
+        block = replace(block, seconds=seconds, warnings=(*block.warnings, *shown))
+        return replace(block, items=items) if reason is None else self._one_by_one(block, reason)
 
     def refuse(self, block: Block, reason: str) -> Block:
         """Where no worker survives the block: all of its records fail, for this reason."""
@@ -126,16 +133,36 @@ class WorkerPool:
         return replace(block, items=list(self.stream(
             (self._record(item).failed(error) for item in block.items), {})))
 
-    def _one_by_one(self, block: Block, error: BaseException) -> list[Any]:
+    def pickled(self, block: Block, made: Block | Fatal) -> bytes:
+        """What a worker made of a block, for another process; what cannot be sent there fails."""
+        try:
+            return pickle.dumps(made)
+        except UNSENDABLE:
+            assert isinstance(made, Block)
+            sendable = [self._sendable(block, item) for item in made.items]
+            return pickle.dumps(replace(made, items=sendable))
+
+    def _sendable(self, block: Block, item: Any) -> Any:
+        try:
+            pickle.dumps(item)
+        except UNSENDABLE as error:
+            single = replace(block, items=[raw for raw in block.items if raw.index == item.index])
+            [refused] = self.refuse(single, _reason(error)).items
+            return replace(refused, fields={}) if isinstance(refused, Record) else refused
+        return item
+
+    def _one_by_one(self, block: Block, reason: str) -> Block | Fatal:
         """After what no stage expected."""
-        reason = f"{type(error).__name__}: {error}"
         if len(block.items) == 1:
-            return list(self.refuse(block, reason).items)
-        found: list[Any] = []
+            return self.refuse(block, reason)
+        items: list[Any] = []
         for single in block.singles():
-            made = self.work(single)
-            found += self.refuse(single, reason).items if isinstance(made, Fatal) else made.items
-        return found
+            made = self.work(replace(single, seconds=block.seconds, warnings=block.warnings))
+            if isinstance(made, Fatal):
+                return made
+            block = replace(block, seconds=made.seconds, warnings=made.warnings)
+            items += made.items
+        return replace(block, items=items)
 
     def _record(self, item: Any) -> Record:
         if isinstance(item, Record):
@@ -143,8 +170,9 @@ class WorkerPool:
         parse = next(stage for stage in self.stages if isinstance(stage, Parse))
         return parse.record(item)
 
-    def _deadline(self, records: int) -> Deadline:
-        return Deadline(self.segment_timeout * records if self.segment_timeout else None)
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 class Clock(Iterator[Any]):
@@ -163,14 +191,32 @@ class Clock(Iterator[Any]):
 
 
 class Deadline:
-    """Ends the process by SIGALRM where it is not left in time; native code cannot hold it up."""
+    """Ends the process by SIGALRM where records take too long; native code cannot hold it up.
+
+    Records that were begun have so many seconds each, together, to be finished.
+    """
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
+        self._records = 0  # that were begun, and are not finished
 
-    def __enter__(self) -> None:
+    def begun(self, items: Iterable[Any]) -> Iterator[Any]:
+        for item in items:
+            self._count(1)
+            yield item
+
+    def finished(self, items: Iterable[Any]) -> Iterator[Any]:
+        for item in items:
+            self._count(-1)
+            yield item
+
+    def _count(self, more: int) -> None:
+        self._records += more
         if self._seconds is not None:
-            signal.setitimer(signal.ITIMER_REAL, self._seconds)
+            signal.setitimer(signal.ITIMER_REAL, self._seconds * self._records)
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
         if self._seconds is not None:
