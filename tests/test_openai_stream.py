@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import threading
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from itertools import count, islice
 
@@ -16,6 +16,7 @@ import faulty
 from faulty import Faulty, status
 from minrisk.errors import InputError, UnusableError
 from minrisk.progress import listening
+from minrisk.sampling.background import stream
 from minrisk.sampling.openai import Endpoint
 
 SOON = 30  # seconds that a test waits for what takes none
@@ -91,9 +92,16 @@ def test_connections_are_kept_all_the_time(server):
 
 
 def test_closing_early_cancels_what_is_not_finished(server):
-    server.script = [faulty.answer]
+    taken = threading.Event()
+
+    def requests():
+        yield from asked("one", "two", "three")
+        taken.set()
+        yield Asked("four", 3)
+
+    server.script = [lambda h: (taken.wait(SOON), faulty.answer(h))]
     server.always = faulty.silent
-    with closing(sampler(server).stream(asked(*["one"] * 9), 4)) as results:
+    with closing(sampler(server).stream(requests(), 4)) as results:
         next(results)
         assert all(server.waiting.acquire(timeout=SOON) for _ in range(2))
     assert all(server.left.acquire(timeout=SOON) for _ in range(2))
@@ -149,6 +157,35 @@ def test_what_concerns_all_requests_is_raised_after_what_is_finished(server):
     assert [request.index for request, _ in found] == [0, 1]
     assert not is_streaming()
     assert len(server.bodies) < 6  # nobody goes on asking
+
+
+def test_results_that_finished_after_the_error_that_concerns_all_come_before_it():
+    everything, taken = threading.Event(), asyncio.Event()
+
+    async def work(item):
+        if item != "slow":
+            await taken.wait()
+        if item == "fails":
+            raise UnusableError("for all")
+        if item == "slow":
+            taken.set()
+            for _ in range(10):  # until the others have finished
+                await asyncio.sleep(0)
+            everything.set()
+            await asyncio.Event().wait()
+        return item.upper()
+
+    @asynccontextmanager
+    async def connect(call):
+        yield work
+
+    results = stream(connect, iter(["first", "fails", "second", "slow"]), 4)
+    assert next(results) == ("first", "FIRST")
+    assert everything.wait(SOON)
+    assert next(results) == ("second", "SECOND")
+    with pytest.raises(UnusableError, match="for all"):
+        next(results)
+    assert not is_streaming()
 
 
 def test_warnings_and_progress_come_in_the_thread_of_the_caller(server):
