@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+import warnings
 from collections import Counter
 from dataclasses import replace
 
@@ -29,6 +30,9 @@ from tolerance import assert_close
 KINDS = [*tiny.SEQ2SEQ, *tiny.CAUSAL]
 SOURCES = ["the cat sat on a mat", "the dog", "it ran to a red mat"]
 PROMPTS = [Prompt((6, 7, 8, 2), ()), Prompt((6, 12, 2), ()), Prompt((15, 13, 14, 9, 10, 2), ())]
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*samples so far were cut")  # limits are low here
 
 
 @pytest.fixture(autouse=True)
@@ -563,9 +567,50 @@ def test_the_sampler_says_what_is_missing(monkeypatch):
         Transformers("some/model").sample(SOURCES, 1)
 
 
-def test_progress_is_told():
+@pytest.mark.parametrize("rows", [10, 100])
+def test_progress_is_told_while_a_batch_is_drawn(rows):
     model = tiny.model("marian")
     told = []
     with listening(lambda *said: told.append(said)):
-        engine(model, rows=10).draw(prompts(model), 10, 0, range(3))
-    assert told == [("samples", 10, 30), ("samples", 20, 30), ("samples", 30, 30)]
+        engine(model, limit=6, rows=rows).draw(prompts(model), 10, 0, range(3))
+    assert {(what, total) for what, _, total in told} == {("samples", 30)}
+    ended = [done for _, done, _ in told]
+    assert ended == sorted(ended)
+    assert len(ended) == 6 * len(range(0, 30, rows))  # at every token
+    assert len({*ended} - {0, 10, 20, 30}) > 2
+    assert ended[-1] == 30
+
+
+@pytest.mark.parametrize(("n", "sources"), [(1, 16), (32, 16), (64, 8), (256, 2), (512, 1),
+                                            (1024, 1)])
+def test_a_cpu_gets_few_sources_at_a_time(n, sources):
+    """So that finished ones are on disk before many others are drawn."""
+    assert Transformers("some/model", device="cpu").batch_size(n) == sources
+    assert Transformers("some/model", device="meta").batch_size(n) == 16
+    assert Transformers("some/model", device="cpu", beams=16).batch_size(1) == 4
+
+
+@pytest.mark.parametrize("kind", ["marian", "t5"])  # one is forced to end at the limit
+def test_samples_that_were_cut_are_counted(folders, kind):
+    sampler = Transformers(folders(kind), device="cpu", max_tokens=3)
+    with pytest.warns(UserWarning, match=r"\d+ of 20 samples so far were cut at max_tokens 3") as (
+            first):
+        [found] = sampler.sample(SOURCES[:1], 20)
+    cut = [sample for sample in found if sample.finish_reason == "length"]
+    assert {len(sample.tokens) for sample in cut} == {3}
+    assert all(len(sample.tokens) < 3 or sample.tokens[-1] == tiny.EOS for sample in found
+               if sample.finish_reason == "stop")
+    assert 0 < len(cut) < len(found)
+    assert str(first[0].message).startswith(f"{sum(sample.count for sample in cut)} of")
+    with warnings.catch_warnings(record=True) as again:
+        warnings.simplefilter("always")
+        for place in range(1, 9):
+            sampler.sample(SOURCES[:1], 20, 0, [place])
+    assert 0 < len(again) < 3  # when there are ten times as many
+
+
+def test_beams_that_were_cut_are_counted(folders):
+    sampler = Transformers(folders("t5"), device="cpu", max_tokens=2, beams=4)
+    with pytest.warns(UserWarning, match="4 of 4 samples so far were cut"):
+        [found] = sampler.sample(SOURCES[:1], 4)
+    assert [sample.finish_reason for sample in found] == ["length"] * 4

@@ -20,7 +20,7 @@ class Sample:
     count: int = 1
     logprob: float | None = None  # natural logarithm, under the whole model
     truncated_logprob: float | None = None  # under the distribution that was drawn from
-    tokens: tuple[int, ...] = ()
+    tokens: tuple[int, ...] = ()  # as drawn; those of `hf` include the one that ends the text
     length: int | None = None  # in tokens, where they are not known themselves
     finish_reason: str | None = None  # "stop", "length", ..., where the sampler tells
     reasoning: str | None = None  # what the model wrote before the text, and apart from it

@@ -17,14 +17,19 @@ from minrisk.sampling.sample import Sample
 if TYPE_CHECKING:
     from minrisk.sampling.hf.writer import Writer
 
+_MOST_SOURCES = 16  # in a batch
+# a CPU takes about as long for each of them in larger batches
+_SAMPLES_ON_CPU, _BEAMS_ON_CPU = 512, 64
+
 
 @dataclass(frozen=True)
 class Transformers:
     """any model of transformers that translates or writes on; needs minrisk[hf]
 
-    A sample's tokens are those that were drawn, the one that ends it included. Its `logprob` is
-    their probability under the model as it is: temperature 1, nothing cut off, banned or forced;
-    its `truncated_logprob` is that of drawing it, with all options and rules at work.
+    A sample's tokens are those that were drawn, the one that ends it included; one that was cut has
+    `max_tokens` of them, and the finish reason "length". Its `logprob` is their probability under
+    the model as it is: temperature 1, nothing cut off, banned or forced; its `truncated_logprob` is
+    that of drawing it, with all options and rules at work.
 
     The samples of a prompt depend on the seed, its place and n, and on nothing else, but for what
     rounding does: a batch of another shape can change a probability's last digits, and with them,
@@ -81,6 +86,22 @@ class Transformers:
             if not text.strip():
                 raise InputError(f"source {place + 1} is blank; there is nothing to write about")
         return self._writer.write(prompts, n, seed, places) if prompts else []
+
+    def batch_size(self, n: int) -> int:
+        """On a CPU no more sources than keep it busy, so that the first ones are done early."""
+        if not self._runs_on_cpu:
+            return _MOST_SOURCES
+        at_once = _BEAMS_ON_CPU // self.beams if self.beams else _SAMPLES_ON_CPU // n
+        return max(1, min(_MOST_SOURCES, at_once))
+
+    @property
+    def _runs_on_cpu(self) -> bool:
+        """Where torch is not installed, it is said so when a model is loaded."""
+        try:
+            from minrisk._torch.device import choose_device
+        except ImportError:
+            return False
+        return choose_device(self.device, mps=False).type == "cpu"
 
     @property
     def is_causal(self) -> bool:

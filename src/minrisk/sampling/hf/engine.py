@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -62,27 +62,28 @@ class Engine:
         rows = self._rows(memory) if self.rows is None else self.rows
         found: list[list[Drawn]] = [[] for _ in prompts]
         todo = [*_batches(_jobs(prompts, n, places, rows), rows)][::-1]
-        done = 0
+        done, total = 0, n * len(prompts)
         while todo:
             batch = todo.pop()
+            progress = partial(_tell, done, total)
             try:
                 with suitable_attention(self.model.device):
-                    ended = self._run([job for _, job in batch], seed, memory)
+                    ended = self._run([job for _, job in batch], seed, memory, progress)
             except (Overfull, torch.cuda.OutOfMemoryError):
                 todo += _split(batch)
                 continue
             for prompt, drawn in _each(batch, ended):
                 found[prompt].append(drawn)
                 done += drawn.count
-            tell("samples", done, n * len(prompts))
         return [_merged(own) for own in found]
 
-    def _run(self, jobs: Sequence[Job], seed: int, memory: float) -> list[Ended]:
+    def _run(self, jobs: Sequence[Job], seed: int, memory: float,
+             progress: Callable[[int], None]) -> list[Ended]:
         if len(jobs) == 1 and len(jobs[0].samples) == 1:
             memory = float("inf")  # it cannot be split
         rules = Rules.of(self.config, len(jobs[0].prompt.prefix), self.limit, self.model.device,
                          self.truncation)
-        return draw(self._decoder, rules, jobs, seed, memory)
+        return draw(self._decoder, rules, jobs, seed, memory, progress)
 
     @cached_property
     def _decoder(self) -> Decoder:
@@ -98,6 +99,10 @@ class Engine:
         passes = 1 if is_found else _PASSES
         each = min(self.limit, _LENGTH) * self._decoder.token_bytes + passes * 4 * vocabulary
         return max(1, int(memory / each))
+
+
+def _tell(before: int, total: int, ended: int) -> None:
+    tell("samples", before + ended, total)
 
 
 def _fast_decoder(model: Any) -> FastDecoder:

@@ -126,9 +126,9 @@ class _Trail:
         return [tokens[starts[step] : starts[step + 1], : step + 1] for step in range(len(last))]
 
 
-def draw(decoder: Decoder, rules: Rules, jobs: Sequence[Job], seed: int,
-         memory: float) -> list[Ended]:
-    """All samples of all jobs, in the order in which they ended."""
+def draw(decoder: Decoder, rules: Rules, jobs: Sequence[Job], seed: int, memory: float,
+         progress: Callable[[int], None] = lambda ended: None) -> list[Ended]:
+    """All samples of all jobs, in the order in which they ended; `progress` gets their number."""
     streams = [Stream(seed, job.place, job.n) for job in jobs]
     numbers = np.concatenate([np.array(job.samples, np.intp) for job in jobs])
     prefixes = np.array([job.prompt.prefix for job in jobs], np.intp)
@@ -154,6 +154,7 @@ def draw(decoder: Decoder, rules: Rules, jobs: Sequence[Job], seed: int,
         gone, going = over.nonzero()[0], (~over).nonzero()[0]
         ended.append((texts[gone], count[gone], numbers[sample[one[gone]]]))
         last.append(gone)
+        progress(len(numbers) - int(count[going].sum()))
         if not len(going):
             break
         node = np.empty_like(going)

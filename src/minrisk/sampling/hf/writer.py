@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,13 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, Generation
 
 from minrisk._torch.device import choose_device, choose_dtype
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
+from minrisk.arrays import Ints
 from minrisk.errors import InputError
 from minrisk.sampling.hf.engine import Drawn, Engine
 from minrisk.sampling.hf.generic import decoder_config
 from minrisk.sampling.hf.prefixes import not_numbers
 from minrisk.sampling.hf.prompts import Prompts
+from minrisk.sampling.hf.rules import ids
 from minrisk.sampling.hf.search import search
 from minrisk.sampling.hf.truncation import Truncation
 from minrisk.sampling.sample import Sample
@@ -44,6 +47,8 @@ class Writer:
             self._config.min_new_tokens = options.min_tokens
         if self._prompts.forced is not None:
             self._config.forced_bos_token_id = self._prompts.forced
+        self._ends = ids(self._config.eos_token_id)
+        self._drawn, self._cut, self._next_warning = 0, 0, 1
         memory = None if options.memory is None else options.memory * 1e9
         self._engine = Engine(self._model, self._config, truncation, self._limit, options.rows,
                               memory)
@@ -63,12 +68,34 @@ class Writer:
                     raise not_numbers(place)
         else:
             drawn = self._engine.draw(prompts, n, seed, places)
-        return [self._samples(own) for own in drawn]
+        found = [self._samples(own) for own in drawn]
+        self._count_cut([sample for own in found for sample in own])
+        return found
 
     def _samples(self, drawn: Sequence[Drawn]) -> list[Sample]:
         texts = self._tokenizer.batch_decode([one.tokens for one in drawn],
                                              skip_special_tokens=True)
-        return [_sample(text.strip(), one) for text, one in zip(texts, drawn, strict=True)]
+        return [self._sample(text.strip(), one) for text, one in zip(texts, drawn, strict=True)]
+
+    def _sample(self, text: str, drawn: Drawn) -> Sample:
+        truncated = None if math.isnan(drawn.truncated_logprob) else drawn.truncated_logprob
+        reason = "length" if self._is_cut(drawn.ids) else "stop"
+        return Sample(text, drawn.count, drawn.logprob, truncated, drawn.tokens, reason)
+
+    def _is_cut(self, tokens: Ints) -> bool:
+        """Whether it reached the limit; where the last token is forced to be an end, that is none.
+        """
+        forced = self._config.forced_eos_token_id is not None
+        return len(tokens) >= self._limit and (forced or tokens[-1] not in self._ends)
+
+    def _count_cut(self, samples: Sequence[Sample]) -> None:
+        """Says how many were cut, when there is one and again whenever they are ten times more."""
+        self._drawn += sum(sample.count for sample in samples)
+        self._cut += sum(sample.count for sample in samples if sample.finish_reason == "length")
+        if self._cut >= self._next_warning:
+            self._next_warning = 10 ** len(str(self._cut))
+            warnings.warn(f"{self._cut:,} of {self._drawn:,} samples so far were cut at max_tokens "
+                          f"{self._limit}; raise it to see their ends", stacklevel=4)
 
     def _within_positions(self, limit: int) -> int:
         """A text cannot be longer than the model can count."""
@@ -99,8 +126,3 @@ def _limit(config: GenerationConfig, model: Any) -> int:
     if model.config.is_encoder_decoder and config.max_length not in _NO_LIMIT:
         return int(config.max_length) - 1
     return _LIMIT
-
-
-def _sample(text: str, drawn: Drawn) -> Sample:
-    truncated = None if math.isnan(drawn.truncated_logprob) else drawn.truncated_logprob
-    return Sample(text, drawn.count, drawn.logprob, truncated, drawn.tokens)
