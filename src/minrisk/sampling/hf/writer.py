@@ -80,7 +80,8 @@ class Writer:
     def _sample(self, text: str, drawn: Drawn) -> Sample:
         truncated = None if math.isnan(drawn.truncated_logprob) else drawn.truncated_logprob
         reason = "length" if self._is_cut(drawn.ids) else "stop"
-        return Sample(text, drawn.count, drawn.logprob, truncated, drawn.tokens, reason)
+        return Sample(text, drawn.count, drawn.logprob, truncated, drawn.tokens,
+                      finish_reason=reason)
 
     def _is_cut(self, tokens: Ints) -> bool:
         """Whether it reached the limit; where the last token is forced to be an end, that is none.
