@@ -36,20 +36,20 @@ def kept(path: Path, made: str, items: Sequence[T],
     `make` gets the items that are left, and gives their results one by one, in order.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with Journal(str(path), resume=True) as journal:
-        entries = [entry for _, entry in journal]
-        if not entries:
-            entries.append({"made": made, "machine": with_gpu()})
-            journal.append(entries[0])
-        head, found = entries[0], entries[1:][: len(items)]
-        if head.get("made") != made:
-            raise InputError(f"{path} was made otherwise ({head.get('made')}); "
-                             f"remove it, or give another work folder, for {made}")
-        with _shown(path, len(items) - len(found)) as progress:
-            for result in make(items[len(found):]):
-                journal.append(result)
-                found.append(result)
-                progress.advance()
+    journal = Journal(str(path))
+    entries = [entry for _, entry in journal]
+    if not entries:
+        entries.append({"made": made, "machine": with_gpu()})
+        journal.append(entries[0])
+    head, found = entries[0], entries[1:][: len(items)]
+    if head.get("made") != made:
+        raise InputError(f"{path} was made otherwise ({head.get('made')}); "
+                         f"remove it, or give another work folder, for {made}")
+    with _shown(path, len(items) - len(found)) as progress:
+        for result in make(items[len(found):]):
+            journal.append(result)
+            found.append(result)
+            progress.advance()
     return Kept(found, head["machine"])
 
 
