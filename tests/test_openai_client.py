@@ -17,7 +17,7 @@ from faulty import Faulty, status, written
 from minrisk.errors import InputError, MinriskError, MissingExtra, UnusableError
 from minrisk.openai import client
 from minrisk.openai.client import Client
-from minrisk.openai.errors import RefusedError, Said, seconds_to_wait
+from minrisk.openai.errors import Detail, RefusedError, seconds_to_wait
 from minrisk.openai.masking import Mask
 from minrisk.sampling.openai import Endpoint
 from minrisk.sampling.sample import PartialError
@@ -271,20 +271,20 @@ def test_the_client_tells_apart_what_others_need_to(server):
     answer, error = asyncio.run(ask())
     assert answer.body["choices"][0]["message"]["content"].startswith("one")
     assert int(answer.headers["content-length"]) > 0
-    assert (error.status, error.said.text) == (
+    assert (error.status, error.detail.text) == (
         422, "body.seed: Extra inputs are not permitted")
 
 
-@pytest.mark.parametrize(("raw", "said"), [
-    ('{"error": {"message": "m", "param": "p", "code": "c"}}', Said("m", "p", "c")),
-    ('{"error": "m"}', Said("m")), ('{"message": "m", "type": "t"}', Said("m")),
-    ('[{"error": {"code": 400, "message": "m"}}]', Said("m")), ('{"detail": "m"}', Said("m")),
-    ('{"object": "error", "message": {"detail": [{"msg": "m", "loc": ["a", 0]}]}}', Said("a.0: m")),
-    ("m", Said("m")), ("[]", Said("[]")), ('{"error": 3}', Said('{"error": 3}')),
-    ('{"error": {"message": ""}}', Said('{"error": {"message": ""}}')), ("", Said("")),
+@pytest.mark.parametrize(("raw", "detail"), [
+    ('{"error": {"message": "m", "param": "p", "code": "c"}}', Detail("m", "p", "c")),
+    ('{"error": "m"}', Detail("m")), ('{"message": "m", "type": "t"}', Detail("m")),
+    ('[{"error": {"code": 400, "message": "m"}}]', Detail("m")), ('{"detail": "m"}', Detail("m")),
+    ('{"object": "e", "message": {"detail": [{"msg": "m", "loc": ["a", 0]}]}}', Detail("a.0: m")),
+    ("m", Detail("m")), ("[]", Detail("[]")), ('{"error": 3}', Detail('{"error": 3}')),
+    ('{"error": {"message": ""}}', Detail('{"error": {"message": ""}}')), ("", Detail("")),
 ])
-def test_errors_are_read_in_all_their_forms(raw, said):
-    assert Said.of(raw) == said
+def test_errors_are_read_in_all_their_forms(raw, detail):
+    assert Detail.of(raw) == detail
 
 
 @pytest.mark.parametrize(("header", "seconds"), [

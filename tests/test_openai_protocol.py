@@ -14,7 +14,7 @@ from faulty import Faulty, altered, few_places, refusing, status
 from minrisk.errors import InputError
 from minrisk.openai import completions
 from minrisk.openai.capabilities import fewer_choices
-from minrisk.openai.errors import RefusedError, Said
+from minrisk.openai.errors import Detail, RefusedError
 from minrisk.sampling.columns import columns
 from minrisk.sampling.openai import Endpoint
 from minrisk.sampling.sample import PartialError, Sample, Samples
@@ -202,11 +202,11 @@ def test_a_limit_of_another_name_in_extra_is_the_only_one(server):
     assert "max_tokens" not in server.bodies[0]
 
 
-@pytest.mark.parametrize(("said", "n"), [
-    (Said("n = 16 is more than 8"), 8), (Said("only 1 choice", "n"), 1), (Said("no"), 1),
-    (Said("n_cmpl cannot be greater than the number of slots"), 1), (Said("error 12"), 1)])
-def test_how_many_choices_a_server_takes_is_read_from_its_words(said, n):
-    assert fewer_choices(RefusedError("", 400, said), 16) == n
+@pytest.mark.parametrize(("detail", "n"), [
+    (Detail("n = 16 is more than 8"), 8), (Detail("only 1 choice", "n"), 1), (Detail("no"), 1),
+    (Detail("n_cmpl cannot be greater than the number of slots"), 1), (Detail("error 12"), 1)])
+def test_how_many_choices_a_server_takes_is_read_from_its_words(detail, n):
+    assert fewer_choices(RefusedError("", 400, detail), 16) == n
 
 
 # -- answers ----------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from minrisk.validation.study import Outcome
 from test_control_variate import Curved
 from tolerance import assert_close
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*samples so far were cut at max_tokens")
 EXPERIMENT = ROOT / "experiments" / "reference-aggregation"
 sys.path.insert(0, str(EXPERIMENT))
 

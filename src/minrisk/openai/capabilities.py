@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from minrisk.openai.errors import RefusedError, Said
+from minrisk.openai.errors import Detail, RefusedError
 
 # told of fields that a server does not know; a value that is out of range is the user's to mend
 _UNKNOWN = re.compile(
@@ -47,7 +47,7 @@ class Capabilities:
         return self.accepted > 0
 
 
-def adapted(body: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
+def without_fields(body: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
     """The body without these fields, or with what stands in for them."""
     fields = {name: value for name, value in body.items() if name not in refused}
     if "max_tokens" in refused and "max_tokens" in body:
@@ -58,17 +58,17 @@ def adapted(body: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]
 def refused_field(error: RefusedError, candidates: Collection[str]) -> str | None:
     """Which of these fields the server does not take."""
     for name in sorted(candidates):
-        if _names(error.said, name) and (name in ("logprobs", "seed")  # do without in any case
-                                         or _UNKNOWN.search(error.said.text)):
+        if _names(error.detail, name) and (name in ("logprobs", "seed")  # do without in any case
+                                         or _UNKNOWN.search(error.detail.text)):
             return name
     return None
 
 
 def fewer_choices(error: RefusedError, n: int) -> int:
     """How many choices to request after so many were refused: the number it tells, or one."""
-    if error.said.field != "n" and not _CHOICES.search(error.said.text):
+    if error.detail.field != "n" and not _CHOICES.search(error.detail.text):
         return 1
-    numbers = map(int, re.findall(r"\b\d{1,4}\b", error.said.text))
+    numbers = map(int, re.findall(r"\b\d{1,4}\b", error.detail.text))
     return max((number for number in numbers if 0 < number < n), default=1)
 
 
@@ -77,5 +77,5 @@ def note_on(name: str, value: Any, reason: str) -> str | None:
     return _WITHOUT[name].format(value=value, reason=reason) if name in _WITHOUT else None
 
 
-def _names(said: Said, name: str) -> bool:
-    return said.field == name or bool(re.search(rf"(?<!\w){name}(?!\w)", said.text))
+def _names(detail: Detail, name: str) -> bool:
+    return detail.field == name or bool(re.search(rf"(?<!\w){name}(?!\w)", detail.text))

@@ -69,8 +69,7 @@ def _choice(raw: dict[str, Any]) -> Choice:
     finish = raw.get("finish_reason")
     logprob, length = _of_tokens(raw.get("logprobs"))
     reasoning = message.get("reasoning_content") or message.get("reasoning")
-    return Choice(raw, _text(message, finish), whole(finish) if isinstance(finish, str) else None,
-                  whole(reasoning) if isinstance(reasoning, str) else None, logprob, length)
+    return Choice(raw, _text(message, finish), _string(finish), _string(reasoning), logprob, length)
 
 
 def _text(message: dict[str, Any], finish: Any) -> str | None:
@@ -83,10 +82,14 @@ def _text(message: dict[str, Any], finish: Any) -> str | None:
         return None
     if not content and (finish in _CUT or message.get("tool_calls") or message.get("refusal")):
         return None
-    return whole(content)
+    return _valid(content)
 
 
-def whole(text: str) -> str:
+def _string(found: Any) -> str | None:
+    return _valid(found) if isinstance(found, str) else None
+
+
+def _valid(text: str) -> str:
     """Without halves of surrogate pairs, which no file and no tokenizer takes."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from minrisk.errors import MinriskError, MissingExtra, UnusableError
-from minrisk.openai.errors import RefusedError, Said, ServerError, TemporaryError, seconds_to_wait
+from minrisk.openai.errors import Detail, RefusedError, ServerError, TemporaryError, seconds_to_wait
 from minrisk.openai.masking import Mask
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Client:
                     answer = await self._once(url, content, check)
                 except TemporaryError as error:
                     if attempt == self._retries:
-                        raise self._given_up(error) from error
+                        raise self._give_up(error) from error
                     await _pause(error, attempt)
                 else:
                     self._health.works, self._health.failures = True, 0
@@ -124,28 +124,29 @@ class Client:
                                           proxy=self._proxy) as response:
                 raw = await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
-            failure = self._broken(error, url)
+            failure = self._transport_error(error, url)
         else:
-            if 200 <= response.status < 300:
-                return self._parsed(raw, url, response.headers, check)
-            failure = self._sorted(response, raw, url)
+            if _is_success(response.status):
+                return self._parse(raw, url, response.headers, check)
+            failure = self._status_error(response, raw, url)
         raise failure  # not from what may show the key
 
     async def _read(self, response: aiohttp.ClientResponse) -> str:
         """The body, which the deadline of the request is for as well."""
-        limit = self._max_body if response.ok else _MAX_ERROR_BODY
+        is_success = _is_success(response.status)
+        limit = self._max_body if is_success else _MAX_ERROR_BODY
         content = bytearray()
         async for chunk in response.content.iter_any():
             content += chunk
             if len(content) > limit:
                 response.close()
-                if not response.ok:
-                    break
-                raise _TooLargeError
+                if is_success:
+                    raise _TooLargeError
+                break
         return content.decode("utf-8", "replace")
 
-    def _parsed(self, raw: str, url: str, headers: Mapping[str, str],
-                check: Check | None) -> Answer:
+    def _parse(self, raw: str, url: str, headers: Mapping[str, str],
+               check: Check | None) -> Answer:
         coding = headers.get("Content-Encoding", "identity")
         if coding.lower() != "identity":  # a small body could become a very large one
             raise ServerError(f"{url}: the answer is compressed ({self._mask.line(coding)}), "
@@ -158,31 +159,31 @@ class Client:
             raise ServerError(f"{url}: the answer is nested too deeply; "
                               "check the endpoint") from None
         if problem := check(found) if check else None:
-            raise self._lacking(problem, f"{url}: found {self._mask.line(raw)}, {problem.text}")
+            raise self._incomplete(problem, f"{url}: found {self._mask.line(raw)}, {problem.text}")
         return Answer(found, headers)
 
-    def _lacking(self, problem: Complaint, message: str) -> MinriskError:
+    def _incomplete(self, problem: Complaint, message: str) -> MinriskError:
         if problem.is_temporary:
             return TemporaryError(message)
         kind = ServerError if self._health.works else UnusableError
         return kind(f"{message}; check the endpoint, which often ends in /v1")
 
-    def _sorted(self, response: aiohttp.ClientResponse, raw: str, url: str) -> MinriskError:
+    def _status_error(self, response: aiohttp.ClientResponse, raw: str, url: str) -> MinriskError:
         """The error for a status that is none of success."""
-        status, said = response.status, Said.of(raw).changed(self._mask.text)
-        words = said.text.strip() or response.reason or ""
+        status, detail = response.status, Detail.of(raw).changed(self._mask.text)
+        words = detail.text.strip() or response.reason or ""
         message = f"{url}: {status} {self._mask.line(words)}"
-        if said.code == "insufficient_quota":  # OpenAI's, with a status that is else temporary
+        if detail.code == "insufficient_quota":  # OpenAI's, with a status that is else temporary
             return UnusableError(f"{message}; check the account")
         if status in _TEMPORARY or status >= 500:
             wait = seconds_to_wait(response.headers.get("Retry-After"))
-            return TemporaryError(message, status, said, wait=wait)
+            return TemporaryError(message, status, detail, wait=wait)
         is_flagged = status == 403 and self._health.works  # not the key, but this prompt
         if status in _REFUSED or is_flagged:
-            return RefusedError(message, status, said)
+            return RefusedError(message, status, detail)
         return UnusableError(f"{message}; {_HINTS.get(status, 'check the endpoint')}")
 
-    def _broken(self, error: Exception, url: str) -> MinriskError:
+    def _transport_error(self, error: Exception, url: str) -> MinriskError:
         """The error for a request without a whole answer."""
         aiohttp = _aiohttp()
         reason = self._mask.line(str(getattr(error, "os_error", error)) or type(error).__name__)
@@ -197,18 +198,22 @@ class Client:
             return TemporaryError(f"{url}: no whole answer within {self._timeout:g} s")
         return TemporaryError(f"{url}: the connection broke: {reason}")
 
-    def _given_up(self, error: TemporaryError) -> MinriskError:
+    def _give_up(self, error: TemporaryError) -> MinriskError:
         self._health.failures += 1
         message = (f"{error}; gave up after {self._retries} retries; try again later, with a "
                    "smaller concurrency, or with more retries")
         is_down = error.unreachable or self._health.failures >= _OUTAGE
         if is_down or not self._health.works:
             return UnusableError(message)
-        return ServerError(message, error.status, error.said)
+        return ServerError(message, error.status, error.detail)
 
 
 class _TooLargeError(OSError):
     """An answer without end."""
+
+
+def _is_success(status: int) -> bool:
+    return 200 <= status < 300
 
 
 async def _pause(error: TemporaryError, attempt: int) -> None:

@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeVar
 from minrisk.openai.capabilities import (
     REPLACEABLE,
     Capabilities,
-    adapted,
     fewer_choices,
     note_on,
     refused_field,
+    without_fields,
 )
 from minrisk.openai.choices import Choice, complaint, read_choices, read_usage
 from minrisk.openai.client import Answer, Client
@@ -77,7 +77,7 @@ class Completions:
         self._planned = self._done = 0  # requests
         self._scout: asyncio.Event | None = None  # of the request that goes first
 
-    async def draw(self, query: Query, numbers: range) -> list[Part]:
+    async def sample(self, query: Query, numbers: range) -> list[Part]:
         """Choices of these numbers in order, at least one in each part."""
         size = self.capabilities.max_choices or self._per_request
         # with the same bounds whether it is known already that the server gives fewer, or not yet
@@ -99,7 +99,7 @@ class Completions:
         self._done += 1
         self._progress(self._done, self._planned)
         rest = numbers[len(part.choices):]  # some servers give fewer than were requested
-        return [part, *(await self.draw(query, rest) if rest else [])]
+        return [part, *(await self.sample(query, rest) if rest else [])]
 
     async def _answer(self, query: Query, numbers: range) -> Part:
         """The choices of the first of these numbers, with as few fields as the server takes."""
@@ -107,7 +107,7 @@ class Completions:
         trial = Trial(known.refused, min(len(numbers), known.max_choices or len(numbers)))
         while True:
             body = query.fields(numbers[0], trial.n)
-            sent = adapted(body, trial.without)
+            sent = without_fields(body, trial.without)
             try:
                 answer = await self._post(sent, partial(self._settle, trial, body, numbers))
             except RefusedError as error:

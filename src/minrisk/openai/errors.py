@@ -14,12 +14,13 @@ from minrisk.errors import InputError
 
 
 class ServerError(InputError):
-    """A request failed; `status` is the server's, if it gave one, and `said` what it said."""
+    """A request failed; `status` is the server's, if it gave one, and `detail` what it said."""
 
-    def __init__(self, message: str, status: int | None = None, said: Said | None = None) -> None:
+    def __init__(self, message: str, status: int | None = None,
+                 detail: Detail | None = None) -> None:
         super().__init__(message)
         self.status = status
-        self.said = said or Said("")
+        self.detail = detail or Detail("")
 
 
 class RefusedError(ServerError):
@@ -29,15 +30,15 @@ class RefusedError(ServerError):
 class TemporaryError(ServerError):
     """The same request may work later, not before `wait` seconds have passed."""
 
-    def __init__(self, message: str, status: int | None = None, said: Said | None = None, *,
+    def __init__(self, message: str, status: int | None = None, detail: Detail | None = None, *,
                  wait: float = 0.0, unreachable: bool = False) -> None:
-        super().__init__(message, status, said)
+        super().__init__(message, status, detail)
         self.wait = wait
         self.unreachable = unreachable  # there was not even a connection
 
 
 @dataclass(frozen=True)
-class Said:
+class Detail:
     """The words of an error, and the field of the request that they are about, if they say so."""
 
     text: str
@@ -45,7 +46,7 @@ class Said:
     code: str | None = None
 
     @classmethod
-    def of(cls, raw: str) -> Said:
+    def of(cls, raw: str) -> Detail:
         """From the body of an answer, in any of the forms that servers give it."""
         found = None
         with suppress(ValueError, RecursionError):
@@ -60,9 +61,9 @@ class Said:
         text = next(filter(None, map(_words, map(error.get, ("message", "detail", "msg")))), raw)
         return cls(text, _string(error.get("param")), _string(error.get("code")))
 
-    def changed(self, change: Callable[[str], str]) -> Said:
+    def changed(self, change: Callable[[str], str]) -> Detail:
         """The same, with every text changed."""
-        return Said(change(self.text), self.field and change(self.field),
+        return Detail(change(self.text), self.field and change(self.field),
                     self.code and change(self.code))
 
 

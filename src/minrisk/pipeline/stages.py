@@ -8,6 +8,7 @@ that failed before pass through.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -132,10 +133,12 @@ class DrawSamples:
                 else:
                     yield record
 
-        for record, found in self.sampler.stream(requests(), self.n, self.seed):  # type: ignore[attr-defined]
-            yield from passing
-            passing.clear()
-            yield _with_samples(record, found)
+        stream = self.sampler.stream(requests(), self.n, self.seed)  # type: ignore[attr-defined]
+        with closing(stream) as results:  # which cancels what is on its way
+            for record, found in results:
+                yield from passing
+                passing.clear()
+                yield _with_samples(record, found)
         yield from passing
 
 

@@ -23,7 +23,7 @@ class Connection:
     async def sample(self, prompt: Prompt, n: int, seed: int = 0, index: int = 0) -> Samples:
         """n samples of a prompt, fewer where answers have no text."""
         query = self._query(prompt, seed, index)
-        parts = await self._completions.draw(query, range(n))
+        parts = await self._completions.sample(query, range(n))
         choices = [choice for part in parts for choice in part.choices]
         self._note_missing_logprobs(query, choices)
         return Samples(self._usable(choices, _limit(query)),
@@ -44,14 +44,14 @@ class Connection:
                 yield Sample(choice.text, logprob=choice.logprob, length=choice.length,
                              finish_reason=choice.finish_reason, reasoning=choice.reasoning)
         if missing.total() == len(choices):
-            raise InputError(_nothing(missing, limit))
+            raise InputError(_no_text(missing, limit))
         if missing:
             self._completions.note("missing", f"{missing.total()} of {len(choices)} answers to a "
-                                   f"prompt are left out: {_listed(missing)}; others may be too")
+                                   f"prompt are left out: {_list(missing)}; others may be too")
 
     def _note_missing_logprobs(self, query: Query, choices: Sequence[Choice]) -> None:
-        asked = "logprobs" in query.body.keys() - self._completions.capabilities.refused
-        if asked and all(choice.raw.get("logprobs") is None for choice in choices):
+        is_requested = "logprobs" in query.body.keys() - self._completions.capabilities.refused
+        if is_requested and all(choice.raw.get("logprobs") is None for choice in choices):
             self._completions.note("logprobs", "the server gives no log-probabilities; samples "
                                    "have none, and logprobs=False does not ask for them")
 
@@ -72,13 +72,13 @@ def _problem(choice: Choice, limit: str, when: str) -> str:
     return f"without text (finish_reason {choice.problem!r:.40})"
 
 
-def _nothing(missing: Counter[str], limit: str) -> str:
+def _no_text(missing: Counter[str], limit: str) -> str:
     total = missing.total()
     message = (f"all {total} answers were {next(iter(missing))}" if len(missing) == 1
-               else f"no text in {total} answers: {_listed(missing)}")
+               else f"no text in {total} answers: {_list(missing)}")
     is_cut = any(cut.startswith("cut at") for cut in missing)
     return f"{message}; raise {limit.partition('=')[0]}" if is_cut else message
 
 
-def _listed(missing: Counter[str]) -> str:
+def _list(missing: Counter[str]) -> str:
     return ", ".join(f"{count} {problem}" for problem, count in missing.most_common())

@@ -132,7 +132,7 @@ class Endpoint:
 
     def query(self, prompt: Prompt, seed: int, index: int) -> Query:
         """The request for samples of a prompt, as it should be sent; what `extra` says wins."""
-        body = self._asked(prompt) | self._options | self._extra
+        body = self._prompt_fields(prompt) | self._options | self._extra
         if self._extra.get("max_completion_tokens") is not None:
             del body["max_tokens"]
         return Query({name: value for name, value in body.items() if value is not None},
@@ -160,7 +160,7 @@ class Endpoint:
                 "top_k": self.top_k, "max_tokens": self.max_tokens, "stop": self._stop,
                 "logprobs": logprobs}
 
-    def _asked(self, prompt: Prompt) -> dict[str, Any]:
+    def _prompt_fields(self, prompt: Prompt) -> dict[str, Any]:
         if isinstance(prompt, str):
             text = fill(self.prompt, prompt)
             if self.api == "completions":

@@ -74,8 +74,8 @@ class StreamingSampler(Sampler, Protocol):
     """A sampler that takes requests as it has capacity, and gives results as they finish.
 
     Results come in any order, each with its request; an error is that of its request alone. What
-    concerns all requests is raised, an `UnusableError`, after what has finished by then. Closing
-    the iterator, or an exception in the loop over it, cancels what is not finished.
+    concerns all requests is raised, an `UnusableError`, after what has finished by then. To close
+    the iterator (`contextlib.closing`) or to interrupt it (Ctrl-C) cancels what is not finished.
     """
 
     def stream(self, requests: Iterable[AnyRequest], n: int,
