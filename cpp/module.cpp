@@ -227,6 +227,8 @@ void bind_bleu(nb::module_ m) {
 
 // Texts as lists of word numbers that lie end to end, and where each one starts.
 std::vector<minrisk::Words> split_words(const Ints& words, const Ints& offsets) {
+    for (std::size_t i = 0; i < words.shape(0); ++i)
+        if (words(i) < 0) throw nb::value_error("numbers of words must not be negative");
     std::vector<minrisk::Words> texts;
     for (std::size_t i = 1; i < offsets.shape(0); ++i) {
         const std::int64_t begin = offsets(i - 1), end = offsets(i);

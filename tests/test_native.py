@@ -206,6 +206,16 @@ def test_rows_outside_the_index_are_refused():
         _native.chrf.Texts.join(texts, _native.chrf.Texts(["a"], 5, 0, False))
 
 
+def test_numbers_of_words_that_are_none_are_refused():
+    one, ends = np.array([0]), np.array([0, 1])
+    assert _native.ter.edits(one, ends, one, ends, 1) == 0
+    for words, offsets in ((np.array([-1]), ends), (one, np.array([0, 2]))):
+        with pytest.raises(ValueError, match="words"):
+            _native.ter.edits(words, offsets, one, ends, 1)
+        with pytest.raises(ValueError, match="words"):
+            _native.ter.edits(one, ends, words, offsets, 1)
+
+
 @pytest.mark.parametrize(("given", "expected"), [
     ("3", "3"), ("0", "InputError"), ("x", "InputError"), ("9" * 12, "InputError")])
 def test_the_environment_says_how_many_threads(given, expected):
