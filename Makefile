@@ -6,13 +6,17 @@ SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -
                                 -o -name '*.safetensors') \
            CMakeLists.txt pyproject.toml
 
-.PHONY: demo test lint bench sanitize clean
+.PHONY: demo test test-cpus lint bench sanitize clean
 
 demo: $(VENV)/.installed
 	$(BIN)/minrisk demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest
+
+# the neural and core tests with the instructions that other CPUs have
+test-cpus: $(VENV)/.test
+	$(BIN)/python tests/cpus.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

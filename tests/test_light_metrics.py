@@ -224,7 +224,7 @@ def transformer(tmp_path_factory, sentence_transformers):
     return str(folder / "model")
 
 
-@pytest.fixture(params=["universal", "transformer"])
+@pytest.fixture(scope="module", params=["universal", "transformer"])
 def embedding(request):
     if request.param == "universal":
         return Embedding(batch_size=3)

@@ -192,11 +192,12 @@ def test_segments_before_a_broken_input_are_kept(samples, tmp_path):
 
 
 def test_real_samples_give_the_known_accuracy(ntrex):
-    segments = [Segment(r["samples"], index=i) for i, r in enumerate(ntrex)]
+    """That of all 200 segments is known from the tests of strategies."""
+    segments = [Segment(r["samples"], index=i) for i, r in enumerate(ntrex[:40])]
     study = Study(ChrF(), [segments[0]], [])
     study.trials = [EXACT, Trial("aggregate")]
     found = [study.evaluate(segment).outcomes["aggregate"] for segment in segments]
-    assert (sum(o.first for o in found), sum(o.among for o in found)) == (161, 198)
+    assert (sum(o.first for o in found), sum(o.among for o in found)) == (30, 39)
 
 
 def summary_of(*rows, tolerance=None):
@@ -344,9 +345,10 @@ def test_figures_are_drawn(samples, tmp_path):
 
 def test_the_same_figure_is_the_same_file(samples, tmp_path):
     pytest.importorskip("matplotlib")
-    for kind in ("svg", "pdf", "png"):
-        one, two = (tmp_path / f"{name}.{kind}" for name in ("one", "two"))
-        assert run("validate", samples, "--plot", one, "--plot", two).code == 0
+    kinds = ("svg", "pdf", "png")
+    plots = [tmp_path / f"{name}.{kind}" for kind in kinds for name in ("one", "two")]
+    assert run("validate", samples, *(arg for plot in plots for arg in ("--plot", plot))).code == 0
+    for one, two in zip(plots[::2], plots[1::2], strict=True):
         assert one.read_bytes() == two.read_bytes()
         assert b"<dc:date>" not in one.read_bytes()
         assert b"CreationDate" not in one.read_bytes()
