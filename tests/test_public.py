@@ -87,6 +87,11 @@ def test_a_bare_import_loads_next_to_nothing():
         "minrisk.errors", "minrisk.options", "minrisk.signature", "minrisk.version"}
 
 
+def test_all_names_together_load_no_optional_package():
+    found = loaded_after("from minrisk import *")
+    assert not {"torch", "transformers", "ray", "click", "sacrebleu", "fsspec", "pyarrow"} & found
+
+
 def test_a_name_stays_what_it_is_when_its_module_is_imported():
     """A submodule takes the place of a function of its name in the package."""
     code = ("import minrisk\nimport minrisk.signature, minrisk.scoring, minrisk.cli\n"
