@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="needs the extra minrisk[hf]")
 transformers = pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
 
 import tiny
+from commands import run, write
 from minrisk.errors import InputError, MissingExtra
 from minrisk.progress import listening
 from minrisk.sampling.hf import Transformers
@@ -433,6 +434,116 @@ def test_a_causal_model_writes_on_from_its_prompt(tmp_path):
     assert drawn(Transformers(plain, device="cpu", max_tokens=5)) != drawn(asked)
 
 
+CHAT = ("<s>{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools') }}"
+        "{% endif %}en_XX {{ m.role }} {{ m.content }} fr_XX {% endfor %}"
+        "{% if add_generation_prompt %}en_XX dog{% endif %}")
+
+
+def written(sampler: Transformers, prompt) -> tuple[int, ...]:
+    """The tokens that a model is given."""
+    [found] = sampler._writer._prompts.of([prompt], [0])
+    return found.prefix
+
+
+def tokens(text: str) -> tuple[int, ...]:
+    return tuple(tiny.tokenizer(ends=False)(text)["input_ids"])
+
+
+@pytest.fixture(scope="module")
+def chat(tmp_path_factory) -> str:
+    return tiny.save(tmp_path_factory.mktemp("chat"), "gpt2", CHAT)
+
+
+def test_messages_become_what_the_chat_template_makes_of_them(chat):
+    sampler = Transformers(chat, device="cpu", max_tokens=5)
+    messages = [{"role": "user", "content": "the cat"}, {"role": "assistant", "content": "sat"},
+                {"role": "user", "content": "on a \ud800 mat"}]
+    assert written(sampler, messages) == tokens(
+        "<s> en_XX user the cat fr_XX en_XX assistant sat fr_XX en_XX user on a \ufffd mat fr_XX "
+        "en_XX dog")
+    alone, text = sampler.sample([messages[:1], "the cat"], 5, places=[7, 7])
+    assert alone == text
+
+
+def test_a_system_message_comes_before_chats_that_have_none(chat):
+    sampler = Transformers(chat, device="cpu", system="big", max_tokens=5)
+    mine = "<s> en_XX system big fr_XX en_XX user the cat fr_XX en_XX dog"
+    assert written(sampler, "the cat") == tokens(mine)
+    for role in ("system", "developer"):
+        given = [{"role": role, "content": "red"}, {"role": "user", "content": "the cat"}]
+        assert written(sampler, given) == tokens(mine.replace("system big", f"{role} red"))
+
+
+@pytest.mark.parametrize("template", [CHAT, "{% for m in messages %}red {{ m.content }}{% endfor %}"
+                                            " big"], ids=["tokens", "plain text"])
+def test_markers_of_a_chat_template_are_not_doubled(tmp_path, template):
+    sampler = Transformers(tiny.save(tmp_path, "gpt2", template), device="cpu", max_tokens=5)
+    own = {CHAT: "<s>en_XX user the cat fr_XX en_XX dog"}.get(template, "red the cat big")
+    assert written(sampler, own) == written(sampler, "the cat") == tokens(own)
+    filled = replace(sampler, prompt=own.replace("cat", "{source}"))
+    assert written(filled, "cat") == tokens(own)
+    assert written(replace(sampler, prompt="a {source}"), own) != tokens(f"a {own}")
+
+
+@pytest.mark.parametrize(("options", "messages", "wants"), [
+    ({}, [{"role": "tool", "content": "a"}], "does not take these messages: no tools"),
+    ({}, [{"content": "a"}, 3], "chat template does not take these messages"),
+    ({"prompt": "say {source}"}, [{"role": "user", "content": "a"}], "not go into a prompt")])
+def test_messages_that_cannot_be_given_are_refused(chat, options, messages, wants):
+    with pytest.raises(InputError, match=wants):
+        Transformers(chat, device="cpu", max_tokens=5, **options).sample([messages], 1)
+
+
+@pytest.mark.parametrize("kind", ["marian", "gpt2"])
+def test_messages_are_for_models_with_a_chat_template(folders, kind):
+    with pytest.raises(InputError, match="only a model with a chat template takes"):
+        Transformers(folders(kind), device="cpu", max_tokens=5).sample(
+            [[{"role": "user", "content": "a"}]], 1)
+
+
+def test_messages_are_sampled_from_the_command_line(chat, tmp_path):
+    lines = write(tmp_path / "chats.jsonl", {"messages": [{"role": "user", "content": "the cat"}]})
+    found = run("sample", lines, "--model", chat, "--device", "cpu", "-n", 3, "--max-tokens", 4,
+                "--system", "big", "-q")
+    assert found.code == 0, found.err
+    [record] = found.records
+    assert sum(record["counts"]) == 3
+
+
+@pytest.mark.parametrize("stop", ["mat", '["cat sat", "mat", "it "]', "t"])
+@pytest.mark.parametrize("kind", ["marian", "gpt2"])
+def test_a_stop_string_ends_a_sample_where_it_comes(folders, kind, stop):
+    """Drawn by the same random numbers, a sample is the same up to there."""
+    free = Transformers(folders(kind), device="cpu", max_tokens=8)
+    ends = replace(free, stop=stop)
+    texts = ends.stop_strings
+    [whole], [cut] = (sampler.sample(SOURCES[:1], 60) for sampler in (free, ends))
+    expected: Counter[str] = Counter()
+    for sample in whole:
+        place = min([sample.text.find(own) for own in texts if own in sample.text],
+                    default=len(sample.text))
+        expected[sample.text[:place].strip()] += sample.count
+    found: Counter[str] = Counter()
+    for sample in cut:
+        found[sample.text] += sample.count
+    assert found == expected
+    stopped = [sample for sample in cut if sample.tokens[-1] != tiny.EOS
+               and len(sample.tokens) < 8]
+    assert stopped
+    assert {sample.finish_reason for sample in stopped} == {"stop"}
+
+
+def test_a_model_that_stops_at_a_text_does_so(tmp_path):
+    model = tiny.model("gpt2")
+    model.generation_config.stop_strings = ["mat"]
+    model.save_pretrained(tmp_path)
+    tiny.tokenizer(ends=False).save_pretrained(tmp_path)
+    sampler = Transformers(str(tmp_path), device="cpu", max_tokens=8)
+    assert all("mat" not in sample.text for sample in sampler.sample(["the cat"], 60)[0])
+    with pytest.raises(InputError, match="stops at 'mat', which a search does not know"):
+        replace(sampler, beams=2).sample(["the cat"], 1)
+
+
 @pytest.mark.parametrize("template", [None, TEMPLATE], ids=["plain", "chat"])
 def test_half_a_character_is_read_as_an_unknown_one(tmp_path, template):
     sampler = Transformers(tiny.save(tmp_path, "gpt2", template), device="cpu", max_tokens=5)
@@ -472,7 +583,11 @@ BAD_OPTIONS = [
     ({"beams": -1}, "beams -1"), ({"beams": 4, "epsilon": 0.02}, "beams 4 and epsilon"),
     ({"max_tokens": 0}, "max_tokens 0"), ({"min_tokens": -1}, "min_tokens -1"),
     ({"max_tokens": 2, "min_tokens": 3}, "min_tokens 3 is more than max_tokens 2"),
-    ({"max_tokens": 99}, "this model writes 31 at most"), ({"prompt": "say it"}, "no place"),
+    ({"max_tokens": 99}, "this model writes 31 at most"),
+    ({"prompt": "say it"}, r"has no \{source\}"),
+    ({"stop": "[1]"}, r"stop '\[1\]'"), ({"stop": '[""]'}, "wanted a text, or a JSON list"),
+    ({"stop": "mat", "beams": 2}, "beams 2 and stop"),
+    ({"system": "be good"}, "system is for models with a chat template"),
     ({"rows": 0}, "rows 0"), ({"memory": 0}, "memory 0"), ({"device": "gpu"}, "device 'gpu'"),
 ]
 

@@ -139,6 +139,21 @@ def test_a_source_that_says_yes_is_no_consent(name, tmp_path):
     assert not flag.exists()
 
 
+@pytest.mark.parametrize("expression", [
+    "cycler.__init__.__globals__.os.system('touch {flag}')",
+    "messages.__class__.__mro__[1].__subclasses__()",
+    "self.__init__.__globals__"])
+def test_a_chat_template_reaches_no_python(expression, tmp_path):
+    flag = tmp_path / "PWNED"
+    model = tiny.save(tmp_path / "model", "gpt2", "{{ " + expression.format(flag=flag) + " }}")
+    sources = tmp_path / "sources.txt"
+    sources.write_text("the cat\n", encoding="utf-8")
+    found = run("sample", sources, "--model", model, "-n", 2, "--max-tokens", 4, "-q")
+    assert (found.code, found.out) == (2, "")
+    assert "the model's chat template does not take these messages" in found.err
+    assert not flag.exists()
+
+
 @pytest.fixture
 def sentences(tmp_path) -> Path:
     """A tiny model of sentence-transformers."""

@@ -10,12 +10,13 @@ from minrisk.errors import InputError
 from minrisk.unicode import valid_unicode
 
 
-def token_ids(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+def token_ids(tokenizer: Any, texts: Sequence[str], **settings: Any) -> list[list[int]]:
     """The tokens of each text by a tokenizer of transformers; none is cut off."""
     if not texts:
         return []
     with tokenizing():
-        found = tokenizer([valid_unicode(text) for text in texts], truncation=False, verbose=False)
+        found = tokenizer([valid_unicode(text) for text in texts], truncation=False, verbose=False,
+                          **settings)
     ids: list[list[int]] = found["input_ids"]
     return ids
 

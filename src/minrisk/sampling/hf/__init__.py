@@ -5,6 +5,7 @@ This file needs no torch, so that the sampler can be listed where its extra is n
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minrisk.errors import InputError, needs_extra
 from minrisk.options import option
-from minrisk.sampling.sample import Sample
+from minrisk.sampling.prompt import check_template
+from minrisk.sampling.sample import Prompt, Sample
 
 if TYPE_CHECKING:
     from minrisk.sampling.hf.writer import Writer
@@ -31,12 +33,16 @@ class Transformers:
     the model as it is: temperature 1, nothing cut off, banned or forced; its `truncated_logprob` is
     that of drawing it, with all options and rules at work.
 
+    A model for chats is given prompts and messages through its chat template; a prompt that has the
+    markers of the template already is given as it is.
+
     The samples of a prompt depend on the seed, its place and n, and on nothing else, but for what
     rounding does: a batch of another shape can change a probability's last digits, and with them,
     rarely, a draw that falls on the edge between two tokens.
     """
 
     name: ClassVar[str] = "hf"
+    takes_messages: ClassVar[bool] = True
 
     model: str = option(help="a hub name or a folder")
     epsilon: float = option(0.0, help="cut off tokens less likely than this")
@@ -51,6 +57,8 @@ class Transformers:
     source_language: str | None = option(None, help="the model's code of it, where it has codes")
     target_language: str | None = option(None, help="the model's code of it, where it has codes")
     prompt: str | None = option(None, help="what to ask, with {source} for the source")
+    system: str | None = option(None, help="a system message before every chat that has none")
+    stop: str | None = option(None, help="a text that ends a sample, or a JSON list of them")
     overlong: Literal["cut", "error"] = option("cut", help="what to do with too long a source")
     device: str = option("auto", help="cuda or cpu; the best there is")
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = option(
@@ -63,15 +71,32 @@ class Transformers:
     def __post_init__(self) -> None:
         self._check_lengths()
         self._check_beams()
-        if self.prompt is not None and "{source}" not in self.prompt:
-            raise InputError(f"prompt {self.prompt!r} has no place for the source; "
-                             "write {source} where it belongs")
+        check_template(self.prompt)
+        _ = self.stop_strings
         if self.rows is not None and self.rows < 1:
             raise InputError(f"rows {self.rows}; 1 at least is wanted")
         if self.memory is not None and not self.memory > 0:
             raise InputError(f"memory {self.memory}; more than 0 gigabytes are wanted")
 
-    def sample(self, prompts: Sequence[str], n: int, seed: int = 0,
+    @cached_property
+    def stop_strings(self) -> list[str]:
+        """The texts that end a sample."""
+        if self.stop is None or not self.stop.startswith("["):
+            return [self.stop] if self.stop else []
+        try:
+            found = json.loads(self.stop)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, list) or not all(isinstance(own, str) and own for own in found):
+            raise InputError(f"stop {self.stop!r:.60}; wanted a text, or a JSON list of texts, "
+                             r'such as ["\n\n", "Q:"]')
+        return found
+
+    def prepare(self) -> None:
+        """Loads the model; what is wrong with it concerns every prompt."""
+        _ = self._writer
+
+    def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
                places: Sequence[int] | None = None) -> list[list[Sample]]:
         """n samples of each prompt, equal ones as one with a count, in the order first drawn.
 
@@ -83,7 +108,7 @@ class Transformers:
             raise InputError(f"n = {n} of {self.beams} beams; there are no more than those")
         places = range(len(prompts)) if places is None else places
         for text, place in zip(prompts, places, strict=True):
-            if not text.strip():
+            if isinstance(text, str) and not text.strip():
                 raise InputError(f"source {place + 1} is blank; there is nothing to write about")
         return self._writer.write(prompts, n, seed, places) if prompts else []
 
@@ -132,3 +157,6 @@ class Transformers:
         if self.beams and given:
             raise InputError(f"beams {self.beams} and {', '.join(given)}: a search draws nothing; "
                              "leave out the one or the other")
+        if self.beams and self.stop:
+            raise InputError(f"beams {self.beams} and stop: a search does not look at texts; leave "
+                             "out the one or the other")

@@ -20,6 +20,7 @@ from minrisk.sampling.hf.bart import not_supported_reasons
 from minrisk.sampling.hf.fast import FastDecoder
 from minrisk.sampling.hf.prefixes import Decoder, Ended, Job, Overfull, Prompt, draw
 from minrisk.sampling.hf.rules import Rules
+from minrisk.sampling.hf.stopping import StopStrings
 from minrisk.sampling.hf.suitable import suitable_attention
 from minrisk.sampling.hf.truncation import Truncation
 
@@ -53,6 +54,7 @@ class Engine:
     limit: int  # tokens that may be drawn
     rows: int | None = None  # samples drawn at once
     memory: float | None = None  # bytes that the rows may remember
+    stop: StopStrings | None = None
 
     @torch.inference_mode()
     def draw(self, prompts: Sequence[Prompt], n: int, seed: int,
@@ -82,7 +84,7 @@ class Engine:
         if len(jobs) == 1 and len(jobs[0].samples) == 1:
             memory = float("inf")  # it cannot be split
         rules = Rules.of(self.config, len(jobs[0].prompt.prefix), self.limit, self.model.device,
-                         self.truncation)
+                         self.truncation, self.stop)
         return draw(self._decoder, rules, jobs, seed, memory, progress)
 
     @cached_property

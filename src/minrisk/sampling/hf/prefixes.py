@@ -113,6 +113,10 @@ class _Trail:
     def append(self, parents: Ints, tokens: Ints) -> None:
         self._steps.append((parents, tokens))
 
+    def at(self, step: int, node: Ints) -> Ints:
+        """(E, step + 1) the tokens of the texts that are `node` (E,) at a step."""
+        return self.read([*[np.empty(0, np.intp)] * step, node])[-1]
+
     def read(self, last: Sequence[Ints]) -> list[Ints]:
         """(E, t + 1) the tokens of those texts that are `last[t]` (E,) at step t."""
         starts = [0, *accumulate(map(len, last))]
@@ -151,6 +155,8 @@ def draw(decoder: Decoder, rules: Rules, jobs: Sequence[Job], seed: int, memory:
         texts = _grown(rows[parents], picked, one)
         trail.append(node[parents], tokens)
         over = (tokens[:, None] == rules.ends).any(1) | (step == rules.limit - 1)
+        if rules.stop is not None:
+            over |= rules.stop(trail.at(step, np.arange(len(tokens))))
         gone, going = over.nonzero()[0], (~over).nonzero()[0]
         ended.append((texts[gone], count[gone], numbers[sample[one[gone]]]))
         last.append(gone)
@@ -206,8 +212,7 @@ def _followed(node: Ints, child: Ints, sample: Ints) -> tuple[Ints, Ints]:
 
 
 def _history(prefixes: Ints, trail: _Trail, node: Ints, step: int) -> Ints:
-    nobody = np.empty(0, np.intp)
-    return np.concatenate([prefixes, trail.read([*[nobody] * step, node])[-1]], 1)
+    return np.concatenate([prefixes, trail.at(step, node)], 1)
 
 
 def _places(parents: Ints) -> Ints:

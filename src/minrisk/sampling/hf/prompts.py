@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from minrisk._torch.tokenizing import token_ids, tokenizing
 from minrisk.errors import InputError
 from minrisk.sampling.hf.generic import decoder_config
 from minrisk.sampling.hf.prefixes import Prompt
+from minrisk.sampling.prompt import fill
+from minrisk.sampling.sample import Message
+from minrisk.sampling.sample import Prompt as GivenPrompt
 from minrisk.unicode import valid_unicode
 
 if TYPE_CHECKING:
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
 
 # tokenizers of models that have to be told which language to write
 _MULTILINGUAL = ("M2M100Tokenizer", "NllbTokenizer", "MBart50Tokenizer")
+_SYSTEM = ("system", "developer")  # roles
+_PLACE = "\x1asource\x1a"  # stands for a message
 _ANY_LENGTH = 1_000_000  # tokenizers say a number beyond this where they know no limit
 
 
@@ -28,6 +34,10 @@ class Prompts:
         self._start: tuple[int, ...] = ()
         if not self._causal:
             self._start = (decoder_start(model),)
+        self._chats = self._causal and bool(tokenizer.chat_template)
+        if options.system is not None and not self._chats:
+            raise InputError("system is for models with a chat template, which this one has not; "
+                             "put it into prompt")
         if options.source_language is not None:
             self._set_source(options.source_language)
         # the token that says which language to write
@@ -48,31 +58,71 @@ class Prompts:
         self._check_code(language)
         self._tokenizer.src_lang = language
 
-    def of(self, texts: Sequence[str], places: Sequence[int]) -> list[Prompt]:
-        ids = [self._ids(text) for text in texts]
+    def of(self, given: Sequence[GivenPrompt], places: Sequence[int]) -> list[Prompt]:
+        ids = [self._ids(prompt) for prompt in given]
         for own, place in zip(ids, places, strict=True):
             if not own:
                 raise InputError(f"source {place + 1} has no token that the model knows; "
                                  "is this the model's own tokenizer?")
         long = [place for own, place in zip(ids, places, strict=True) if len(own) > self._longest]
         if long:
-            self._complain(long, len(texts))
+            self._complain(long, len(given))
             ids = [self._cut(own) for own in ids]
         if self._causal:
             return [Prompt((), tuple(own)) for own in ids]
         return [Prompt(tuple(own), self._start) for own in ids]
 
-    def _ids(self, text: str) -> list[int]:
-        if self._options.prompt is not None:
-            text = self._options.prompt.replace("{source}", text)
-        if self._causal and self._tokenizer.chat_template:
-            message = {"role": "user", "content": valid_unicode(text)}
-            with tokenizing():
-                found = self._tokenizer.apply_chat_template(
-                    [message], add_generation_prompt=True, tokenize=True, return_dict=True)
-            ids: list[int] = found["input_ids"]
-            return ids
-        return token_ids(self._tokenizer, [text])[0]
+    def _ids(self, prompt: GivenPrompt) -> list[int]:
+        options = self._options
+        if not isinstance(prompt, str):
+            if options.prompt is not None:
+                raise InputError("found messages, which do not go into a prompt template; leave "
+                                 "out prompt, or give sources")
+            return self._chat_ids(prompt)
+        text = fill(options.prompt, prompt)
+        if not self._chats:
+            return token_ids(self._tokenizer, [text])[0]
+        if any(marker in (options.prompt or prompt) for marker in self._markers):
+            begins = text.startswith(self._tokenizer.bos_token or "\0")
+            return token_ids(self._tokenizer, [text], add_special_tokens=not begins)[0]
+        return self._chat_ids([{"role": "user", "content": text}])
+
+    def _chat_ids(self, messages: Sequence[Message]) -> list[int]:
+        if not self._chats:
+            raise InputError("found messages, which only a model with a chat template takes; give "
+                             "a source or a prompt, or choose a model for chats")
+        with tokenizing():
+            found = self._render(messages, tokenize=True, return_dict=True)
+        ids: list[int] = found["input_ids"]
+        return ids
+
+    def _render(self, messages: Sequence[Message], **settings: Any) -> Any:
+        """The messages as the model's chat template has them, up to where its answer begins."""
+        try:
+            return self._tokenizer.apply_chat_template(
+                self._with_system(messages), add_generation_prompt=True, **settings)
+        except Exception as error:  # a template is a program of its author's, and may say no
+            raise InputError(f"the model's chat template does not take these messages: {error}"
+                             ) from None
+
+    def _with_system(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        found = [{name: valid_unicode(own) if isinstance(own, str) else own
+                  for name, own in message.items()} for message in messages]
+        system = self._options.system
+        if system is None or any(own.get("role") in _SYSTEM for own in found):
+            return found
+        return [{"role": "system", "content": system}, *found]
+
+    @cached_property
+    def _markers(self) -> list[str]:
+        """What the chat template writes around a message, by which one is known that has them."""
+        rendered = self._render([{"role": "user", "content": _PLACE}], tokenize=False)
+        bos = self._tokenizer.bos_token or ""
+        tokens = [token for token in self._tokenizer.get_added_vocab()
+                  if token in rendered and token != bos]
+        # templates of plain text: the line before the message
+        before = rendered.partition(_PLACE)[0].removeprefix(bos).strip().splitlines()
+        return tokens or before[-1:]
 
     def _complain(self, long: Sequence[int], total: int) -> None:
         limit = f"more than {self._longest} tokens"

@@ -32,6 +32,7 @@ from transformers import (
 from minrisk._torch.device import upload
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
+from minrisk.sampling.hf.stopping import StopStrings
 from minrisk.sampling.hf.truncation import Candidates, Truncation
 
 # settings that need more than a prefix to decide, and what they are when they are off
@@ -84,10 +85,11 @@ class Rules:
     _least: int  # tokens before a text may end
     _heads: tuple[Head, Head]  # before that, and from there on
     _at_one_step: dict[int, list[LogitsProcessor]]
+    stop: StopStrings | None = None  # texts that end a text
 
     @classmethod
     def of(cls, config: GenerationConfig, start: int, limit: int, device: torch.device,
-           truncation: Truncation) -> Rules:
+           truncation: Truncation, stop: StopStrings | None = None) -> Rules:
         """For texts of which `start` tokens are given."""
         refused = [name for name, off in _FOREIGN.items() if getattr(config, name, None) not in off]
         if refused:
@@ -100,7 +102,7 @@ class Rules:
         heads = [Head(tokens, torch.tensor(tokens, dtype=torch.long, device=device), processors,
                       truncation) for tokens in map(_sorted, (banned.union(ends), banned))]
         return cls(np.array(ends, np.intp), limit, least, (heads[0], heads[1]),
-                   _at_one_step(config, start, limit, device))
+                   _at_one_step(config, start, limit, device), stop)
 
     def at(self, step: int) -> Head:
         """What holds for the token that is drawn at a step."""

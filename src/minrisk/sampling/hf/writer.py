@@ -20,7 +20,9 @@ from minrisk.sampling.hf.prefixes import not_numbers
 from minrisk.sampling.hf.prompts import Prompts
 from minrisk.sampling.hf.rules import ids
 from minrisk.sampling.hf.search import search
+from minrisk.sampling.hf.stopping import StopStrings
 from minrisk.sampling.hf.truncation import Truncation
+from minrisk.sampling.sample import Prompt as GivenPrompt
 from minrisk.sampling.sample import Sample
 
 if TYPE_CHECKING:
@@ -50,17 +52,28 @@ class Writer:
         self._ends = ids(self._config.eos_token_id)
         self._drawn, self._cut, self._next_warning = 0, 0, 1
         memory = None if options.memory is None else options.memory * 1e9
+        self._stop = self._stop_strings()
         self._engine = Engine(self._model, self._config, truncation, self._limit, options.rows,
-                              memory)
+                              memory, self._stop)
 
     @property
     def is_causal(self) -> bool:
         return not self._model.config.is_encoder_decoder
 
-    def write(self, texts: Sequence[str], n: int, seed: int,
+    def _stop_strings(self) -> StopStrings | None:
+        """Those of the options and of the model, which the engine is not told twice."""
+        theirs, self._config.stop_strings = self._config.stop_strings or [], None
+        texts = [*self._options.stop_strings, *([theirs] if isinstance(theirs, str) else theirs)]
+        if texts and self._options.beams:
+            raise InputError(f"the model stops at {texts[0]!r}, which a search does not know; "
+                             "sample, or unset stop_strings of its generation config")
+        vocabulary = self._model.get_output_embeddings().weight.shape[0]
+        return StopStrings(self._tokenizer, texts, vocabulary) if texts else None
+
+    def write(self, given: Sequence[GivenPrompt], n: int, seed: int,
               places: Sequence[int]) -> list[list[Sample]]:
         options = self._options
-        prompts = self._prompts.of(texts, places)
+        prompts = self._prompts.of(given, places)
         if options.beams:
             drawn = search(self._model, self._config, prompts, n, options.beams, self._limit)
             for own, place in zip(drawn, places, strict=True):
@@ -75,12 +88,13 @@ class Writer:
     def _samples(self, drawn: Sequence[Drawn]) -> list[Sample]:
         texts = self._tokenizer.batch_decode([one.tokens for one in drawn],
                                              skip_special_tokens=True)
-        return [self._sample(text.strip(), one) for text, one in zip(texts, drawn, strict=True)]
+        return [self._sample(text, one) for text, one in zip(texts, drawn, strict=True)]
 
     def _sample(self, text: str, drawn: Drawn) -> Sample:
         truncated = None if math.isnan(drawn.truncated_logprob) else drawn.truncated_logprob
-        reason = "length" if self._is_cut(drawn.ids) else "stop"
-        return Sample(text, drawn.count, drawn.logprob, truncated, drawn.tokens,
+        whole = text if self._stop is None else self._stop.cut(text)
+        reason = "length" if whole == text and self._is_cut(drawn.ids) else "stop"
+        return Sample(whole.strip(), drawn.count, drawn.logprob, truncated, drawn.tokens,
                       finish_reason=reason)
 
     def _is_cut(self, tokens: Ints) -> bool:
