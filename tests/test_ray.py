@@ -12,7 +12,14 @@ import pytest
 from commands import read, run, spawn, write
 from conftest import ROOT
 from minrisk.cli.shared import SOME_FAILED
-from sharded import errors, kill_again_and_again, lines, segments, wait_for, write_shards
+from sharded import (
+    errors,
+    kill_again_and_again,
+    lines,
+    segments,
+    wait_for_results,
+    write_shards,
+)
 
 pytest.importorskip("ray", reason="needs the extra minrisk[ray]")
 pytestmark = pytest.mark.slow
@@ -93,29 +100,55 @@ def test_a_segment_that_kills_its_workers_is_recorded(on_ray, tmp_path):
     assert ["error" in record for record in records] == [False] * 5 + [True]
 
 
+@pytest.mark.parametrize(("way", "reason"), [
+    ("exit", "every worker that tried it died"), ("quit", "SystemExit: 3"),
+    ("interrupt", "KeyboardInterrupt: "), ("panic", "PanicError: no such byte"),
+    ("hang", "every worker that tried it died, or took longer than --segment-timeout")])
+def test_a_metric_that_leaves_or_hangs_costs_its_segment(cluster, on_ray, tmp_path, way, reason):
+    Path(os.environ["MINRISK_TEST_FLAG"]).touch()
+    path = write(tmp_path / "in.jsonl", *segments(3), {"id": "x", "samples": [way]}, *segments(2))
+    timeout = ("--segment-timeout", "1") if way == "hang" else ()
+    with on_ray("decode", path, "-o", tmp_path / "out", "--metric", "python:troubled:leaving",
+                "--workers", "1", *timeout) as process:
+        error = process.communicate(timeout=PATIENCE)[1].decode()
+    assert process.returncode == SOME_FAILED, error
+    records = read((tmp_path / "out").read_text())
+    assert ["error" in record for record in records] == [False] * 3 + [True] + [False] * 2
+    assert reason in records[3]["error"]
+
+
+def test_what_concerns_all_segments_ends_the_run(on_ray, tmp_path):
+    path = write(tmp_path / "in.jsonl", *segments(3), {"samples": ["unusable"]})
+    with on_ray("decode", path, "-o", f"{tmp_path}/out/", "--metric", "python:troubled:unusable",
+                "--batch-size", "1", "--workers", "1") as process:
+        error = process.communicate(timeout=PATIENCE)[1].decode()
+    assert process.returncode == 2
+    assert "error: nobody can use this" in error
+    assert "Traceback" not in error
+
+
 def test_a_node_that_goes_takes_nothing_with_it(cluster, on_ray, inputs, tmp_path):
     out = tmp_path / "out"
     node = cluster.add_node(num_cpus=1, object_store_memory=200_000_000)
     metric = ("--metric", "python:troubled:slow")
     process = on_ray("decode", f"{inputs}/*", "-o", f"{out}/", *metric, "--batch-size", "1",
                      "--workers", "3")
-    wait_for(out / "0.jsonl.partial", seconds=PATIENCE)
+    wait_for_results(process, out, seconds=PATIENCE)
     cluster.remove_node(node, allow_graceful=False)
     finish(process)
     assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/local/", *metric).code == 0
     assert lines(out) == lines(tmp_path / "local")
 
 
-def test_the_driver_may_be_killed_at_any_moment(on_ray, inputs, tmp_path):
-    out = tmp_path / "out"
+def test_the_driver_may_be_killed_with_its_results_kept(on_ray, tmp_path):
+    inputs, out = write_shards(tmp_path / "in", 5, 0, 2, 12), tmp_path / "out"
     args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:troubled:slow",
             "--batch-size", "1", "--workers", "2", "--resume")
     metric = ("--metric", "python:troubled:equal")
     assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/local/", *metric).code == 0
-    expected = lines(tmp_path / "local")
-    kill_again_and_again(lambda: on_ray(*args), out, 20, 7, expected)
+    kill_again_and_again(lambda: on_ray(*args), out, seconds=PATIENCE)
     finish(on_ray(*args))
-    assert lines(out) == expected
+    assert lines(out) == lines(tmp_path / "local")
     assert errors(out) == []
 
 
@@ -124,7 +157,7 @@ def test_ctrl_c_says_how_to_go_on(on_ray, inputs, tmp_path):
     args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:troubled:slow",
             "--batch-size", "1", "--workers", "2")
     with on_ray(*args) as process:
-        wait_for(out / "0.jsonl.partial", seconds=PATIENCE)
+        wait_for_results(process, out, seconds=PATIENCE)
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, error.decode()

@@ -43,6 +43,13 @@ def test_no_cluster_at_an_address_is_told():
         minrisk.decode_shards(HYPS, [REFS], engine="ray", address="nobody")
 
 
+def test_without_an_address_a_cluster_is_started_and_ended():
+    """Before the tests with another cluster: Ray has no actors on one that a process comes back to."""
+    found = minrisk.decode_shards(HYPS, shards(2), engine="ray", workers=1)
+    np.testing.assert_array_equal(found.utility, minrisk.decode_shards(HYPS, shards(2)).utility)
+    assert not ray.is_initialized()
+
+
 def test_the_command_reads_files_on_the_cluster(address, tmp_path):
     for name, texts in {"hyps": HYPS, "a": REFS[:1], "b": REFS[1:]}.items():
         (tmp_path / f"{name}.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
@@ -50,12 +57,6 @@ def test_the_command_reads_files_on_the_cluster(address, tmp_path):
     found = run("rank", *files, "--engine", "ray", "--address", address, "--utilities", "-q")
     assert found.code == 0, found.err
     assert found.out == run("rank", *files, "--utilities", "-q").out
-    assert not ray.is_initialized()
-
-
-def test_without_an_address_a_cluster_is_started_and_ended():
-    found = minrisk.decode_shards(HYPS, shards(2), engine="ray", workers=1)
-    np.testing.assert_array_equal(found.utility, minrisk.decode_shards(HYPS, shards(2)).utility)
     assert not ray.is_initialized()
 
 

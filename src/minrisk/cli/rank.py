@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -86,7 +88,8 @@ def rank(ctx: click.Context, /, **params: Any) -> None:
         question = Question(taking_parts(strategy), record.segment)
         files = tuple(ReferenceFile(InputFile.at(path).location, path)
                       for path in params["references"])
-        part = add_up(question, files, runner, options.workers, gpus)
+        with redirect_stdout(sys.stderr):  # what a metric prints is no result
+            part = add_up(question, files, runner, options.workers, gpus)
         ranking = question.ranking(part)
         with Output(options.output) as output:
             writer = ChoiceWriter(nbest=params["nbest"], utilities=params["utilities"])

@@ -29,6 +29,7 @@ except ImportError as missing:
 
 _RETRIES = 3  # of a block whose worker or node died
 _WORKERS_PER_READER = 4  # that one reader keeps busy; it is a process, and dear to start
+_dumps = ray.cloudpickle.dumps  # parts of references may be of a class that no other node knows
 _Rows = dict[str, Any]  # one column of pickled pieces, for blocks of text are nothing to Ray
 
 
@@ -43,7 +44,7 @@ class Ray:
     @contextmanager
     def start(self, pools: Sequence[WorkerPool]) -> Iterator[Running]:
         cores = 1 + sum((p.workers or threads()) * (p.threads or 1) for p in pools)
-        with connected(self.address, cores):
+        with _without_warnings(), connected(self.address, cores):
             self._configure()
             yield _Running(_plan_workers(pools))
 
@@ -63,21 +64,30 @@ class _Running:
 
     def run(self, readings: Sequence[Reading], stop: Gate, wait: Gate) -> Iterator[Piece]:
         """Ray itself holds back what it reads; when it is to stop, what was read is still done."""
-        data = ray.data.from_items([{"piece": pickle.dumps(r)} for r in readings],
+        data = ray.data.from_items([{"piece": _dumps(r)} for r in readings],
                                    override_num_blocks=len(readings))
         # without a processor of its own: where workers have all, it would wait for ever
         data = data.map_batches(_read, batch_size=1, num_cpus=0, concurrency=_readers(self.pools))
         for pool in self.pools:
-            with warnings.catch_warnings():  # retries have no named parameter yet
-                warnings.filterwarnings("ignore", ".*ray_remote_args")
-                data = data.map_batches(
-                    _Actor, fn_constructor_args=(pool,), batch_size=1, num_cpus=pool.threads,
-                    num_gpus=pool.gpus, max_task_retries=_RETRIES,
-                    compute=ray.data.ActorPoolStrategy(size=pool.workers))
+            data = data.map_batches(
+                _Actor, fn_constructor_args=(pool,), batch_size=1, num_cpus=pool.threads,
+                num_gpus=pool.gpus, max_task_retries=_RETRIES,
+                compute=ray.data.ActorPoolStrategy(size=pool.workers))
         for rows in data.iter_batches(batch_size=None, prefetch_batches=0):
             yield from map(pickle.loads, rows["piece"])
             if stop():
                 return
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Of Ray: what it deprecates itself, retries, which have no named parameter yet, and more
+    workers than the input keeps busy.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", ".*ray_remote_args|The minimum number of concurrent")
+        yield
 
 
 @contextmanager
@@ -144,7 +154,7 @@ def _readers(pools: Sequence[WorkerPool]) -> int:
 def _read(rows: _Rows) -> Iterator[_Rows]:
     for reading in map(pickle.loads, rows["piece"]):
         for piece in reading.blocks():
-            yield {"piece": [pickle.dumps(piece)]}
+            yield {"piece": [_dumps(piece)]}
 
 
 class _Actor:

@@ -8,6 +8,7 @@ from functools import partial
 from time import perf_counter
 
 from minrisk.errors import InputError, MinriskError
+from minrisk.io.files import Input
 from minrisk.io.record import RawRecord
 from minrisk.io.sink import MISSING, Remaining
 from minrisk.pipeline.workers import Block, End
@@ -32,7 +33,7 @@ class _ChangedError(InputError):
 class _Blocks:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._inputs = reading.what.shard.reader.open()
+        self._inputs: list[Input] = []
         self._count = 0  # of all records so far
         self._since = perf_counter()
 
@@ -59,6 +60,7 @@ class _Blocks:
 
     def _remaining(self) -> Iterator[RawRecord]:
         done, shard = self._reading.what.done, self._reading.what.shard
+        self._inputs = shard.reader.open()
         for raw in shard.reader.records(self._inputs):
             self._count += 1
             known = done[raw.index] if raw.index < len(done) else MISSING
