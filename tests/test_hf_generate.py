@@ -19,7 +19,7 @@ from tolerance import assert_close
 
 TEXTS = ["the cat sat on a mat", "the dog"]
 SETTINGS = {"custom_generate": minrisk.hf.generate, "num_samples": 40, "do_sample": True,
-            "epsilon_cutoff": 0.02, "max_length": 10}
+            "epsilon_cutoff": 0.02, "max_length": 10, "seed": 0}
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +61,29 @@ def test_generate_returns_the_sample_of_highest_utility(kind, loaded):
         assert tuple(row[start:][: len(best.tokens)].tolist()) == best.tokens
         assert set(row[start + len(best.tokens):].tolist()) <= {tiny.PAD}
         assert words.decode(best.tokens, skip_special_tokens=True) == best.text
+
+
+def test_without_a_seed_the_samples_are_those_of_torchs_generator(loaded):
+    """As those of `generate` are: fixed by torch.manual_seed, and otherwise new at every call."""
+    model, words = loaded["marian"]
+    settings = SETTINGS | {"seed": None, "return_dict_in_generate": True}
+
+    def samples():
+        found = model.generate(**batch(words), **settings).samples
+        return [[(sample.tokens, sample.count) for sample in own] for own in found]
+
+    torch.manual_seed(5)
+    first, second = samples(), samples()
+    torch.manual_seed(5)
+    assert samples() == first
+    torch.manual_seed(6)
+    assert samples() != first
+    assert second != first
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    settings["seed"] = 0
+    assert samples() == samples()
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_beams_and_returned_sequences_of_the_config_do_not_multiply_the_batch(loaded):

@@ -59,14 +59,15 @@ def generate(
     metric: str | AnyMetric | None = None,
     strategy: str | Strategy = STRATEGY,
     strategy_options: Mapping[str, Any] | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     **model_kwargs: Any,
 ) -> Tensor | MbrOutput:
     """The best of `num_samples` for each row of the batch, by MBR; or a dictionary with all.
 
     Sampling follows the generation config as `generate(do_sample=True)` does: `epsilon_cutoff`,
     `top_k` (50 unless told otherwise), `temperature` and so on. `num_return_sequences` asks for
-    the best few.
+    the best few. The samples depend on `seed` alone, or without one on torch's own generator:
+    `torch.manual_seed` then fixes them, as it does for `generate`.
     """
     config = model.generation_config if generation_config is None else generation_config
     _check(config, num_samples, logits_processor, stopping_criteria)
@@ -74,7 +75,7 @@ def generate(
     prefixes, prompts = _prompts(model, input_ids, inputs_tensor, model_kwargs)
     limit = config.max_length - input_ids.shape[1]
     drawn = Engine(model, config, _truncation(config), limit).draw(
-        prompts, num_samples, seed, range(len(prompts)))
+        prompts, num_samples, _next_seed() if seed is None else seed, range(len(prompts)))
     segments = [_segment(words, prompt, own, place)
                 for place, (prompt, own) in enumerate(zip(prompts, drawn, strict=True))]
     rankings = _strategy(strategy, metric, strategy_options).rank(segments)
@@ -83,6 +84,11 @@ def generate(
         return sequences
     return MbrOutput(sequences=sequences, samples=_samples(segments, drawn),
                      utilities=[ranking.utility for ranking in rankings], rankings=rankings)
+
+
+def _next_seed() -> int:
+    """From the generator that `torch.manual_seed` sets, so that two calls differ."""
+    return int(torch.randint(2**63 - 1, ()))
 
 
 def _check(config: Any, num_samples: int, processors: Iterable[Any],
