@@ -431,7 +431,7 @@ def test_inputs_by_both_names_are_read(tmp_path):
     assert [r["id"] for r in run("decode", one, "-t", two).records] == [1, 2]
 
 
-@pytest.mark.parametrize("command", ["metrics", "strategies", "demo --limit 1"])
+@pytest.mark.parametrize("command", ["list metrics", "list strategies", "demo --limit 1"])
 def test_a_full_disk_is_told_by_every_command(command):
     with open("/dev/full", "w") as full:
         process = spawn(*command.split(), stdout=full)
@@ -493,7 +493,7 @@ def test_output_and_matrix_must_be_two_files(tmp_path):
     samples = write(tmp_path / "x.jsonl", {"samples": ["a"]})
     result = run("decode", samples, "-o", tmp_path / "y", "--matrix", tmp_path / "y")
     assert result.code == 2
-    assert "name two files" in result.err
+    assert "is part of the output; name another file" in result.err
     assert run("decode", samples, "--matrix", "-").code == 2
 
 

@@ -54,7 +54,7 @@ def test_a_sampler_of_somebody_else_samples_and_translates(plugin):
 
 
 def test_plug_ins_are_listed_beside_the_built_in_names(plugin):
-    metrics = plugin("metrics").stdout
+    metrics = plugin("list", "metrics").stdout
     assert "chrf:" in metrics
     assert "--metric.scale float (1.0)" in metrics
     assert "newest:" in plugin("strategies").stdout
@@ -63,7 +63,7 @@ def test_plug_ins_are_listed_beside_the_built_in_names(plugin):
 
 
 def test_a_broken_plug_in_is_said_to_be_broken(plugin):
-    assert "broken: not available" in plugin("metrics").stdout
+    assert "broken: not available" in plugin("list", "metrics").stdout
     done = plugin("decode", "--metric", "broken", "-", text="{}")
     assert done.returncode == 2
     assert "cannot be loaded from 'nowhere:Nothing'" in done.stderr

@@ -380,7 +380,7 @@ def test_a_missing_matplotlib_is_told_before_the_work(samples, tmp_path, monkeyp
     ("@x.jsonl --tolerance nan", "'nan' is not a finite number"),
     ("@x.jsonl --tolerance inf", "'inf' is not a finite number"),
     ("@x.svg --plot @x.svg", "the output is the input"),
-    ("@x.jsonl --plot @y.svg -o @y.svg", "y.svg is the output itself"),
+    ("@x.jsonl --plot @y.svg -o @y.svg", "y.svg is part of the output"),
 ])
 def test_what_makes_no_sense_is_told(tmp_path, args, message):
     write(tmp_path / "x.jsonl", {"samples": HYPS})

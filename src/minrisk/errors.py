@@ -42,6 +42,10 @@ class UnusableError(MinriskError):
 
     A run ends with it, whatever is done about errors of single segments: the others would fail for
     the same reason, and what was not tried can be done once the cause is mended.
+
+    >>> import minrisk
+    >>> issubclass(minrisk.UnusableError, minrisk.MinriskError)
+    True
     """
 
 
