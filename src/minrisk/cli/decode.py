@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -107,20 +108,21 @@ def decode_job(params: dict[str, Any], options: RunOptions, writer: Writer,
     _check_input(params, weighting)
     choose = Choose(_confident(strategy, params), options.batch_size, options.on_error,
                     scores=params["matrix"] is not None)
-    text = _text_options(params, options)
+    columns = {name: tuple(map(InputFile.at, expand([params[name]])))
+               for name in _COLUMNS if params[name] is not None}
     settings = (signature_settings(strategy) | {"weights": weighting, "oracle": params["oracle"]}
-                | output | _confidence_seed(params) | text)
+                | output | _confidence_seed(params) | _text_settings(params))
     oracle = {"oracle": params["oracle"]} if params["oracle"] else {}
     return Job(
         files=input_files(_paths(params)),
-        reader=partial(_reader, params, weighting),
+        reader=partial(_reader, params, weighting, columns),
         pools=lambda parse: [options.pool(parse, *checks, choose, Write(writer))],
         settings=settings,
         signatures=[signature(strategy, weights=weighting, **oracle)],
         extension=extension,
         block=LIGHT_BLOCK if choose.is_light else BATCH,
         matrix=params["matrix"],
-        also_read=list(text.values()),
+        also_read=[file for files in columns.values() for file in files],
     )
 
 
@@ -137,42 +139,44 @@ def _confidence_seed(params: dict[str, Any]) -> dict[str, Any]:
     return {"confidence.seed": params["seed"] or 0} if params.get("confidence") else {}
 
 
-def _reader(params: dict[str, Any], weighting: Weighting, files: tuple[InputFile, ...],
+def _reader(params: dict[str, Any], weighting: Weighting,
+            columns: Mapping[str, tuple[InputFile, ...]], files: tuple[InputFile, ...],
             number: int | None) -> Reader:
     """Of these files, which are number so-and-so of the input, or all of it."""
     size = params["num_candidates"]
     if size is None:
         return SampleReader(files, weighting, params["oracle"])
     count = params["num_references"] or size
-    logprobs = None if weighting.by == "uniform" else params["reference_lprobs"]
+    has_logprobs = weighting.by != "uniform"
     return TextReader(
         Column(files, size, "--num-candidates"),
-        _column(params["source"], 1, "--source", number),
-        _column(params["references"], count, "--num-references", number),
-        _column(logprobs, count, "--num-references", number),
+        _column(columns, "source", 1, "--source", number),
+        _column(columns, "references", count, "--num-references", number),
+        _column(columns, "reference_lprobs", count, "--num-references", number)
+        if has_logprobs else None,
         weighting,
     )
 
 
-def _column(path: str | None, size: int, option: str, number: int | None) -> Column | None:
+def _column(columns: Mapping[str, tuple[InputFile, ...]], name: str, size: int, option: str,
+            number: int | None) -> Column | None:
     """A file for all of the input, or for each of its files one of those that a pattern names."""
-    if path is None:
-        return None
-    files = tuple(InputFile.at(found) for found in expand([path]))
-    if number is None:
-        return Column(files, size, option)
+    files = columns.get(name)
+    if files is None or number is None:
+        return Column(files, size, option) if files else None
     if number >= len(files):
-        raise InputError(f"{option} {path} names {len(files)} files; for a folder as output, one "
-                         "for each INPUT is wanted, in the same order")
+        flag = f"--{name.replace('_', '-')}"
+        raise InputError(f"{flag} names {len(files)} files; for a folder as output, one for each "
+                         "INPUT is wanted, in the same order")
     return Column(files[number:number + 1], size, option)
 
 
-_TEXT_ONLY = ("source", "references", "num_references", "reference_lprobs")
+_COLUMNS = ("source", "references", "reference_lprobs")  # the further files of plain text
+_TEXT_ONLY = (*_COLUMNS, "num_references")
 
 
-def _text_options(params: dict[str, Any], options: RunOptions) -> dict[str, Any]:
-    """The further files of plain text, by their flags."""
-    names = ("source", "references", "reference_lprobs")
+def _text_settings(params: dict[str, Any]) -> dict[str, Any]:
+    names = (*_TEXT_ONLY, "num_candidates")
     return {name: params[name] for name in names if params[name] is not None}
 
 

@@ -173,7 +173,7 @@ class Job:
     extension: str = ".jsonl"
     block: int = BATCH  # records that go to a worker together
     matrix: str | None = None
-    also_read: Sequence[str | None] = ()
+    also_read: Sequence[InputFile] = ()
     also_written: Sequence[str] = ()
     stream: Writable | None = None  # where results go instead of standard output
     is_streaming: bool = False  # a server does the work, and no request waits for another
@@ -224,8 +224,8 @@ def _check_files(options: RunOptions, job: Job, shards: Sequence[Shard]) -> None
     others = [path for path in (job.matrix, options.report, *job.also_written) if path]
     for path in others:
         if path != "-" and any(_same_path(path, other) for other in written):
-            raise InputError(f"{path} is part of the output; name another file")
-    check_files([*(file.location for file in job.files), *job.also_read, options.config],
+            raise InputError(f"{path} is part of the output; name two files")
+    check_files([*(file.location for file in (*job.files, *job.also_read)), options.config],
                 [*written, *others])
     if options.report:
         check_writable(options.report)
@@ -251,7 +251,7 @@ def _sink(options: RunOptions, job: Job, shards: list[Shard], stack: ExitStack) 
     if matrix and options.is_folder != _names_folder(matrix):
         raise InputError("--matrix is a folder (scores/) where the output is one, and otherwise "
                          "a file")
-    settings = {**job.settings, **_identities(shards), "version": __version__}
+    settings = {**job.settings, "matrix": matrix, **_identities(job), "version": __version__}
     common: dict[str, Any] = {"resume": options.resume, "overwrite": options.overwrite,
                               "matrix_of": partial(_matrix, matrix) if matrix else None}
     if options.is_folder:
@@ -273,8 +273,8 @@ def _names_folder(path: str) -> bool:
     return path.endswith("/") or os.path.isdir(path)
 
 
-def _identities(shards: Sequence[Shard]) -> dict[str, str]:
-    return {name: found for shard in shards for name, found in shard.identities().items()}
+def _identities(job: Job) -> dict[str, str]:
+    return {f"input {file.name}": file.identity() for file in (*job.files, *job.also_read)}
 
 
 def _size(shards: Sequence[Shard]) -> int | None:

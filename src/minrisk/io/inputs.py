@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import warnings
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import NamedTuple
@@ -54,8 +55,14 @@ def expand(paths: Iterable[str]) -> list[str]:
 
     A folder that we made may be what is read next: what lies beside its shards is passed over.
     """
-    found = [match for path in paths for match in _matches(path)]
-    return [path for path in found if not _is_beside_shards(path)] or found
+    given = list(paths)
+    found = [match for path in given for match in _matches(path)]
+    shards = [path for path in found if not _is_beside_shards(path)]
+    beside = sorted(set(given) & set(found) - set(shards))
+    if beside and shards:
+        warnings.warn(f"passed over {', '.join(map(remote.shown, beside))}: of the run that made "
+                      "the folder, and no input", stacklevel=2)
+    return shards or found
 
 
 def _matches(path: str) -> list[str]:

@@ -25,9 +25,6 @@ class Shard:
     files: tuple[InputFile, ...]
     reader: Reader
 
-    def identities(self) -> dict[str, str]:
-        return {f"input {file.name}": file.identity() for file in self.files}
-
 
 def folder_shards(paths: Sequence[str], extension: str,
                   reader_of: Callable[[int, InputFile], Reader]) -> list[Shard]:
