@@ -31,7 +31,7 @@ class Result(NamedTuple):
 
 def run(*args: object, stdin: bytes = b"") -> Result:
     """`minrisk ARGS` in this process."""
-    out, err = _stream(b""), _stream(b"")
+    out, err = _stream(b""), _stream(b"", errors="backslashreplace")  # as Python's own
     with (redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", _stream(stdin)),
           warnings.catch_warnings()):
         warnings.filterwarnings("always", category=UserWarning)  # they are shown, as to a user
@@ -66,8 +66,9 @@ def write(path: Path, *records: object) -> Path:
     return path
 
 
-def _stream(content: bytes) -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="", write_through=True)
+def _stream(content: bytes, errors: str = "strict") -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", errors=errors, newline="",
+                            write_through=True)
 
 
 def _content(stream: io.TextIOWrapper) -> str:

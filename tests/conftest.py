@@ -25,6 +25,14 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"  # research data that is not part of the project
 
 
+def pytest_terminal_summary(terminalreporter):
+    """How many examples the fuzz tests have seen, where somebody gave them time."""
+    for report in terminalreporter.getreports("passed") if "FUZZ_SECONDS" in os.environ else ():
+        for name, value in report.user_properties:
+            if report.when == "call" and name == "examples":
+                terminalreporter.write_line(f"{value:>9,} examples  {report.nodeid}")
+
+
 def blocks(document: str, language: str) -> list[str]:
     """The pieces of code in a document."""
     text = (ROOT / document).read_text(encoding="utf-8")

@@ -69,6 +69,14 @@ def columns(tmp_path, **contents):
     return made
 
 
+@pytest.mark.parametrize("field", ["id", "source", "counts"])
+def test_nesting_that_can_just_be_parsed_is_told(tmp_path, field):
+    depths = range(sys.getrecursionlimit() - 300, sys.getrecursionlimit())
+    found = jsonl(tmp_path / "in.jsonl", *(
+        f'{{"samples": ["a"], "{field}": {"[" * depth + "]" * depth}}}' for depth in depths))
+    assert all(record.error is not None for record in found)
+
+
 def test_lines_end_at_line_feeds_only(tmp_path):
     path = tmp_path / "in.txt"
     path.write_bytes("a\u2028b\x0bc\x0cd\x1ce\x85f\rg\nsecond\r\nthird".encode())

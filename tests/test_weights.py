@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import minrisk
 from commands import run, write
+from minrisk.io.inputs import InputFile
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.record import Record, Weighting
 from tolerance import assert_close
@@ -134,6 +135,18 @@ def test_what_cannot_be_a_weight_is_said(options, message):
         minrisk.weights_from_logprobs([-1.0, -2.0], **options)
 
 
+@pytest.mark.parametrize("options", [{}, {"temperature": 5e-324}, {"lengths": [1.0, 1e308]}])
+def test_log_probabilities_may_be_as_far_apart_as_numbers_are(options):
+    weights = minrisk.weights_from_logprobs([-1.7e308, 1.7e308], **options)
+    assert weights.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("logprob", [-1.0, 1.0])
+def test_lengths_that_make_log_probabilities_infinite_are_told(logprob):
+    with pytest.raises(minrisk.InputError, match=r"divided by lengths .* found -?inf"):
+        minrisk.weights_from_logprobs([logprob], lengths=[5e-324])
+
+
 def test_decode_weighs_by_length(tmp_path):
     record = {"samples": ["a b", "c d e f"], "logprobs": [-3.0, -4.0]}
     path = write(tmp_path / "in.jsonl", record, record | {"lengths": [6, 4]})
@@ -146,6 +159,20 @@ def test_decode_weighs_by_length(tmp_path):
     found = run("decode", text, "-n", 2, "--reference-lprobs", logprobs,
                 "--weights", "length-normalised")
     assert found.records[0]["text"] == "c d e f"
+
+
+def test_an_empty_sample_of_no_tokens_can_be_weighed_by_length(tmp_path):
+    path = write(tmp_path / "in.jsonl", {"samples": ["a b", ""], "logprobs": [-3.0, -1.0],
+                                         "lengths": [3, 0]})
+    reader = SampleReader((InputFile.at(str(path)),), Weighting("length-normalised"))
+    [record] = map(reader.parse, reader.records(reader.open()))
+    np.testing.assert_allclose(record.segment.weights, [0.5, 0.5])
+
+
+def test_samples_that_are_no_texts_are_told_before_their_lengths(tmp_path):
+    path = write(tmp_path / "in.jsonl", {"samples": [5, "a"], "logprobs": [-3.0, -1.0]})
+    found = run("decode", path, "--weights", "length-normalised")
+    assert "in.jsonl:1: references must be strings; found int: 5" in found.err
 
 
 def test_decode_takes_a_temperature(tmp_path):

@@ -280,12 +280,15 @@ def weights_from_logprobs(logprobs: npt.ArrayLike, texts: Sequence[str] | None =
     if not 0 < temperature < np.inf:
         raise InputError(f"temperature must be a number above 0; got {temperature}")
     given = _logprobs(logprobs, None if texts is None else len(texts))
-    per_token = given if lengths is None else given / _lengths(lengths, given.size)
     copies = (np.ones(given.size) if counts is None
               else checked_counts(counts, given.size).astype(np.float64))
     place, likeliest = _distinct_texts(texts, given)
-    logs = per_token[likeliest]
-    probability = normalised(np.exp((logs - logs.max()) / temperature), logs.size)
+    with np.errstate(over="ignore"):  # what is beyond all numbers has the probability 0
+        logs = (given if lengths is None else given / _lengths(lengths, given.size))[likeliest]
+        if not np.isfinite(logs.max()):
+            raise InputError("logprobs divided by lengths must be numbers that a double can hold; "
+                             f"found {logs.max()}")
+        probability = normalised(np.exp((logs - logs.max()) / temperature), logs.size)
     weights: Floats = (probability / sums(place, copies, logs.size))[place]
     return weights
 

@@ -13,6 +13,7 @@ that is null counts as absent, and blank lines are skipped.
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -118,9 +119,11 @@ def id_of(fields: dict[str, Any], index: int) -> str | int | float:
     found = fields.get("id")
     if found is None:
         return index
-    if isinstance(found, bool) or not isinstance(found, str | int | float):
-        raise InputError(f"found id {show(found)}, wanted a string or a number")
-    return found
+    if isinstance(found, str):
+        return found
+    if isinstance(found, int | float) and not isinstance(found, bool) and abs(found) < math.inf:
+        return found
+    raise InputError(f"found id {show(found)}, wanted a string or a finite number")
 
 
 def source_of(fields: dict[str, Any]) -> str | None:
@@ -177,5 +180,8 @@ def _numbers(fields: dict[str, Any], name: str) -> list[Any] | None:
 
 
 def show(value: object) -> str:
-    shown = json.dumps(value, ensure_ascii=False)
+    try:
+        shown = json.dumps(value, ensure_ascii=False)
+    except RecursionError:  # for the parser was a few calls nearer to the limit
+        return "a value that is nested too deeply"
     return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -12,7 +12,7 @@ from minrisk.arrays import Floats
 from minrisk.errors import InputError, MinriskError
 from minrisk.io.files import Input
 from minrisk.sampling.sample import Prompt, Sample
-from minrisk.segment import Ranking, Segment, weights_from_logprobs
+from minrisk.segment import Ranking, Segment, checked_texts, weights_from_logprobs
 
 Failure = dict[str, Any]  # file, line, id and reason, as errors.jsonl has them
 
@@ -37,8 +37,9 @@ class Weighting:
         """Weights from log-probabilities; without lengths in tokens, those in characters."""
         if self.by != "length-normalised":
             lengths = None
-        elif lengths is None:
-            lengths = [max(1, len(text)) for text in texts]
+        else:  # an empty text has a log-probability too: that of its end
+            lengths = [length or 1 for length in (
+                map(len, checked_texts(texts, "references")) if lengths is None else lengths)]
         return weights_from_logprobs(logprobs, texts, counts, lengths=lengths,
                                      temperature=self.temperature)
 

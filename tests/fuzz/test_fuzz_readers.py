@@ -1,0 +1,286 @@
+"""Whatever an input holds: each record is what it says or an error, in its place, and no more."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+import zstandard
+from hypothesis import strategies as st
+
+from commands import Result, run
+from fuzzing import altered, dump, fuzz, json_values, mutated, scalars
+from minrisk.errors import InputError
+from minrisk.io.compression import codec_of
+from minrisk.io.files import Input
+from minrisk.io.inputs import InputFile
+from minrisk.io.jsonl import SampleReader
+from minrisk.io.lines import Column, TextReader
+from minrisk.io.prompts import PromptReader
+from minrisk.io.record import RawRecord, Reader, Record, Weighting
+from minrisk.registry import SAMPLERS
+from minrisk.sampling.columns import distinct
+from minrisk.sampling.sample import Sample
+
+SEGMENTS = [
+    {"id": "first", "source": "eins zwei", "samples": ["one two", "one too", "one two"],
+     "counts": [1, 2, 1], "weights": [0.5, 0.25, 1], "extra": {"deep": [1, {"er": None}]}},
+    {"id": 2, "samples": ["a b", "a c"], "logprobs": [-1.5, -2.5], "lengths": [3, 4]},
+    {"hypotheses": ["x y z", "x"], "references": ["x y", "x y z", "z"], "weights": [1, 2, 3]},
+    {"id": 4, "source": "vier", "error": "in.txt:4: it failed before"},
+]
+PROMPTS = [
+    {"id": "first", "source": "eins zwei", "domain": {"name": ["news"]}},
+    {"id": 2, "prompt": "Say two", "source": "zwei", "samples": ["old"], "counts": [1]},
+    {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]},
+]
+WEIGHTINGS = [Weighting(by) for by in ("auto", "uniform", "logprobs", "length-normalised")]
+COMPRESS = {"gz": gzip.compress, "xz": lzma.compress,
+            "zst": zstandard.ZstdCompressor(write_checksum=True).compress}
+
+
+def lines_of(valid: Sequence[Any]) -> st.SearchStrategy[bytes]:
+    """JSON lines: of wrong values, of damaged bytes, or no JSON at all."""
+    record = st.sampled_from(valid).flatmap(altered) | json_values
+    lines = st.lists(record.map(dump), max_size=5).map(lambda found: "\n".join(found).encode())
+    whole = "".join(json.dumps(fields) + "\n" for fields in valid).encode()
+    return st.one_of(lines, mutated(st.just(whole)), st.binary(max_size=60))
+
+
+def files(path: Path) -> tuple[InputFile, ...]:
+    return (InputFile.at(str(path)),)
+
+
+def read(reader: Reader) -> tuple[list[RawRecord], str | None]:
+    """The records of the input, and what it breaks off with."""
+    found: list[RawRecord] = []
+    try:
+        for raw in reader.records(reader.open()):
+            found.append(raw)
+    except InputError as error:
+        return found, str(error)
+    return found, None
+
+
+def parse(reader: Reader, raws: Sequence[RawRecord]) -> list[Record]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of what is not used
+        return [reader.parse(raw) for raw in raws]
+
+
+def check_places(raws: Sequence[RawRecord], content: bytes, blanks: bool = False) -> None:
+    """All lines are there, with their numbers; those that are blank only where they count."""
+    if codec_of(content):
+        return
+    lines = content.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    expected = [(number, line) for number, line in enumerate(lines, 1) if line.strip() or blanks]
+    assert [(raw.line, raw.content) for raw in raws] == expected
+    assert [raw.index for raw in raws] == list(range(len(raws)))
+
+
+def check_ids(records: Sequence[Record]) -> None:
+    for record in records:
+        if record.error is None:
+            json.dumps(record.id, allow_nan=False)  # which it must keep in the output
+
+
+@contextmanager
+def written(tmp_path: Path, content: bytes, name: str = "in.jsonl") -> Iterator[Path]:
+    path = tmp_path / name
+    path.write_bytes(content)
+    yield path
+
+
+def strict(line: str) -> Any:
+    """JSON as other programs read it."""
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads(line, parse_constant=refuse)
+
+
+def told(result: Result) -> bool:
+    """Whether a run ended with a line that says why; there is no other way but to its end."""
+    assert result.code in (0, 2, 3), result
+    if result.code == 2:
+        *_, last = result.err.splitlines()
+        assert last.startswith("minrisk: error: ")
+    return result.code == 2
+
+
+@fuzz(content=lines_of(SEGMENTS), weighting=st.sampled_from(WEIGHTINGS),
+      oracle=st.sampled_from([None, None, "references", "source"]))
+def test_lines_with_samples_are_segments_or_errors(content, weighting, oracle, tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(content)
+    reader = SampleReader(files(path), weighting, oracle)
+    raws, broken = read(reader)
+    if not broken:
+        check_places(raws, content)
+    records = parse(reader, raws)
+    check_ids(records)
+    for record in records:
+        assert (record.segment is None) == (record.error is not None)
+        if record.segment is not None:
+            assert abs(record.segment.weights.sum() - 1) < 1e-9
+            assert record.segment.index == record.index
+
+
+@fuzz(content=lines_of(PROMPTS), form=st.sampled_from(["auto", "text", "json"]),
+      name=st.sampled_from(["in.txt", "in.jsonl"]))
+def test_lines_to_sample_from_are_prompts_or_errors(content, form, name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content)
+    reader = PromptReader(files(path), form)
+    raws, broken = read(reader)
+    if not broken:
+        as_json = raws[0].as_json if raws else form == "json" or name == "in.jsonl"
+        check_places(raws, content, blanks=not as_json)
+    records = parse(reader, raws)
+    check_ids(records)
+    for record in records:
+        assert (record.prompt is None) == (record.error is not None)
+
+
+TEXT = mutated(st.lists(st.sampled_from(["one two", "", "-1.5", "0", "nan", "\u2028 x"]),
+                        max_size=6).map(lambda lines: "\n".join(lines).encode()))
+
+
+@fuzz(hypotheses=TEXT, source=st.none() | TEXT, references=st.none() | TEXT,
+      logprobs=st.none() | TEXT, sizes=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+      weighting=st.sampled_from(WEIGHTINGS))
+def test_columns_of_text_are_segments_or_errors(hypotheses, source, references, logprobs, sizes,
+                                                weighting, tmp_path):
+    def column(name, content, size):
+        if content is None:
+            return None
+        (tmp_path / name).write_bytes(content)
+        return Column(files(tmp_path / name), size, "--num-candidates")
+
+    hyps, refs = sizes if references is not None else (sizes[0], sizes[0])
+    reader = TextReader(column("hyps", hypotheses, hyps), column("source", source, 1),
+                        column("refs", references, refs), column("logprobs", logprobs, refs),
+                        weighting)
+    raws, _ = read(reader)
+    for number, record in enumerate(parse(reader, raws)):
+        assert (record.segment is None) == (record.error is not None)
+        assert (record.index, record.line) == (number, number * hyps + 1)
+        assert record.id == number
+        if record.segment is not None:
+            assert len(record.segment.hypotheses) == hyps
+
+
+@st.composite
+def archives(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """A text, and a damaged file that holds it."""
+    text = draw(st.binary(max_size=300) | st.just(b"ab\n" * 9999))
+    compress = COMPRESS[draw(st.sampled_from(sorted(COMPRESS)))]
+    return text, draw(mutated(st.just(compress(text))))
+
+
+@fuzz(archive=archives())
+def test_damaged_archives_are_read_right_or_told(archive, tmp_path):
+    text, content = archive
+    path = tmp_path / "in"
+    path.write_bytes(content)
+    source, found = Input(str(path)), []
+    try:
+        for line in source:
+            found.append(line)
+    except InputError:
+        assert source.number == len(found)
+        return
+    if codec_of(content):  # all three have checksums
+        whole = b"\n".join(found) + b"\n" * text.endswith(b"\n")
+        assert whole in {text * times for times in range(5)}  # the whole file may be there twice
+
+
+@fuzz(content=lines_of(SEGMENTS), form=st.sampled_from(["json", "text"]),
+      weights=st.sampled_from(["auto", "logprobs", "length-normalised"]),
+      options=st.sampled_from([[], ["--confidence"], ["--nbest", 2], ["--utilities"]]))
+def test_what_decode_writes_has_a_line_for_each_record(content, form, weights, options, tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(content)
+    options = options if form == "json" else []
+    result = run("decode", path, "--format", form, "--weights", weights, "-q", *options)
+    if told(result):
+        return
+    reader = SampleReader(files(path), Weighting(weights))
+    records = parse(reader, read(reader)[0])
+    *lines, end = result.out.split("\n")
+    assert (len(lines), end) == (len(records), "")
+    if form == "text":
+        return
+    for line, record in zip(map(strict, lines), records, strict=True):
+        if record.error is None:
+            assert line["id"] == record.id
+            assert line["text"] == record.segment.hypotheses[line["index"]]
+        else:
+            assert str(record.error) in line["error"]
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """a sampler that gives what the test says"""
+
+    name: ClassVar[str] = "scripted"
+    samples: ClassVar[list[list[Sample]]] = []
+
+    def sample(self, prompts, n, seed=0, places=None):
+        return [self.samples[place % len(self.samples)] for place in places]
+
+
+SAMPLES = st.builds(
+    Sample, text=scalars.filter(lambda found: isinstance(found, str)), count=st.integers(1, 3),
+    logprob=st.none() | st.floats(), tokens=st.lists(st.integers(0, 9), max_size=3).map(tuple),
+    length=st.none() | st.integers(0, 5), finish_reason=st.sampled_from([None, "stop", "length"]),
+    reasoning=st.sampled_from([None, "hm"]))
+
+
+@fuzz(content=lines_of(PROMPTS), repeat=st.sampled_from(["--repeat", "--no-repeat"]),
+      form=st.sampled_from(["auto", "text", "json"]),
+      samples=st.lists(st.lists(SAMPLES, min_size=1, max_size=3), min_size=1, max_size=3))
+def test_what_sample_writes_decode_reads(content, repeat, form, samples, tmp_path):
+    path, out = tmp_path / "in.txt", tmp_path / "out.jsonl"
+    path.write_bytes(content)
+    with (patch.dict(SAMPLERS.builtin, {"scripted": f"{__name__}:Scripted"}),
+          patch.object(Scripted, "samples", samples)):
+        result = run("sample", path, "--sampler", "scripted", "-n", 3, "-q", "--input-format", form,
+                     repeat, "-o", out, "--overwrite")
+    if told(result):
+        return
+    reader = PromptReader(files(path), form)
+    prompts = parse(reader, read(reader)[0])
+    for weighting in WEIGHTINGS:
+        again = SampleReader(files(out), weighting)
+        records = parse(again, read(again)[0])
+        assert len(records) == len(prompts)
+        for prompt, record in zip(prompts, records, strict=True):
+            check_sampled(prompt, record, samples[prompt.index % len(samples)], weighting)
+    for line in filter(None, out.read_bytes().split(b"\n")):
+        strict(line.decode())
+
+
+def check_sampled(prompt: Record, record: Record, samples: list[Sample],
+                  weighting: Weighting) -> None:
+    if prompt.error is not None or not isinstance(prompt.prompt, str):
+        assert "failed before" in str(record.error)
+        return
+    if record.error is not None:
+        assert weighting.by_logprobs
+        assert "found no logprobs" in str(record.error)
+        return
+    assert record.id == prompt.id
+    if prompt.prompt.strip():
+        assert list(dict.fromkeys(record.segment.references)) == [s.text for s in distinct(samples)]
+        assert len(record.segment.references) == sum(s.count for s in samples)
