@@ -30,7 +30,7 @@ struct Statistics {
 
 namespace detail {
 
-// `width` averages side by side; 1 for a single one, 8 for many.
+// Values of `width` averages side by side: 1 for a single average, 8 for many.
 template <int width>
 struct Lanes {
     double v[width]{};
@@ -46,11 +46,11 @@ struct Lanes {
     }
 };
 
-// What `width` averages share with each text, in one order.
+// Matches of `width` averages with each hypothesis, in one order.
 template <int width>
 struct Matches {
     Buffer<Lanes<width>> match;  // (hypotheses)
-    Lanes<width> total;               // n-grams of each average
+    Lanes<width> total;          // n-grams of each average
 };
 
 // The value of each column: its n-gram's average count, less the occurrences before it, clipped.
@@ -132,7 +132,7 @@ void score_all_averages(const Index& index, const Texts& hyps, const Averages& a
     }
     const std::size_t tiles = (averages.count + lanes - 1) / lanes;
     const Workers alone{1};
-    const bool few = tiles < std::size_t(workers.threads);  // then the orders are the tasks
+    const bool few = tiles < std::size_t(workers.threads);  // then threads share the orders instead
     (few ? alone : workers).each(tiles, [&](std::size_t tile, int) {
         detail::score_averages<lanes>(index, hyps, averages, tile * lanes, metric,
                                       few ? workers : alone, use);

@@ -1,4 +1,4 @@
-// BLEU of sentences, with the smoothings of Chen & Cherry (2014) as sacreBLEU has them.
+// Sentence BLEU with the smoothing methods of Chen & Cherry (2014), as sacreBLEU implements them.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct BleuFrontEnd {
     }
 };
 
-// What a precision without a match counts as.
+// What stands for the number of matches of an order that has none.
 enum class Smoothing {
     none,
     floor,        // `value` matches
@@ -33,26 +33,26 @@ enum class Smoothing {
 
 struct Bleu {
     using Problem = BleuProblem;
-    static constexpr double nothing = -1e10;  // the logarithm of 0, as sacreBLEU has it
+    static constexpr double log_of_zero = -1e10;  // as in sacreBLEU
 
     Smoothing smoothing = Smoothing::exponential;
     double value = 0;
-    bool effective_order = true;  // texts too short for an order are judged by the others
+    bool effective_order = true;  // leave out orders that a hypothesis is too short for
 
     static const PairKernels<Problem>& kernels(const Kernels& kernels) { return kernels.bleu; }
 
-    struct Knowledge {
-        Buffer<BleuBlock> blocks;         // nobody reads the scores of the padding
+    struct Precomputed {
+        Buffer<BleuBlock> blocks;         // scores of the padding are never read
         Buffer<double> first_logs, logs;  // by number of matches
 
-        Knowledge(const Bleu& metric, const Index& index, const Texts& texts)
+        Precomputed(const Bleu& metric, const Index& index, const Texts& texts)
             : blocks(blocks_for(texts.size())) {
             std::size_t longest = 0;
             for (std::size_t slot = 0; slot < texts.size(); ++slot) {
                 longest = std::max(longest, index.orders.front().total(texts[slot]));
                 metric.describe(index, texts[slot], blocks[slot / lanes], slot % lanes);
             }
-            first_logs.push_back(nothing);
+            first_logs.push_back(log_of_zero);
             logs.push_back(metric.added() > 0 ? std::log(metric.added()) : 0.0);
             for (std::size_t matches = 1; matches <= longest; ++matches) {
                 first_logs.push_back(std::log(double(matches)));
@@ -61,15 +61,15 @@ struct Bleu {
         }
     };
 
-    Problem problem(const minrisk::Problem& bits, const Knowledge& hyps,
-                    const Knowledge& refs) const {
+    Problem problem(const minrisk::Problem& bits, const Precomputed& hyps,
+                    const Precomputed& refs) const {
         Problem result{bits, hyps.blocks.data(), refs.blocks.data(), hyps.first_logs.data(),
                        hyps.logs.data(), 0, 0};
         // the n-th order without a match counts as 1 / 2^n: -n log 2, summed up
         if (smoothing == Smoothing::exponential)
             result.unmatched = result.unmatched_squared = -std::numbers::ln2 / 2;
         else if (added() == 0)
-            result.unmatched = floor() > 0 ? std::log(floor()) : nothing;
+            result.unmatched = floor() > 0 ? std::log(floor()) : log_of_zero;
         return result;
     }
 
@@ -77,8 +77,8 @@ struct Bleu {
         return orders_of(index, text) > 0 ? 100.0 : 0.0;
     }
 
-    // Averages may match less than once: they count as no less than no match at all would. But
-    // with ever less of its tokens matched, a score goes to 0.
+    // An average may match less than once; such an order counts no less than one without a match.
+    // The first order is never smoothed, so that the score goes to 0 with its matches.
     double score(const std::vector<Statistics>& orders) const {
         const auto have = std::ranges::count_if(orders, [](const auto& o) { return o.hyp > 0; });
         const std::size_t mean_over = orders_that_count(have, orders.size());
@@ -101,14 +101,14 @@ struct Bleu {
 private:
     double added() const { return smoothing == Smoothing::add ? value : 0; }
 
-    // The matches that the first order without any counts as.
+    // What stands for the matches of the first order without a match.
     double floor() const {
         if (smoothing == Smoothing::exponential) return 0.5;
         return smoothing == Smoothing::floor ? value : 0;
     }
 
-    // How many precisions the mean is over, for a text that has n-grams of `have` orders; 0 if it
-    // scores 0 whatever it is compared with.
+    // Number of precisions in the mean, for a hypothesis that has n-grams of `have` orders; 0 if
+    // its score is 0 with any reference.
     std::size_t orders_that_count(std::size_t have, std::size_t orders) const {
         if (have == 0 || added() > 0) return have == 0 ? 0 : orders;
         return have == orders || effective_order ? have : 0;
@@ -123,7 +123,7 @@ private:
         const double length = double(index.orders.front().total(text));
         block.length[lane] = length;
         block.inverse_length[lane] = length > 0 ? 1 / length : 0;
-        block.constant[lane] = nothing;
+        block.constant[lane] = log_of_zero;
         const std::size_t mean_over = orders_of(index, text);
         if (mean_over == 0) return;
         double logs = 0;

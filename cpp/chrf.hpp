@@ -39,10 +39,10 @@ struct Chrf {
 
     static const PairKernels<Problem>& kernels(const Kernels& kernels) { return kernels.chrf; }
 
-    struct Knowledge {
+    struct Precomputed {
         Buffer<double> inverse_totals, char_orders, word_orders;
 
-        Knowledge(const Chrf& metric, const Index& index, const Texts& texts)
+        Precomputed(const Chrf& metric, const Index& index, const Texts& texts)
             : inverse_totals(blocks_for(texts.size()) * index.orders.size() * lanes),
               char_orders(blocks_for(texts.size()) * lanes),
               word_orders(blocks_for(texts.size()) * lanes) {
@@ -63,8 +63,8 @@ struct Chrf {
         }
     };
 
-    Problem problem(const minrisk::Problem& bits, const Knowledge& hyps,
-                    const Knowledge& refs) const {
+    Problem problem(const minrisk::Problem& bits, const Precomputed& hyps,
+                    const Precomputed& refs) const {
         return {bits, hyps.side(), refs.side(), factor, smoothed};
     }
 

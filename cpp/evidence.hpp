@@ -1,10 +1,10 @@
-// What references say of given hypotheses, as numbers that add up: references may come in parts,
-// of which nothing else needs to be kept.
+// Statistics of references that add up: references may be processed in parts, and only the sum of
+// their statistics (the evidence) is needed to score the hypotheses against the average of all.
 //
 // The n-grams of the hypotheses are the states of an automaton (Aho & Corasick 1975). It reads a
-// reference symbol by symbol and is always in the longest of them that ends there; the others that
-// end there are its suffixes. So a symbol costs about one look-up whatever the orders, and n-grams
-// that no hypothesis has take no memory.
+// reference symbol by symbol; its state is the longest of these n-grams that ends at the symbol,
+// and the shorter ones that end there are its suffixes. So a symbol costs about one lookup, however
+// many orders there are, and n-grams that no hypothesis contains take no memory.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace minrisk {
 
-// The n-grams of up to `order` symbols; state 0 is none of them.
+// The states are the n-grams of up to `order` symbols; state 0 is the empty one.
 class Automaton {
 public:
     Automaton(const Symbols& symbols, int order) : order_(order) {
@@ -36,7 +36,7 @@ public:
     std::uint32_t length(std::uint32_t state) const { return length_[state]; }
     std::uint32_t suffix(std::uint32_t state) const { return suffix_[state]; }
 
-    // The longest n-gram that ends with this symbol, where the last ended before it.
+    // The state after reading a symbol in this state.
     std::uint32_t after(std::uint32_t state, std::uint32_t symbol) const {
         for (state = extensible_[state];; state = suffix_[state]) {
             const std::uint32_t next = child(state, symbol);
@@ -44,7 +44,8 @@ public:
         }
     }
 
-    // From counts of the longest n-grams, those of all: where one ends, so do its suffixes.
+    // Turns counts of the longest n-gram at each symbol into counts of all n-grams: where one ends,
+    // so do its suffixes.
     void add_to_suffixes(double* counts) const {
         for (std::uint32_t state : longest_first_) counts[suffix(state)] += counts[state];
         counts[0] = 0;
@@ -52,11 +53,11 @@ public:
 
 private:
     void add(std::span<const std::uint32_t> text) {
-        std::uint32_t longest = 0;  // n-gram that ends here; the others are its suffixes
+        std::uint32_t longest = 0;  // n-gram that ends at the current symbol
         for (std::uint32_t symbol : text) longest = add_after(extensible_[longest], symbol);
     }
 
-    // An n-gram that goes on with a symbol, and its suffixes before it.
+    // Adds the n-gram of a state and one more symbol, after the suffixes of that n-gram.
     std::uint32_t add_after(std::uint32_t state, std::uint32_t symbol) {
         if (const std::uint32_t known = child(state, symbol)) return known;
         const std::uint32_t suffix = state == 0 ? 0 : add_after(suffix_[state], symbol);
@@ -76,9 +77,9 @@ private:
     }
 
     int order_;
-    Intern children_{0};  // no larger than it must be, so that it stays in the cache
+    InternTable children_{0};  // grows as needed: a small table stays in the cache
     Numbers length_{0}, suffix_{0};  // (states)
-    Numbers extensible_{0};          // (states) itself, or its suffix if it is as long as can be
+    Numbers extensible_{0};          // (states) itself, or its suffix if it has `order` symbols
     Numbers longest_first_;
 };
 
@@ -92,13 +93,13 @@ inline std::size_t evidence_size(const Automata& automata) {
 
 namespace detail {
 
-constexpr std::size_t abreast = 4;  // texts: while one waits for memory, the others go on
+constexpr std::size_t interleaved_texts = 4;  // hides the latency of lookups
 
-// Counts the states that some texts lead to.
+// Counts the states that the automaton is in while it reads these texts.
 inline void count_states(const Automaton& automaton,
                          const std::vector<std::span<const std::uint32_t>>& texts,
                          const double* weights, double* counts) {
-    std::uint32_t state[abreast]{};
+    std::uint32_t state[interleaved_texts]{};
     std::size_t longest = 0;
     for (const auto& text : texts) longest = std::max(longest, text.size());
     for (std::size_t place = 0; place < longest; ++place)
@@ -109,8 +110,9 @@ inline void count_states(const Automaton& automaton,
 
 }  // namespace detail
 
-// What weighted texts add to an evidence: their n-grams of each length, then how often each state.
-inline void gather(const Automaton& automaton, const Symbols& symbols, const Texts& texts,
+// Adds weighted texts to the evidence: the number of n-grams of each order, then the count of each
+// state.
+inline void count_ngrams(const Automaton& automaton, const Symbols& symbols, const Texts& texts,
                    const double* weights, double* evidence) {
     double *totals = evidence, *counts = evidence + automaton.order();
     std::vector<std::span<const std::uint32_t>> some;
@@ -119,7 +121,7 @@ inline void gather(const Automaton& automaton, const Symbols& symbols, const Tex
         const int length = int(some.back().size());
         for (int n = 1; n <= std::min(automaton.order(), length); ++n)
             totals[n - 1] += weights[i] * double(length - n + 1);
-        if (some.size() == detail::abreast || i + 1 == texts.size()) {
+        if (some.size() == detail::interleaved_texts || i + 1 == texts.size()) {
             detail::count_states(automaton, some, weights + i + 1 - some.size(), counts);
             some.clear();
         }
@@ -127,16 +129,17 @@ inline void gather(const Automaton& automaton, const Symbols& symbols, const Tex
     automaton.add_to_suffixes(counts);
 }
 
-// What an evidence of references that weigh 1 in all makes of the hypotheses. Matches are as in
-// aggregate.hpp: the t-th occurrence of an n-gram counts as its average count less t, clipped.
+// Statistics of hypotheses against the average of references whose weights sum to 1, from their
+// evidence. Matches are as in aggregate.hpp: the t-th occurrence of an n-gram counts as its average
+// count less t, clipped.
 class Verdict {
 public:
     Verdict(const Automaton& automaton, const double* evidence)
         : automaton_(automaton), totals_(evidence), counts_(evidence + automaton.order()),
           seen_(automaton.size()) {}
 
-    // Fills the statistics of each order, and returns where those of the next kind begin.
-    Statistics* judge(std::span<const std::uint32_t> text, Statistics* orders) {
+    // Writes the statistics of each order, and returns where those of the next kind begin.
+    Statistics* statistics(std::span<const std::uint32_t> text, Statistics* orders) {
         const int length = int(text.size());
         for (int n = 1; n <= automaton_.order(); ++n)
             orders[n - 1] = {double(std::max(0, length - n + 1)), totals_[n - 1], 0.0};

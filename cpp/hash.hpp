@@ -1,6 +1,6 @@
-// Hash functions whose collisions nobody can prepare: they depend on two numbers that are drawn at
-// random when the process starts. Hash tables number what they hold in order of first appearance
-// and are never iterated over, so that no result depends on these numbers.
+// Hash functions with a random secret per process, so that input cannot be constructed to collide.
+// Hash tables number their keys in order of first appearance and are never iterated over: no result
+// depends on the secret.
 #pragma once
 
 #include <bit>
@@ -26,20 +26,20 @@ inline HashSecret random_hash_secret() {
         std::random_device device;
         for (auto& word : words) word ^= device();
     } catch (const std::exception&) {
-        // without a source of randomness the time and an address must do
+        // no source of randomness on this machine: the time and an address remain
     }
     return {std::uint64_t(words[0]) << 32 | words[1], std::uint64_t(words[2]) << 32 | words[3]};
 }
 
 inline HashSecret hash_secret = random_hash_secret();  // changed by tests only
 
-// The upper bits are the best. The key is in both factors, because a product with a random number
-// alone keeps arithmetic progressions of keys together for some of these numbers.
+// The upper bits are mixed best. Both factors depend on the key: a product with a random number
+// alone would, for some numbers, map arithmetic progressions of keys to neighbouring slots.
 inline std::uint64_t hash_of(std::uint64_t key) {
     return (key ^ hash_secret.first) * (std::rotl(key, 32) ^ hash_secret.second);
 }
 
-// Of a sequence of 32-bit values that follows one with the hash `before`.
+// Hash of a sequence of 32-bit values, continued from the hash of what precedes it.
 template <class Value>
 std::uint64_t hash_of(std::span<const Value> values, std::uint64_t before = 0) {
     static_assert(sizeof(Value) == 4);

@@ -1,5 +1,5 @@
-// Small numbers for 64-bit keys, in order of first appearance: a hash table with linear probing that
-// compares keys in full, so that equal numbers mean equal keys.
+// Numbers 64-bit keys from 0 in order of first appearance: a hash table with linear probing that
+// compares whole keys, so that equal numbers mean equal keys.
 #pragma once
 
 #include <bit>
@@ -10,19 +10,19 @@
 
 namespace minrisk {
 
-class Intern {
+class InternTable {
 public:
-    explicit Intern(std::size_t expected) { resize(std::bit_ceil(expected * 2 + 64)); }
+    explicit InternTable(std::size_t expected) { resize(std::bit_ceil(expected * 2 + 64)); }
 
     std::uint32_t operator()(std::uint64_t key) {
         Slot& slot = slots_[place_of(key)];
         return slot.number == 0 ? insert(slot, key) : slot.number - 1;
     }
 
-    // One more than the number of a key, or 0 if it has none.
+    // The number of a key plus 1, or 0 if the key is not in the table.
     std::uint32_t find(std::uint64_t key) const { return slots_[place_of(key)].number; }
 
-    // Slots that are looked at for a key.
+    // Number of slots that a lookup of this key visits.
     std::size_t probes(std::uint64_t key) const {
         return ((place_of(key) - home(key)) & mask_) + 1;
     }
@@ -32,14 +32,14 @@ public:
 private:
     struct Slot {
         std::uint64_t key = 0;
-        std::uint32_t number = 0;  // 0 is an empty slot
+        std::uint32_t number = 0;  // of the key, plus 1; 0 marks an empty slot
     };
 
     std::size_t home(std::uint64_t key) const {
         return std::size_t(hash_of(key) >> shift_);
     }
 
-    // Where a key is, or is to be inserted.
+    // The slot of a key, or the empty slot where it belongs.
     std::size_t place_of(std::uint64_t key) const {
         std::size_t place = home(key);
         while (slots_[place].number != 0 && slots_[place].key != key) place = (place + 1) & mask_;

@@ -1,5 +1,5 @@
-// What the pair kernels are given. No standard library here: this header is compiled once per
-// instruction set, and an inline function compiled for AVX-512 must not be linked into the rest.
+// Input of the pair kernels. No standard library here: this header is compiled once per instruction
+// set, and an inline function compiled for AVX-512 must not be linked into the rest.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Side {
     std::int64_t blocks;
 };
 
-// What is to be compared. A metric adds what else it knows of the texts.
+// The texts to compare. Each metric adds its own values of the texts.
 struct Problem {
     Side hyps, refs;
     const std::uint32_t* order_words;  // (orders + 1) where the words of each order start
@@ -49,24 +49,24 @@ struct BleuProblem : Problem {
     const BleuBlock *hyp_side, *ref_side;
     const double* first_logs;  // of the matches of order 1
     const double* logs;        // of those of the other orders; 0 for no match
-    double unmatched, unmatched_squared;  // added per order without a match, and per its square
+    double unmatched, unmatched_squared;  // times the orders without a match, and their square
 };
 
 // `rows` neighbouring hypotheses, from a multiple of `rows` on.
 struct Rows {
     std::int64_t first;
-    const std::uint16_t* rare;  // (rows, orders, refs.blocks * lanes) matches that are not in bits
-    std::int64_t self[rows];    // the reference that is the same text, or -1
+    const std::uint16_t* list_matches;  // (rows, orders, refs.blocks * lanes) those not in bits
+    std::int64_t self[rows];            // the reference that is the same text, or -1
     double self_score[rows];
 };
 
-// Where mass[r] * score(h, r) is added up: in forward[h, lane of r]. Where hypotheses and
-// references are the same, every pair is visited once, from the block of the hypotheses on, and
-// mass[h] * score(r, h) is added to backward[r].
+// Sums of mass[r] * score(h, r): in forward[h, lane of r]. Where hypotheses and references are the
+// same texts, each pair is visited once, from the block of the hypotheses on, and mass[h] *
+// score(r, h) is added to backward[r].
 struct Reduction {
     const double* mass;  // (refs.blocks, lanes)
     double* forward;     // (rows, lanes)
-    double* backward;    // (refs.blocks, lanes), or null if each side is a set of its own
+    double* backward;    // (refs.blocks, lanes), or null if the two sides differ
 };
 
 template <class Problem>
@@ -79,7 +79,7 @@ struct PairKernels {
 // One instruction set.
 struct Kernels {
     const char* name;
-    double rare;  // a column in at most this share of the pairs is cheaper to count than to AND
+    double max_list_share;  // columns in at most this share of the pairs are counted by lists
     PairKernels<ChrfProblem> chrf;
     PairKernels<BleuProblem> bleu;
 };

@@ -11,7 +11,8 @@ struct Counter {
     __m512i sum;
 
     void start(const std::uint16_t* counts) {
-        sum = _mm512_maskz_cvtepu16_epi64(0xff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(counts)));
+        const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(counts));
+        sum = _mm512_maskz_cvtepu16_epi64(0xff, all);
     }
 
     void add(const std::uint64_t* refs, std::uint64_t hyp) {

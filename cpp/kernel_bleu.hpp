@@ -1,6 +1,7 @@
 // BLEU of `lanes` pairs; part of kernel_body.hpp.
 
-// To the last digit or two, with the same bits everywhere; 0 below the smallest normal number.
+// Accurate to the last digit or two, with the same bits on every machine; 0 below the smallest
+// normal number.
 [[gnu::always_inline]] inline Doubles exponential(Doubles x) {
     using Words = std::int64_t __attribute__((vector_size(lanes * 8)));
     constexpr double shift = 0x1.8p52;  // the sum's last bits are a whole number
@@ -23,23 +24,23 @@
     return where_greater(x, lowest, sum, Doubles{});
 }
 
-// What a block or one text of it is to its partner.
-struct BleuTexts {
+// The values of all texts of a block, or of one text in all lanes.
+struct BleuTerms {
     Doubles length, inverse_length, inverse_orders, missing, constant;
 
-    explicit BleuTexts(const BleuBlock& block)
+    explicit BleuTerms(const BleuBlock& block)
         : length(load(block.length)), inverse_length(load(block.inverse_length)),
           inverse_orders(load(block.inverse_orders)), missing(load(block.missing)),
           constant(load(block.constant)) {}
 
-    BleuTexts(const BleuBlock& block, std::int64_t lane)
+    BleuTerms(const BleuBlock& block, std::int64_t lane)
         : length(Doubles{} + block.length[lane]),
           inverse_length(Doubles{} + block.inverse_length[lane]),
           inverse_orders(Doubles{} + block.inverse_orders[lane]),
           missing(Doubles{} + block.missing[lane]), constant(Doubles{} + block.constant[lane]) {}
 };
 
-struct Bleu {
+struct BleuFormula {
     Doubles logs{}, unmatched{};
 
     void add(const BleuProblem& problem, std::int64_t k, std::int64_t, std::int64_t,
@@ -54,12 +55,12 @@ struct Bleu {
     }
 
     Scores scores(const BleuProblem& problem, std::int64_t hyp, std::int64_t block) const {
-        const BleuTexts one(problem.hyp_side[hyp / lanes], hyp % lanes);
-        const BleuTexts others(problem.ref_side[block]);
+        const BleuTerms one(problem.hyp_side[hyp / lanes], hyp % lanes);
+        const BleuTerms others(problem.ref_side[block]);
         return {score(problem, one, others), score(problem, others, one)};
     }
 
-    Doubles score(const BleuProblem& problem, const BleuTexts& hyp, const BleuTexts& ref) const {
+    Doubles score(const BleuProblem& problem, const BleuTerms& hyp, const BleuTerms& ref) const {
         const Doubles brevity = smaller(1 - ref.length * hyp.inverse_length, Doubles{});
         const Doubles zeros = unmatched - hyp.missing;
         const Doubles smoothing = zeros * (problem.unmatched + zeros * problem.unmatched_squared);

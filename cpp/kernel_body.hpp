@@ -14,7 +14,7 @@ inline Doubles load(const double* from) {
 
 inline void store(double* to, Doubles values) { __builtin_memcpy(to, &values, sizeof values); }
 
-// a > b ? yes : no. GCC would compare one lane at a time, but for vectors of a register's size.
+// a > b ? yes : no, in vectors of the size of a register: GCC compares longer ones lane by lane.
 [[gnu::always_inline]] inline Doubles where_greater(Doubles a, Doubles b, Doubles yes, Doubles no) {
     using Register = double __attribute__((vector_size(register_bytes)));
     constexpr int count = sizeof(Doubles) / register_bytes;
@@ -37,7 +37,7 @@ inline void store(double* to, Doubles values) { __builtin_memcpy(to, &values, si
     return where_greater(a, b, a, b);
 }
 
-// The scores of `lanes` pairs, both ways round.
+// The scores of `lanes` pairs in both directions.
 struct Scores {
     Doubles forward, backward;
 };
@@ -46,8 +46,8 @@ struct Scores {
 
 #include "kernel_bleu.hpp"
 
-// Scores of `rows` hypotheses with one block of references. A formula is told the matches of each
-// order and makes a score of them.
+// Scores of `rows` hypotheses with one block of references. A formula receives the matches of each
+// order and computes the scores.
 template <class Formula, class Problem>
 inline void score_block(const Problem& problem, const Rows& group, std::int64_t block,
                         Scores* out) {
@@ -56,12 +56,12 @@ inline void score_block(const Problem& problem, const Rows& group, std::int64_t 
         problem.hyps.bits + group.first / lanes * words * lanes + group.first % lanes;
     const std::uint64_t* ref = problem.refs.bits + block * words * lanes;
     const std::int64_t stride = problem.refs.blocks * lanes;
-    const std::uint16_t* rare = group.rare + block * lanes;
+    const std::uint16_t* list_matches = group.list_matches + block * lanes;
 
     Formula formula[rows];
     for (std::int64_t k = 0; k < orders; ++k) {
         Counter count[rows];
-        for (int i = 0; i < rows; ++i) count[i].start(rare + (i * orders + k) * stride);
+        for (int i = 0; i < rows; ++i) count[i].start(list_matches + (i * orders + k) * stride);
         for (std::int64_t w = problem.order_words[k]; w < problem.order_words[k + 1]; ++w)
             for (int i = 0; i < rows; ++i) count[i].add(ref + w * lanes, hyp[w * lanes + i]);
         for (int i = 0; i < rows; ++i) formula[i].add(problem, k, group.first + i, block, count[i]);
@@ -69,7 +69,7 @@ inline void score_block(const Problem& problem, const Rows& group, std::int64_t 
 #pragma GCC unroll 4
     for (int i = 0; i < rows; ++i) {
         out[i] = formula[i].scores(problem, group.first + i, block);
-        // the n-grams that only this text has are in no column
+        // n-grams that only this text contains have no column
         if (group.self[i] >= 0 && group.self[i] / lanes == block)
             out[i].forward[group.self[i] % lanes] = group.self_score[i];
     }
@@ -87,7 +87,8 @@ void scores_of(const Problem& problem, const Rows& group, double* scores, std::i
 
 template <class Formula, class Problem>
 void utility_of(const Problem& problem, const Rows& group, const Reduction& to) {
-    const std::int64_t own = to.backward ? group.first / lanes : -1;  // both ways within this block
+    // pairs within this block are all computed forwards
+    const std::int64_t own = to.backward ? group.first / lanes : -1;
     Doubles forward[rows] = {};
     for (std::int64_t block = own < 0 ? 0 : own; block < problem.refs.blocks; ++block) {
         Scores found[rows];
@@ -104,16 +105,16 @@ void utility_of(const Problem& problem, const Rows& group, const Reduction& to) 
 
 inline void chrf_scores(const ChrfProblem& problem, const Rows& group, double* scores,
                         std::int64_t stride) {
-    problem.smoothed ? scores_of<Chrf<FThenMean>>(problem, group, scores, stride)
-                     : scores_of<Chrf<MeanThenF>>(problem, group, scores, stride);
+    problem.smoothed ? scores_of<ChrfFormula<FThenMean>>(problem, group, scores, stride)
+                     : scores_of<ChrfFormula<MeanThenF>>(problem, group, scores, stride);
 }
 
 inline void chrf_utility(const ChrfProblem& problem, const Rows& group, const Reduction& to) {
-    problem.smoothed ? utility_of<Chrf<FThenMean>>(problem, group, to)
-                     : utility_of<Chrf<MeanThenF>>(problem, group, to);
+    problem.smoothed ? utility_of<ChrfFormula<FThenMean>>(problem, group, to)
+                     : utility_of<ChrfFormula<MeanThenF>>(problem, group, to);
 }
 
-constexpr Kernels kernels_of(const char* name, double rare) {
-    return {name, rare, {chrf_scores, chrf_utility},
-            {scores_of<Bleu, BleuProblem>, utility_of<Bleu, BleuProblem>}};
+constexpr Kernels kernels_of(const char* name, double max_list_share) {
+    return {name, max_list_share, {chrf_scores, chrf_utility},
+            {scores_of<BleuFormula, BleuProblem>, utility_of<BleuFormula, BleuProblem>}};
 }

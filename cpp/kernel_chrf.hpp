@@ -36,7 +36,7 @@ struct FThenMean {
 };
 
 template <class F>
-struct Chrf {
+struct ChrfFormula {
     F f;
 
     void add(const ChrfProblem& problem, std::int64_t k, std::int64_t hyp, std::int64_t block,

@@ -1,4 +1,5 @@
-// Bindings only. Strings come in once per batch, arrays go out, and the GIL is free in between.
+// Bindings only. Strings are read once per batch and results are arrays; the GIL is released in
+// between.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -29,7 +30,7 @@ minrisk::Corpus read_strings(const nb::list& strings) {
     minrisk::Corpus corpus;
     for (nb::handle item : strings) {
         PyObject* text = item.ptr();
-        if (!PyUnicode_Check(text)) throw nb::type_error("texts must be strings");
+        if (!PyUnicode_Check(text)) throw nb::type_error("texts must be a list of strings");
         const Py_ssize_t length = PyUnicode_GET_LENGTH(text);
         const int kind = PyUnicode_KIND(text);
         const void* data = PyUnicode_DATA(text);
@@ -42,11 +43,11 @@ minrisk::Corpus read_strings(const nb::list& strings) {
     return corpus;
 }
 
-// No more threads than the work is worth; they let Ctrl-C through, at most ten times a second.
-minrisk::Workers make_workers(int threads, std::size_t worth) {
+// At most as many threads as there are units of work; Ctrl-C is checked for ten times a second.
+minrisk::Workers make_workers(int threads, std::size_t units) {
     using Clock = std::chrono::steady_clock;
     auto last = Clock::now();
-    return {int(std::min<std::size_t>(std::max(1, threads), worth)), [last]() mutable {
+    return {int(std::min<std::size_t>(std::max(1, threads), units)), [last]() mutable {
                 if (Clock::now() - last < std::chrono::milliseconds(100)) return;
                 last = Clock::now();
                 nb::gil_scoped_acquire gil;
@@ -70,13 +71,17 @@ Result as_array(std::vector<double> values, std::initializer_list<std::size_t> s
 template <class Value>
 Value named(const std::string& name, const std::map<std::string, Value>& known) {
     const auto found = known.find(name);
-    if (found == known.end()) throw nb::value_error((name + " is not known here").c_str());
-    return found->second;
+    if (found != known.end()) return found->second;
+    std::string names;
+    for (const auto& entry : known) names += (names.empty() ? "" : ", ") + entry.first;
+    throw nb::value_error(("unknown name '" + name + "'; expected one of " + names).c_str());
 }
 
 void check_rows(const Ints& rows, std::size_t texts) {
     for (std::size_t i = 0; i < rows.shape(0); ++i)
-        if (rows(i) < 0 || std::size_t(rows(i)) >= texts) throw nb::index_error("no such text");
+        if (rows(i) < 0 || std::size_t(rows(i)) >= texts)
+            throw nb::index_error(("text " + std::to_string(rows(i)) + " is not among the " +
+                                   std::to_string(texts) + " texts").c_str());
 }
 
 minrisk::Texts as_texts(const Ints& rows) { return {rows.data(), rows.data() + rows.shape(0)}; }
@@ -84,7 +89,8 @@ minrisk::Texts as_texts(const Ints& rows) { return {rows.data(), rows.data() + r
 template <class Texts>
 void check_front_ends(const Texts& a, const Texts& b) {
     if (!(a.front_end() == b.front_end()))
-        throw nb::value_error("features of metrics with different options");
+        throw nb::value_error("the features were extracted with different options; "
+                              "extract both with the same metric");
 }
 
 template <class FrontEnd, class Metric>
@@ -97,14 +103,15 @@ minrisk::Task<FrontEnd, Metric> make_task(minrisk::IndexedTexts<FrontEnd>& texts
     bool valid = count > 0 && weights.shape(0) == size && offsets(0) == 0 &&
                  std::size_t(offsets(count - 1)) == size;
     for (std::size_t g = 1; valid && g < count; ++g) valid = offsets(g - 1) <= offsets(g);
-    if (!valid) throw nb::value_error("offsets, members and weights do not fit together");
+    if (!valid) throw nb::value_error("offsets must ascend from 0 to the number of members, and "
+                                      "each member needs a weight");
     return {texts,
             as_texts(hyps),
             {offsets.data(), members.data(), weights.data(), count - 1},
             metric};
 }
 
-// `make_metric(front_end, options...)` says what the options after the arrays mean.
+// `make_metric(front_end, options...)` makes the metric from the options after the arrays.
 template <class FrontEnd, class... Options, class MakeMetric>
 void bind_scores(nb::module_& m, MakeMetric make_metric) {
     using Texts = minrisk::IndexedTexts<FrontEnd>;
@@ -150,7 +157,7 @@ void bind_scores(nb::module_& m, MakeMetric make_metric) {
     m.def("verdict", [=](Texts& texts, Ints hyps, Floats evidence, Options... options) {
         check_rows(hyps, texts.size());
         if (evidence.shape(0) != minrisk::evidence_size(texts.automata()))
-            throw nb::value_error("this is no evidence for these hypotheses");
+            throw nb::value_error("the evidence is not of these hypotheses: its size differs");
         const auto metric = make_metric(texts.front_end(), options...);
         std::vector<double> result;
         {
@@ -161,7 +168,7 @@ void bind_scores(nb::module_& m, MakeMetric make_metric) {
     });
 }
 
-// `make_front_end(options...)` says what the options after the texts mean.
+// `make_front_end(options...)` makes the front end from the options after the texts.
 template <class FrontEnd, class... Options, class MakeFrontEnd>
 void bind_texts(nb::module_& m, MakeFrontEnd make_front_end) {
     using Texts = minrisk::IndexedTexts<FrontEnd>;
@@ -225,22 +232,23 @@ void bind_bleu(nb::module_ m) {
         });
 }
 
-// Texts as lists of word numbers that lie end to end, and where each one starts.
+// Splits the concatenated words of all texts, given as numbers.
 std::vector<minrisk::Words> split_words(const Ints& words, const Ints& offsets) {
     for (std::size_t i = 0; i < words.shape(0); ++i)
-        if (words(i) < 0) throw nb::value_error("numbers of words must not be negative");
+        if (words(i) < 0) throw nb::value_error("words must be numbers from 0 on");
     std::vector<minrisk::Words> texts;
     for (std::size_t i = 1; i < offsets.shape(0); ++i) {
         const std::int64_t begin = offsets(i - 1), end = offsets(i);
         if (begin < 0 || end < begin || std::size_t(end) > words.shape(0))
-            throw nb::value_error("offsets and words do not fit together");
+            throw nb::value_error("offsets must ascend from 0 to the number of words");
         texts.emplace_back(words.data() + begin, std::size_t(end - begin));
     }
     return texts;
 }
 
 Result ter_edits(Ints hyp_words, Ints hyp_offsets, Ints ref_words, Ints ref_offsets, int threads) {
-    const auto hyps = split_words(hyp_words, hyp_offsets), refs = split_words(ref_words, ref_offsets);
+    const auto hyps = split_words(hyp_words, hyp_offsets);
+    const auto refs = split_words(ref_words, ref_offsets);
     std::vector<double> result(hyps.size() * refs.size());
     const auto workers = make_workers(threads, 1 + result.size() / 64);
     std::vector<minrisk::TerCounter> counters(workers.threads);
@@ -255,7 +263,7 @@ Result ter_edits(Ints hyp_words, Ints hyp_offsets, Ints ref_words, Ints ref_offs
 
 void set_simd(const std::string& name) {
     const minrisk::Kernels* found = minrisk::kernels_named(name);
-    if (!found) throw nb::value_error(("no kernels named " + name + " on this machine").c_str());
+    if (!found) throw nb::value_error(("this machine has no kernels named '" + name + "'").c_str());
     kernels = found;
 }
 

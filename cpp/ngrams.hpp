@@ -20,7 +20,7 @@
 namespace minrisk {
 
 // The n-grams of one length. Column x is the first occurrence of n-gram x in a text, next[x] the
-// second, and so on; 0 ends the chain (column 0 is a first occurrence, so it follows none).
+// second, and so on; 0 ends the chain (column 0 is a first occurrence, so it follows no other).
 struct Order {
     std::uint32_t ngrams = 0;
     Numbers next;                     // (columns)
@@ -32,22 +32,22 @@ struct Order {
 
 namespace detail {
 
-// The distinct windows of `order` symbols; 0 stands past the end of a text.
+// The distinct windows of `order` symbols; the symbol after the end of a text is 0.
 struct Windows {
     struct Example {
         std::size_t position;
         std::size_t length;  // up to the end of the text
     };
-    Numbers at;                     // the window at each position
-    Buffer<Example> examples;  // where each window was first seen
+    Numbers ids;               // (positions)
+    Buffer<Example> examples;  // (windows) where each was first seen
 };
 
-// Symbols are numbered in steps: as many as fit into 64 bits at once, then as many as fit beside
-// the number of those before them.
-struct Steps {
+// N-grams are numbered in steps: first as many symbols as fit into 64 bits, then as many as fit
+// into the 32 bits beside the number of the symbols before them.
+struct PackingSteps {
     int bits;  // of a symbol
 
-    explicit Steps(const Symbols& symbols)
+    explicit PackingSteps(const Symbols& symbols)
         : bits(std::max(1, int(std::bit_width(symbols.alphabet - 1)))) {}
 
     // Calls step(done, more): `more` symbols are to be numbered after `done`, up to `order`.
@@ -62,12 +62,12 @@ struct Steps {
 };
 
 inline Windows windows_of(const Symbols& symbols, int order, const Workers& workers) {
-    const Steps steps(symbols);
+    const PackingSteps steps(symbols);
     Windows windows;
-    windows.at.resize(symbols.values.size());
+    windows.ids.resize(symbols.values.size());
     steps.each(order, [&](std::size_t done, int more) {
         const int top = (more - 1) * steps.bits;
-        Intern intern(symbols.values.size() / 16);
+        InternTable intern(symbols.values.size() / 16);
         windows.examples.clear();
         for (std::size_t t = 0; t < symbols.texts(); ++t) {
             const std::size_t start = symbols.starts[t], end = symbols.starts[t + 1];
@@ -75,9 +75,9 @@ inline Windows windows_of(const Symbols& symbols, int order, const Workers& work
             for (std::size_t i = end; i-- > start;) {
                 const std::uint64_t entering = i + done < end ? symbols.values[i + done] : 0;
                 key = (key >> steps.bits) | (entering << top);
-                const std::uint64_t before = done == 0 ? 0 : std::uint64_t(windows.at[i]) << 32;
-                windows.at[i] = intern(before | key);
-                if (windows.at[i] == windows.examples.size())
+                const std::uint64_t before = done == 0 ? 0 : std::uint64_t(windows.ids[i]) << 32;
+                windows.ids[i] = intern(before | key);
+                if (windows.ids[i] == windows.examples.size())
                     windows.examples.push_back({i, end - i});
             }
         }
@@ -86,19 +86,19 @@ inline Windows windows_of(const Symbols& symbols, int order, const Workers& work
     return windows;
 }
 
-constexpr std::uint32_t none = ~0u;
+constexpr std::uint32_t no_ngram = ~0u;
 
-// The n-grams of one length that the windows start with.
+// The n-grams of one length that are prefixes of windows.
 struct Prefixes {
-    Numbers ngram;             // of each window; `none` where the text is too short
+    Numbers ngram;             // of each window; `no_ngram` where the text is too short
     std::uint32_t ngrams = 0;  // distinct
 };
 
 inline Prefixes prefixes_of(const Windows& windows, const Symbols& symbols, std::size_t n) {
-    const Steps steps(symbols);
-    Prefixes result{Numbers(windows.examples.size(), none)};
+    const PackingSteps steps(symbols);
+    Prefixes result{Numbers(windows.examples.size(), no_ngram)};
     steps.each(int(n), [&](std::size_t done, int more) {
-        Intern intern(windows.examples.size() / 2);
+        InternTable intern(windows.examples.size() / 2);
         for (std::size_t w = 0; w < windows.examples.size(); ++w) {
             const auto [position, length] = windows.examples[w];
             if (length < n) continue;
@@ -117,7 +117,7 @@ inline Prefixes prefixes_of(const Windows& windows, const Symbols& symbols, std:
 inline Order order_of(const Symbols& symbols, const Windows& windows, const Prefixes& prefixes,
                       std::size_t n) {
     struct Last {
-        std::uint32_t text = none, column = 0;
+        std::uint32_t text = no_ngram, column = 0;
     };
     Order order;
     order.ngrams = prefixes.ngrams;
@@ -128,10 +128,11 @@ inline Order order_of(const Symbols& symbols, const Windows& windows, const Pref
     std::uint32_t* out = order.columns.data();
     for (std::uint32_t t = 0; t < symbols.texts(); ++t) {
         const std::size_t length = symbols.length(t);
-        const std::uint32_t* window = windows.at.data() + symbols.starts[t];
+        const std::uint32_t* window = windows.ids.data() + symbols.starts[t];
         for (std::size_t i = 0; i + n <= length; ++i) {
             const std::uint32_t ngram = prefixes.ngram[window[i]];
-            // both candidates are loaded: whether a text repeats an n-gram is hard to predict
+            // loads both candidates: a branch on whether the text repeats an n-gram is hard to
+            // predict
             const bool again = last[ngram].text == t;
             const std::uint32_t next = order.next[last[ngram].column];
             std::uint32_t column = again ? next : ngram;
@@ -156,7 +157,7 @@ struct Index {
     std::vector<Order> orders;
     std::size_t texts = 0;
 
-    // How many orders from `first` to `last` a text has n-grams of.
+    // Number of orders from `first` to `last` of which a text has n-grams.
     std::size_t orders_of(std::size_t text, std::size_t first, std::size_t last) const {
         std::size_t count = 0;
         for (std::size_t k = first; k < last; ++k) count += orders[k].total(text) > 0;
@@ -170,7 +171,8 @@ using Texts = std::vector<std::int64_t>;  // some texts of an index
 inline void index_ngrams(const Symbols& symbols, int order, const Workers& workers,
                          std::vector<Order>& orders) {
     if (symbols.values.size() >= 1u << 31 || symbols.texts() >= 1u << 31)
-        throw std::length_error("too much text for one index: over two billion symbols");
+        throw std::length_error("the texts have more than 2^31 symbols, too many for one index; "
+                                "split them into smaller batches");
     const detail::Windows windows = detail::windows_of(symbols, order, workers);
     const std::size_t first = orders.size();
     orders.resize(first + order);

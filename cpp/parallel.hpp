@@ -16,7 +16,7 @@ namespace minrisk {
 
 struct Workers {
     int threads = 1;
-    std::function<void()> poll = [] {};  // called on the caller's thread now and then; may throw
+    std::function<void()> poll = [] {};  // called on the caller's thread at times; may throw
 
     // Calls task(i, worker) for each i below count.
     template <class Task>
@@ -45,7 +45,7 @@ struct Workers {
         try {
             for (std::size_t w = 1; w < wanted; ++w) helpers.emplace_back(work, int(w), false);
         } catch (const std::system_error&) {
-            // no more threads to be had here: those that are there do the work
+            // the system refuses more threads: the existing ones do the work
         }
         work(0, true);
         for (std::thread& helper : helpers) helper.join();

@@ -24,7 +24,7 @@ inline std::vector<const Kernels*> available_kernels() {
     return found;
 }
 
-// Null if there are none of that name here.
+// Null if this machine has no kernels of that name.
 inline const Kernels* kernels_named(std::string_view name) {
     for (const Kernels* kernels : available_kernels())
         if (kernels->name == name) return kernels;

@@ -1,9 +1,9 @@
-// Texts as a metric sees them, and the ways to score them: against texts, against averages, and
-// against averages of which only the evidence is left.
+// Texts in the representation of a metric, and their scores: against texts, against averages of
+// texts, and against averages of which only the evidence is known.
 //
-// A front end turns texts into symbols: `kinds(corpus)` of them, each with the longest n-grams that
-// count. A metric makes scores of matches: for pairs of texts `Problem`, `kernels`, `Knowledge`,
-// `problem` and `self_score`, for averages `score`.
+// A front end turns texts into symbols: `kinds(corpus)` of them, each with its maximum order of
+// n-grams. A metric computes scores from matches: for pairs of texts with `Problem`, `kernels`,
+// `Precomputed`, `problem` and `self_score`, for averages with `score`.
 #pragma once
 
 #include <algorithm>
@@ -25,11 +25,11 @@ namespace minrisk {
 
 struct Kind {
     Symbols symbols;
-    int order;  // longest n-grams
+    int order;  // maximum order of n-grams
 };
 
-// Which texts are the same to a metric, for instance but for white space. They share a row of the
-// index: then their scores are equal to the last bit, and a tie is a tie.
+// Texts with the same symbols, which may differ in white space, share a row of the index: their
+// scores have the same bits, so that ties are exact.
 inline Numbers rows_of_texts(const std::vector<Kind>& kinds, Numbers& firsts) {
     const auto hash = [&](std::uint32_t text) {
         std::uint64_t result = 0;
@@ -74,7 +74,7 @@ public:
         return index_ != nullptr;
     }
 
-    // Built without the lock, for polling may run a signal handler that asks for it too.
+    // Built without holding the lock: polling may run a signal handler that needs the index too.
     const TextIndex& index(const Workers& workers) {
         {
             std::lock_guard guard(lock_);
@@ -86,7 +86,7 @@ public:
         return *index_;
     }
 
-    // Of their n-grams, built when they are first needed.
+    // Automata of the n-grams, built when they are first needed.
     const Automata& automata() {
         std::lock_guard guard(lock_);
         if (!automata_) {
@@ -106,7 +106,7 @@ private:
         result.rows = rows_of_texts(kinds, firsts);
         result.index.texts = firsts.size();
         for (Kind& kind : kinds) {
-            kind.symbols.keep(firsts);
+            kind.symbols.select(firsts);
             index_ngrams(kind.symbols, kind.order, workers, result.index.orders);
         }
         return result;
@@ -119,18 +119,18 @@ private:
     std::unique_ptr<const Automata> automata_;
 };
 
-// Rows of the index without repetition, and where each given text is among them.
-struct Distinct {
-    Texts rows;
+// The distinct rows of given texts, and the place of each text among them.
+struct DistinctRows {
+    Texts distinct;
     std::vector<std::size_t> place;
 
-    Distinct(const std::int64_t* texts, std::size_t count, const TextIndex& all) {
+    DistinctRows(const std::int64_t* texts, std::size_t count, const TextIndex& all) {
         std::vector<std::int64_t> slot(all.index.texts, -1);
         for (std::size_t i = 0; i < count; ++i) {
             const std::uint32_t row = all.rows[texts[i]];
             if (slot[row] < 0) {
-                slot[row] = std::int64_t(rows.size());
-                rows.push_back(row);
+                slot[row] = std::int64_t(distinct.size());
+                distinct.push_back(row);
             }
             place.push_back(std::size_t(slot[row]));
         }
@@ -145,7 +145,7 @@ struct Task {
     Averages refs;
     Metric metric;
 
-    // Of the texts that there is work with: all until they are indexed, then those in use.
+    // Number of characters to process: of all texts until they are indexed, then of those in use.
     std::size_t characters() const {
         const std::size_t all = texts.corpus().characters.size();
         const std::size_t used = hyps.size() + std::size_t(refs.offsets[refs.count]);
@@ -156,36 +156,40 @@ struct Task {
     // (H, R)
     std::vector<double> scores(const Kernels& kernels, const Workers& workers) const {
         const TextIndex& all = texts.index(workers);
-        const Distinct ours(hyps.data(), hyps.size(), all);
+        const DistinctRows hyp_rows(hyps.data(), hyps.size(), all);
         if (!refs_are_texts()) {
-            std::vector<double> matrix(ours.rows.size() * refs.count);
-            each_average_score(all, ours.rows, workers,
+            std::vector<double> matrix(hyp_rows.distinct.size() * refs.count);
+            each_average_score(all, hyp_rows.distinct, workers,
                                [&](std::size_t h, std::size_t g, double score) {
                                    matrix[h * refs.count + g] = score;
                                });
-            return expanded(std::move(matrix), refs.count, ours.place, identity(refs.count));
+            return expanded(std::move(matrix), refs.count, hyp_rows.place, identity(refs.count));
         }
-        const Distinct theirs(refs.members, refs.count, all);
-        const Pairs pairs(all.index, ours.rows, theirs.rows, metric, kernels, workers);
-        return expanded(pairs.scores(), theirs.rows.size(), ours.place, theirs.place);
+        const DistinctRows ref_rows(refs.members, refs.count, all);
+        const Pairs pairs(all.index, hyp_rows.distinct, ref_rows.distinct, metric, kernels,
+                          workers);
+        return expanded(pairs.scores(), ref_rows.distinct.size(), hyp_rows.place, ref_rows.place);
     }
 
     // (H,)
     std::vector<double> utility(const double* mass, const Kernels& kernels,
                                 const Workers& workers) const {
         const TextIndex& all = texts.index(workers);
-        const Distinct ours(hyps.data(), hyps.size(), all);
+        const DistinctRows hyp_rows(hyps.data(), hyps.size(), all);
         if (!refs_are_texts())
-            return expanded(average_utility(all, ours.rows, mass, workers), 1, ours.place, {0});
-        const Distinct theirs(refs.members, refs.count, all);
-        std::vector<double> distinct_mass(theirs.rows.size());
-        for (std::size_t r = 0; r < refs.count; ++r) distinct_mass[theirs.place[r]] += mass[r];
-        const Pairs pairs(all.index, ours.rows, theirs.rows, metric, kernels, workers);
-        return expanded(pairs.utility(distinct_mass.data()), 1, ours.place, {0});
+            return expanded(average_utility(all, hyp_rows.distinct, mass, workers), 1,
+                            hyp_rows.place, {0});
+        const DistinctRows ref_rows(refs.members, refs.count, all);
+        std::vector<double> distinct_mass(ref_rows.distinct.size());
+        for (std::size_t r = 0; r < refs.count; ++r) distinct_mass[ref_rows.place[r]] += mass[r];
+        const Pairs pairs(all.index, hyp_rows.distinct, ref_rows.distinct, metric, kernels,
+                          workers);
+        return expanded(pairs.utility(distinct_mass.data()), 1, hyp_rows.place, {0});
     }
 
 private:
-    // Each reference is one text: then all pairs are cheap, and exact.
+    // Whether each reference is a single text: then all pairs are computed, which is cheap and
+    // exact.
     bool refs_are_texts() const {
         for (std::size_t g = 0; g < refs.count; ++g)
             if (refs.offsets[g + 1] - refs.offsets[g] != 1 || refs.weights[refs.offsets[g]] != 1.0)
@@ -203,7 +207,7 @@ private:
                            workers, use);
     }
 
-    // Each tile of averages has sums of its own, added up in one order whoever made them.
+    // Each tile of averages has its own sums, which are added up in a fixed order for all threads.
     std::vector<double> average_utility(const TextIndex& all, const Texts& rows,
                                         const double* mass, const Workers& workers) const {
         std::vector<Buffer<double>> parts((refs.count + lanes - 1) / lanes,
@@ -223,7 +227,7 @@ private:
         return result;
     }
 
-    // A matrix of distinct rows and columns, with each repetition in its place.
+    // Repeats rows and columns of a matrix of distinct texts for texts that occur again.
     static std::vector<double> expanded(std::vector<double> matrix, std::size_t width,
                                         const std::vector<std::size_t>& rows,
                                         const std::vector<std::size_t>& columns) {
@@ -236,12 +240,13 @@ private:
     }
 };
 
-// (E,) what weighted references say of the hypotheses.
+// (E,) the evidence of weighted references for the hypotheses.
 template <class FrontEnd>
 std::vector<double> evidence(IndexedTexts<FrontEnd>& hyps, const IndexedTexts<FrontEnd>& refs,
                              Texts members, const double* weights) {
     const Automata& automata = hyps.automata();
-    // symbols are numbered as they come, so those of the hypotheses are the same for any references
+    // symbols are numbered in order of appearance: those of the hypotheses come first and are the
+    // same for any references
     Corpus both = hyps.corpus();
     both.append(refs.corpus());
     for (std::int64_t& member : members) member += std::int64_t(hyps.size());
@@ -249,13 +254,13 @@ std::vector<double> evidence(IndexedTexts<FrontEnd>& hyps, const IndexedTexts<Fr
     std::vector<double> result(evidence_size(automata));
     double* part = result.data();
     for (std::size_t k = 0; k < kinds.size(); ++k) {
-        gather(automata[k], kinds[k].symbols, members, weights, part);
+        count_ngrams(automata[k], kinds[k].symbols, members, weights, part);
         part += automata[k].evidence_size();
     }
     return result;
 }
 
-// (H,) scores against the average of references that weigh 1 in all, and of which this is left.
+// (H,) scores against the average of references whose weights sum to 1, from their evidence.
 template <class FrontEnd, class Metric>
 std::vector<double> verdict(IndexedTexts<FrontEnd>& texts, const Texts& hyps,
                             const double* evidence, const Metric& metric) {
@@ -272,7 +277,7 @@ std::vector<double> verdict(IndexedTexts<FrontEnd>& texts, const Texts& hyps,
     for (std::int64_t hyp : hyps) {
         Statistics* own = statistics.data();
         for (std::size_t k = 0; k < kinds.size(); ++k)
-            own = verdicts[k].judge(kinds[k].symbols[hyp], own);
+            own = verdicts[k].statistics(kinds[k].symbols[hyp], own);
         result.push_back(metric.score(statistics));
     }
     return result;

@@ -1,5 +1,5 @@
 // Edits of the translation edit rate (Snover et al. 2006) with sacreBLEU's numbers: blocks of words
-// are shifted while that helps, then words are inserted, deleted and replaced.
+// are shifted as long as that reduces the edit distance.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace minrisk {
 
 using Words = std::span<const std::int64_t>;
 
-// Edit distance to a reference of at most 64 words, a bit for each (Hyyrö 2003): all paths, where
-// TER looks at those near the diagonal only, and so never more than TER's.
+// Bit-parallel edit distance to a reference of at most 64 words (Hyyrö 2003). It considers all
+// paths and TER only those near the diagonal, so it is a lower bound of TER's edit distance.
 class BitDistance {
 public:
     void set_reference(Words ref) {
@@ -28,13 +28,14 @@ public:
         }
     }
 
-    // Remembers the columns of these words, for words that begin alike.
+    // Stores the columns of these words, for words with the same prefix.
     void set_words(Words words) {
         columns_.assign(1, {~std::uint64_t(0), 0, int(ref_.size())});
         for (const auto word : words) columns_.push_back(step(columns_.back(), word));
     }
 
-    // At most the distance of these words, the first of which were set; 0 if that is not known.
+    // A lower bound of the distance of these words, the first `same` of which are those of
+    // `set_words`; 0 for references that are too long.
     int lower_bound(Words words, std::size_t same) const {
         if (ref_.empty()) return 0;
         Column column = columns_[same];
@@ -44,7 +45,7 @@ public:
 
 private:
     struct Column {
-        std::uint64_t up, down;  // where the distance grows and shrinks from word to word
+        std::uint64_t up, down;  // reference words at which the distance grows or shrinks by 1
         int distance;
     };
 
@@ -60,12 +61,12 @@ private:
         return {minus | ~(zero | plus), plus & zero, distance};
     }
 
-    std::vector<std::int64_t> ref_;  // its own: the next pair's masks begin by clearing these
+    std::vector<std::int64_t> ref_;  // a copy: its masks are cleared for the next reference
     std::vector<std::uint64_t> masks_;
     std::vector<Column> columns_;
 };
 
-// Counts the edits of one pair after the other, with memory that is used again.
+// Counts the edits of pairs of texts; the memory is reused from pair to pair.
 class TerCounter {
 public:
     int edits(Words hyp, Words ref) {
@@ -74,10 +75,10 @@ public:
         bits_.set_reference(ref);
         words_.assign(hyp.begin(), hyp.end());
         lay_out_rows();
-        checked_ = 0;
+        candidates_checked_ = 0;
         int shifts = 0;
         fill_matrix();
-        while (find_shift() && checked_ < max_candidates) {
+        while (find_shift() && candidates_checked_ < max_candidates) {
             words_.swap(best_words_);
             ++shifts;
             fill_matrix();
@@ -91,16 +92,16 @@ private:
 
     enum Op : char { none, match, substitute, remove, insert };
 
-    // The columns of a row of the matrix that are computed, and where its cells are.
+    // A row of the matrix of edit distances.
     struct Row {
-        std::size_t begin, end;
-        std::size_t offset;  // of column 0, were it there
+        std::size_t begin, end;  // columns in the band
+        std::size_t offset;      // of column 0, which is only virtual if the band begins later
     };
 
     std::size_t cell(std::size_t i, std::size_t j) const { return rows_[i].offset + j; }
     std::size_t last_cell() const { return cell(words_.size(), ref_.size()); }
 
-    // A band around the diagonal of sequences of unequal length.
+    // The columns of row i in the band around the (slanted) diagonal.
     std::pair<std::size_t, std::size_t> band(std::size_t i) const {
         if (i == 0) return {0, ref_.size() + 1};
         const double ratio = double(ref_.size()) / double(words_.size());
@@ -111,9 +112,9 @@ private:
                 i == words_.size() ? ref_.size() + 1 : std::size_t(end)};
     }
 
-    // Only bands have memory, so that it grows with the length of the texts and not with its
-    // square. A row also has the cell before its band and those up to the end of the next band:
-    // what the next row reads beyond this band is infinite and never written.
+    // Only the band is stored, so that memory grows with the length of the texts and not with its
+    // square. Each row has a margin of infinite costs for what the next row reads outside of the
+    // band: the cell before it, and those up to the end of the next row's band.
     void lay_out_rows() {
         rows_.clear();
         std::size_t size = 0;
@@ -135,7 +136,7 @@ private:
         bits_.set_words(words_);
     }
 
-    // Equal costs: a match or substitution before a deletion before an insertion.
+    // On equal costs a match or substitution wins over a deletion, and that over an insertion.
     void fill_row(std::size_t i) {
         const auto [begin, end, offset] = rows_[i];
         const int* above = &cost_[rows_[i - 1].offset];
@@ -158,7 +159,8 @@ private:
         }
     }
 
-    // Which words are wrong, and the word of the hypothesis at (or before) each of the reference.
+    // Follows the cheapest path back: which words are edited, and for each word of the reference
+    // the word of the hypothesis that is aligned with it or precedes it.
     void align() {
         aligned_.assign(ref_.size(), -1);
         hyp_wrong_.assign(words_.size() + 1, 0);
@@ -172,15 +174,16 @@ private:
                 aligned_[j] = std::int64_t(op == insert ? i : i + 1) - 1;
             }
         }
-        // sums, so that any range is asked for at once
+        // prefix sums, for the number of edited words in a range
         for (i = 1; i < hyp_wrong_.size(); ++i) hyp_wrong_[i] += hyp_wrong_[i - 1];
         for (j = 1; j < ref_wrong_.size(); ++j) ref_wrong_[j] += ref_wrong_[j - 1];
     }
 
-    // The shift that saves most; ties: the longest, then the earliest, to the earliest place.
+    // Finds the shift that saves most edits; on ties the longest block, then the first, then the
+    // first target wins.
     bool find_shift() {
         const int before = cost_[last_cell()];
-        best_ = {-(before - 1), 0, 0, 0};  // it must save something
+        best_ = {-(before - 1), 0, 0, 0};  // a shift must save at least one edit
         bool found = false;
         for (std::size_t h = 0; h < words_.size(); ++h) {
             for (std::size_t r = h > max_distance ? h - max_distance : 0;
@@ -188,15 +191,15 @@ private:
                 for (std::size_t size = 1; size <= max_size && h + size <= words_.size() &&
                                            r + size <= ref_.size() &&
                                            words_[h + size - 1] == ref_[r + size - 1]; ++size) {
-                    if (worth_moving(h, r, size)) found |= try_targets(h, r, size);
-                    if (checked_ >= max_candidates) return found;
+                    if (is_candidate(h, r, size)) found |= try_targets(h, r, size);
+                    if (candidates_checked_ >= max_candidates) return found;
                 }
             }
         }
         return found;
     }
 
-    bool worth_moving(std::size_t h, std::size_t r, std::size_t size) const {
+    bool is_candidate(std::size_t h, std::size_t r, std::size_t size) const {
         const auto place = aligned_[r];
         return hyp_wrong_[h + size] > hyp_wrong_[h] && ref_wrong_[r + size] > ref_wrong_[r] &&
                (place < std::int64_t(h) || place >= std::int64_t(h + size));
@@ -209,10 +212,10 @@ private:
             const std::int64_t target = r + after == 0 ? 0 : aligned_[r + after - 1] + 1;
             if (target == previous) continue;
             previous = target;
-            ++checked_;
+            ++candidates_checked_;
             shift(h, size, std::size_t(target));
             const Rank limit{std::get<0>(best_), size, -std::int64_t(h), -target};
-            // a candidate that costs as much as the best may still win by its other ranks
+            // at equal costs the other components of the rank may still decide
             const int bound = -std::get<0>(best_) + (limit > best_ ? 1 : 0);
             const std::size_t same = std::min(h, std::size_t(target));
             if (bits_.lower_bound(moved_, same) >= bound) continue;
@@ -225,7 +228,7 @@ private:
         return found;
     }
 
-    // The words with a block put elsewhere, in moved_.
+    // Sets moved_ to the words after a shift.
     void shift(std::size_t start, std::size_t size, std::size_t target) {
         moved_ = words_;
         const auto begin = moved_.begin();
@@ -234,13 +237,13 @@ private:
             std::rotate(begin + target, begin + start, begin + end);
         else if (target > end)
             std::rotate(begin + start, begin + end, begin + target);
-        else  // inside itself: as many words on
+        else  // a target inside the block counts from its end
             std::rotate(begin + start, begin + end,
                         begin + std::min(moved_.size(), size + target));
     }
 
-    // The edit distance of moved_, or some number from `bound` on if it is not below that. The
-    // first `same` words are those of the matrix.
+    // The edit distance of moved_ if it is below `bound`, else any number from `bound` on. The
+    // first `same` words are unchanged.
     int cost_below(int bound, std::size_t same) {
         const int* above = &cost_[rows_[same].offset];
         for (std::size_t i = same + 1; i <= moved_.size(); ++i) {
@@ -272,7 +275,7 @@ private:
     std::vector<int> hyp_wrong_, ref_wrong_;
     std::vector<Op> op_;
     Rank best_;
-    int checked_ = 0;
+    int candidates_checked_ = 0;
 };
 
 }  // namespace minrisk

@@ -1,4 +1,4 @@
-// Texts as sequences of small numbers: characters, or words with one punctuation mark split off.
+// Texts as sequences of numbered symbols: characters, or words with one punctuation mark split off.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace minrisk {
 
 using Numbers = Buffer<std::uint32_t>;
 
-// All texts of a batch, end to end.
+// The characters of a batch of texts in one buffer.
 struct Corpus {
     Buffer<char32_t> characters;
     std::vector<std::size_t> starts{0};  // (texts + 1)
@@ -36,7 +36,7 @@ struct Corpus {
     }
 };
 
-// Each text's symbols, numbered from 1: 0 is what follows the end of a text.
+// The symbols of each text, numbered from 1; 0 is the symbol after the end of a text.
 struct Symbols {
     Numbers values;
     std::vector<std::size_t> starts{0};  // (texts + 1)
@@ -49,27 +49,27 @@ struct Symbols {
         return std::span(values).subspan(starts[text], length(text));
     }
 
-    // Only these texts, which are in ascending order.
-    void keep(const Numbers& texts) {
-        std::vector<std::size_t> kept{0};
+    // Keeps only these texts, which must be in ascending order.
+    void select(const Numbers& texts) {
+        std::vector<std::size_t> selected{0};
         for (std::uint32_t text : texts) {
             const auto from = values.begin() + starts[text];
-            std::copy(from, from + length(text), values.begin() + kept.back());
-            kept.push_back(kept.back() + length(text));
+            std::copy(from, from + length(text), values.begin() + selected.back());
+            selected.push_back(selected.back() + length(text));
         }
-        starts = std::move(kept);
+        starts = std::move(selected);
         values.resize(starts.back());
     }
 };
 
-// What Python's str.split() splits at.
+// White space as in Python's str.split().
 inline bool is_space(char32_t c) {
     if (c < 0x80) return c == ' ' || (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x1f);
     return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
            c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-inline bool is_punctuation(char32_t c) {  // ASCII only, as chrF++ has it
+inline bool is_punctuation(char32_t c) {  // ASCII only, as in chrF++
     return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
            (c >= '{' && c <= '~');
 }
@@ -106,7 +106,7 @@ void each_word(std::u32string_view text, Use&& use) {
     }
 }
 
-// The same with one mark split off each word: the last before the first.
+// The same with one punctuation mark split off each word: the last character, or else the first.
 template <class Use>
 void each_word_and_mark(std::u32string_view text, Use&& use) {
     each_word(text, [&](std::u32string_view word) {

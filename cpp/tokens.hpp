@@ -16,15 +16,15 @@ enum class Tokenizer { none, characters, mteval_13a, chinese };
 namespace detail {
 
 inline bool is_digit(char32_t c) { return c >= '0' && c <= '9'; }
-inline bool is_point(char32_t c) { return c == '.' || c == ','; }
+inline bool is_point_or_comma(char32_t c) { return c == '.' || c == ','; }
 
-// ASCII marks that are tokens wherever they stand: all but ' - . and ,
-inline bool is_separate(char32_t c) {
-    return is_punctuation(c) && !is_point(c) && c != '\'' && c != '-';
+// ASCII punctuation that is always a token of its own: all but ' - . and ,
+inline bool is_standalone_mark(char32_t c) {
+    return is_punctuation(c) && !is_point_or_comma(c) && c != '\'' && c != '-';
 }
 
-// What sacreBLEU takes for Chinese. It writes code points of five digits as strings of two
-// characters, which is why everything from U+2001 to U+2A6D belongs to it, and no U+20000.
+// Chinese characters according to sacreBLEU. It writes code points of five digits as strings of two
+// characters, which is why U+2001 to U+2A6D are among them and U+20000 is not.
 inline bool is_chinese(char32_t c) {
     static constexpr std::pair<char32_t, char32_t> ranges[] = {
         {0x2001, 0x2a6d}, {0x2e80, 0x2fdf}, {0x2ff0, 0x303f}, {0x3100, 0x312f}, {0x31a0, 0x31ef},
@@ -35,10 +35,10 @@ inline bool is_chinese(char32_t c) {
                        [c](auto range) { return c >= range.first && c <= range.second; });
 }
 
-// A text that is rewritten from left to right, time and again.
-class Draft {
+// Applies rewriting rules to a text, each from left to right.
+class TextRewriter {
 public:
-    // Between `margin` spaces.
+    // Sets the text, with `margin` spaces on both sides.
     void start(std::u32string_view text, std::size_t margin) {
         text_.assign(margin, ' ').append(text).append(margin, ' ');
     }
@@ -48,16 +48,16 @@ public:
     void replace(std::u32string_view old, std::u32string_view by) {
         std::size_t from = 0, at = text_.find(old);
         if (at == text_.npos) return;
-        spare_.clear();
+        output_.clear();
         for (; at != text_.npos; from = at + old.size(), at = text_.find(old, from))
-            spare_.append(text_, from, at - from).append(by);
-        spare_.append(text_, from);
-        text_.swap(spare_);
+            output_.append(text_, from, at - from).append(by);
+        output_.append(text_, from);
+        text_.swap(output_);
     }
 
-    // Spaces on both sides of these characters.
+    // Puts spaces on both sides of these characters.
     template <class Is>
-    void separate(Is is) {
+    void surround_with_spaces(Is is) {
         rewrite(3, [&](std::size_t i, char32_t*& out) {
             const bool found = is(text_[i]);
             if (found) *out++ = ' ';
@@ -67,8 +67,8 @@ public:
         });
     }
 
-    // A space between two neighbours, and one on the other side of the mark that is the second
-    // (or else the first). No character is part of two pairs.
+    // Puts a space between two neighbouring characters, and one on the other side of the
+    // punctuation mark, which is the second or the first of them. Pairs do not overlap.
     template <class First, class Second>
     void split_pairs(First first, Second second, bool second_is_mark) {
         rewrite(2, [&](std::size_t i, char32_t*& out) {
@@ -84,59 +84,60 @@ public:
     }
 
 private:
-    // `step(i, out)` writes up to `growth` characters for each that it reads, and says how many.
+    // `step(i, out)` writes at most `growth` characters for each one that it reads from position i
+    // on, and returns the number of characters that it read.
     template <class Step>
     void rewrite(int growth, Step step) {
-        spare_.resize(text_.size() * growth);
-        char32_t* out = spare_.data();
+        output_.resize(text_.size() * growth);
+        char32_t* out = output_.data();
         for (std::size_t i = 0; i < text_.size();) i += step(i, out);
-        spare_.resize(out - spare_.data());
-        text_.swap(spare_);
+        output_.resize(out - output_.data());
+        text_.swap(output_);
     }
 
-    std::u32string text_, spare_;
+    std::u32string text_, output_;
 };
 
-// What 13a and zh have in common: marks of Western languages. Points and commas stay within
-// numbers, a dash parts from the digit before it.
-inline void split_marks(Draft& draft) {
+// The rules for Western punctuation that 13a and zh share. Points and commas inside numbers are not
+// split; a dash is split from a digit before it.
+inline void split_marks(TextRewriter& rewriter) {
     const auto no_digit = [](char32_t c) { return !is_digit(c); };
-    draft.separate(is_separate);
-    draft.split_pairs(no_digit, is_point, true);
-    draft.split_pairs(is_point, no_digit, false);
-    draft.split_pairs(is_digit, [](char32_t c) { return c == '-'; }, true);
+    rewriter.surround_with_spaces(is_standalone_mark);
+    rewriter.split_pairs(no_digit, is_point_or_comma, true);
+    rewriter.split_pairs(is_point_or_comma, no_digit, false);
+    rewriter.split_pairs(is_digit, [](char32_t c) { return c == '-'; }, true);
 }
 
-inline void tokenize_13a(std::u32string_view text, Draft& draft) {
-    draft.start(text, 1);
+inline void tokenize_13a(std::u32string_view text, TextRewriter& rewriter) {
+    rewriter.start(text, 1);
     if (text.find_first_of(U"<\n&") != text.npos) {
-        draft.replace(U"<skipped>", U"");
-        draft.replace(U"-\n", U"");
-        draft.replace(U"\n", U" ");
-        draft.replace(U"&quot;", U"\"");
-        draft.replace(U"&amp;", U"&");
-        draft.replace(U"&lt;", U"<");
-        draft.replace(U"&gt;", U">");
+        rewriter.replace(U"<skipped>", U"");
+        rewriter.replace(U"-\n", U"");
+        rewriter.replace(U"\n", U" ");
+        rewriter.replace(U"&quot;", U"\"");
+        rewriter.replace(U"&amp;", U"&");
+        rewriter.replace(U"&lt;", U"<");
+        rewriter.replace(U"&gt;", U">");
     }
-    split_marks(draft);
+    split_marks(rewriter);
 }
 
-inline void tokenize_chinese(std::u32string_view text, Draft& draft) {
+inline void tokenize_chinese(std::u32string_view text, TextRewriter& rewriter) {
     while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-    draft.start(text, 0);
-    draft.separate(is_chinese);
-    split_marks(draft);
+    rewriter.start(text, 0);
+    rewriter.surround_with_spaces(is_chinese);
+    split_marks(rewriter);
 }
 
-inline void tokenize(std::u32string_view text, Tokenizer tokenizer, Draft& draft) {
+inline void tokenize(std::u32string_view text, Tokenizer tokenizer, TextRewriter& rewriter) {
     while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
     switch (tokenizer) {
-        case Tokenizer::none: return draft.start(text, 0);
+        case Tokenizer::none: return rewriter.start(text, 0);
         case Tokenizer::characters:
-            draft.start(text, 0);
-            return draft.separate([](char32_t) { return true; });
-        case Tokenizer::mteval_13a: return tokenize_13a(text, draft);
-        case Tokenizer::chinese: return tokenize_chinese(text, draft);
+            rewriter.start(text, 0);
+            return rewriter.surround_with_spaces([](char32_t) { return true; });
+        case Tokenizer::mteval_13a: return tokenize_13a(text, rewriter);
+        case Tokenizer::chinese: return tokenize_chinese(text, rewriter);
     }
 }
 
@@ -144,11 +145,11 @@ inline void tokenize(std::u32string_view text, Tokenizer tokenizer, Draft& draft
 
 inline Corpus tokenized(const Corpus& corpus, Tokenizer tokenizer) {
     Corpus result;
-    detail::Draft draft;
+    detail::TextRewriter rewriter;
     for (std::size_t t = 0; t < corpus.size(); ++t) {
-        detail::tokenize(corpus[t], tokenizer, draft);
-        result.characters.insert(result.characters.end(), draft.text().begin(),
-                                 draft.text().end());
+        detail::tokenize(corpus[t], tokenizer, rewriter);
+        result.characters.insert(result.characters.end(), rewriter.text().begin(),
+                                 rewriter.text().end());
         result.close_text();
     }
     return result;

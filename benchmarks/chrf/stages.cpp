@@ -55,7 +55,7 @@ Work work_of(const Index& index, const Kernels& kernels) {
     for (const Order& order : index.orders) {
         Numbers in_texts = detail::frequencies(order, all_texts(index));
         std::replace(in_texts.begin(), in_texts.end(), 1u, 0u);
-        const auto placed = detail::place_columns(in_texts, in_texts, texts * texts * kernels.rare);
+        const auto placed = detail::place_columns(in_texts, in_texts, texts * texts * kernels.max_list_share);
         work.words += (placed.bits + 63) / 64;
         for (std::size_t c = 0; c < in_texts.size(); ++c)
             if (placed.place[c] != placed.nowhere && placed.place[c] >= placed.list)

@@ -65,26 +65,29 @@ public:
 
     // (H, R)
     std::vector<double> pairs(const Texts& hyps) const {
-        std::vector<double> result;
-        for (std::int64_t hyp : hyps)
-            for (const auto& ref : counts_)
-                result.push_back(reference::score(metric_, reference::statistics(counts_[hyp], ref)));
-        return result;
+        return scores(hyps, counts_);
     }
 
     // (H, G)
     std::vector<double> averages(const Texts& hyps,
                                  const std::vector<std::int64_t>& offsets) const {
-        std::vector<double> result;
         std::vector<std::vector<reference::Counts>> refs;
         for (std::size_t g = 0; g + 1 < offsets.size(); ++g) refs.push_back(average(offsets, g));
-        for (std::int64_t hyp : hyps)
-            for (const auto& ref : refs)
-                result.push_back(reference::score(metric_, reference::statistics(counts_[hyp], ref)));
-        return result;
+        return scores(hyps, refs);
     }
 
 private:
+    std::vector<double> scores(const Texts& hyps,
+                               const std::vector<std::vector<reference::Counts>>& refs) const {
+        std::vector<double> result;
+        for (std::int64_t hyp : hyps)
+            for (const auto& ref : refs) {
+                const auto orders = reference::statistics(counts_[hyp], ref);
+                result.push_back(reference::score(metric_, orders));
+            }
+        return result;
+    }
+
     std::vector<reference::Counts> average(const std::vector<std::int64_t>& offsets,
                                            std::size_t g) const {
         const auto from = offsets[g], to = offsets[g + 1];
@@ -112,9 +115,10 @@ void check_scores(const Case& given, const FrontEnd& front_end, const Metric& me
 
     minrisk::IndexedTexts batch(corpus_of(given.texts), front_end);
     using Work = minrisk::Task<FrontEnd, Metric>;
-    const Work exact{batch, given.hyps, {single.data(), members.data(), ones.data(), count}, metric};
-    const Work grouped{batch, given.hyps,
-                       {given.offsets.data(), members.data(), given.weights.data(), groups}, metric};
+    const minrisk::Averages each{single.data(), members.data(), ones.data(), count};
+    const minrisk::Averages some{given.offsets.data(), members.data(), given.weights.data(),
+                                 groups};
+    const Work exact{batch, given.hyps, each, metric}, grouped{batch, given.hyps, some, metric};
     Work all = exact;
     all.hyps = members;
     std::vector<double> first;
