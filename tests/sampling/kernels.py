@@ -17,7 +17,7 @@ import tiny
 from minrisk._torch.device import triton_not_supported_reasons
 from minrisk.sampling.hf import attention, fast, graphs, kernels, truncation
 from minrisk.sampling.hf import engine as sampler
-from minrisk.sampling.hf.attention import Fused, Memory, Plain
+from minrisk.sampling.hf.attention import KVCache, TorchAttention, TritonAttention
 from minrisk.sampling.hf.engine import Drawn, Engine
 from minrisk.sampling.hf.graphs import Graphs
 from minrisk.sampling.hf.prefixes import Prompt
@@ -41,20 +41,21 @@ def indices(*numbers: int) -> torch.Tensor:
 def check_attention(heads: int, size: int, name: str) -> None:
     """Rows of three sources, up to and past a block of tokens; what follows them is not read."""
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[name]
-    own = random(1, 2, 7, heads, 64, size, dtype=dtype)
-    own[:, :, :, :, 35:] = math.nan
-    memories = [Memory(own.clone(), random(1, 2, 3, heads, 33, size, dtype=dtype),
-                       indices(33, 1, 17))]
-    memories.append(Memory(own.clone(), memories[0].over, memories[0].lengths))
+    self_kv = random(1, 2, 7, heads, 64, size, dtype=dtype)
+    self_kv[:, :, :, :, 35:] = math.nan
+    caches = [KVCache(self_kv.clone(), random(1, 2, 3, heads, 33, size, dtype=dtype),
+                      indices(33, 1, 17))]
+    caches.append(KVCache(self_kv.clone(), caches[0].cross_kv, caches[0].lengths))
     source, places = indices(2, 0, 0, 1, 2), indices(4, 0, 1, 2, 5)
     for position in (0, 15, 16, 34):
         at = indices(position)
-        ways = (Plain(memories[0], at, position + 1, places, 2), Fused(memories[1], at, source))
-        asked, key, value = (random(5, heads, size, dtype=dtype) for _ in range(3))
-        for found in zip(*([way.back(0, asked, key, value).reshape(5, heads, size),
-                            way.over(0, asked)] for way in ways), strict=True):
+        ways = (TorchAttention(caches[0], at, position + 1, places, 2),
+                TritonAttention(caches[1], at, source))
+        query, key, value = (random(5, heads, size, dtype=dtype) for _ in range(3))
+        for found in zip(*([way.self_attention(0, query, key, value).reshape(5, heads, size),
+                            way.cross_attention(0, query)] for way in ways), strict=True):
             assert_close(*found, name)
-    torch.testing.assert_close(memories[0].own, memories[1].own, equal_nan=True)
+    torch.testing.assert_close(caches[0].self_kv, caches[1].self_kv, equal_nan=True)
 
 
 def check_likely(dtype: torch.dtype, vocabulary: int) -> None:
@@ -81,7 +82,7 @@ def check_copy(length: int) -> None:
         wanted = random(2, 2, *size) if size[0] > 5 else known.clone()
         found = wanted.clone()
         of, to = indices(4, 1, 1), indices(0, 2, 3)
-        attention.plain_copy(known, wanted, of, to, length)
+        attention.copy_rows_with_torch(known, wanted, of, to, length)
         kernels.copy_rows(known if size[0] > 5 else found, found, of, to, length)
         assert torch.equal(found, wanted)
 
@@ -98,10 +99,10 @@ class Rerun:
         self.candidates.table.copy_(again.table)
 
 
-def record(self, size, memory):
+def record(self, size, cache):
     given = torch.from_numpy(graphs._blank(size, size.room - 1))
-    candidates = self._run(size, given, memory)
-    return graphs._Recorded(Rerun(lambda: self._run(size, given, memory), candidates), given,
+    candidates = self._run(size, given, cache)
+    return graphs._Recorded(Rerun(lambda: self._run(size, given, cache), candidates), given,
                             candidates)
 
 

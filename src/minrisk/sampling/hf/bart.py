@@ -1,7 +1,7 @@
 """Decoders of BART's build, run for one token of many prefixes that share their sources.
 
 The modules are the model's own; what differs from its forward pass is where keys and values lie,
-and how they are looked at: that is in `attention`.
+and how rows attend to them: that is in `attention`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class BartLike:
         self.heads = self.layers[0].self_attn.num_heads
         self.size = self.layers[0].self_attn.head_dim
 
-    def over(self, encoded: Tensor) -> Tensor:
+    def cross_kv(self, encoded: Tensor) -> Tensor:
         """(layers, 2, S, heads, L, D) the keys and values of sources, from (S, L, heads * D)."""
         return torch.stack([
             torch.stack([self._split(project(encoded)).transpose(1, 2)
@@ -80,12 +80,13 @@ class BartLike:
         """(R, V) logits of what follows the tokens (R,), which are all at one position (1,)."""
         x = self._embed(tokens, position)
         for number, layer in enumerate(self.layers):
-            look_back = partial(self._look_back, layer.self_attn, partial(attention.back, number))
-            look_over = partial(self._look_over, layer.encoder_attn,
-                                partial(attention.over, number))
-            x = self._block(x, layer.self_attn_layer_norm, look_back)
-            x = self._block(x, layer.encoder_attn_layer_norm, look_over)
-            x = self._block(x, layer.final_layer_norm, partial(_think, layer))
+            self_attention = partial(self._self_attention, layer.self_attn,
+                                     partial(attention.self_attention, number))
+            cross_attention = partial(self._cross_attention, layer.encoder_attn,
+                                      partial(attention.cross_attention, number))
+            x = self._block(x, layer.self_attn_layer_norm, self_attention)
+            x = self._block(x, layer.encoder_attn_layer_norm, cross_attention)
+            x = self._block(x, layer.final_layer_norm, partial(_feed_forward, layer))
         norm = getattr(self._decoder, "layer_norm", None)
         x = x if norm is None else norm(x)
         return linear(x, self._projection, self._bias)
@@ -104,16 +105,16 @@ class BartLike:
         normed: Tensor = norm(x + run(x))
         return normed
 
-    def _look_back(self, module: Any, look: Callable[..., Tensor], x: Tensor) -> Tensor:
-        """Attention of each row to its own prefix, of which it is the last token."""
-        asked, key, value = (self._split(project(x))
+    def _self_attention(self, module: Any, attend: Callable[..., Tensor], x: Tensor) -> Tensor:
+        """Of each row to its own prefix, of which it is the last token."""
+        query, key, value = (self._split(project(x))
                              for project in (module.q_proj, module.k_proj, module.v_proj))
-        out: Tensor = module.out_proj(look(asked, key, value).reshape(x.shape))
+        out: Tensor = module.out_proj(attend(query, key, value).reshape(x.shape))
         return out
 
-    def _look_over(self, module: Any, look: Callable[..., Tensor], x: Tensor) -> Tensor:
-        """Attention of each row to its source."""
-        out: Tensor = module.out_proj(look(self._split(module.q_proj(x))).reshape(x.shape))
+    def _cross_attention(self, module: Any, attend: Callable[..., Tensor], x: Tensor) -> Tensor:
+        """Of each row to its source."""
+        out: Tensor = module.out_proj(attend(self._split(module.q_proj(x))).reshape(x.shape))
         return out
 
     def _split(self, x: Tensor) -> Tensor:
@@ -130,7 +131,6 @@ def _aligned(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None
     return pad(weight, (0, 0, 0, more)), pad(given, (0, more), value=-math.inf)
 
 
-def _think(layer: Any, x: Tensor) -> Tensor:
-    """What a layer does to each row by itself."""
+def _feed_forward(layer: Any, x: Tensor) -> Tensor:
     out: Tensor = layer.fc2(layer.activation_fn(layer.fc1(x)))
     return out

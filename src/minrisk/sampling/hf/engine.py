@@ -16,12 +16,12 @@ from transformers import GenerationConfig
 from minrisk.arrays import Ints
 from minrisk.progress import tell
 from minrisk.sampling.hf import generic
+from minrisk.sampling.hf.attention import attention_backend
 from minrisk.sampling.hf.bart import not_supported_reasons
 from minrisk.sampling.hf.fast import FastDecoder
 from minrisk.sampling.hf.prefixes import Decoder, Ended, Job, Overfull, Prompt, draw
 from minrisk.sampling.hf.rules import Rules
 from minrisk.sampling.hf.stopping import StopStrings
-from minrisk.sampling.hf.suitable import suitable_attention
 from minrisk.sampling.hf.truncation import Truncation
 
 _SHARE = 0.5  # of the free memory that caches may take
@@ -69,7 +69,7 @@ class Engine:
             batch = todo.pop()
             progress = partial(_tell, done, total)
             try:
-                with suitable_attention(self.model.device):
+                with attention_backend(self.model.device):
                     ended = self._run([job for _, job in batch], seed, memory, progress)
             except (Overfull, torch.cuda.OutOfMemoryError):
                 todo += _split(batch)

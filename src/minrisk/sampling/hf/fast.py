@@ -14,12 +14,12 @@ from torch import Tensor
 from minrisk._torch.device import triton_not_supported_reasons, upload
 from minrisk.arrays import Ints
 from minrisk.sampling.hf.attention import (
-    Copy,
-    Fused,
-    Memory,
-    Plain,
-    fused_copy,
-    plain_copy,
+    CopyRows,
+    KVCache,
+    TorchAttention,
+    TritonAttention,
+    copy_rows_with_torch,
+    copy_rows_with_triton,
 )
 from minrisk.sampling.hf.bart import BartLike
 from minrisk.sampling.hf.generic import encode, prefixes, token_bytes
@@ -41,11 +41,11 @@ class FastDecoder:
         self._made_of = _state(model)
         is_fused = not triton_not_supported_reasons(model.device)
         self._graphs = Graphs(self._bart) if is_fused else None
-        self._copy_rows: Copy = fused_copy if is_fused else plain_copy
+        self._copy_rows: CopyRows = copy_rows_with_triton if is_fused else copy_rows_with_torch
         self.token_bytes = token_bytes(model)
-        self._kept: dict[int, Tensor] = {}  # buffers by the tokens that they have room for
+        self._buffers: dict[int, Tensor] = {}  # by the tokens that they have room for
         nothing = torch.empty(0, 0, 0, 0, 0, 0)
-        self._memory = Memory(nothing, nothing, nothing)
+        self._cache = KVCache(nothing, nothing, nothing)
 
     def is_up_to_date(self) -> bool:
         """Whether the model is where it was, and has the weights that it had."""
@@ -53,8 +53,8 @@ class FastDecoder:
 
     def start(self, prompts: Sequence[Prompt], samples: int, head: Head) -> Candidates:
         encoded, mask = encode(self._model, prompts)
-        own = self._buffer(len(prompts), samples, len(prompts[0].prefix))
-        self._memory = Memory(own, *self._sources(self._bart.over(encoded), mask.sum(1)))
+        self_kv = self._buffer(len(prompts), samples, len(prompts[0].prefix))
+        self._cache = KVCache(self_kv, *self._sources(self._bart.cross_kv(encoded), mask.sum(1)))
         self._source = np.arange(len(prompts))
         self._length = 0
         prefix = prefixes(prompts)
@@ -65,66 +65,67 @@ class FastDecoder:
     def step(self, move: Move, head: Head) -> Candidates:
         rows = np.arange(len(move.parents))
         self._source = self._source[move.parents]
-        own = self._buffer(len(rows), move.samples, self._length + 1)
-        if own is self._memory.own:
-            self._copy(own, rows[move.parents != rows], move.parents)
+        self_kv = self._buffer(len(rows), move.samples, self._length + 1)
+        if self_kv is self._cache.self_kv:
+            self._copy(self_kv, rows[move.parents != rows], move.parents)
         else:
-            self._copy(own, rows, move.parents)
-            self._memory = replace(self._memory, own=own)
+            self._copy(self_kv, rows, move.parents)
+            self._cache = replace(self._cache, self_kv=self_kv)
         return self._run(move.tokens, head, move.history)
 
-    def _copy(self, own: Tensor, rows: Ints, parents: Ints) -> None:
-        """What the parents of some rows remember, to where they are now."""
+    def _copy(self, self_kv: Tensor, rows: Ints, parents: Ints) -> None:
+        """The keys and values of the parents of some rows, to where these are now."""
         if len(rows):
-            to, of = upload(np.stack([rows, parents[rows]]), own.device)
-            self._copy_rows(self._memory.own, own, of, to, self._length)
+            to, source = upload(np.stack([rows, parents[rows]]), self_kv.device)
+            self._copy_rows(self._cache.self_kv, self_kv, source, to, self._length)
 
     def _run(self, tokens: Ints, head: Head, history: Callable[[], Ints]) -> Candidates:
-        position, memory = self._length, self._memory
+        position, cache = self._length, self._cache
         self._length += 1
-        is_kept = self._kept.get(memory.own.shape[4]) is memory.own
-        if self._graphs is not None and is_kept and head.is_recordable:
-            return self._graphs.step(tokens, position, self._source, memory, head)
-        given = upload(np.concatenate([[position], tokens, self._source]), memory.own.device)
+        is_reused = self._buffers.get(cache.self_kv.shape[4]) is cache.self_kv
+        if self._graphs is not None and is_reused and head.is_recordable:
+            return self._graphs.step(tokens, position, self._source, cache, head)
+        given = upload(np.concatenate([[position], tokens, self._source]), cache.self_kv.device)
         at, own, source = torch.split(given, [1, *[len(tokens)] * 2])
-        look = Fused(memory, at, source) if self._graphs is not None else self._plain(at)
-        return head(self._bart.step(own, at, look), history)
+        attention = (self._torch_attention(at) if self._graphs is None
+                     else TritonAttention(cache, at, source))
+        return head(self._bart.step(own, at, attention), history)
 
-    def _plain(self, position: Tensor) -> Plain:
+    def _torch_attention(self, position: Tensor) -> TorchAttention:
         ranks = _ranks(self._source)
         widest = int(ranks.max()) + 1
         places = upload(self._source * widest + ranks, position.device)
-        return Plain(self._memory, position, self._length, places, widest)
+        return TorchAttention(self._cache, position, self._length, places, widest)
 
-    def _sources(self, over: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def _sources(self, cross_kv: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Where the sources are; for graphs always at one place, which grows if they do not fit."""
         if self._graphs is None:
-            return over, lengths
-        layers, two, sources, heads, length, size = over.shape
-        kept, known = self._memory.over, self._memory.lengths
-        if sources > kept.shape[2] or length > kept.shape[4]:
-            count = max(kept.shape[2], _power(sources, 1))
-            room = max(kept.shape[4], _power(length, _SHORTEST))
-            kept = over.new_empty(layers, two, count, heads, room, size)
-            known = lengths.new_empty(count)
+            return cross_kv, lengths
+        layers, two, sources, heads, length, size = cross_kv.shape
+        buffer, all_lengths = self._cache.cross_kv, self._cache.lengths
+        if sources > buffer.shape[2] or length > buffer.shape[4]:
+            count = max(buffer.shape[2], _power(sources, 1))
+            room = max(buffer.shape[4], _power(length, _SHORTEST))
+            buffer = cross_kv.new_empty(layers, two, count, heads, room, size)
+            all_lengths = lengths.new_empty(count)
             self._graphs.clear()
-        kept[:, :, :sources, :, :length] = over
-        known[:sources] = lengths
-        return kept, known
+        buffer[:, :, :sources, :, :length] = cross_kv
+        all_lengths[:sources] = lengths
+        return buffer, all_lengths
 
     def _buffer(self, rows: int, samples: int, length: int) -> Tensor:
         """Room for rows; small ones have as much as samples can need, and are kept: graphs are made
         of them. Sizes are few, so that torch has the memory of the last one at hand.
         """
-        room, now = _power(length, _SHORTEST), self._memory.own
+        room, now = _power(length, _SHORTEST), self._cache.self_kv
         if samples > LARGEST:
             fits = now.shape[4] == room and now.shape[2] >= rows
             return now if fits else self._zeros(_power(rows, 2 * LARGEST), room)
-        if room not in self._kept or self._kept[room].shape[2] < samples:
-            self._kept[room] = self._zeros(_power(samples, 64), room)
+        if room not in self._buffers or self._buffers[room].shape[2] < samples:
+            self._buffers[room] = self._zeros(_power(samples, 64), room)
             if self._graphs is not None:
                 self._graphs.clear(room)
-        return self._kept[room]
+        return self._buffers[room]
 
     def _zeros(self, slots: int, room: int) -> Tensor:
         """Rows that fill up are nobody's, but have to be numbers."""

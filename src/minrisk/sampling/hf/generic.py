@@ -47,7 +47,8 @@ class CausalDecoder:
 
 
 class Seq2SeqDecoder:
-    """A source is encoded once; keys and values over it are one copy where it is alone."""
+    """A source is encoded once; its cross-attention keys and values are one copy if it is alone.
+    """
 
     _cache: Any
 
@@ -61,7 +62,7 @@ class Seq2SeqDecoder:
         prefix = prefixes(prompts)
         self._cache = None
         logits = self._run(upload(prefix, self._model.device))
-        self._over = [(layer.keys, layer.values)
+        self._cross_kv = [(layer.keys, layer.values)
                       for layer in self._cache.cross_attention_cache.layers]
         return head(logits, lambda: prefix)
 
@@ -71,7 +72,7 @@ class Seq2SeqDecoder:
             self._sources = self._sources[parents]
             self._cache.self_attention_cache.reorder_cache(parents)
         layers = self._cache.cross_attention_cache.layers
-        for layer, (keys, values) in zip(layers, self._over, strict=True):
+        for layer, (keys, values) in zip(layers, self._cross_kv, strict=True):
             layer.keys, layer.values = self._spread(keys), self._spread(values)
         return head(self._run(upload(move.tokens[:, None], self._model.device)), move.history)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from minrisk._torch.device import staged, upload
 from minrisk.arrays import Ints
-from minrisk.sampling.hf.attention import Fused, Memory
+from minrisk.sampling.hf.attention import KVCache, TritonAttention
 from minrisk.sampling.hf.bart import BartLike
 from minrisk.sampling.hf.rules import Head
 from minrisk.sampling.hf.truncation import Candidates
@@ -44,43 +44,43 @@ class Graphs:
         self._pool = _pool()
 
     def clear(self, room: int | None = None) -> None:
-        """The memory that was recorded with, of one length or any, is no longer the one in use."""
+        """The cache that was recorded with, of one length or any, is no longer the one in use."""
         self._recorded = {size: recorded for size, recorded in self._recorded.items()
                           if room not in (None, size.room)}
         if not self._recorded:  # torch gives a pool up with the last graph in it
             self._pool = _pool()
 
-    def step(self, tokens: Ints, position: int, source: Ints, memory: Memory,
+    def step(self, tokens: Ints, position: int, source: Ints, cache: KVCache,
              head: Head) -> Candidates:
-        slots, room = memory.own.shape[2], memory.own.shape[4]
+        slots, room = cache.self_kv.shape[2], cache.self_kv.shape[4]
         size = _Size(min(_round(len(tokens)), slots), room, head)
         given = _blank(size, position)
         given[1 : 1 + len(tokens)] = tokens
         given[1 + size.rows : 1 + size.rows + len(tokens)] = source
         if size not in self._recorded:
-            self._recorded[size] = self._record(size, memory)
+            self._recorded[size] = self._record(size, cache)
         recorded = self._recorded[size]
-        recorded.given.copy_(staged(given, memory.own.device), non_blocking=True)
+        recorded.given.copy_(staged(given, cache.self_kv.device), non_blocking=True)
         recorded.graph.replay()
         return recorded.candidates
 
-    def _record(self, size: _Size, memory: Memory) -> _Recorded:
+    def _record(self, size: _Size, cache: KVCache) -> _Recorded:
         # the last position: a real step writes there before anything reads it
-        given = upload(_blank(size, size.room - 1), memory.own.device)
+        given = upload(_blank(size, size.room - 1), cache.self_kv.device)
         stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call,unused-ignore]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UP):
-                self._run(size, given, memory)
+                self._run(size, given, cache)
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
-            candidates = self._run(size, given, memory)
+            candidates = self._run(size, given, cache)
         return _Recorded(graph, given, candidates)
 
-    def _run(self, size: _Size, given: Tensor, memory: Memory) -> Candidates:
+    def _run(self, size: _Size, given: Tensor, cache: KVCache) -> Candidates:
         position, tokens, source = torch.split(given, [1, size.rows, size.rows])
-        logits = self._bart.step(tokens, position, Fused(memory, position, source))
+        logits = self._bart.step(tokens, position, TritonAttention(cache, position, source))
         return size.head(logits, _no_history)
 
 

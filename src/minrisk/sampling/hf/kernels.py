@@ -11,29 +11,30 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_TOKENS = 16  # that a row looks at together
+_TOKENS = 16  # that a row attends to together
 _WORDS = 4096  # of the vocabulary that are passed over together
 _NUMBERS = 1024  # that are copied together
 
 
-def look_back(queries: Tensor, keys: Tensor, values: Tensor, memory: Tensor,
-              position: Tensor) -> Tensor:
-    """(R, heads, D) what rows find in their own prefixes, of which `memory` has keys and values.
+def self_attention(queries: Tensor, keys: Tensor, values: Tensor, cache: Tensor,
+                   position: Tensor) -> Tensor:
+    """(R, heads, D) attention of rows to their own prefixes, whose keys and values are cached.
 
-    It is (2, slots, heads, T, D); row r is slot r, and its new key and value, (R, heads, D) each,
-    are written at the position (1,).
+    The cache is (2, slots, heads, T, D); row r is slot r, and its new key and value, (R, heads, D)
+    each, are written at the position (1,).
     """
     rows, heads, size = queries.shape
     out = torch.empty_like(queries)
-    _look_back[(rows, heads)](queries, keys, values, memory, out, position, memory.shape[3],
-                              memory.stride(0), size ** -0.5, heads=heads, size=size,
-                              width=triton.next_power_of_2(size), block=_TOKENS, num_warps=1)
+    _self_attention[(rows, heads)](queries, keys, values, cache, out, position, cache.shape[3],
+                                   cache.stride(0), size ** -0.5, heads=heads, size=size,
+                                   width=triton.next_power_of_2(size), block=_TOKENS, num_warps=1)
     return out
 
 
 @triton.jit
-def _look_back(queries, keys, values, memory, out, position, room, to_values, scale,
-               heads: tl.constexpr, size: tl.constexpr, width: tl.constexpr, block: tl.constexpr):
+def _self_attention(queries, keys, values, cache, out, position, room, to_values, scale,
+                    heads: tl.constexpr, size: tl.constexpr, width: tl.constexpr,
+                    block: tl.constexpr):
     place = tl.program_id(0).to(tl.int64) * heads + tl.program_id(1)
     at = tl.arange(0, width)
     inside = at < size
@@ -41,49 +42,52 @@ def _look_back(queries, keys, values, memory, out, position, room, to_values, sc
     key = tl.load(keys + place * size + at, inside, other=0)
     value = tl.load(values + place * size + at, inside, other=0)
     now = tl.load(position)
-    start = memory + place * room * size
+    start = cache + place * room * size
     tl.store(start + now * size + at, key, inside)
     tl.store(start + to_values + now * size + at, value, inside)
-    # the new token is looked at first, from where it still is at hand
+    # the new token is attended to first, from where it still is at hand
     top = tl.sum(query * key.to(tl.float32), axis=0)
-    found = _look(query, start, start + to_values, now, top, top * 0 + 1, value.to(tl.float32),
-                  size, width, block)
+    found = _attend(query, start, start + to_values, now, top, top * 0 + 1, value.to(tl.float32),
+                    size, width, block)
     tl.store(out + place * size + at, found, inside)
 
 
-def look_over(queries: Tensor, memory: Tensor, source: Tensor, lengths: Tensor) -> Tensor:
-    """(R, heads, D) what rows find in their sources, of which `memory` has keys and values.
+def cross_attention(queries: Tensor, cache: Tensor, source: Tensor, lengths: Tensor) -> Tensor:
+    """(R, heads, D) attention of rows to their sources, whose keys and values are cached.
 
-    It is (2, S, heads, L, D); row r looks at `source[r]`, which has `lengths[source[r]]` tokens.
+    The cache is (2, S, heads, L, D); row r attends to `source[r]`, which has `lengths[source[r]]`
+    tokens.
     """
     rows, heads, size = queries.shape
     out = torch.empty_like(queries)
-    _look_over[(rows, heads)](queries, memory, out, source, lengths, memory.shape[3],
-                              memory.stride(0), size ** -0.5, heads=heads, size=size,
-                              width=triton.next_power_of_2(size), block=_TOKENS, num_warps=1)
+    _cross_attention[(rows, heads)](queries, cache, out, source, lengths, cache.shape[3],
+                                    cache.stride(0), size ** -0.5, heads=heads, size=size,
+                                    width=triton.next_power_of_2(size), block=_TOKENS,
+                                    num_warps=1)
     return out
 
 
 @triton.jit
-def _look_over(queries, memory, out, source, lengths, room, to_values, scale,
-               heads: tl.constexpr, size: tl.constexpr, width: tl.constexpr, block: tl.constexpr):
+def _cross_attention(queries, cache, out, source, lengths, room, to_values, scale,
+                     heads: tl.constexpr, size: tl.constexpr, width: tl.constexpr,
+                     block: tl.constexpr):
     row, head = tl.program_id(0), tl.program_id(1)
     place = row.to(tl.int64) * heads + head
     at = tl.arange(0, width)
     inside = at < size
     query = tl.load(queries + place * size + at, inside, other=0).to(tl.float32) * scale
     own = tl.load(source + row).to(tl.int64)
-    start = memory + (own * heads + head) * room * size
+    start = cache + (own * heads + head) * room * size
     nothing = tl.zeros([width], tl.float32)
     none = tl.sum(nothing, axis=0)
-    found = _look(query, start, start + to_values, tl.load(lengths + own), none - float("inf"),
-                  none, nothing, size, width, block)
+    found = _attend(query, start, start + to_values, tl.load(lengths + own), none - float("inf"),
+                    none, nothing, size, width, block)
     tl.store(out + place * size + at, found, inside)
 
 
 @triton.jit
-def _look(query, keys, values, length, top, mass, found, size: tl.constexpr, width: tl.constexpr,
-          block: tl.constexpr):
+def _attend(query, keys, values, length, top, mass, found, size: tl.constexpr,
+            width: tl.constexpr, block: tl.constexpr):
     """The mean of values by the softmax of query times keys, given what was found before."""
     at = tl.arange(0, width)
     first = 0
@@ -148,28 +152,29 @@ def _likely(logits, tokens, scores, totals, least, width, vocabulary: tl.constex
     tl.store(totals + row, total)
 
 
-def copy_rows(known: Tensor, own: Tensor, of: Tensor, to: Tensor, length: int) -> None:
-    """Copies what rows `of` (N,) remember of the first tokens to rows `to` (N,).
+def copy_rows(source: Tensor, target: Tensor, rows: Tensor, to: Tensor, length: int) -> None:
+    """Copies the keys and values of the first tokens from `rows` (N,) to rows `to` (N,).
 
-    From `known` (..., slots, heads, T, D) to `own`, which may be the same, or have more slots or
-    room; no row is then both read and written.
+    From `source` (..., slots, heads, T, D) to `target`, which may be the same, or have more slots
+    or room; no row is then both read and written.
     """
-    heads, size = known.shape[-3], known.shape[-1]
-    parts = known[..., 0, 0, 0, 0].numel()
-    _copy_rows[(len(of), parts * heads)](
-        known, own, of, to, length * size, known.stride(-5), own.stride(-5), known.stride(-4),
-        own.stride(-4), known.stride(-3), own.stride(-3), heads=heads, block=_NUMBERS)
+    heads, size = source.shape[-3], source.shape[-1]
+    parts = source[..., 0, 0, 0, 0].numel()
+    _copy_rows[(len(rows), parts * heads)](
+        source, target, rows, to, length * size, source.stride(-5), target.stride(-5),
+        source.stride(-4), target.stride(-4), source.stride(-3), target.stride(-3), heads=heads,
+        block=_NUMBERS)
 
 
 @triton.jit
-def _copy_rows(known, own, of, to, count, from_part, to_part, from_row, to_row, from_head, to_head,
-               heads: tl.constexpr, block: tl.constexpr):
+def _copy_rows(source, target, rows, to, count, from_part, to_part, from_row, to_row, from_head,
+               to_head, heads: tl.constexpr, block: tl.constexpr):
     one, part = tl.program_id(0), (tl.program_id(1) // heads).to(tl.int64)
     head = tl.program_id(1) % heads
-    known += part * from_part + tl.load(of + one).to(tl.int64) * from_row + head * from_head
-    own += part * to_part + tl.load(to + one).to(tl.int64) * to_row + head * to_head
+    source += part * from_part + tl.load(rows + one).to(tl.int64) * from_row + head * from_head
+    target += part * to_part + tl.load(to + one).to(tl.int64) * to_row + head * to_head
     first = 0
     while first < count:
         at = first + tl.arange(0, block)
-        tl.store(own + at, tl.load(known + at, at < count), at < count)
+        tl.store(target + at, tl.load(source + at, at < count), at < count)
         first += block
