@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from minrisk.errors import InputError, MissingExtra
+from minrisk.errors import InputError, MinriskError, MissingExtra
 from minrisk.io.files import Input, as_input_error, open_file
+from minrisk.io.record import at
 
 TEXTS = frozenset({"samples", "hypotheses", "references", "source", "prompt"})
 _ROWS = 64  # read at a time; a row may hold thousands of samples
@@ -24,6 +25,10 @@ class ParquetInput(Input):
     has_fields = True
 
     def __iter__(self) -> Iterator[bytes]:
+        for row in self._rows():
+            yield self._line(row)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
         pyarrow, parquet = _pyarrow()
         try:
             with as_input_error("read", self.path), open_file(self.path) as stream:
@@ -32,34 +37,46 @@ class ParquetInput(Input):
                     for row in batch.to_pylist():
                         self.number += 1
                         self._consume(file.metadata.num_rows)
-                        yield json.dumps(_plain(row), ensure_ascii=False, default=str).encode()
-        except pyarrow.ArrowException as error:
+                        yield row
+        except MinriskError:
+            raise
+        except (pyarrow.ArrowException, ValueError, OverflowError) as error:  # or values that
+            # Python has none for: texts that are no UTF-8, times beyond its own
             raise InputError(f"{self.name}: unreadable Parquet: {error}; "
                              "copy or make the file again") from None
+
+    def _line(self, row: dict[str, Any]) -> bytes:
+        with at(f"{self.name}:{self.number}"):
+            fields = {name: _plain(value, name) for name, value in row.items()}
+        text = json.dumps(fields, ensure_ascii=False, default=str)
+        return text.encode("utf-8", "surrogateescape")
 
     def _consume(self, rows: int) -> None:
         if self.size is not None:
             self.consumed = self.size * self.number // rows
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with texts where its columns have bytes, as those that Spark and Impala write."""
-    return {name: _text(value, name) for name, value in row.items()}
-
-
-def _text(value: Any, column: str) -> Any:
-    if isinstance(value, list):
-        return [_text(item, column) for item in value]
+def _plain(value: Any, column: str) -> Any:
+    """Texts where a column has bytes, as those that Spark and Impala write."""
+    if isinstance(value, list | tuple):  # a map has pairs
+        return [_plain(item, column) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item, column) for name, item in value.items()}
     if isinstance(value, bytes):
-        try:
-            return value.decode("utf-8")
-        except UnicodeDecodeError:
-            raise InputError(f"column {column!r} has bytes that are no UTF-8 text; convert it, or "
-                             "leave it out") from None
+        return _decoded(value, column)
     if column in TEXTS and not isinstance(value, str | None):
         raise InputError(f"column {column!r} has values of type {type(value).__name__}, wanted "
                          "texts")
     return value
+
+
+def _decoded(value: bytes, column: str) -> str:
+    try:
+        # bytes of a text that are invalid go on as they are: the row fails, as in JSON lines
+        return value.decode("utf-8", "surrogateescape" if column in TEXTS else "strict")
+    except UnicodeDecodeError:
+        raise InputError(f"column {column!r} has bytes that are no UTF-8 text; convert it, or "
+                         "leave it out") from None
 
 
 def _pyarrow() -> tuple[ModuleType, ModuleType]:
