@@ -54,7 +54,8 @@ $(VENV)/.test: $(VENV)/.installed requirements/test.txt requirements/constraints
 	    -r requirements/test.txt -c requirements/constraints.txt
 	touch $@
 
-$(VENV)/.lint: $(VENV)/.installed requirements/lint.txt
+# beside the packages of the tests, whose types mypy follows
+$(VENV)/.lint: $(VENV)/.test requirements/lint.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/lint.txt
 	touch $@
 

@@ -13,10 +13,12 @@ from contextlib import suppress
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow
 import pytest
 import zstandard
+from pyarrow import parquet
 
-from commands import write
+from commands import run, write
 from minrisk import InputError, MissingExtra, Ranking, Segment
 from minrisk.io import compression
 from minrisk.io.files import Input, Output, file_key
@@ -411,3 +413,30 @@ def test_a_small_file_that_becomes_a_huge_one_takes_little_memory(tmp_path, kind
         assert tracemalloc.get_traced_memory()[1] < 70_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_parquet_with_texts_that_are_no_utf_8_is_told(tmp_path):
+    path = tmp_path / "in.parquet"
+    column = pyarrow.Array.from_buffers(pyarrow.string(), 1, [
+        None, pyarrow.py_buffer(bytes([0, 0, 0, 0, 1, 0, 0, 0])), pyarrow.py_buffer(b"\xff")])
+    parquet.write_table(pyarrow.table({"samples": [["a"]], "day": column}), path)
+    done = run("decode", path)
+    assert (done.code, done.out) == (2, "")
+    assert "in.parquet: unreadable Parquet: 'utf-8' codec can't decode byte 0xff" in done.err
+
+
+def test_parquet_with_days_that_python_does_not_know_is_told(tmp_path):
+    path = tmp_path / "in.parquet"
+    day = pyarrow.array([2**31 - 1], pyarrow.date32())
+    parquet.write_table(pyarrow.table({"samples": [["a"]], "day": day}), path)
+    done = run("decode", path)
+    assert (done.code, done.out) == (2, "")
+    assert "in.parquet: unreadable Parquet: " in done.err
+
+
+def test_bytes_in_a_map_of_parquet_are_texts(tmp_path):
+    path = tmp_path / "in.parquet"
+    known = pyarrow.array([[("a", "café".encode())]],
+                          pyarrow.map_(pyarrow.string(), pyarrow.binary()))
+    parquet.write_table(pyarrow.table({"samples": [["a"]], "known": known}), path)
+    assert run("decode", path).records[0]["known"] == [["a", "café"]]

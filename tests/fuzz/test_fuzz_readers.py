@@ -5,11 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -21,14 +18,14 @@ from fuzzing import altered, dump, fuzz, json_values, mutated, scalars
 from minrisk.errors import InputError
 from minrisk.io.compression import codec_of
 from minrisk.io.files import Input
-from minrisk.io.inputs import InputFile
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.lines import Column, TextReader
 from minrisk.io.prompts import PromptReader
-from minrisk.io.record import RawRecord, Reader, Record, Weighting
+from minrisk.io.record import RawRecord, Record, Weighting
 from minrisk.registry import SAMPLERS
 from minrisk.sampling.columns import distinct
 from minrisk.sampling.sample import Sample
+from records import check_ids, files, parse, read
 
 SEGMENTS = [
     {"id": "first", "source": "eins zwei", "samples": ["one two", "one too", "one two"],
@@ -55,27 +52,6 @@ def lines_of(valid: Sequence[Any]) -> st.SearchStrategy[bytes]:
     return st.one_of(lines, mutated(st.just(whole)), st.binary(max_size=60))
 
 
-def files(path: Path) -> tuple[InputFile, ...]:
-    return (InputFile.at(str(path)),)
-
-
-def read(reader: Reader) -> tuple[list[RawRecord], str | None]:
-    """The records of the input, and what it breaks off with."""
-    found: list[RawRecord] = []
-    try:
-        for raw in reader.records(reader.open()):
-            found.append(raw)
-    except InputError as error:
-        return found, str(error)
-    return found, None
-
-
-def parse(reader: Reader, raws: Sequence[RawRecord]) -> list[Record]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of what is not used
-        return [reader.parse(raw) for raw in raws]
-
-
 def check_places(raws: Sequence[RawRecord], content: bytes, blanks: bool = False) -> None:
     """All lines are there, with their numbers; those that are blank only where they count."""
     if codec_of(content):
@@ -86,19 +62,6 @@ def check_places(raws: Sequence[RawRecord], content: bytes, blanks: bool = False
     expected = [(number, line) for number, line in enumerate(lines, 1) if line.strip() or blanks]
     assert [(raw.line, raw.content) for raw in raws] == expected
     assert [raw.index for raw in raws] == list(range(len(raws)))
-
-
-def check_ids(records: Sequence[Record]) -> None:
-    for record in records:
-        if record.error is None:
-            json.dumps(record.id, allow_nan=False)  # which it must keep in the output
-
-
-@contextmanager
-def written(tmp_path: Path, content: bytes, name: str = "in.jsonl") -> Iterator[Path]:
-    path = tmp_path / name
-    path.write_bytes(content)
-    yield path
 
 
 def strict(line: str) -> Any:

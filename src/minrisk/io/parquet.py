@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from minrisk.errors import InputError, MissingExtra
+from minrisk.errors import InputError, MinriskError, MissingExtra
 from minrisk.io.files import Input, as_input_error, open_file
 from minrisk.io.record import at
 
@@ -25,6 +25,10 @@ class ParquetInput(Input):
     has_fields = True
 
     def __iter__(self) -> Iterator[bytes]:
+        for row in self._rows():
+            yield self._line(row)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
         pyarrow, parquet = _pyarrow()
         try:
             with as_input_error("read", self.path), open_file(self.path) as stream:
@@ -33,8 +37,11 @@ class ParquetInput(Input):
                     for row in batch.to_pylist():
                         self.number += 1
                         self._consume(file.metadata.num_rows)
-                        yield self._line(row)
-        except pyarrow.ArrowException as error:
+                        yield row
+        except MinriskError:
+            raise
+        except (pyarrow.ArrowException, ValueError, OverflowError) as error:  # or values that
+            # Python has none for: texts that are no UTF-8, times beyond its own
             raise InputError(f"{self.name}: unreadable Parquet: {error}; "
                              "copy or make the file again") from None
 
@@ -51,7 +58,7 @@ class ParquetInput(Input):
 
 def _plain(value: Any, column: str) -> Any:
     """Texts where a column has bytes, as those that Spark and Impala write."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):  # a map has pairs
         return [_plain(item, column) for item in value]
     if isinstance(value, dict):
         return {name: _plain(item, column) for name, item in value.items()}
