@@ -185,7 +185,7 @@ OPTIONS = [
             args="--strategy aggregate --contiguous=maybe"),
     options("a needed option that is missing", "strategy 'n-by-s' needs the option subset",
             args="--strategy n-by-s"),
-    options("a metric that cannot be", "wanted numbers from 0 to 1000", args="--metric.order 0"),
+    options("a metric that cannot be", "order and word_order from 0 to 1000", args="--metric.order 0"),
     options("no groups", "0 groups of 3 references", args="--strategy aggregate --groups 0"),
     options("a negative seed", "'--seed'", args="--seed -1"),
     options("no threads", "0 threads", args="--threads 0"),

@@ -21,7 +21,7 @@ class Edit:
 
     name: ClassVar[str] = "edit"
 
-    unit: Literal["character", "word"] = option("character", help="what is inserted and deleted")
+    unit: Literal["character", "word"] = option("character", help="unit of an edit")
     lowercase: bool = option(False, help="ignore case")
 
     def __post_init__(self) -> None:
