@@ -34,6 +34,7 @@ enum class Smoothing {
 struct Bleu {
     using Problem = BleuProblem;
     static constexpr double log_of_zero = -1e10;  // as in sacreBLEU
+    static constexpr double rounding = 1e-9;      // weights that sum to 1 may miss it by as much
 
     Smoothing smoothing = Smoothing::exponential;
     double value = 0;
@@ -87,7 +88,7 @@ struct Bleu {
         for (std::size_t k = 0; k < mean_over; ++k) {
             const double more = k > 0 ? added() : 0;
             double match = orders[k].match + more;
-            if (k > 0 && match < std::min(1.0, least)) {
+            if (k > 0 && match < std::min(1.0, least) * (1 - rounding)) {
                 match = least;
                 if (smoothing == Smoothing::exponential) least /= 2;
             }

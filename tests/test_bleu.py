@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import minrisk
 from generated import cases, text_lists
 from generated import texts as generated_texts
-from minrisk import _native
+from minrisk import Groups, _native
 from minrisk.metrics import _bleu_plain, _core
 from minrisk.metrics._tokenizers import BUILTIN
 from twin import check_twin
@@ -87,6 +87,30 @@ def test_real_samples_equal_sacrebleu(fastchrf_samples):
 @given(metric=METRICS, case=cases())
 def test_the_plain_twin_has_the_same_numbers(metric, case):
     check_twin(metric, case)
+
+
+@pytest.fixture(params=["native", "plain"])
+def either_core(request):
+    if request.param == "plain":
+        request.getfixturevalue("plain")
+
+
+@pytest.mark.parametrize(("metric", "refs", "weights", "merged"), [
+    (minrisk.BLEU(order=2, smooth_method="floor", smooth_value=2), ["a b"] * 3, [2, 3, 1],
+     {"a b": 6}),  # 1 match of "a b"
+    (minrisk.BLEU(order=3), [*["a b"] * 10, "c a"], [*[1] * 10, 10],
+     {"a b": 10, "c a": 10}),  # half a match of "a b", none of "a b c"
+])
+def test_equal_references_count_as_one_where_smoothing_begins(metric, refs, weights, merged,
+                                                              either_core):
+    """The sum of their shares is rounded: 10 times 0.05 is less than 0.5."""
+    def score(refs: list[str], weights: list[float]) -> np.ndarray:
+        groups = Groups(np.zeros(len(refs), np.intp), np.array(weights, np.float64))
+        average = metric.aggregate(metric.features(refs), groups)
+        return metric.scores(metric.features(["a b c"]), average)
+
+    np.testing.assert_allclose(score(refs, weights), score(list(merged), list(merged.values())),
+                               rtol=1e-9)
 
 
 def check_tokens(text: str, tokenize: str) -> None:

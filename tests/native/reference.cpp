@@ -233,7 +233,7 @@ double score(const minrisk::Bleu& metric, Statistics orders) {
     double logs = 0;
     for (std::size_t k = 0; k < orders.size(); ++k) {
         double match = orders[k].match;
-        if (k > 0 && match < std::min(1.0, least)) {
+        if (k > 0 && match < std::min(1.0, least) * (1 - minrisk::Bleu::rounding)) {
             match = least;
             if (metric.smoothing == Smoothing::exponential) least /= 2;
         }

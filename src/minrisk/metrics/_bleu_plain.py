@@ -16,6 +16,8 @@ from minrisk.metrics._tokenizers import BUILTIN
 
 __all__ = ["Texts", "bleu", "evidence", "scores", "tokenize", "utility", "verdict"]
 
+_ROUNDING = 1e-9  # weights that sum to 1 may miss it by as much
+
 
 class Texts(CountedTexts):
     def __init__(self, texts: Sequence[str], order: int, tokenizer: str):
@@ -76,7 +78,7 @@ def _smoothed(matches: list[float], smooth_method: str, smooth_value: float) -> 
     least = {"exp": 0.5, "floor": smooth_value}.get(smooth_method, 0.0)
     result = matches[:1]
     for match in matches[1:]:
-        unmatched = match < min(1.0, least)
+        unmatched = match < min(1.0, least) * (1 - _ROUNDING)
         result.append(least if unmatched else match)
         if unmatched and smooth_method == "exp":
             least /= 2
