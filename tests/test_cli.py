@@ -268,7 +268,7 @@ def test_what_is_installed_is_listed(command, registry):
 def test_chrf_is_listed_with_its_defaults():
     [chrf] = run("list", "metrics", "chrf", "--json").records
     assert chrf["aggregates"] is True
-    assert {"flag": "--metric.order", "type": "int", "help": "longest character n-grams",
+    assert {"flag": "--metric.order", "type": "int", "help": "maximum order of character n-grams",
             "required": False, "default": 6} in chrf["options"]
 
 

@@ -72,5 +72,5 @@ def test_a_missing_package_is_told_with_its_extra(metric, module, needs, monkeyp
 
 
 def test_no_words_in_an_n_gram_are_refused():
-    with pytest.raises(minrisk.InputError, match="n 0; a number from 1 on"):
+    with pytest.raises(minrisk.InputError, match="at least 1; got n=0"):
         Rouge(0)

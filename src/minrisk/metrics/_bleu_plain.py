@@ -12,7 +12,7 @@ from functools import partial
 from minrisk.arrays import Floats, Ints
 from minrisk.metrics import _plain
 from minrisk.metrics._plain import CountedTexts, Statistics, all_scores, evidence, ngram_counts
-from minrisk.metrics._tokenizers import OURS
+from minrisk.metrics._tokenizers import BUILTIN
 
 __all__ = ["Texts", "bleu", "evidence", "scores", "tokenize", "utility", "verdict"]
 
@@ -27,7 +27,7 @@ class Texts(CountedTexts):
 
 def tokenize(texts: Sequence[str], tokenizer: str) -> list[str]:
     """The texts with white space between their tokens."""
-    return [OURS[tokenizer](text.rstrip()) for text in texts]
+    return [BUILTIN[tokenizer](text.rstrip()) for text in texts]
 
 
 def scores(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,
@@ -54,10 +54,10 @@ def verdict(texts: CountedTexts, hyps: Ints, evidence: Floats, smooth_method: st
 
 def bleu(statistics: Sequence[Statistics], smooth_method: str, smooth_value: float,
          effective_order: bool) -> float:
-    """Of one sentence, or of the sums over a corpus.
+    """BLEU of a sentence, or of a corpus by the sums of its statistics.
 
-    Averages may match less than once: they count as no less than no match at all would. But with
-    ever less of its tokens matched, a score goes to 0.
+    An average may match less than once; such an order counts no less than one without a match. The
+    first order is never smoothed, so that the score goes to 0 with its matches.
     """
     (length, ref_length, _), added = statistics[0], 0.0
     if smooth_method == "add-k":
@@ -74,7 +74,7 @@ def bleu(statistics: Sequence[Statistics], smooth_method: str, smooth_value: flo
 
 
 def _smoothed(matches: list[float], smooth_method: str, smooth_value: float) -> list[float]:
-    """The first order is never smoothed: without a match there is none in the others either."""
+    """The first order is never smoothed: if it has no match, the others have none either."""
     least = {"exp": 0.5, "floor": smooth_value}.get(smooth_method, 0.0)
     result = matches[:1]
     for match in matches[1:]:

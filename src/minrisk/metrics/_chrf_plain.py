@@ -21,7 +21,7 @@ from minrisk.metrics._plain import (
 
 __all__ = ["Texts", "evidence", "f_score", "scores", "statistics", "utility", "verdict"]
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-_EPSILON = 1e-16  # where sacreBLEU's smoothing finds nothing: invisible, but it breaks ties
+_EPSILON = 1e-16  # sacreBLEU's score of an order without a match: invisible, but it breaks ties
 
 
 class Texts(CountedTexts):
@@ -54,7 +54,7 @@ def _counts(text: str, order: int, word_order: int, whitespace: bool) -> Counts:
 
 
 def _split_punctuation(word: str) -> list[str]:
-    """One mark is split off a word, the last before the first, as chrF++ does."""
+    """Split one punctuation mark off a word, the last character or else the first, as chrF++."""
     if len(word) > 1 and word[-1] in _PUNCTUATION:
         return [word[:-1], word[-1]]
     if len(word) > 1 and word[0] in _PUNCTUATION:
@@ -63,17 +63,17 @@ def _split_punctuation(word: str) -> list[str]:
 
 
 def statistics(hyp: Counts, ref: Counts) -> list[Statistics]:
-    """Per order; the hypothesis counts as having none where the reference has none."""
+    """Per order; without n-grams of the reference, those of the hypothesis do not count."""
     return [(h if r else 0, r, m) for h, r, m in _plain.statistics(hyp, ref)]
 
 
 def f_score(statistics: Sequence[Statistics], beta: float, eps_smoothing: bool) -> float:
-    """Of one sentence, or of the sums over a corpus."""
+    """chrF of a sentence, or of a corpus by the sums of its statistics."""
     return (_smoothed if eps_smoothing else _effective)(statistics, beta * beta)
 
 
 def _effective(statistics: Sequence[Statistics], factor: float) -> float:
-    """One F of precision and recall averaged over the orders that both sides have."""
+    """F of precision and recall, averaged over the orders of which both texts have n-grams."""
     both = [(m / h, m / r) for h, r, m in statistics if h > 0 and r > 0]
     if not both:
         return 0.0
@@ -83,7 +83,7 @@ def _effective(statistics: Sequence[Statistics], factor: float) -> float:
 
 
 def _smoothed(statistics: Sequence[Statistics], factor: float) -> float:
-    """F averaged over all orders."""
+    """Mean of F over all orders."""
     per_order = [
         _f(m / h if h > 0 else _EPSILON, m / r if r > 0 else _EPSILON, factor, _EPSILON)
         for h, r, m in statistics

@@ -1,4 +1,4 @@
-"""The native core, or its plain twin with the same numbers where it could not be built."""
+"""The native core, or plain Python with the same numbers where it could not be built."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minrisk.errors import InputError, unknown
 
 
 def core(metric: str) -> ModuleType:
-    """What scores this metric. MINRISK_CORE chooses: avx512, avx2, portable or plain."""
+    """The implementation of a metric; MINRISK_CORE selects avx512, avx2, portable or plain."""
     native = _native()
     if native is None:
         return import_module(f"minrisk.metrics._{metric}_plain")

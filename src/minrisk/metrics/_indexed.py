@@ -1,4 +1,4 @@
-"""What metrics of n-grams share: texts in an index of the core, scored by its functions."""
+"""What n-gram metrics share: texts in an index of the core, which scores them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from minrisk.rows import WeightedRows
 from minrisk.threads import threads
 
 
-def indexed(metric: AnyMetric, texts: Sequence[str], *front_end: Any) -> WeightedRows:
-    """A row for each text; the front end's options say what its symbols are."""
+def index_texts(metric: AnyMetric, texts: Sequence[str], *front_end: Any) -> WeightedRows:
+    """A row for each text; the options of the front end define its symbols."""
     return WeightedRows.plain(metric, core(metric.name).Texts(list(texts), *front_end),
                               np.arange(len(texts)))
 
 
-def lowered(texts: Sequence[str], lowercase: bool) -> Sequence[str]:
+def lowercased(texts: Sequence[str], lowercase: bool) -> Sequence[str]:
     if isinstance(texts, str):
-        raise InputError("features are of a list of strings, not of one string")
+        raise InputError("expected a list of texts, got a single string; put it into a list")
     return [text.lower() for text in texts] if lowercase else texts
 
 
@@ -44,37 +44,37 @@ def utility(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows, mass: Flo
 
 def evidence(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows,
              weights: Floats) -> Evidence:
-    """(E,) how often the n-grams of the hypotheses, and any, occur in the references."""
-    _check(metric, hyps, refs)
+    """(E,) counts of n-grams in the references: those of the hypotheses, and totals."""
+    _check_features(metric, hyps, refs)
     result: Evidence = core(metric.name).evidence(hyps.base, refs.base, refs.members,
                                                   refs.spread(weights))
     return result
 
 
 def verdict(metric: AnyMetric, hyps: WeightedRows, evidence: Evidence, *options: Any) -> Floats:
-    """(H,) scores against the average that the evidence is of."""
-    _check(metric, hyps, hyps)
+    """(H,) scores against the average of the references whose evidence this is."""
+    _check_features(metric, hyps, hyps)
     result: Floats = core(metric.name).verdict(hyps.base, hyps.members, evidence, *options)
     return result
 
 
-def _check(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows) -> None:
+def _check_features(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows) -> None:
     hyps.check(metric)
     refs.check(metric)
     if not hyps.is_plain:
-        raise InputError(f"{metric.name} scores texts against references; "
+        raise InputError(f"{metric.name} scores texts against references: "
                          "an aggregate cannot be the hypothesis")
 
 
 def _arguments(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows) -> tuple[Any, ...]:
-    _check(metric, hyps, refs)
-    hyps, refs = _together(metric, hyps, refs)
+    _check_features(metric, hyps, refs)
+    hyps, refs = _in_one_index(metric, hyps, refs)
     return refs.base, hyps.members, refs.offsets, refs.members, refs.weights
 
 
-def _together(metric: AnyMetric, hyps: WeightedRows,
+def _in_one_index(metric: AnyMetric, hyps: WeightedRows,
               refs: WeightedRows) -> tuple[WeightedRows, WeightedRows]:
-    """Both in one index: rows that were extracted apart must agree on what an n-gram is."""
+    """Both in one index: rows that were extracted separately have different n-gram numbers."""
     if hyps.base is refs.base:
         return hyps, refs
     joint = core(metric.name).Texts.join(hyps.base, refs.base)

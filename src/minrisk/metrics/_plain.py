@@ -1,6 +1,6 @@
-"""What the plain twins of the native core share, written for the reader.
+"""What the plain Python implementations share, written to be read.
 
-Counts are counters, an aggregate is a weighted sum of counters, a match is the sum of minima.
+A text is a counter of n-grams, an aggregate a weighted sum of counters, a match a sum of minima.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from minrisk.arrays import Floats, Ints
 
 NGram = str | tuple[str, ...]
 Counts = Sequence[Mapping[NGram, float]]  # one mapping per order
-Statistics = tuple[float, float, float]  # n-grams of the hypothesis, of the reference, and in both
+Statistics = tuple[float, float, float]  # n-grams of the hypothesis, of the reference, matches
 
 
 class CountedTexts:
@@ -56,37 +56,37 @@ def all_scores(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, we
 def statistics(hyp: Counts, ref: Counts) -> list[Statistics]:
     """Per order."""
     return [
-        (sum(ours.values()), sum(theirs.values()),
-         sum(min(count, theirs[x]) for x, count in ours.items() if x in theirs))
-        for ours, theirs in zip(hyp, ref, strict=True)
+        (sum(in_hyp.values()), sum(in_ref.values()),
+         sum(min(count, in_ref[x]) for x, count in in_hyp.items() if x in in_ref))
+        for in_hyp, in_ref in zip(hyp, ref, strict=True)
     ]
 
 
 def evidence(hyps: CountedTexts, refs: CountedTexts, members: Ints, weights: Floats) -> Floats:
-    """For each order all n-grams of the references, then those that hypotheses have."""
+    """For each order the n-grams of the references, then the counts of those in hypotheses."""
     average = _average([refs.counts[m] for m in members], weights, hyps.orders)
     return np.array([
-        number for known, order in zip(_known(hyps), average, strict=True)
-        for number in (sum(order.values()), *(order.get(ngram, 0.0) for ngram in known))
+        number for ngrams, order in zip(_distinct_ngrams(hyps), average, strict=True)
+        for number in (sum(order.values()), *(order.get(ngram, 0.0) for ngram in ngrams))
     ])
 
 
 def verdict(texts: CountedTexts, hyps: Ints, evidence: Floats,
             score: Callable[[list[Statistics]], float]) -> Floats:
-    """(H,) against the average that the evidence is of."""
+    """(H,) scores against the average of the references whose evidence this is."""
     totals, counts = [], []
     numbers = iter(evidence.tolist())
-    for known in _known(texts):
+    for ngrams in _distinct_ngrams(texts):
         totals.append(next(numbers))
-        counts.append(dict(zip(known, numbers, strict=False)))
+        counts.append(dict(zip(ngrams, numbers, strict=False)))
     return np.array([score([
-        (ours, total, match) for (ours, _, match), total
+        (in_hyp, total, match) for (in_hyp, _, match), total
         in zip(statistics(texts.counts[h], counts), totals, strict=True)
     ]) for h in hyps])
 
 
-def _known(texts: CountedTexts) -> list[dict[NGram, None]]:
-    """For each order the n-grams that any text has."""
+def _distinct_ngrams(texts: CountedTexts) -> list[dict[NGram, None]]:
+    """The distinct n-grams of all texts for each order."""
     return [dict.fromkeys(ngram for counts in texts.counts for ngram in counts[order])
             for order in range(texts.orders)]
 

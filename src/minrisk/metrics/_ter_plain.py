@@ -15,7 +15,7 @@ from minrisk.errors import MissingExtra
 
 def edits(hyp_words: Ints, hyp_offsets: Ints, ref_words: Ints, ref_offsets: Ints,
           threads: int) -> Floats:
-    """(H, R) of texts as numbers of words that lie end to end, and where each one starts."""
+    """(H, R) of texts whose words are numbers in one array, with the offset of each text."""
     try:
         from sacrebleu.metrics.lib_ter import translation_edit_rate
     except ImportError:

@@ -1,4 +1,4 @@
-"""BLEU of sentences (Papineni et al. 2002), with sacreBLEU's numbers."""
+"""Sentence BLEU (Papineni et al. 2002), with sacreBLEU's numbers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from minrisk.groups import Groups
 from minrisk.metric import Ability, Evidence, Metric
 from minrisk.metrics._bleu_plain import bleu
 from minrisk.metrics._core import core
-from minrisk.metrics._indexed import evidence, indexed, lowered, scores, utility, verdict
+from minrisk.metrics._indexed import evidence, index_texts, lowercased, scores, utility, verdict
 from minrisk.metrics._plain import ngram_counts
 from minrisk.metrics._plain import statistics as order_statistics
-from minrisk.metrics._tokenizers import OURS, sacrebleu_tokenizer, tokenizer_signature
+from minrisk.metrics._tokenizers import BUILTIN, sacrebleu_tokenizer, tokenizer_signature
 from minrisk.options import option
 from minrisk.rows import WeightedRows
 
@@ -28,39 +28,40 @@ Tokenize = Literal["13a", "zh", "char", "none", "intl", "ja-mecab", "ko-mecab", 
 SmoothMethod = Literal["exp", "floor", "add-k", "none"]
 
 _DEFAULT_VALUES = {"floor": 0.1, "add-k": 1.0}
-_MOST = 1000  # orders and values beyond this are mistakes
+_MAX_ORDER = 1000  # more is a mistake, as is a larger smooth_value
+_MAX_SMOOTH_VALUE = 1000
 
 
 @dataclass(frozen=True)
 class BLEU(Metric[WeightedRows]):
-    """token n-gram precision with a penalty for brevity, 0 to 100"""
+    """token n-gram precision with a brevity penalty, 0 to 100"""
 
     name: ClassVar[str] = "bleu"
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
                                     | Ability.CORPUS_STATISTICS)
     features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
 
-    order: int = option(4, help="longest n-grams")
-    tokenize: Tokenize = option("13a", help="how texts become tokens")
-    smooth_method: SmoothMethod = option("exp", help="what an order without a match counts as")
-    smooth_value: float | None = option(None, help="for floor (0.1 if auto) and add-k (1)")
-    effective_order: bool = option(True, help="judge texts too short for an order by the others")
+    order: int = option(4, help="maximum order of n-grams")
+    tokenize: Tokenize = option("13a", help="tokenizer")
+    smooth_method: SmoothMethod = option("exp", help="smoothing of orders without a match")
+    smooth_value: float | None = option(None, help="value of floor (auto: 0.1) or add-k (auto: 1)")
+    effective_order: bool = option(True, help="leave out orders that a hypothesis is too short for")
     lowercase: bool = option(False, help="ignore case")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.order <= _MOST:
-            raise InputError(f"BLEU of order {self.order}; wanted a number from 1 to {_MOST}")
-        if self.smooth_value is not None and not 0 <= self.smooth_value <= _MOST:
-            raise InputError(f"BLEU with smooth_value {self.smooth_value}; wanted a number "
-                             f"from 0 to {_MOST}")
+        if not 1 <= self.order <= _MAX_ORDER:
+            raise InputError(f"BLEU needs an order from 1 to {_MAX_ORDER}; got order={self.order}")
+        if self.smooth_value is not None and not 0 <= self.smooth_value <= _MAX_SMOOTH_VALUE:
+            raise InputError(f"BLEU needs a smooth_value from 0 to {_MAX_SMOOTH_VALUE}; "
+                             f"got smooth_value={self.smooth_value}")
 
     def prepare(self) -> None:
-        self._prepared([])
+        self._preprocessed([])
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        texts, tokenizer = self._prepared(texts)
-        return indexed(self, texts, self.order, tokenizer)
+        texts, tokenizer = self._preprocessed(texts)
+        return index_texts(self, texts, self.order, tokenizer)
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)
@@ -80,10 +81,10 @@ class BLEU(Metric[WeightedRows]):
 
     def statistics(self, hypotheses: Sequence[str],
                    references: Sequence[Sequence[str]]) -> Floats:
-        """(N, S) of each hypothesis and its own references: sums over a corpus are its statistics.
+        """(N, S) a row for each hypothesis and its references; the rows of a corpus add up.
 
-        The length of the reference that is nearest in length, then for each order the n-grams and
-        the matches with whichever reference has the most of that n-gram.
+        The length of the reference that is closest in length, then the n-grams of each order, then
+        their matches, each n-gram with the reference that contains it most often.
         """
         rows = [self._statistics(hypothesis, refs)
                 for hypothesis, refs in zip(hypotheses, references, strict=True)]
@@ -108,19 +109,19 @@ class BLEU(Metric[WeightedRows]):
 
     def _statistics(self, hypothesis: str, references: Sequence[str]) -> list[float]:
         if not references:
-            raise InputError("a hypothesis without a reference; at least one is wanted for each")
-        texts = core(self.name).tokenize(*self._prepared([hypothesis, *references]))
+            raise InputError("each hypothesis needs at least one reference; got none")
+        texts = core(self.name).tokenize(*self._preprocessed([hypothesis, *references]))
         hyp, *refs = (tuple(text.split()) for text in texts)
-        nearest = min((len(ref) for ref in refs), key=lambda n: (abs(n - len(hyp)), n))
+        closest = min((len(ref) for ref in refs), key=lambda n: (abs(n - len(hyp)), n))
         ref_counts = [ngram_counts(ref, self.order) for ref in refs]
-        most = [reduce(or_, same_order) for same_order in zip(*ref_counts, strict=True)]
-        orders = order_statistics(ngram_counts(hyp, self.order), most)
-        return [nearest, *(total for total, _, _ in orders), *(match for _, _, match in orders)]
+        max_counts = [reduce(or_, same_order) for same_order in zip(*ref_counts, strict=True)]
+        orders = order_statistics(ngram_counts(hyp, self.order), max_counts)
+        return [closest, *(total for total, _, _ in orders), *(match for _, _, match in orders)]
 
-    def _prepared(self, texts: Sequence[str]) -> tuple[list[str], str]:
-        """The texts, and which of the core's tokenizers they still need."""
-        texts = lowered(texts, self.lowercase)
-        if self.tokenize in OURS:
+    def _preprocessed(self, texts: Sequence[str]) -> tuple[list[str], str]:
+        """The texts, and the tokenizer that the core has yet to apply to them."""
+        texts = lowercased(texts, self.lowercase)
+        if self.tokenize in BUILTIN:
             return list(texts), self.tokenize
         tokenizer = sacrebleu_tokenizer(self.tokenize)
         return [tokenizer(text.rstrip()) for text in texts], "none"

@@ -13,12 +13,13 @@ from minrisk.errors import InputError
 from minrisk.groups import Groups
 from minrisk.metric import Ability, Evidence, Metric
 from minrisk.metrics import _chrf_plain
-from minrisk.metrics._indexed import evidence, indexed, lowered, scores, utility, verdict
+from minrisk.metrics._indexed import evidence, index_texts, lowercased, scores, utility, verdict
 from minrisk.metrics._plain import Statistics
 from minrisk.options import option
 from minrisk.rows import WeightedRows
 
-_MOST = 1000  # orders and beta beyond this are mistakes
+_MAX_ORDER = 1000  # more is a mistake, as is a larger beta
+_MAX_BETA = 1000
 
 
 @dataclass(frozen=True)
@@ -30,25 +31,25 @@ class ChrF(Metric[WeightedRows]):
                                     | Ability.CORPUS_STATISTICS)
     features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
 
-    order: int = option(6, help="longest character n-grams")
-    word_order: int = option(0, help="longest word n-grams; 2 is chrF++")
-    beta: float = option(2.0, help="how much more recall counts than precision")
-    whitespace: bool = option(False, help="count white space as characters")
+    order: int = option(6, help="maximum order of character n-grams")
+    word_order: int = option(0, help="maximum order of word n-grams; 2 gives chrF++")
+    beta: float = option(2.0, help="weight of recall relative to precision")
+    whitespace: bool = option(False, help="include white space in character n-grams")
     lowercase: bool = option(False, help="ignore case")
-    eps_smoothing: bool = option(False, help="F per order, then the mean, as chrF++.py and NLTK")
+    eps_smoothing: bool = option(False, help="mean of F per order, as in chrF++.py and NLTK")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         orders = (self.order, self.word_order)
-        if not all(0 <= order <= _MOST for order in orders) or not any(orders):
-            raise InputError(f"chrF of order {self.order} and word order {self.word_order}; "
-                             f"wanted numbers from 0 to {_MOST}, and not 0 for both")
-        if not 0 < self.beta <= _MOST:
-            raise InputError(f"chrF with beta {self.beta}; a positive number up to {_MOST} "
-                             "is wanted")
+        if not all(0 <= order <= _MAX_ORDER for order in orders) or not any(orders):
+            raise InputError(f"chrF needs order and word_order from 0 to {_MAX_ORDER}, one of them "
+                             f"at least 1; got order={self.order}, word_order={self.word_order}")
+        if not 0 < self.beta <= _MAX_BETA:
+            raise InputError(f"chrF needs a beta above 0 and up to {_MAX_BETA}; "
+                             f"got beta={self.beta}")
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        return indexed(self, lowered(texts, self.lowercase), self.order, self.word_order,
+        return index_texts(self, lowercased(texts, self.lowercase), self.order, self.word_order,
                        self.whitespace)
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
@@ -68,7 +69,7 @@ class ChrF(Metric[WeightedRows]):
         return verdict(self, hyps, evidence, self.beta, self.eps_smoothing)
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
-        """(N, 3 x orders) n-grams of the hypothesis, of its best reference, and of both."""
+        """(N, 3 x orders) n-grams of the hypothesis, of its best reference, and matches."""
         rows = [self._best_match(hyp, own) for hyp, own in zip(hyps, refs, strict=True)]
         return np.array(rows, np.float64).reshape(len(rows), -1)
 
@@ -82,10 +83,11 @@ class ChrF(Metric[WeightedRows]):
                 "nc": self.order, "nw": self.word_order, "space": self.whitespace}
 
     def _best_match(self, hyp: str, refs: Sequence[str]) -> Sequence[Statistics]:
-        texts = _chrf_plain.Texts(lowered([hyp, *refs], self.lowercase), self.order,
+        texts = _chrf_plain.Texts(lowercased([hyp, *refs], self.lowercase), self.order,
                                   self.word_order, self.whitespace)
-        ours, *theirs = texts.counts
-        return max((_chrf_plain.statistics(ours, ref) for ref in theirs), key=self._f_score)
+        hyp_counts, *ref_counts = texts.counts
+        return max((_chrf_plain.statistics(hyp_counts, ref) for ref in ref_counts),
+                   key=self._f_score)
 
     def _f_score(self, statistics: Sequence[Statistics]) -> float:
         return _chrf_plain.f_score(statistics, self.beta, self.eps_smoothing)

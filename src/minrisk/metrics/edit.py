@@ -22,7 +22,7 @@ class Edit(Metric[Objects]):
 
     name: ClassVar[str] = "edit"
 
-    unit: Literal["character", "word"] = option("character", help="what is inserted and deleted")
+    unit: Literal["character", "word"] = option("character", help="unit of an edit")
     lowercase: bool = option(False, help="ignore case")
 
     def prepare(self) -> None:

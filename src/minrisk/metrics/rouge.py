@@ -1,6 +1,6 @@
-"""ROUGE (Lin 2004): n-grams of words, or their longest common subsequence, as `rouge-score` has it.
+"""ROUGE (Lin 2004) with the numbers of `rouge-score`: word n-grams, or longest common subsequence.
 
-Matching n-grams of words are what chrF's native core counts, so n-grams go there, each as one word.
+chrF's core counts matching words, so that each n-gram is passed to it as one word.
 """
 
 from __future__ import annotations
@@ -23,50 +23,50 @@ from minrisk.rows import WeightedRows
 from minrisk.threads import threads
 
 _WORD = re.compile("[a-z0-9]+")
-_SHORT = 3  # letters up to which a word keeps its ending
-_COUNTS = ChrF(order=0, word_order=1, beta=1)  # F1 of words
+_MAX_UNSTEMMED = 3  # words of up to so many letters are not stemmed
+_UNIGRAM_F1 = ChrF(order=0, word_order=1, beta=1)
 
 
 @dataclass(frozen=True)
 class Rouge(Metric[WeightedRows]):
-    """ROUGE-N, the F1 of word n-grams, 0 to 1; for English and what it can spell"""
+    """ROUGE-N, the F1 of word n-grams, 0 to 1; for text in ASCII letters"""
 
     name: ClassVar[str] = "rouge"
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
     features_per_segment: ClassVar[bool] = True
 
-    n: int = option(1, help="words in an n-gram")
-    stemmer: bool = option(False, help="compare the stems of words (Porter); needs minrisk[rouge]")
+    n: int = option(1, help="order of the word n-grams")
+    stemmer: bool = option(False, help="compare Porter stems, not words; needs minrisk[rouge]")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n < 1:
-            raise InputError(f"ROUGE-N with n {self.n}; a number from 1 on is wanted")
+            raise InputError(f"ROUGE-N needs an n of at least 1; got n={self.n}")
 
     def prepare(self) -> None:
-        _splitter(self.stemmer)
+        _word_splitter(self.stemmer)
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        split = _splitter(self.stemmer)
-        return _COUNTS.features([self._ngrams(split(text)) for text in texts])
+        split = _word_splitter(self.stemmer)
+        return _UNIGRAM_F1.features([self._ngrams(split(text)) for text in texts])
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
-        return _COUNTS.aggregate(refs, groups)
+        return _UNIGRAM_F1.aggregate(refs, groups)
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
         """(H, R) F1 of every pair."""
-        return _COUNTS.scores(hyps, refs) / 100
+        return _UNIGRAM_F1.scores(hyps, refs) / 100
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: object = None) -> Floats:
         """(H,) `scores @ mass`, without the matrix."""
-        return _COUNTS.utility(hyps, refs, mass) / 100
+        return _UNIGRAM_F1.utility(hyps, refs, mass) / 100
 
     def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
-        return _COUNTS.evidence(hyps, refs, weights)
+        return _UNIGRAM_F1.evidence(hyps, refs, weights)
 
     def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
-        return _COUNTS.verdict(hyps, evidence) / 100
+        return _UNIGRAM_F1.verdict(hyps, evidence) / 100
 
     def _ngrams(self, words: list[str]) -> str:
         return " ".join("_".join(words[i:i + self.n]) for i in range(len(words) - self.n + 1))
@@ -78,26 +78,26 @@ class RougeL(Metric[Objects]):
 
     name: ClassVar[str] = "rouge-l"
 
-    stemmer: bool = option(False, help="compare the stems of words (Porter)")
+    stemmer: bool = option(False, help="compare Porter stems, not words")
 
     def prepare(self) -> None:
         one = self.features(["a"])
         self.scores(one, one)
 
     def features(self, texts: Sequence[str]) -> Objects:
-        return objects(map(_splitter(self.stemmer), texts))
+        return objects(map(_word_splitter(self.stemmer), texts))
 
     def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
         """(H, R) F1 of every pair."""
         lengths = [np.array([len(words) for words in texts], np.float64) for texts in (hyps, refs)]
         total = np.add.outer(*lengths)
         # 2PR / (P + R) with P = common / hypothesis and R = common / reference
-        result: Floats = 2 * _common(hyps, refs) / np.maximum(total, 1)
+        result: Floats = 2 * _common_lengths(hyps, refs) / np.maximum(total, 1)
         return result
 
 
-def _common(hyps: Objects, refs: Objects) -> Floats:
-    """(H, R) words in the longest common subsequence."""
+def _common_lengths(hyps: Objects, refs: Objects) -> Floats:
+    """(H, R) lengths of the longest common subsequences, in words."""
     try:
         from rapidfuzz.distance import LCSseq
         from rapidfuzz.process import cdist
@@ -112,8 +112,8 @@ def _common(hyps: Objects, refs: Objects) -> Floats:
     return result
 
 
-def _splitter(stemmer: bool) -> Callable[[str], list[str]]:
-    """From a text to its words, or their stems."""
+def _word_splitter(stemmer: bool) -> Callable[[str], list[str]]:
+    """A function from a text to its words, or their stems."""
     if not stemmer:
         return lambda text: _WORD.findall(text.lower())
     try:
@@ -122,5 +122,5 @@ def _splitter(stemmer: bool) -> Callable[[str], list[str]]:
         raise MissingExtra(f"ROUGE's stemmer needs {error.name}: "
                            "pip install 'minrisk[rouge]'") from None
     stem = PorterStemmer().stem
-    return lambda text: [stem(word) if len(word) > _SHORT else word
+    return lambda text: [stem(word) if len(word) > _MAX_UNSTEMMED else word
                          for word in _WORD.findall(text.lower())]

@@ -21,9 +21,9 @@ from minrisk.threads import threads
 
 Rules = tuple[tuple[str, str], ...]
 
-_ASIAN_MARKS = r"[\u3001\u3002\u3008-\u3011\u3014-\u301f\uff61-\uff65\u30fb]"
-_WIDE_MARKS = r"[\uff0e\uff0c\uff1f\uff1a\uff1b\uff01\uff02\uff08\uff09]"
-_WESTERN: Rules = (
+_ASIAN_PUNCTUATION = r"[\u3001\u3002\u3008-\u3011\u3014-\u301f\uff61-\uff65\u30fb]"
+_FULL_WIDTH_PUNCTUATION = r"[\uff0e\uff0c\uff1f\uff1a\uff1b\uff01\uff02\uff08\uff09]"
+_NORMALIZE_WESTERN: Rules = (
     (r"\n-", ""), (r"\n", " "),
     ("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"),
     (r"^", " "), (r"\Z", " "),
@@ -32,22 +32,22 @@ _WESTERN: Rules = (
     (r"([^0-9])([.,])", r"\1 \2 "), (r"([.,])([^0-9])", r" \1 \2"),
     (r"([0-9])-", r"\1 - "),
 )
-_ASIAN: Rules = (
+_NORMALIZE_ASIAN: Rules = (
     (r"([\u4e00-\u9fff\u3400-\u4dbf])", r" \1 "),
     (r"([\u31c0-\u31ef\u2e80-\u2eff])", r" \1 "),
     (r"([\u3300-\u33ff\uf900-\ufaff\ufe30-\ufe4f])", r" \1 "),
     (r"([\u3200-\u3f22])", r" \1 "),
-    (f"({_ASIAN_MARKS})", r" \1 "), (f"({_WIDE_MARKS})", r" \1 "),
+    (f"({_ASIAN_PUNCTUATION})", r" \1 "), (f"({_FULL_WIDTH_PUNCTUATION})", r" \1 "),
 )
-_NO_MARKS: Rules = ((r'[.,?:;!"()]', ""),)
-_NO_ASIAN_MARKS: Rules = ((_ASIAN_MARKS, ""), (_WIDE_MARKS, ""))
+_REMOVE_PUNCTUATION: Rules = ((r'[.,?:;!"()]', ""),)
+_REMOVE_ASIAN_PUNCTUATION: Rules = ((_ASIAN_PUNCTUATION, ""), (_FULL_WIDTH_PUNCTUATION, ""))
 
 
 class Tokenized(NamedTuple):
     """The words of a text in either role: sacreBLEU tokenizes references twice.
 
-    The second time finds a little more to split, such as the 's in "John's book" with a no-break
-    space, which the first time turns into a plain one.
+    The second pass splits more, such as the 's before a no-break space, which the first pass turns
+    into a plain one.
     """
 
     as_hypothesis: list[str]
@@ -62,10 +62,10 @@ class Ter(Metric[Objects]):
     abilities: ClassVar[Ability] = Ability.CORPUS_STATISTICS
     is_error: ClassVar[bool] = True
 
-    normalized: bool = option(False, help="split off punctuation, read XML escapes")
-    no_punct: bool = option(False, help="leave punctuation out")
-    asian_support: bool = option(False, help="the same for Chinese, Japanese and Korean marks")
-    case_sensitive: bool = option(False, help="count a difference in case as an edit")
+    normalized: bool = option(False, help="split off punctuation and decode XML escapes")
+    no_punct: bool = option(False, help="remove punctuation")
+    asian_support: bool = option(False, help="both for Chinese, Japanese and Korean too")
+    case_sensitive: bool = option(False, help="distinguish upper and lower case")
 
     def features(self, texts: Sequence[str]) -> Objects:
         return objects(map(self._tokenized, texts))
@@ -77,7 +77,7 @@ class Ter(Metric[Objects]):
         return _score(edits, np.array([len(ref) for ref in words], np.float64))
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
-        """(N, 2) edits to the nearest reference, and the mean length of all of them."""
+        """(N, 2) edits to the closest reference, and the mean length of all references."""
         rows = [self._statistics(hyp, own) for hyp, own in zip(hyps, refs, strict=True)]
         return np.array(rows, np.float64).reshape(len(rows), 2)
 
@@ -104,15 +104,15 @@ class Ter(Metric[Objects]):
 
     @cached_property
     def _rules(self) -> list[tuple[re.Pattern[str], str]]:
-        chosen = [*(_WESTERN if self.normalized else ()),
-                  *(_ASIAN if self.normalized and self.asian_support else ()),
-                  *(_NO_MARKS if self.no_punct else ()),
-                  *(_NO_ASIAN_MARKS if self.no_punct and self.asian_support else ())]
+        chosen = [*(_NORMALIZE_WESTERN if self.normalized else ()),
+                  *(_NORMALIZE_ASIAN if self.normalized and self.asian_support else ()),
+                  *(_REMOVE_PUNCTUATION if self.no_punct else ()),
+                  *(_REMOVE_ASIAN_PUNCTUATION if self.no_punct and self.asian_support else ())]
         return [(re.compile(pattern), replacement) for pattern, replacement in chosen]
 
 
 def _edits(hyps: Sequence[list[str]], refs: Sequence[list[str]]) -> Floats:
-    """(H, R) shifts, insertions, deletions and substitutions."""
+    """(H, R) numbers of shifts, insertions, deletions and substitutions."""
     numbers: dict[str, int] = {}
     result: Floats = core("ter").edits(*_numbered(hyps, numbers), *_numbered(refs, numbers),
                                        threads())
@@ -120,14 +120,14 @@ def _edits(hyps: Sequence[list[str]], refs: Sequence[list[str]]) -> Floats:
 
 
 def _numbered(texts: Sequence[list[str]], numbers: dict[str, int]) -> tuple[Ints, Ints]:
-    """All words as numbers, and where each text starts among them."""
+    """The words of all texts as numbers, and the offset of each text among them."""
     sizes = [len(words) for words in texts]
     found = [numbers.setdefault(word, len(numbers)) for word in chain.from_iterable(texts)]
     return np.array(found, dtype=np.int64), np.cumsum([0, *sizes], dtype=np.int64)
 
 
 def _score(edits: Floats, lengths: Floats) -> Floats:
-    """Minus the rate of edits; against nothing at all everything is wrong, or nothing."""
+    """Minus the edit rate in percent; for an empty reference it is 100 or, without edits, 0."""
     rate = np.where(lengths > 0, edits / np.where(lengths > 0, lengths, 1), edits > 0)
     result: Floats = -100 * rate
     return result
