@@ -39,6 +39,9 @@ def told(tmp_path, content: str = "", *args: str, command: str = "decode") -> st
     ("metric: 2024-99-99\n", "run.yaml: found invalid YAML"),
     (f"nbest: {'1' * 5000}\n", "run.yaml: found invalid YAML"),
     ("a: " + "[" * 5000, "run.yaml: found invalid YAML"),
+    ("metric: !!timestamp today\n", "run.yaml: found invalid YAML"),
+    ("quiet: !!bool maybe\n", "run.yaml: found invalid YAML"),
+    ("nbest: !!int ''\n", "run.yaml: found invalid YAML"),
 ])
 def test_a_file_that_says_things_twice_or_without_end_is_told(tmp_path, content, message):
     assert message in told(tmp_path, content)

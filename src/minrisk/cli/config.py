@@ -40,7 +40,7 @@ def _load(path: str) -> dict[Any, Any]:
         found = yaml.load(text, _strict_loader())
     except InputError as error:
         raise InputError(f"{path}:{error}") from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:  # a date, say, that is none
+    except Exception as error:  # for PyYAML raises all kinds: `!!bool maybe` is a KeyError
         raise InputError(f"{path}: found invalid YAML, wanted `option: value` lines: "
                          + " ".join(str(error).split())) from None
     if found is None:  # an empty file
