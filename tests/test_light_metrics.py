@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 
 import minrisk
-from generated import cases, text_lists
+from generated import FEW, cases, text_lists
 from minrisk.metrics.edit import Edit
 from minrisk.metrics.embedding import Embedding
 from minrisk.metrics.exact_match import ExactMatch
@@ -46,6 +46,7 @@ def test_very_long_texts_are_compared():
 
 
 @pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda c: c.__name__)
+@FEW
 @given(metric=EDITS, case=cases())
 def test_edit_keeps_the_contract(check, metric, case):
     check(metric, case, 1e-9)
@@ -59,6 +60,7 @@ def test_without_rapidfuzz_the_extra_is_named(monkeypatch):
 
 @pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
                          ids=lambda c: c.__name__)
+@FEW
 @given(metric=VOTES, case=cases())
 def test_exact_match_keeps_the_contract(check, metric, case):
     check(metric, case, 1e-9)
