@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from minrisk.testing import Case
@@ -12,6 +13,8 @@ _WORDS = st.lists(st.sampled_from(["the", "cat", "(hi)", "mat.", "été", "日�
                   max_size=12).map(" ".join)
 _ANY = st.text(max_size=24)  # any Unicode but surrogates
 _SPACES = st.text(alphabet="a \t\n\x0b\x1c\x1d\x1e\x1f\x85\xa0\u2003\u2028\u3000", max_size=12)
+
+FEW = settings(max_examples=20)  # where a dozen tests generate the same kind of case
 
 texts = st.one_of(_DENSE, _WORDS, _ANY, _SPACES)
 text_lists = st.lists(texts, min_size=1, max_size=8)

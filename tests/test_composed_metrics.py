@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import minrisk
 from commands import PATIENCE, run, spawn, write
-from generated import cases, text_lists
+from generated import FEW, cases, text_lists
 from minrisk.metric import Ability
 from minrisk.metrics._fingerprint import fingerprint
 from minrisk.metrics.cached import Cached, _Keys, _store
@@ -47,12 +47,14 @@ def scores(metric, hyps, refs):
 
 @pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
                          ids=lambda c: c.__name__)
+@FEW
 @given(metric=AVERAGES, case=cases())
 def test_combined_averages_keep_the_contract(check, metric, case):
     check(metric, case, 1e-9)
 
 
 @pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda c: c.__name__)
+@FEW
 @given(metric=WRAPPED, case=cases())
 def test_wrappers_keep_the_contract(check, metric, case):
     check(metric, case, 1e-9)

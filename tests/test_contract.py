@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minrisk
-from generated import cases
+from generated import FEW, cases
 from minrisk.testing import (
     AGGREGATE_CHECKS,
     METRIC_CHECKS,
@@ -45,6 +45,7 @@ def test_metrics_of_ngrams_keep_the_contract(check, metric, case):
     check(metric, case, 1e-9)
 
 
+@FEW
 @given(segments=st.lists(cases(), min_size=1, max_size=3))
 @pytest.mark.parametrize(
     "strategy",

@@ -14,7 +14,7 @@ from rapidfuzz.distance import Levenshtein
 
 import minrisk
 from commands import run, write
-from generated import cases, text_lists
+from generated import FEW, cases, text_lists
 from minrisk.metrics.edit import Edit
 from minrisk.metrics.embedding import Embedding
 from minrisk.metrics.exact_match import ExactMatch
@@ -49,6 +49,7 @@ def test_very_long_texts_are_compared():
 
 
 @pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda c: c.__name__)
+@FEW
 @given(metric=EDITS, case=cases())
 def test_edit_keeps_the_contract(check, metric, case):
     check(metric, case, 1e-9)
@@ -66,6 +67,7 @@ NO_MATCH = pytest.mark.filterwarnings("ignore:exact-match. the pattern")  # of g
 @NO_MATCH
 @pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
                          ids=lambda c: c.__name__)
+@FEW
 @given(metric=VOTES, case=cases())
 def test_exact_match_keeps_the_contract(check, metric, case):
     check(metric, case, 1e-9)

@@ -10,7 +10,7 @@ from hypothesis import given
 
 import minrisk
 from commands import run
-from generated import cases
+from generated import FEW, cases
 
 
 class Counting:
@@ -58,6 +58,7 @@ STRATEGIES = {
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
+@FEW
 @given(case=cases())
 def test_the_pairs_of_a_ranking_are_those_the_metric_evaluated(name, case):
     metric = Counting()

@@ -74,7 +74,8 @@ def test_the_tiny_configuration_writes_every_table_and_figure(tmp_path, capsys):
 
 
 def test_processes_change_nothing(tmp_path):
-    own = replace(Settings.read(EXPERIMENT / "tiny.yaml", tmp_path), limit=3)
+    own = Settings.read(EXPERIMENT / "tiny.yaml", tmp_path)
+    own = replace(own, limit=3, utilities=own.utilities[:1])
     for processes in (1, 2):
         reproduce(own, tmp_path / f"work{processes}", tmp_path / str(processes), processes)
     assert (tmp_path / "1" / "accuracy.csv").read_text() == (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 import minrisk
-from generated import cases, text_lists
+from generated import FEW, cases, text_lists
 from minrisk.metrics.rouge import Rouge, RougeL
 from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS
 from tolerance import assert_close
@@ -51,12 +51,14 @@ def test_very_long_texts_equal_rouge_score(metric):
 
 @pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
                          ids=lambda c: c.__name__)
+@FEW
 @given(metric=ROUGE, case=cases())
 def test_rouge_n_keeps_the_contract(check, metric, case):
     check(metric, case, 1e-9)
 
 
 @pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda c: c.__name__)
+@FEW
 @given(metric=ROUGE_L, case=cases())
 def test_rouge_l_keeps_the_contract(check, metric, case):
     check(metric, case, 1e-9)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minrisk
-from generated import cases
+from generated import FEW, cases
 from minrisk.groups import Groups
 from minrisk.pool import Pool
 from minrisk.registry import STRATEGIES
@@ -155,6 +155,7 @@ def test_a_planted_fault_is_found_at_the_limit(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", MATRIX)
+@FEW
 @given(segments=st.lists(cases(), min_size=1, max_size=2))
 def test_it_keeps_the_contract(name, segments):
     check_strategy(MATRIX[name].between(), [

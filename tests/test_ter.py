@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.ter import TER
 
 import minrisk
-from generated import cases, text_lists
+from generated import FEW, cases, text_lists
 from minrisk.metrics import _core, ter
 from minrisk.metrics.ter import Ter
 from minrisk.testing import METRIC_CHECKS, check_metric
@@ -115,6 +115,7 @@ def test_real_samples_equal_sacrebleu(fastchrf_samples):
 
 
 @pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda c: c.__name__)
+@FEW
 @given(metric=METRICS, case=cases())
 def test_ter_keeps_the_contract(check, metric, case):
     check(metric, case, 1e-9)

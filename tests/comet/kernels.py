@@ -23,7 +23,7 @@ from tolerance import assert_close, assert_no_worse
 DEVICE = sys.argv[1]
 PRODUCTS = "fp32" if DEVICE == "cpu" else "tf32"  # the precision of products of matrices
 HALVES = (torch.float16, torch.bfloat16)
-IDS = [[0, 7, 9, 2], [0, 2], [0, *range(5, 75), 2]]
+IDS = [[0, 7, 9, 2], [0, 2], [0, *range(5, 23), 2]]
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
