@@ -22,15 +22,16 @@ from minrisk.progress import listening
 from minrisk.sampling.hf import Transformers
 from minrisk.sampling.hf.bart import not_supported_reasons as fast_reasons
 from minrisk.sampling.hf.engine import Engine
-from minrisk.sampling.hf.prefixes import Prompt
+from minrisk.sampling.hf.prefixes import TokenizedPrompt
 from minrisk.sampling.hf.search import search
-from minrisk.sampling.hf.truncation import Everything, Truncation
+from minrisk.sampling.hf.truncation import FullVocabulary, Truncation
 from minrisk.signature import signature
 from tolerance import assert_close
 
 KINDS = [*tiny.SEQ2SEQ, *tiny.CAUSAL]
 SOURCES = ["the cat sat on a mat", "the dog", "it ran to a red mat"]
-PROMPTS = [Prompt((6, 7, 8, 2), ()), Prompt((6, 12, 2), ()), Prompt((15, 13, 14, 9, 10, 2), ())]
+PROMPTS = [TokenizedPrompt(source, ())
+           for source in ((6, 7, 8, 2), (6, 12, 2), (15, 13, 14, 9, 10, 2))]
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*samples so far were cut")  # limits are low here
@@ -57,11 +58,11 @@ def folders(tmp_path_factory):
     return folder
 
 
-def prompts(model) -> list[Prompt]:
+def prompts(model) -> list[TokenizedPrompt]:
     if model.config.is_encoder_decoder:
         start = model.generation_config.decoder_start_token_id
-        return [Prompt(prompt.source, (start,)) for prompt in PROMPTS]
-    return [Prompt((), prompt.source[:-1]) for prompt in PROMPTS]
+        return [TokenizedPrompt(prompt.source, (start,)) for prompt in PROMPTS]
+    return [TokenizedPrompt((), prompt.source[:-1]) for prompt in PROMPTS]
 
 
 def engine(model, limit: int = 6, rows: int | None = None, memory: float | None = None,
@@ -69,7 +70,7 @@ def engine(model, limit: int = 6, rows: int | None = None, memory: float | None 
     return Engine(model, model.generation_config, Truncation(**options), limit, rows, memory)
 
 
-def all_logs(model, prompt: Prompt, texts: list[tuple[int, ...]]):
+def all_logs(model, prompt: TokenizedPrompt, texts: list[tuple[int, ...]]):
     """(N, T + 1, V) log-probabilities at every position of texts of one length, without a cache."""
     given = torch.tensor([[*prompt.prefix, *text] for text in texts])
     if prompt.source:
@@ -81,7 +82,7 @@ def all_logs(model, prompt: Prompt, texts: list[tuple[int, ...]]):
     return out.logits[:, len(prompt.prefix) - 1 :].detach().double().log_softmax(-1)
 
 
-def scored(model, prompt: Prompt, tokens: tuple[int, ...]) -> float:
+def scored(model, prompt: TokenizedPrompt, tokens: tuple[int, ...]) -> float:
     [logs] = all_logs(model, prompt, [tokens])
     return sum(float(logs[i, token]) for i, token in enumerate(tokens))
 
@@ -102,7 +103,7 @@ def chi_square(observed: dict, expected: dict) -> float:
     return (statistic - freedom) / math.sqrt(2 * freedom)
 
 
-def enumerated(model, prompt: Prompt, limit: int, cut) -> dict[tuple[int, ...], float]:
+def enumerated(model, prompt: TokenizedPrompt, limit: int, cut) -> dict[tuple[int, ...], float]:
     """The probability of every text, by looking at all of them."""
     ended, going = {}, {(): 1.0}
     for length in range(1, limit + 1):
@@ -263,7 +264,7 @@ def test_truncations_are_those_of_transformers(options):
 
 def possible(found, scores):
     """(R, V) the log-probabilities of drawing."""
-    if isinstance(found, Everything):
+    if isinstance(found, FullVocabulary):
         return found.scores
     tokens, logs, _, _ = found.table.view(len(scores), -1, 4).unbind(2)
     if (tokens < 0).any():
@@ -394,7 +395,7 @@ def test_beams_are_those_of_generate(folders, beams):
         theirs = model.generate(**given, num_beams=beams, num_return_sequences=3,
                                 max_new_tokens=6, max_length=None)
         assert [s.tokens for s in own] == [cut_at_end(row[1:]) for row in theirs.tolist()]
-        prompt = Prompt(tuple(given["input_ids"][0].tolist()), (2,))
+        prompt = TokenizedPrompt(tuple(given["input_ids"][0].tolist()), (2,))
         for sample in own:
             assert_close(sample.logprob, scored(model, prompt, sample.tokens), "fp32")
             assert sample.truncated_logprob is None
@@ -441,7 +442,7 @@ CHAT = ("<s>{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('
 
 def written(sampler: Transformers, prompt) -> tuple[int, ...]:
     """The tokens that a model is given."""
-    [found] = sampler._writer._prompts.of([prompt], [0])
+    [found] = sampler._generator._prompts.of([prompt], [0])
     return found.prefix
 
 
@@ -513,7 +514,7 @@ def test_messages_are_sampled_from_the_command_line(chat, tmp_path):
 @pytest.mark.parametrize("stop", ["mat", '["cat sat", "mat", "it "]', "t"])
 @pytest.mark.parametrize("kind", ["marian", "gpt2"])
 def test_a_stop_string_ends_a_sample_where_it_comes(folders, kind, stop):
-    """Drawn by the same random numbers, a sample is the same up to there."""
+    """SampledSequence by the same random numbers, a sample is the same up to there."""
     free = Transformers(folders(kind), device="cpu", max_tokens=8)
     ends = replace(free, stop=stop)
     texts = ends.stop_strings

@@ -28,8 +28,8 @@ from transformers import (
 )
 
 import minrisk
-from minrisk.sampling.hf.engine import Drawn, Engine
-from minrisk.sampling.hf.prefixes import Prompt
+from minrisk.sampling.hf.engine import Engine, SampledSequence
+from minrisk.sampling.hf.prefixes import TokenizedPrompt
 from minrisk.sampling.hf.truncation import Truncation
 
 HERE = Path(__file__).parent
@@ -63,10 +63,11 @@ class Contest:
         limit = self.config.max_length - 1
         self.engine = Engine(model, self.config, Truncation(epsilon=EPSILON), limit)
 
-    def ours(self, texts: Sequence[str]) -> list[list[Drawn]]:
+    def ours(self, texts: Sequence[str]) -> list[list[SampledSequence]]:
         """All sources at once: how they are batched is for the sampler to say."""
         start = (self.config.decoder_start_token_id,)
-        prompts = [Prompt(tuple(self.tokenizer(text)["input_ids"]), start) for text in texts]
+        prompts = [TokenizedPrompt(tuple(self.tokenizer(text)["input_ids"]), start)
+                   for text in texts]
         return self.engine.draw(prompts, self.samples, 0, range(len(prompts)))
 
     def theirs(self, texts: Sequence[str]) -> list[torch.Tensor]:
@@ -82,7 +83,7 @@ class Contest:
         return out[:, 1:].cpu()
 
 
-def repeated(drawn: Sequence[Drawn]) -> list[Tokens]:
+def repeated(drawn: Sequence[SampledSequence]) -> list[Tokens]:
     """Every sample, as often as it was drawn."""
     return [tokens for one in drawn for tokens in [one.tokens] * one.count]
 
@@ -181,8 +182,8 @@ def wmt19_shape(args: argparse.Namespace, sharpness: float) -> dict[str, Any]:
     engine = Engine(model, model.generation_config, Truncation(epsilon=EPSILON), TOKENS)
     given = torch.tensor([source], device=args.device)
 
-    def sample() -> list[Drawn]:
-        return engine.draw([Prompt(source, (2,))], 1024, 0, [0])[0]
+    def sample() -> list[SampledSequence]:
+        return engine.draw([TokenizedPrompt(source, (2,))], 1024, 0, [0])[0]
 
     with tempfile.TemporaryDirectory() as folder:
         metric = random_comet(Path(folder) / "comet", args.device)
@@ -233,7 +234,7 @@ def random_comet(folder: Path, device: str) -> Any:
     return metric
 
 
-def best_of(drawn: Sequence[Drawn], source: Tokens, metric: Any) -> str:
+def best_of(drawn: Sequence[SampledSequence], source: Tokens, metric: Any) -> str:
     """A token is a word of the random COMET, whatever it means to either model."""
     texts = [words(one.tokens) for one in drawn]
     ranking = minrisk.decode(texts, source=words(source), weights=[one.count for one in drawn],

@@ -31,8 +31,8 @@ with needs_extra("minrisk.hf", "hf"):
     from transformers.utils.generic import ModelOutput
 
     from minrisk._torch.loading import load_tokenizer
-    from minrisk.sampling.hf.engine import Drawn, Engine
-    from minrisk.sampling.hf.prefixes import Prompt
+    from minrisk.sampling.hf.engine import Engine, SampledSequence
+    from minrisk.sampling.hf.prefixes import TokenizedPrompt
     from minrisk.sampling.hf.truncation import Truncation
 
 
@@ -122,7 +122,7 @@ def _tokenizer(model: Any) -> Any:
 
 
 def _prompts(model: Any, input_ids: Tensor, inputs: Tensor | None,
-             kwargs: Mapping[str, Any]) -> tuple[list[list[int]], list[Prompt]]:
+             kwargs: Mapping[str, Any]) -> tuple[list[list[int]], list[TokenizedPrompt]]:
     """What each text begins with in the output, and what the model is given."""
     if inputs is None or inputs.dim() != 2 or inputs.is_floating_point():
         raise InputError("minrisk.hf.generate needs input_ids; other inputs are not known to it")
@@ -132,9 +132,9 @@ def _prompts(model: Any, input_ids: Tensor, inputs: Tensor | None,
     masks = torch.ones_like(inputs) if mask is None else mask[::copies]
     given = [tuple(row[kept.bool()].tolist()) for row, kept in zip(inputs, masks, strict=True)]
     if model.config.is_encoder_decoder:
-        return prefixes, [Prompt(source, tuple(prefix))
+        return prefixes, [TokenizedPrompt(source, tuple(prefix))
                           for source, prefix in zip(given, prefixes, strict=True)]
-    return prefixes, [Prompt((), prompt) for prompt in given]
+    return prefixes, [TokenizedPrompt((), prompt) for prompt in given]
 
 
 def _truncation(config: Any) -> Truncation:
@@ -153,19 +153,21 @@ def _strategy(strategy: str | Strategy, metric: str | AnyMetric | None,
     return strategy
 
 
-def _segment(tokenizer: Any, prompt: Prompt, drawn: Sequence[Drawn], place: int) -> Segment:
+def _segment(tokenizer: Any, prompt: TokenizedPrompt, drawn: Sequence[SampledSequence],
+             place: int) -> Segment:
     texts = tokenizer.batch_decode([one.tokens for one in drawn], skip_special_tokens=True)
     source = tokenizer.decode(prompt.source or prompt.prefix, skip_special_tokens=True)
     return Segment(texts, source=source, index=place, counts=[one.count for one in drawn])
 
 
-def _samples(segments: Sequence[Segment], drawn: Sequence[Sequence[Drawn]]) -> list[list[Sample]]:
+def _samples(segments: Sequence[Segment],
+             drawn: Sequence[Sequence[SampledSequence]]) -> list[list[Sample]]:
     return [[Sample(text, one.count, one.logprob, one.truncated_logprob, one.tokens)
              for text, one in zip(segment.hypotheses, own, strict=True)]
             for segment, own in zip(segments, drawn, strict=True)]
 
 
-def _sequences(prefixes: Sequence[list[int]], drawn: Sequence[Sequence[Drawn]],
+def _sequences(prefixes: Sequence[list[int]], drawn: Sequence[Sequence[SampledSequence]],
                rankings: Sequence[Ranking], config: Any, device: Any) -> Tensor:
     """(B * num_return_sequences, T) token ids, padded at the end."""
     rows = [[*prefix, *own[place].tokens]

@@ -18,9 +18,9 @@ from minrisk._torch.device import triton_not_supported_reasons
 from minrisk.sampling.hf import attention, fast, graphs, kernels, truncation
 from minrisk.sampling.hf import engine as sampler
 from minrisk.sampling.hf.attention import KVCache, TorchAttention, TritonAttention
-from minrisk.sampling.hf.engine import Drawn, Engine
+from minrisk.sampling.hf.engine import Engine, SampledSequence
 from minrisk.sampling.hf.graphs import Graphs
-from minrisk.sampling.hf.prefixes import Prompt
+from minrisk.sampling.hf.prefixes import TokenizedPrompt
 from minrisk.sampling.hf.truncation import Truncation
 from tolerance import assert_close
 
@@ -95,7 +95,7 @@ class Rerun:
 
     def replay(self):
         again = self.run()
-        self.candidates.ladder.copy_(again.ladder)
+        self.candidates.cumulative.copy_(again.cumulative)
         self.candidates.table.copy_(again.table)
 
 
@@ -110,7 +110,7 @@ def engine(model) -> Engine:
     return Engine(model, model.generation_config, Truncation(epsilon=0.02), LIMIT)
 
 
-def counts(drawn: list[list[Drawn]]) -> list[list[tuple]]:
+def counts(drawn: list[list[SampledSequence]]) -> list[list[tuple]]:
     return [[(d.tokens, d.count, d.first) for d in own] for own in drawn]
 
 
@@ -118,12 +118,12 @@ def check_drawing(kind: str, largest: int) -> None:
     """Sources, rows and lengths that fill up, buffers that grow, are left and come back."""
     model = tiny.model(kind)
     start = (model.generation_config.decoder_start_token_id,)
-    given = [Prompt(source, start) for source in SOURCES]
+    given = [TokenizedPrompt(source, start) for source in SOURCES]
     plain = engine(model).draw(given, SAMPLES, 3, range(3))
-    fast.LARGEST = largest
+    fast.MAX_RECORDED_ROWS = largest
     for module in (fast, truncation):
         module.triton_not_supported_reasons = lambda device: []
-    sampler._KEPT.decoders.clear()
+    sampler._per_thread.decoders.clear()
     made = engine(model.to(DEVICE))
     for batch in (given[:2], given[1:2]):
         first = given.index(batch[0])
@@ -149,7 +149,7 @@ def main() -> None:
     check_likely(torch.bfloat16, 5000)
     check_copy(3)
     check_copy(8)
-    fast._SHORTEST = 4
+    fast._MIN_BUFFER_TOKENS = 4
     if DEVICE == "cpu":
         torch.cuda.graph_pool_handle = lambda: None
         graphs._round = lambda number: -(-number // 4) * 4

@@ -17,7 +17,7 @@ from minrisk.sampling.prompt import check_template
 from minrisk.sampling.sample import Prompt, Sample
 
 if TYPE_CHECKING:
-    from minrisk.sampling.hf.writer import Writer
+    from minrisk.sampling.hf.generator import Generator
 
 _MOST_SOURCES = 16  # in a batch
 # a CPU takes about as long for each of them in larger batches
@@ -94,7 +94,7 @@ class Transformers:
 
     def prepare(self) -> None:
         """Loads the model; what is wrong with it concerns every prompt."""
-        _ = self._writer
+        _ = self._generator
 
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
                places: Sequence[int] | None = None) -> list[list[Sample]]:
@@ -110,7 +110,7 @@ class Transformers:
         for text, place in zip(prompts, places, strict=True):
             if isinstance(text, str) and not text.strip():
                 raise InputError(f"source {place + 1} is blank; there is nothing to write about")
-        return self._writer.write(prompts, n, seed, places) if prompts else []
+        return self._generator.generate(prompts, n, seed, places) if prompts else []
 
     def batch_size(self, n: int) -> int:
         """On a CPU no more sources than keep it busy, so that the first ones are done early."""
@@ -131,13 +131,13 @@ class Transformers:
     @property
     def is_causal(self) -> bool:
         """Whether the model writes on from a prompt, and has to be told what to do."""
-        return self._writer.is_causal
+        return self._generator.is_causal
 
     @cached_property
-    def _writer(self) -> Writer:
+    def _generator(self) -> Generator:
         with needs_extra("the 'hf' sampler", "hf"):
-            from minrisk.sampling.hf.writer import Writer
-        return Writer(self)
+            from minrisk.sampling.hf.generator import Generator
+        return Generator(self)
 
     def _check_lengths(self) -> None:
         if self.max_tokens is not None and self.max_tokens < 1:

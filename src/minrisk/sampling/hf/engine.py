@@ -19,20 +19,27 @@ from minrisk.sampling.hf import generic
 from minrisk.sampling.hf.attention import attention_backend
 from minrisk.sampling.hf.bart import not_supported_reasons
 from minrisk.sampling.hf.fast import FastDecoder
-from minrisk.sampling.hf.prefixes import Decoder, Ended, Job, Overfull, Prompt, draw
-from minrisk.sampling.hf.rules import Rules
+from minrisk.sampling.hf.logits_processing import GenerationSettings
+from minrisk.sampling.hf.prefixes import (
+    CacheOverflow,
+    Decoder,
+    FinishedTexts,
+    Job,
+    TokenizedPrompt,
+    draw,
+)
 from minrisk.sampling.hf.stopping import StopStrings
 from minrisk.sampling.hf.truncation import Truncation
 
-_SHARE = 0.5  # of the free memory that caches may take
-_UNKNOWN = 4e9  # bytes for them where the free memory cannot be asked for
-_LENGTH = 64  # tokens of a sample that a batch is planned for; longer ones may split it
-_PASSES = 4  # copies of the logits that are held at once
-_KEPT = threading.local()
+_CACHE_SHARE = 0.5  # of the free memory that caches may take
+_DEFAULT_CACHE_BYTES = 4e9  # bytes for them where the free memory cannot be asked for
+_PLANNED_TOKENS = 64  # tokens of a sample that a batch is planned for; longer ones may split it
+_LOGITS_COPIES = 4  # copies of the logits that are held at once
+_per_thread = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class SampledSequence:
     """A sequence that was drawn `count` times; `first` is the number of the first such sample."""
 
     ids: Ints  # its tokens; there are too many of these objects for them all to be Python's numbers
@@ -53,16 +60,16 @@ class Engine:
     truncation: Truncation
     limit: int  # tokens that may be drawn
     rows: int | None = None  # samples drawn at once
-    memory: float | None = None  # bytes that the rows may remember
+    memory: float | None = None  # bytes of the KV cache
     stop: StopStrings | None = None
 
     @torch.inference_mode()
-    def draw(self, prompts: Sequence[Prompt], n: int, seed: int,
-             places: Sequence[int]) -> list[list[Drawn]]:
+    def draw(self, prompts: Sequence[TokenizedPrompt], n: int, seed: int,
+             places: Sequence[int]) -> list[list[SampledSequence]]:
         """n samples of each prompt, in the order in which they were first drawn."""
         memory = _free(self.model.device) if self.memory is None else self.memory
         rows = self._rows(memory) if self.rows is None else self.rows
-        found: list[list[Drawn]] = [[] for _ in prompts]
+        found: list[list[SampledSequence]] = [[] for _ in prompts]
         todo = [*_batches(_jobs(prompts, n, places, rows), rows)][::-1]
         done, total = 0, n * len(prompts)
         while todo:
@@ -71,7 +78,7 @@ class Engine:
             try:
                 with attention_backend(self.model.device):
                     ended = self._run([job for _, job in batch], seed, memory, progress)
-            except (Overfull, torch.cuda.OutOfMemoryError):
+            except (CacheOverflow, torch.cuda.OutOfMemoryError):
                 todo += _split(batch)
                 continue
             for prompt, drawn in _each(batch, ended):
@@ -80,12 +87,12 @@ class Engine:
         return [_merged(own) for own in found]
 
     def _run(self, jobs: Sequence[Job], seed: int, memory: float,
-             progress: Callable[[int], None]) -> list[Ended]:
+             progress: Callable[[int], None]) -> list[FinishedTexts]:
         if len(jobs) == 1 and len(jobs[0].samples) == 1:
             memory = float("inf")  # it cannot be split
-        rules = Rules.of(self.config, len(jobs[0].prompt.prefix), self.limit, self.model.device,
-                         self.truncation, self.stop)
-        return draw(self._decoder, rules, jobs, seed, memory, progress)
+        settings = GenerationSettings.of(self.config, len(jobs[0].prompt.prefix), self.limit,
+                                         self.model.device, self.truncation, self.stop)
+        return draw(self._decoder, settings, jobs, seed, memory, progress)
 
     @cached_property
     def _decoder(self) -> Decoder:
@@ -98,9 +105,9 @@ class Engine:
     def _rows(self, memory: float) -> int:
         vocabulary = self.model.get_output_embeddings().weight.shape[0]
         is_found = self.truncation.asks_for_likely(self.model.device)  # in one pass
-        passes = 1 if is_found else _PASSES
-        each = min(self.limit, _LENGTH) * self._decoder.token_bytes + passes * 4 * vocabulary
-        return max(1, int(memory / each))
+        passes = 1 if is_found else _LOGITS_COPIES
+        cache = min(self.limit, _PLANNED_TOKENS) * self._decoder.token_bytes
+        return max(1, int(memory / (cache + passes * 4 * vocabulary)))
 
 
 def _tell(before: int, total: int, ended: int) -> None:
@@ -111,18 +118,19 @@ def _fast_decoder(model: Any) -> FastDecoder:
     """The one of a model, as long as it lives, so that graphs are recorded once; each thread has
     its own, for two cannot draw with one.
     """
-    if not hasattr(_KEPT, "decoders"):
-        _KEPT.decoders = WeakKeyDictionary()
-    decoder: FastDecoder | None = _KEPT.decoders.get(model)
+    if not hasattr(_per_thread, "decoders"):
+        _per_thread.decoders = WeakKeyDictionary()
+    decoder: FastDecoder | None = _per_thread.decoders.get(model)
     if decoder is None or not decoder.is_up_to_date():
-        decoder = _KEPT.decoders[model] = FastDecoder(model)
+        decoder = _per_thread.decoders[model] = FastDecoder(model)
     return decoder
 
 
 Planned = tuple[int, Job]  # which prompt, and what to draw of it
 
 
-def _jobs(prompts: Sequence[Prompt], n: int, places: Sequence[int], rows: int) -> list[Planned]:
+def _jobs(prompts: Sequence[TokenizedPrompt], n: int, places: Sequence[int],
+          rows: int) -> list[Planned]:
     parts = [range(start, min(start + rows, n)) for start in range(0, n, rows)]
     return [(index, Job(prompt, place, n, part))
             for index, (prompt, place) in enumerate(zip(prompts, places, strict=True))
@@ -156,17 +164,18 @@ def _split(batch: list[Planned]) -> list[list[Planned]]:
     return [[(index, half)] for half in reversed(job.halves())]
 
 
-def _each(batch: Sequence[Planned], ended: Sequence[Ended]) -> Iterator[tuple[int, Drawn]]:
+def _each(batch: Sequence[Planned],
+          ended: Sequence[FinishedTexts]) -> Iterator[tuple[int, SampledSequence]]:
     for step in ended:
         columns = (step.count, step.first, step.logprob, step.truncated)
-        drawn = map(Drawn, step.tokens, *(column.tolist() for column in columns))
+        drawn = map(SampledSequence, step.tokens, *(column.tolist() for column in columns))
         yield from zip((batch[job][0] for job in step.job.tolist()), drawn, strict=True)
 
 
-def _merged(drawn: Sequence[Drawn]) -> list[Drawn]:
+def _merged(drawn: Sequence[SampledSequence]) -> list[SampledSequence]:
     """In the order first drawn; equal sequences as one, whichever parts of the work they come from.
     """
-    found: dict[bytes, Drawn] = {}
+    found: dict[bytes, SampledSequence] = {}
     for one in sorted(drawn, key=lambda d: d.first):
         before = found.get(one.ids.tobytes())
         found[one.ids.tobytes()] = (one if before is None
@@ -177,7 +186,7 @@ def _merged(drawn: Sequence[Drawn]) -> list[Drawn]:
 def _free(device: torch.device) -> float:
     if device.type == "cuda":
         idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return float((torch.cuda.mem_get_info(device)[0] + idle) * _SHARE)
+        return float((torch.cuda.mem_get_info(device)[0] + idle) * _CACHE_SHARE)
     if "SC_AVPHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _SHARE
-    return _UNKNOWN
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _CACHE_SHARE
+    return _DEFAULT_CACHE_BYTES

@@ -24,12 +24,12 @@ from minrisk.sampling.hf.attention import (
 from minrisk.sampling.hf.bart import BartLike
 from minrisk.sampling.hf.generic import encode, prefixes, token_bytes
 from minrisk.sampling.hf.graphs import Graphs
-from minrisk.sampling.hf.prefixes import Move, Prompt
-from minrisk.sampling.hf.rules import Head
+from minrisk.sampling.hf.logits_processing import LogitsProcessing
+from minrisk.sampling.hf.prefixes import StepInput, TokenizedPrompt
 from minrisk.sampling.hf.truncation import Candidates
 
-LARGEST = 2048  # rows of a recorded step; more keep a device busy while kernels are launched
-_SHORTEST = 32  # tokens of a buffer; longer ones have room for two, four, ... times as many
+MAX_RECORDED_ROWS = 2048  # of a step; more keep a device busy while kernels are launched
+_MIN_BUFFER_TOKENS = 32  # longer buffers have room for two, four, ... times as many
 
 
 class FastDecoder:
@@ -51,7 +51,8 @@ class FastDecoder:
         """Whether the model is where it was, and has the weights that it had."""
         return self._made_of == _state(self._model)
 
-    def start(self, prompts: Sequence[Prompt], samples: int, head: Head) -> Candidates:
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
+              processing: LogitsProcessing) -> Candidates:
         encoded, mask = encode(self._model, prompts)
         self_kv = self._buffer(len(prompts), samples, len(prompts[0].prefix))
         self._cache = KVCache(self_kv, *self._sources(self._bart.cross_kv(encoded), mask.sum(1)))
@@ -59,19 +60,19 @@ class FastDecoder:
         self._length = 0
         prefix = prefixes(prompts)
         for column in prefix.T:
-            candidates = self._run(column, head, lambda: prefix)
+            candidates = self._run(column, processing, lambda: prefix)
         return candidates
 
-    def step(self, move: Move, head: Head) -> Candidates:
-        rows = np.arange(len(move.parents))
-        self._source = self._source[move.parents]
-        self_kv = self._buffer(len(rows), move.samples, self._length + 1)
+    def step(self, step_input: StepInput, processing: LogitsProcessing) -> Candidates:
+        rows = np.arange(len(step_input.parents))
+        self._source = self._source[step_input.parents]
+        self_kv = self._buffer(len(rows), step_input.samples, self._length + 1)
         if self_kv is self._cache.self_kv:
-            self._copy(self_kv, rows[move.parents != rows], move.parents)
+            self._copy(self_kv, rows[step_input.parents != rows], step_input.parents)
         else:
-            self._copy(self_kv, rows, move.parents)
+            self._copy(self_kv, rows, step_input.parents)
             self._cache = replace(self._cache, self_kv=self_kv)
-        return self._run(move.tokens, head, move.history)
+        return self._run(step_input.tokens, processing, step_input.history)
 
     def _copy(self, self_kv: Tensor, rows: Ints, parents: Ints) -> None:
         """The keys and values of the parents of some rows, to where these are now."""
@@ -79,17 +80,18 @@ class FastDecoder:
             to, source = upload(np.stack([rows, parents[rows]]), self_kv.device)
             self._copy_rows(self._cache.self_kv, self_kv, source, to, self._length)
 
-    def _run(self, tokens: Ints, head: Head, history: Callable[[], Ints]) -> Candidates:
+    def _run(self, tokens: Ints, processing: LogitsProcessing,
+             history: Callable[[], Ints]) -> Candidates:
         position, cache = self._length, self._cache
         self._length += 1
         is_reused = self._buffers.get(cache.self_kv.shape[4]) is cache.self_kv
-        if self._graphs is not None and is_reused and head.is_recordable:
-            return self._graphs.step(tokens, position, self._source, cache, head)
+        if self._graphs is not None and is_reused and processing.is_recordable:
+            return self._graphs.step(tokens, position, self._source, cache, processing)
         given = upload(np.concatenate([[position], tokens, self._source]), cache.self_kv.device)
         at, own, source = torch.split(given, [1, *[len(tokens)] * 2])
         attention = (self._torch_attention(at) if self._graphs is None
                      else TritonAttention(cache, at, source))
-        return head(self._bart.step(own, at, attention), history)
+        return processing(self._bart.step(own, at, attention), history)
 
     def _torch_attention(self, position: Tensor) -> TorchAttention:
         ranks = _ranks(self._source)
@@ -105,7 +107,7 @@ class FastDecoder:
         buffer, all_lengths = self._cache.cross_kv, self._cache.lengths
         if sources > buffer.shape[2] or length > buffer.shape[4]:
             count = max(buffer.shape[2], _power(sources, 1))
-            room = max(buffer.shape[4], _power(length, _SHORTEST))
+            room = max(buffer.shape[4], _power(length, _MIN_BUFFER_TOKENS))
             buffer = cross_kv.new_empty(layers, two, count, heads, room, size)
             all_lengths = lengths.new_empty(count)
             self._graphs.clear()
@@ -117,10 +119,10 @@ class FastDecoder:
         """Room for rows; small ones have as much as samples can need, and are kept: graphs are made
         of them. Sizes are few, so that torch has the memory of the last one at hand.
         """
-        room, now = _power(length, _SHORTEST), self._cache.self_kv
-        if samples > LARGEST:
+        room, now = _power(length, _MIN_BUFFER_TOKENS), self._cache.self_kv
+        if samples > MAX_RECORDED_ROWS:
             fits = now.shape[4] == room and now.shape[2] >= rows
-            return now if fits else self._zeros(_power(rows, 2 * LARGEST), room)
+            return now if fits else self._zeros(_power(rows, 2 * MAX_RECORDED_ROWS), room)
         if room not in self._buffers or self._buffers[room].shape[2] < samples:
             self._buffers[room] = self._zeros(_power(samples, 64), room)
             if self._graphs is not None:

@@ -14,8 +14,8 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from minrisk._torch.device import upload
 from minrisk.arrays import Ints
-from minrisk.sampling.hf.prefixes import Move, Prompt
-from minrisk.sampling.hf.rules import Head
+from minrisk.sampling.hf.logits_processing import LogitsProcessing
+from minrisk.sampling.hf.prefixes import StepInput, TokenizedPrompt
 from minrisk.sampling.hf.truncation import Candidates
 
 
@@ -24,26 +24,28 @@ class CausalDecoder:
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self._last = last_only(model)
+        self._last = last_logits_only(model)
         self.token_bytes = token_bytes(model)
         self._cache: Any = None
         self._rows = 0
 
-    def start(self, prompts: Sequence[Prompt], samples: int, head: Head) -> Candidates:
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
+              processing: LogitsProcessing) -> Candidates:
         # all of one length, so that no padding can change a result
         prefix = prefixes(prompts)
-        return head(self._run(upload(prefix, self._model.device), None), lambda: prefix)
+        return processing(self._run(upload(prefix, self._model.device), None), lambda: prefix)
 
-    def step(self, move: Move, head: Head) -> Candidates:
+    def step(self, step_input: StepInput, processing: LogitsProcessing) -> Candidates:
         device = self._model.device
-        if has_moved(move.parents, self._rows):
-            self._cache.reorder_cache(upload(move.parents, device))
-        return head(self._run(upload(move.tokens[:, None], device), self._cache), move.history)
+        if has_moved(step_input.parents, self._rows):
+            self._cache.reorder_cache(upload(step_input.parents, device))
+        logits = self._run(upload(step_input.tokens[:, None], device), self._cache)
+        return processing(logits, step_input.history)
 
     def _run(self, tokens: Tensor, cache: Any) -> Tensor:
         out = self._model(input_ids=tokens, past_key_values=cache, use_cache=True, **self._last)
         self._cache, self._rows = out.past_key_values, len(tokens)
-        return fresh(out.logits)
+        return last_logits(out.logits)
 
 
 class Seq2SeqDecoder:
@@ -56,7 +58,8 @@ class Seq2SeqDecoder:
         self._model = model
         self.token_bytes = token_bytes(model)
 
-    def start(self, prompts: Sequence[Prompt], samples: int, head: Head) -> Candidates:
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
+              processing: LogitsProcessing) -> Candidates:
         self._encoded, self._mask = encode(self._model, prompts)
         self._sources = torch.arange(len(prompts), device=self._model.device)
         prefix = prefixes(prompts)
@@ -64,17 +67,18 @@ class Seq2SeqDecoder:
         logits = self._run(upload(prefix, self._model.device))
         self._cross_kv = [(layer.keys, layer.values)
                       for layer in self._cache.cross_attention_cache.layers]
-        return head(logits, lambda: prefix)
+        return processing(logits, lambda: prefix)
 
-    def step(self, move: Move, head: Head) -> Candidates:
-        if has_moved(move.parents, len(self._sources)):
-            parents = upload(move.parents, self._model.device)
+    def step(self, step_input: StepInput, processing: LogitsProcessing) -> Candidates:
+        if has_moved(step_input.parents, len(self._sources)):
+            parents = upload(step_input.parents, self._model.device)
             self._sources = self._sources[parents]
             self._cache.self_attention_cache.reorder_cache(parents)
         layers = self._cache.cross_attention_cache.layers
         for layer, (keys, values) in zip(layers, self._cross_kv, strict=True):
             layer.keys, layer.values = self._spread(keys), self._spread(values)
-        return head(self._run(upload(move.tokens[:, None], self._model.device)), move.history)
+        logits = self._run(upload(step_input.tokens[:, None], self._model.device))
+        return processing(logits, step_input.history)
 
     def _run(self, tokens: Tensor) -> Tensor:
         output: Any = BaseModelOutput  # its own types are stricter than what it takes
@@ -84,7 +88,7 @@ class Seq2SeqDecoder:
             past_key_values=self._cache, use_cache=True)
         self._cache = out.past_key_values
         assert isinstance(self._cache, EncoderDecoderCache)
-        return fresh(out.logits)
+        return last_logits(out.logits)
 
     def _spread(self, per_source: Tensor) -> Tensor:
         """A row for each prefix; one source is seen by all of them without a copy."""
@@ -98,7 +102,7 @@ def has_moved(parents: Ints, rows: int) -> bool:
     return not np.array_equal(parents, np.arange(rows))
 
 
-def encode(model: Any, prompts: Sequence[Prompt]) -> tuple[Tensor, Tensor]:
+def encode(model: Any, prompts: Sequence[TokenizedPrompt]) -> tuple[Tensor, Tensor]:
     """(S, L, D) what the encoder makes of the sources, and which of it is padding (0)."""
     tokens, mask = padded(model, [prompt.source for prompt in prompts])
     out = model.get_encoder()(input_ids=tokens, attention_mask=mask, return_dict=True)
@@ -116,17 +120,17 @@ def padded(model: Any, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor
     return tokens.to(model.device), mask.to(model.device)
 
 
-def prefixes(prompts: Sequence[Prompt]) -> Ints:
+def prefixes(prompts: Sequence[TokenizedPrompt]) -> Ints:
     """(S, T) how the texts begin."""
     return np.array([prompt.prefix for prompt in prompts], np.intp)
 
 
-def fresh(logits: Tensor) -> Tensor:
+def last_logits(logits: Tensor) -> Tensor:
     """(R, V) of the last token, in memory that is ours to change."""
     return logits[:, -1].clone() if logits.shape[1] > 1 else logits[:, -1]
 
 
-def last_only(model: Any) -> dict[str, int]:
+def last_logits_only(model: Any) -> dict[str, int]:
     """Asks for the logits of the last token only, where a model can be asked."""
     known = inspect.signature(model.forward).parameters
     return {"logits_to_keep": 1} if "logits_to_keep" in known else {}

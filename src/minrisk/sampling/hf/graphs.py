@@ -13,7 +13,7 @@ from minrisk._torch.device import staged, upload
 from minrisk.arrays import Ints
 from minrisk.sampling.hf.attention import KVCache, TritonAttention
 from minrisk.sampling.hf.bart import BartLike
-from minrisk.sampling.hf.rules import Head
+from minrisk.sampling.hf.logits_processing import LogitsProcessing
 from minrisk.sampling.hf.truncation import Candidates
 
 _WARM_UP = 2  # runs before a recording, in which libraries choose their kernels
@@ -32,7 +32,7 @@ class _Size:
 
     rows: int
     room: int
-    head: Head
+    processing: LogitsProcessing
 
 
 class Graphs:
@@ -51,9 +51,9 @@ class Graphs:
             self._pool = _pool()
 
     def step(self, tokens: Ints, position: int, source: Ints, cache: KVCache,
-             head: Head) -> Candidates:
+             processing: LogitsProcessing) -> Candidates:
         slots, room = cache.self_kv.shape[2], cache.self_kv.shape[4]
-        size = _Size(min(_round(len(tokens)), slots), room, head)
+        size = _Size(min(_round(len(tokens)), slots), room, processing)
         given = _blank(size, position)
         given[1 : 1 + len(tokens)] = tokens
         given[1 + size.rows : 1 + size.rows + len(tokens)] = source
@@ -81,7 +81,7 @@ class Graphs:
     def _run(self, size: _Size, given: Tensor, cache: KVCache) -> Candidates:
         position, tokens, source = torch.split(given, [1, size.rows, size.rows])
         logits = self._bart.step(tokens, position, TritonAttention(cache, position, source))
-        return size.head(logits, _no_history)
+        return size.processing(logits, _no_history)
 
 
 def _pool() -> Any:

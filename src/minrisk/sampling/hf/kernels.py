@@ -11,9 +11,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_TOKENS = 16  # that a row attends to together
-_WORDS = 4096  # of the vocabulary that are passed over together
-_NUMBERS = 1024  # that are copied together
+_TOKENS_PER_BLOCK = 16  # that a row attends to at once
+_VOCABULARY_PER_BLOCK = 4096  # of the vocabulary that are passed over together
+_NUMBERS_PER_BLOCK = 1024  # that are copied together
 
 
 def self_attention(queries: Tensor, keys: Tensor, values: Tensor, cache: Tensor,
@@ -27,7 +27,8 @@ def self_attention(queries: Tensor, keys: Tensor, values: Tensor, cache: Tensor,
     out = torch.empty_like(queries)
     _self_attention[(rows, heads)](queries, keys, values, cache, out, position, cache.shape[3],
                                    cache.stride(0), size ** -0.5, heads=heads, size=size,
-                                   width=triton.next_power_of_2(size), block=_TOKENS, num_warps=1)
+                                   width=triton.next_power_of_2(size), block=_TOKENS_PER_BLOCK,
+                                   num_warps=1)
     return out
 
 
@@ -62,7 +63,7 @@ def cross_attention(queries: Tensor, cache: Tensor, source: Tensor, lengths: Ten
     out = torch.empty_like(queries)
     _cross_attention[(rows, heads)](queries, cache, out, source, lengths, cache.shape[3],
                                     cache.stride(0), size ** -0.5, heads=heads, size=size,
-                                    width=triton.next_power_of_2(size), block=_TOKENS,
+                                    width=triton.next_power_of_2(size), block=_TOKENS_PER_BLOCK,
                                     num_warps=1)
     return out
 
@@ -118,7 +119,7 @@ def likely(logits: Tensor, least: float, width: int) -> tuple[Tensor, Tensor, Te
     scores = torch.full((rows, width), float("-inf"), device=logits.device)
     totals = torch.empty(rows, device=logits.device)
     _likely[(rows,)](logits, tokens, scores, totals, least, width, vocabulary=vocabulary,
-                     block=_WORDS, num_warps=8)
+                     block=_VOCABULARY_PER_BLOCK, num_warps=8)
     return tokens, scores, totals
 
 
@@ -163,7 +164,7 @@ def copy_rows(source: Tensor, target: Tensor, rows: Tensor, to: Tensor, length: 
     _copy_rows[(len(rows), parts * heads)](
         source, target, rows, to, length * size, source.stride(-5), target.stride(-5),
         source.stride(-4), target.stride(-4), source.stride(-3), target.stride(-3), heads=heads,
-        block=_NUMBERS)
+        block=_NUMBERS_PER_BLOCK)
 
 
 @triton.jit

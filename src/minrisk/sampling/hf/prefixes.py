@@ -20,17 +20,17 @@ import numpy as np
 
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
-from minrisk.sampling.hf.rules import Head, Rules
-from minrisk.sampling.hf.streams import Stream
-from minrisk.sampling.hf.truncation import Candidates, Picked
+from minrisk.sampling.hf.logits_processing import GenerationSettings, LogitsProcessing
+from minrisk.sampling.hf.random_streams import RandomStream
+from minrisk.sampling.hf.truncation import Candidates, DrawnTokens
 
-_TOKENS = 1 << 32  # more than any vocabulary has
+_MAX_VOCABULARY = 1 << 32  # more than any vocabulary has
 # below 1 by more than what adding a row's number rounds away
-_LARGEST = 1 - 2.0**-32
+_LARGEST_UNIFORM = 1 - 2.0**-32
 
 
 @dataclass(frozen=True)
-class Prompt:
+class TokenizedPrompt:
     """What a model is given: a source to encode, if it has an encoder, and how the text begins."""
 
     source: tuple[int, ...]
@@ -41,7 +41,7 @@ class Prompt:
 class Job:
     """Some of the samples of a prompt."""
 
-    prompt: Prompt
+    prompt: TokenizedPrompt
     place: int
     n: int  # samples of the prompt in all
     samples: range  # which of them
@@ -53,8 +53,8 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Move:
-    """What a decoder is told at a step."""
+class StepInput:
+    """What a decoder is given at a step."""
 
     parents: Ints  # (R,) the row from which each one comes; most are their own parent
     tokens: Ints  # (R,) what each is given
@@ -65,23 +65,24 @@ class Move:
 class Decoder(Protocol):
     """A model that writes on from rows of prefixes."""
 
-    token_bytes: int  # that a row remembers of every token
+    token_bytes: int  # of the KV cache for a token
 
-    def start(self, prompts: Sequence[Prompt], samples: int, head: Head) -> Candidates:
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
+              processing: LogitsProcessing) -> Candidates:
         """The first tokens, with a row for each prompt."""
         ...
 
-    def step(self, move: Move, head: Head) -> Candidates:
+    def step(self, step_input: StepInput, processing: LogitsProcessing) -> Candidates:
         """What may follow the tokens; no row is replaced that another one comes from."""
         ...
 
 
-class Overfull(Exception):  # noqa: N818 - a signal between two of our own functions
-    """The rows remember more than they may."""
+class CacheOverflow(Exception):  # noqa: N818 - a signal between two of our own functions
+    """The KV cache takes more memory than it may."""
 
 
 @dataclass(frozen=True)
-class Ended:
+class FinishedTexts:
     """Texts that ended at one step."""
 
     job: Ints  # (E,)
@@ -94,7 +95,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class _Texts:
-    """Distinct prefixes; they begin as one for each job. Their tokens are in the trail."""
+    """Distinct prefixes; they begin as one for each job. Their tokens are in the tree."""
 
     job: Ints  # (R,)
     logprob: Floats  # (R,)
@@ -104,7 +105,7 @@ class _Texts:
         return _Texts(self.job[rows], self.logprob[rows], self.truncated[rows])
 
 
-class _Trail:
+class _TokenTree:
     """Who was given which token at each step, and from whom it comes."""
 
     def __init__(self) -> None:
@@ -124,56 +125,58 @@ class _Trail:
         tokens = np.empty((len(at), len(last)), np.intp)
         for step in reversed(range(len(last))):
             parents, given = self._steps[step]
-            going = at[starts[step] :]
-            tokens[starts[step] :, step] = given[going]
-            at[starts[step] :] = parents[going]
+            active = at[starts[step] :]
+            tokens[starts[step] :, step] = given[active]
+            at[starts[step] :] = parents[active]
         return [tokens[starts[step] : starts[step + 1], : step + 1] for step in range(len(last))]
 
 
-def draw(decoder: Decoder, rules: Rules, jobs: Sequence[Job], seed: int, memory: float,
-         progress: Callable[[int], None] = lambda ended: None) -> list[Ended]:
+def draw(decoder: Decoder, settings: GenerationSettings, jobs: Sequence[Job], seed: int,
+         memory: float, progress: Callable[[int], None] = lambda ended: None
+         ) -> list[FinishedTexts]:
     """All samples of all jobs, in the order in which they ended; `progress` gets their number."""
-    streams = [Stream(seed, job.place, job.n) for job in jobs]
+    random_streams = [RandomStream(seed, job.place, job.n) for job in jobs]
     numbers = np.concatenate([np.array(job.samples, np.intp) for job in jobs])
     prefixes = np.array([job.prompt.prefix for job in jobs], np.intp)
     rows = _Texts(np.arange(len(jobs)), np.zeros(len(jobs)), np.zeros(len(jobs)))
     node = rows.job  # where each row is among the texts of the last step
     row = np.repeat(rows.job, [len(job.samples) for job in jobs])  # of each sample
     sample = np.arange(len(row))
-    trail, ended, last = _Trail(), [], []
-    candidates = decoder.start([job.prompt for job in jobs], len(sample), rules.at(0))
-    for step in range(rules.limit):
+    tree, ended, last = _TokenTree(), [], []
+    candidates = decoder.start([job.prompt for job in jobs], len(sample), settings.at(0))
+    for step in range(settings.limit):
         uniforms = np.concatenate([stream(step)[job.samples.start : job.samples.stop]
-                                   for stream, job in zip(streams, jobs, strict=True)])
-        picked = candidates.draw(row + np.minimum(uniforms[sample], _LARGEST))
-        lost = (picked.rows != row) | np.isnan(picked.truncated)
+                                   for stream, job in zip(random_streams, jobs, strict=True)])
+        drawn = candidates.draw(row + np.minimum(uniforms[sample], _LARGEST_UNIFORM))
+        lost = (drawn.rows != row) | np.isnan(drawn.truncated)
         if lost.any():
             # a search for rows before them may be led astray too, for rows after them never
             raise not_numbers(jobs[rows.job[row[lost].max()]].place)
-        one, child, count = _groups(row * _TOKENS + picked.tokens)
-        parents, tokens = row[one], picked.tokens[one]
-        texts = _grown(rows[parents], picked, one)
-        trail.append(node[parents], tokens)
-        over = (tokens[:, None] == rules.ends).any(1) | (step == rules.limit - 1)
-        if rules.stop is not None:
-            over |= rules.stop(trail.at(step, np.arange(len(tokens))))
-        gone, going = over.nonzero()[0], (~over).nonzero()[0]
-        ended.append((texts[gone], count[gone], numbers[sample[one[gone]]]))
-        last.append(gone)
-        progress(len(numbers) - int(count[going].sum()))
-        if not len(going):
+        one, child, count = _groups(row * _MAX_VOCABULARY + drawn.tokens)
+        parents, tokens = row[one], drawn.tokens[one]
+        texts = _grown(rows[parents], drawn, one)
+        tree.append(node[parents], tokens)
+        is_finished = (tokens[:, None] == settings.ends).any(1) | (step == settings.limit - 1)
+        if settings.stop is not None:
+            is_finished |= settings.stop(tree.at(step, np.arange(len(tokens))))
+        finished, active = is_finished.nonzero()[0], (~is_finished).nonzero()[0]
+        ended.append((texts[finished], count[finished], numbers[sample[one[finished]]]))
+        last.append(finished)
+        progress(len(numbers) - int(count[active].sum()))
+        if not len(active):
             break
-        node = np.empty_like(going)
-        node[_places(parents[going])] = going
+        node = np.empty_like(active)
+        node[_places(parents[active])] = active
         rows = texts[node]
         if len(node) * (prefixes.shape[1] + step + 1) * decoder.token_bytes > memory:
-            raise Overfull
+            raise CacheOverflow
         row, sample = _followed(node, child, sample)
         candidates = decoder.step(
-            Move(parents[node], tokens[node], len(sample),
-                 partial(_history, prefixes[rows.job], trail, node, step)), rules.at(step + 1))
-    return [Ended(texts.job, tokens, count, first, texts.logprob, texts.truncated)
-            for (texts, count, first), tokens in zip(ended, trail.read(last), strict=True)]
+            StepInput(parents[node], tokens[node], len(sample),
+                      partial(_history, prefixes[rows.job], tree, node, step)),
+            settings.at(step + 1))
+    return [FinishedTexts(texts.job, tokens, count, first, texts.logprob, texts.truncated)
+            for (texts, count, first), tokens in zip(ended, tree.read(last), strict=True)]
 
 
 def not_numbers(place: int) -> InputError:
@@ -197,10 +200,10 @@ def _groups(keys: Ints) -> tuple[Ints, Ints, Ints]:
     return np.minimum.reduceat(order, starts), kind, np.diff(starts, append=len(keys))
 
 
-def _grown(before: _Texts, picked: Picked, one: Ints) -> _Texts:
+def _grown(before: _Texts, drawn: DrawnTokens, one: Ints) -> _Texts:
     """Texts after a token that the sample `one` of each of them drew."""
-    return _Texts(before.job, before.logprob + picked.full[one],
-                  before.truncated + picked.truncated[one])
+    return _Texts(before.job, before.logprob + drawn.full[one],
+                  before.truncated + drawn.truncated[one])
 
 
 def _followed(node: Ints, child: Ints, sample: Ints) -> tuple[Ints, Ints]:
@@ -211,8 +214,8 @@ def _followed(node: Ints, child: Ints, sample: Ints) -> tuple[Ints, Ints]:
     return row[child][lives], sample[lives]
 
 
-def _history(prefixes: Ints, trail: _Trail, node: Ints, step: int) -> Ints:
-    return np.concatenate([prefixes, trail.at(step, node)], 1)
+def _history(prefixes: Ints, tree: _TokenTree, node: Ints, step: int) -> Ints:
+    return np.concatenate([prefixes, tree.at(step, node)], 1)
 
 
 def _places(parents: Ints) -> Ints:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from minrisk._torch.tokenizing import token_ids, tokenizing
 from minrisk.errors import InputError
 from minrisk.sampling.hf.generic import decoder_config
-from minrisk.sampling.hf.prefixes import Prompt
+from minrisk.sampling.hf.prefixes import TokenizedPrompt
 from minrisk.sampling.prompt import fill
-from minrisk.sampling.sample import Message
-from minrisk.sampling.sample import Prompt as GivenPrompt
+from minrisk.sampling.sample import Message, Prompt
 from minrisk.unicode import valid_unicode
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _MULTILINGUAL = ("M2M100Tokenizer", "NllbTokenizer", "MBart50Tokenizer")
 _SYSTEM = ("system", "developer")  # roles
 _PLACE = "\x1asource\x1a"  # stands for a message
-_ANY_LENGTH = 1_000_000  # tokenizers say a number beyond this where they know no limit
+_UNLIMITED_TOKENS = 1_000_000  # tokenizers say a number beyond this where they know no limit
 
 
 class Prompts:
@@ -58,7 +57,7 @@ class Prompts:
         self._check_code(language)
         self._tokenizer.src_lang = language
 
-    def of(self, given: Sequence[GivenPrompt], places: Sequence[int]) -> list[Prompt]:
+    def of(self, given: Sequence[Prompt], places: Sequence[int]) -> list[TokenizedPrompt]:
         ids = [self._ids(prompt) for prompt in given]
         for own, place in zip(ids, places, strict=True):
             if not own:
@@ -69,10 +68,10 @@ class Prompts:
             self._complain(long, len(given))
             ids = [self._cut(own) for own in ids]
         if self._causal:
-            return [Prompt((), tuple(own)) for own in ids]
-        return [Prompt(tuple(own), self._start) for own in ids]
+            return [TokenizedPrompt((), tuple(own)) for own in ids]
+        return [TokenizedPrompt(tuple(own), self._start) for own in ids]
 
-    def _ids(self, prompt: GivenPrompt) -> list[int]:
+    def _ids(self, prompt: Prompt) -> list[int]:
         options = self._options
         if not isinstance(prompt, str):
             if options.prompt is not None:
@@ -165,8 +164,8 @@ def decoder_start(model: Any) -> int:
 def _longest(model: Any, tokenizer: Any, written: int) -> int:
     """Tokens that a source may have."""
     positions = getattr(decoder_config(model), "max_position_embeddings", None)
-    limits = [_ANY_LENGTH if positions is None else positions - written,
-              min(tokenizer.model_max_length, _ANY_LENGTH) - written]
+    limits = [_UNLIMITED_TOKENS if positions is None else positions - written,
+              min(tokenizer.model_max_length, _UNLIMITED_TOKENS) - written]
     if min(limits) < 1:
         raise InputError(f"max_tokens {written} leaves no room for a prompt; choose fewer")
     return int(min(limits))

@@ -12,30 +12,30 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
-from minrisk.sampling.hf.engine import Drawn
+from minrisk.sampling.hf.engine import SampledSequence
 from minrisk.sampling.hf.generic import padded
-from minrisk.sampling.hf.prefixes import Prompt
-from minrisk.sampling.hf.rules import ids
+from minrisk.sampling.hf.logits_processing import ids
+from minrisk.sampling.hf.prefixes import TokenizedPrompt
 
-_AT_ONCE = 64  # beams
+_BEAMS_PER_BATCH = 64  # beams
 
 
 @torch.inference_mode()
-def search(model: Any, config: GenerationConfig, prompts: Sequence[Prompt], n: int, beams: int,
-           limit: int) -> list[list[Drawn]]:
+def search(model: Any, config: GenerationConfig, prompts: Sequence[TokenizedPrompt], n: int,
+           beams: int, limit: int) -> list[list[SampledSequence]]:
     """The best n of the beams of each prompt, best first."""
-    found: list[list[Drawn]] = [[] for _ in prompts]
-    for rows in _batches(prompts, max(1, _AT_ONCE // beams)):
+    found: list[list[SampledSequence]] = [[] for _ in prompts]
+    for rows in _batches(prompts, max(1, _BEAMS_PER_BATCH // beams)):
         batch = [prompts[row] for row in rows]
         sequences = _generate(model, config, batch, n, beams, limit)
         for row, own in zip(rows, sequences, strict=True):
             scores = _logprobs(model, prompts[row], own)
-            found[row] = [Drawn(np.array(tokens, np.intp), 1, i, score, float("nan"))
+            found[row] = [SampledSequence(np.array(tokens, np.intp), 1, i, score, float("nan"))
                           for i, (tokens, score) in enumerate(zip(own, scores, strict=True))]
     return found
 
 
-def _batches(prompts: Sequence[Prompt], size: int) -> Iterator[list[int]]:
+def _batches(prompts: Sequence[TokenizedPrompt], size: int) -> Iterator[list[int]]:
     """Beginnings of one length together, so that they need no padding."""
     order = sorted(range(len(prompts)),
                    key=lambda row: (len(prompts[row].prefix), len(prompts[row].source)))
@@ -44,8 +44,8 @@ def _batches(prompts: Sequence[Prompt], size: int) -> Iterator[list[int]]:
         yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
 
-def _generate(model: Any, config: GenerationConfig, batch: Sequence[Prompt], n: int, beams: int,
-              limit: int) -> list[list[tuple[int, ...]]]:
+def _generate(model: Any, config: GenerationConfig, batch: Sequence[TokenizedPrompt], n: int,
+              beams: int, limit: int) -> list[list[tuple[int, ...]]]:
     start = len(batch[0].prefix)
     changed: Any = deepcopy(config)
     changed.update(num_beams=beams, num_return_sequences=n, do_sample=False, max_new_tokens=None,
@@ -70,12 +70,12 @@ def _until_end(tokens: list[int], ends: list[int]) -> tuple[int, ...]:
     return tuple(tokens[: place + 1])
 
 
-def _logprobs(model: Any, prompt: Prompt, texts: Sequence[tuple[int, ...]]) -> list[float]:
+def _logprobs(model: Any, prompt: TokenizedPrompt, texts: Sequence[tuple[int, ...]]) -> list[float]:
     """Of texts under the whole model."""
     return [_logprob(model, prompt, tokens) for tokens in texts]
 
 
-def _logprob(model: Any, prompt: Prompt, tokens: tuple[int, ...]) -> float:
+def _logprob(model: Any, prompt: TokenizedPrompt, tokens: tuple[int, ...]) -> float:
     given = torch.tensor([[*prompt.prefix, *tokens[:-1]]], device=model.device)
     written = torch.tensor(tokens, device=model.device)
     if prompt.source:

@@ -20,22 +20,22 @@ from minrisk._torch.device import triton_not_supported_reasons, upload
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
 
-_TIES = 32  # tokens as likely as the last of the top k, for which there is room in a short list
-_MARGIN = 1e-4  # by which a kernel's probabilities may differ from ours
-_SHORT = 256  # tokens of a first list, where the options say nothing about how many they keep
+_MAX_TIES = 32  # tokens as likely as the last of the top k, for which there is room in a short list
+_KERNEL_MARGIN = 1e-4  # by which a kernel's probabilities may differ from ours
+_FIRST_LIST_TOKENS = 256  # where the options say nothing about how many they keep
 Cut = Callable[[Tensor], Tensor]  # log-probabilities (R, K), best first -> those to keep
 
 
 class Candidates(Protocol):
     """The tokens of each row that may be drawn; they stay on the device."""
 
-    def draw(self, heights: Floats) -> Picked:
-        """A token for every height: a row's number plus a number from [0, 1)."""
+    def draw(self, uniforms: Floats) -> DrawnTokens:
+        """A token for each of the uniforms: a row's number plus a number from [0, 1)."""
         ...
 
 
 @dataclass(frozen=True)
-class Picked:
+class DrawnTokens:
     """What some samples drew."""
 
     tokens: Ints  # (N,)
@@ -45,60 +45,60 @@ class Picked:
 
 
 @dataclass(frozen=True)
-class Everything:
+class FullVocabulary:
     """All of the vocabulary, in its order."""
 
-    ladder: Tensor  # (R * V,) row r climbs from r to r + 1
+    cumulative: Tensor  # (R * V,) distribution; row r climbs from r to r + 1
     scores: Tensor  # (R, V) log-probabilities of drawing
     logs: Tensor  # (R, V) those of the model, less what `shift` (R, 1) adds
     shift: Tensor
 
-    def draw(self, heights: Floats) -> Picked:
-        places = _search(self.ladder, heights)
+    def draw(self, uniforms: Floats) -> DrawnTokens:
+        places = _search(self.cumulative, uniforms)
         tokens, rows = places % self.scores.shape[1], places // self.scores.shape[1]
         full = self.logs.view(-1)[places] + self.shift[rows, 0]
         return _download(torch.stack([tokens, self.scores.view(-1)[places], full, rows], 1))
 
 
 @dataclass(frozen=True)
-class Listed:
+class LikelyTokens:
     """The best tokens; if a list turns out to be too short, its tokens are -1."""
 
-    ladder: Tensor  # (R * K,) row r climbs from r to r + 1
+    cumulative: Tensor  # (R * K,) distribution; row r climbs from r to r + 1
     table: Tensor  # (R * K, 4) token, log-probability of drawing it, that under the model, row
     longer: Callable[[], Candidates] | None  # None if the list is long enough in any case
 
-    def draw(self, heights: Floats) -> Picked:
-        picked = _download(self.table[_search(self.ladder, heights)])
-        if self.longer is not None and picked.tokens.min() < 0:
-            return self.longer().draw(heights)
-        return picked
+    def draw(self, uniforms: Floats) -> DrawnTokens:
+        drawn = _download(self.table[_search(self.cumulative, uniforms)])
+        if self.longer is not None and drawn.tokens.min() < 0:
+            return self.longer().draw(uniforms)
+        return drawn
 
 
-def _search(ladder: Tensor, heights: Floats) -> Tensor:
-    """(N,) the step of a ladder on which each height is.
+def _search(cumulative: Tensor, uniforms: Floats) -> Tensor:
+    """(N,) where each uniform falls in the cumulative distributions of all rows.
 
-    Where logits were no numbers the ladder has none, and the search may run past its end.
+    Where logits were no numbers these are none either, and the search may run past their end.
     """
-    places = torch.searchsorted(ladder, upload(heights, ladder.device), right=True)
-    return places.clamp_(max=len(ladder) - 1)
+    places = torch.searchsorted(cumulative, upload(uniforms, cumulative.device), right=True)
+    return places.clamp_(max=len(cumulative) - 1)
 
 
-def _download(columns: Tensor) -> Picked:
+def _download(columns: Tensor) -> DrawnTokens:
     """The one moment of a step when the host waits for the device.
 
     Tokens came as float32, which holds all numbers below 2**24.
     """
     tokens, truncated, full, rows = columns.cpu().numpy().T.astype(np.float64)
-    return Picked(tokens.astype(np.intp), truncated, full, rows.astype(np.intp))
+    return DrawnTokens(tokens.astype(np.intp), truncated, full, rows.astype(np.intp))
 
 
-def _ladder(logs: Tensor) -> Tensor:
-    """Cumulative probabilities of all rows, one above the other."""
-    steps = logs.exp().cumsum(1, dtype=torch.float64)
-    steps /= steps[:, -1:].clone()
-    steps += torch.arange(len(steps), device=steps.device)[:, None]
-    return steps.view(-1)
+def _cumulative(logs: Tensor) -> Tensor:
+    """(R * K,) the cumulative distributions of all rows, one above the other."""
+    sums = logs.exp().cumsum(1, dtype=torch.float64)
+    sums /= sums[:, -1:].clone()
+    sums += torch.arange(len(sums), device=sums.device)[:, None]
+    return sums.view(-1)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Truncation:
         if self.temperature != 1:
             scores = (scores / self.temperature).log_softmax(1)
         if not [*self._cuts()]:
-            return Everything(_ladder(scores), scores, logs, shift)
+            return FullVocabulary(_cumulative(scores), scores, logs, shift)
         return self._listed(scores, logs, shift, self._width())
 
     def asks_for_likely(self, device: torch.device) -> bool:
@@ -146,7 +146,8 @@ class Truncation:
         from minrisk.sampling.hf import kernels
 
         width = min(self._width(), logits.shape[1])
-        tokens, scores, totals = kernels.likely(logits, math.log(self.epsilon) - _MARGIN, width)
+        least = math.log(self.epsilon) - _KERNEL_MARGIN
+        tokens, scores, totals = kernels.likely(logits, least, width)
         scores, order = scores.sort(1, descending=True)
         full = scores + (totals[:, None] - torch.logaddexp(totals[:, None], lost))
         return self._cut(scores, tokens.gather(1, order), full, None)
@@ -170,7 +171,7 @@ class Truncation:
             scores = scores.masked_fill(~keep, -math.inf).log_softmax(1)
         rows = torch.arange(len(tokens), device=tokens.device)[:, None].expand_as(tokens)
         table = torch.stack([tokens, scores, full, rows], 2).view(-1, 4)
-        return Listed(_ladder(scores), table, longer)
+        return LikelyTokens(_cumulative(scores), table, longer)
 
     def _cuts(self) -> Iterator[Cut]:
         """In the order in which transformers applies them."""
@@ -193,9 +194,9 @@ class Truncation:
     def _width(self) -> int:
         """How many tokens the first cut keeps at most, or is likely to."""
         if self.top_k:
-            return self.top_k + _TIES
+            return self.top_k + _MAX_TIES
         if self.top_p < 1 or self.min_p:
-            return _SHORT
+            return _FIRST_LIST_TOKENS
         return int(1 / self.epsilon) + 2 if self.epsilon else 1 << 62  # eta asks for all of them
 
     @property

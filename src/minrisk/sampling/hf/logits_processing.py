@@ -1,4 +1,4 @@
-"""What a generation config asks for besides sampling: tokens that are banned, forced or punished.
+"""What a generation config asks for besides sampling: tokens that are banned, forced or penalised.
 
 Single tokens that may not be written at all, or not yet, are taken out in place; everything else
 is done by transformers' own processors, which see each prefix as `generate` would show it to them.
@@ -47,7 +47,7 @@ _FOREIGN: dict[str, tuple[object, ...]] = {
 
 
 @dataclass(frozen=True)
-class Head:
+class LogitsProcessing:
     """What becomes of a step's logits: tokens that may be drawn, with their log-probabilities.
 
     Two that can be recorded are equal if they do the same.
@@ -79,17 +79,19 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Rules:
+class GenerationSettings:
+    """When texts end, and how the logits of each step are processed."""
+
     ends: Ints  # token ids that end a text
     limit: int  # tokens that may be drawn
     _least: int  # tokens before a text may end
-    _heads: tuple[Head, Head]  # before that, and from there on
+    _before_and_after: tuple[LogitsProcessing, LogitsProcessing]  # before that, and from there on
     _at_one_step: dict[int, list[LogitsProcessor]]
     stop: StopStrings | None = None  # texts that end a text
 
     @classmethod
     def of(cls, config: GenerationConfig, start: int, limit: int, device: torch.device,
-           truncation: Truncation, stop: StopStrings | None = None) -> Rules:
+           truncation: Truncation, stop: StopStrings | None = None) -> GenerationSettings:
         """For texts of which `start` tokens are given."""
         refused = [name for name, off in _FOREIGN.items() if getattr(config, name, None) not in off]
         if refused:
@@ -99,18 +101,20 @@ class Rules:
         banned = {*_bad_tokens(config), *(config.suppress_tokens or ())} - {-1}
         least = max((config.min_length or 0) - start, config.min_new_tokens or 0)
         processors = LogitsProcessorList(_processors(config, ends, start))
-        heads = [Head(tokens, torch.tensor(tokens, dtype=torch.long, device=device), processors,
-                      truncation) for tokens in map(_sorted, (banned.union(ends), banned))]
-        return cls(np.array(ends, np.intp), limit, least, (heads[0], heads[1]),
+        before, after = (
+            LogitsProcessing(tokens, torch.tensor(tokens, dtype=torch.long, device=device),
+                             processors, truncation)
+            for tokens in map(_sorted, (banned.union(ends), banned)))
+        return cls(np.array(ends, np.intp), limit, least, (before, after),
                    _at_one_step(config, start, limit, device), stop)
 
-    def at(self, step: int) -> Head:
+    def at(self, step: int) -> LogitsProcessing:
         """What holds for the token that is drawn at a step."""
-        head = self._heads[step >= self._least]
+        processing = self._before_and_after[step >= self._least]
         more = self._at_one_step.get(step)
         if more is None:
-            return head
-        return replace(head, processors=LogitsProcessorList([*head.processors, *more]))
+            return processing
+        return replace(processing, processors=LogitsProcessorList([*processing.processors, *more]))
 
 
 def _sorted(tokens: Iterable[int]) -> tuple[int, ...]:

@@ -14,26 +14,25 @@ from minrisk._torch.device import choose_device, choose_dtype
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
 from minrisk.arrays import Ints
 from minrisk.errors import InputError
-from minrisk.sampling.hf.engine import Drawn, Engine
+from minrisk.sampling.hf.engine import Engine, SampledSequence
 from minrisk.sampling.hf.generic import decoder_config
+from minrisk.sampling.hf.logits_processing import ids
 from minrisk.sampling.hf.prefixes import not_numbers
 from minrisk.sampling.hf.prompts import Prompts
-from minrisk.sampling.hf.rules import ids
 from minrisk.sampling.hf.search import search
 from minrisk.sampling.hf.stopping import StopStrings
 from minrisk.sampling.hf.truncation import Truncation
-from minrisk.sampling.sample import Prompt as GivenPrompt
-from minrisk.sampling.sample import Sample
+from minrisk.sampling.sample import Prompt, Sample
 
 if TYPE_CHECKING:
     from minrisk.sampling.hf import Transformers
 
-_LIMIT = 256  # tokens of a sample, where neither options nor config say anything
+_DEFAULT_MAX_TOKENS = 256  # tokens of a sample, where neither options nor config say anything
 _NO_LIMIT = (None, 20)  # what an older generation config says if it says nothing
 
 
-class Writer:
-    """Loads what a `Transformers` names, once, and writes with it."""
+class Generator:
+    """Loads what a `Transformers` names, once, and generates with it."""
 
     def __init__(self, options: Transformers) -> None:
         truncation = Truncation(options.temperature, options.top_k, options.top_p,
@@ -70,8 +69,8 @@ class Writer:
         vocabulary = self._model.get_output_embeddings().weight.shape[0]
         return StopStrings(self._tokenizer, texts, vocabulary) if texts else None
 
-    def write(self, given: Sequence[GivenPrompt], n: int, seed: int,
-              places: Sequence[int]) -> list[list[Sample]]:
+    def generate(self, given: Sequence[Prompt], n: int, seed: int,
+                 places: Sequence[int]) -> list[list[Sample]]:
         options = self._options
         prompts = self._prompts.of(given, places)
         if options.beams:
@@ -85,12 +84,12 @@ class Writer:
         self._count_cut([sample for own in found for sample in own])
         return found
 
-    def _samples(self, drawn: Sequence[Drawn]) -> list[Sample]:
+    def _samples(self, drawn: Sequence[SampledSequence]) -> list[Sample]:
         texts = self._tokenizer.batch_decode([one.tokens for one in drawn],
                                              skip_special_tokens=True)
         return [self._sample(text, one) for text, one in zip(texts, drawn, strict=True)]
 
-    def _sample(self, text: str, drawn: Drawn) -> Sample:
+    def _sample(self, text: str, drawn: SampledSequence) -> Sample:
         truncated = None if math.isnan(drawn.truncated_logprob) else drawn.truncated_logprob
         whole = text if self._stop is None else self._stop.cut(text)
         reason = "length" if whole == text and self._is_cut(drawn.ids) else "stop"
@@ -140,4 +139,4 @@ def _limit(config: GenerationConfig, model: Any) -> int:
         return int(config.max_new_tokens)
     if model.config.is_encoder_decoder and config.max_length not in _NO_LIMIT:
         return int(config.max_length) - 1
-    return _LIMIT
+    return _DEFAULT_MAX_TOKENS

@@ -10,7 +10,7 @@ from minrisk.errors import InputError
 _STEPS = 16  # for which numbers are made at once
 
 
-class Stream:
+class RandomStream:
     """A number from [0, 1) for each of n samples at every step; steps are asked for in order."""
 
     def __init__(self, seed: int, place: int, n: int) -> None:
