@@ -269,6 +269,24 @@ def test_going_on_in_another_way_or_with_other_inputs_is_refused(inputs, out, ex
     assert lines(out) == expected
 
 
+@pytest.mark.parametrize("name", ["../../victim", "/victim", "0123456789abcdef"])
+def test_a_manifest_at_a_url_names_no_folder_of_this_machine(few, out, work, tmp_path, name):
+    """Whoever may write to the bucket may not write here."""
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "0.jsonl.partial").write_text("precious")
+    args = ("decode", *few, "-o", URL, "--workers", "1")
+    assert run(*args).code == 0
+    manifest = json.loads((out / "manifest.json").read_text())
+    del manifest["finished"]["0.jsonl"]
+    run_name = str(victim) if name.startswith("/") else name
+    (out / "manifest.json").write_text(json.dumps(manifest | {"run": run_name}))
+    result = run(*args, "--resume")
+    assert result.code == 2
+    assert "manifest.json, which says how the output was made, is no manifest" in result.err
+    assert [path.name for path in victim.iterdir()] == ["0.jsonl.partial"]
+
+
 def test_what_is_at_the_url_is_never_overwritten(inputs, out):
     out.mkdir(parents=True)
     write(out / "2.jsonl", "precious")

@@ -145,7 +145,8 @@ class RemoteStore:
     def copy(self, path: str, name: str) -> None:
         target = self._path(name)
         with as_input_error("write", self.location(name)), open(path, "rb") as source:
-            self._system.makedirs(os.path.dirname(target), exist_ok=True)
+            if folder := os.path.dirname(target):
+                self._system.makedirs(folder, exist_ok=True)
             # what is written in a transaction is seen when it is over, unless it fails
             with self._system.transaction, self._system.open(target, "wb") as stream:
                 shutil.copyfileobj(source, stream)
@@ -156,7 +157,8 @@ class RemoteStore:
                 self._system.rm_file(self._path(name))
 
     def _path(self, name: str) -> str:
-        return f"{self._root.rstrip('/')}/{name}"
+        is_joined = not self._root or self._root.endswith("/")  # as at the top of a file system
+        return f"{self._root}{'' if is_joined else '/'}{name}"
 
 
 def folder_store(output: str, work: str | None) -> Store:
@@ -170,12 +172,13 @@ def folder_store(output: str, work: str | None) -> Store:
 
 def file_store(output: str, work: str | None) -> tuple[Store, str]:
     """The folder of the file at this path or URL, and the file's name in it."""
-    folder, name = os.path.split(output.removeprefix(_HERE))
     if _is_elsewhere(output):
+        root, _, name = output.rpartition("/")
         # a working folder for each file: several may be written to one folder at a time
-        store: Store = RemoteStore(f"{folder}/", os.path.join(work or _cache(), name),
+        store: Store = RemoteStore(f"{root}/", os.path.join(work or _cache(), name),
                                    f".{name}{WORK}-writer")
     else:
+        folder, name = os.path.split(output.removeprefix(_HERE))
         _check_work(output, work)
         with as_input_error("write", output):
             os.stat(folder or ".")  # which nobody asked to make
