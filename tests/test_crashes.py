@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ import bucket  # noqa: F401 - the file system of its URLs
 @pytest.fixture
 def flag(tmp_path, monkeypatch) -> Path:
     """One segment fails while it is there; all in this process, for that is quick."""
-    monkeypatch.setattr(RunOptions, "runner", Inline())
+    monkeypatch.setattr(RunOptions, "runner", lambda *_: Inline())
     monkeypatch.setenv("MINRISK_TEST_BUCKET", str(tmp_path / "made"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("MINRISK_TEST_FLAG", str(tmp_path / "flag"))
