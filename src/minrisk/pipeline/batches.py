@@ -48,55 +48,33 @@ def in_batches(records: Iterable[Record], size: int, work: Work,
     for batch in batched(records, size):
         if isinstance(batch, Record):
             yield batch
-        elif on_error == "skip":
-            yield from _halving(work, batch)
         else:
-            yield from _until_first_failure(work, batch)
+            yield from _attempt(work, batch, on_error)
 
 
-def _halving(work: Work, batch: Sequence[Record]) -> Iterator[Record]:
+def _attempt(work: Work, batch: Sequence[Record], on_error: OnError) -> Iterator[Record]:
     """A batch that fails is halved until only what fails alone is left.
 
-    So one bad record costs no other, and what is too large together gets through in smaller ones.
+    So one bad record costs no other, and what is too large together gets through in smaller
+    batches. Where the first failure ends the run, it is looked for record by record: what cannot
+    work is not tried again and again.
     """
-    found: Sequence[Record] | None = None
     try:
-        found = work(batch)
+        yield from work(batch)
+        return
     except BaseException as error:
         if concerns_all(error):
             raise
         if len(batch) == 1:
-            found = [batch[0].failed(error)]
-    if found is not None:
-        yield from found
-        return
-    # now that nothing holds the memory of the attempt any more
-    half = len(batch) // 2
-    yield from _halving(work, batch[:half])
-    yield from _halving(work, batch[half:])
-
-
-def _until_first_failure(work: Work, batch: Sequence[Record]) -> Iterator[Record]:
-    """Where the first failure ends the run: what is before it, then the failure."""
-    found: Sequence[Record] | None = None
-    parts: list[Sequence[Record]] = [[record] for record in batch]
-    try:
-        found = work(batch)
-    except BaseException as error:
-        if concerns_all(error):
-            raise
-        if len(batch) == 1:
-            found = [batch[0].failed(error)]
-        elif is_out_of_memory(error):
-            half = len(batch) // 2
-            parts = [batch[:half], batch[half:]]
-    if found is not None:
-        yield from found
-        return
+            yield batch[0].failed(error)
+            return
+        half = len(batch) // 2
+        parts = ([batch[:half], batch[half:]] if on_error == "skip" or is_out_of_memory(error)
+                 else [[record] for record in batch])
     for part in parts:
-        for record in _until_first_failure(work, part):
+        for record in _attempt(work, part, on_error):
             yield record
-            if record.error is not None:
+            if on_error == "stop" and record.error is not None:
                 return
 
 
