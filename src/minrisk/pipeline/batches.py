@@ -59,18 +59,20 @@ def _attempt(work: Work, batch: Sequence[Record], on_error: OnError) -> Iterator
     batches. Where the first failure ends the run, it is looked for record by record: what cannot
     work is not tried again and again.
     """
-    try:
-        yield from work(batch)
-        return
+    made: Sequence[Record] = ()
+    parts: Sequence[Sequence[Record]] = ()
+    try:  # nothing is given from inside: what a consumer raises is no failure of the work
+        made = work(batch)
     except BaseException as error:
         if concerns_all(error):
             raise
         if len(batch) == 1:
-            yield batch[0].failed(error)
-            return
-        half = len(batch) // 2
-        parts = ([batch[:half], batch[half:]] if on_error == "skip" or is_out_of_memory(error)
-                 else [[record] for record in batch])
+            made = [batch[0].failed(error)]
+        else:
+            half = len(batch) // 2
+            parts = ([batch[:half], batch[half:]] if on_error == "skip" or is_out_of_memory(error)
+                     else [[record] for record in batch])
+    yield from made
     for part in parts:
         for record in _attempt(work, part, on_error):
             yield record
