@@ -310,7 +310,8 @@ def test_bad_text_fails_its_segment_only(tmp_path):
 def chosen(*hypotheses, ranking=None, **more):
     """A record with its ranking."""
     ranking = ranking or Ranking.of(np.ones(len(hypotheses)))
-    return Record(0, more.pop("id", 0), "in", 1, segment=Segment(hypotheses), ranking=ranking, **more)
+    return Record(0, more.pop("id", 0), "in", 1, segment=Segment(hypotheses), ranking=ranking,
+                  **more)
 
 
 def test_results_are_json_lines_with_the_fields_of_the_input():

@@ -15,7 +15,6 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,8 +26,8 @@ from minrisk.cli.shared import SOME_FAILED
 from minrisk.errors import InputError
 from minrisk.io.inputs import InputFile, expand
 from minrisk.io.jsonl import SampleReader
-from minrisk.io.record import Result, checksum
 from minrisk.io.partial import Partial
+from minrisk.io.record import Result, checksum
 from minrisk.io.shards import Shard, folder_shards
 from minrisk.io.sink import MISSING, Remaining
 from minrisk.pipeline import processes

@@ -44,7 +44,7 @@ def test_no_cluster_at_an_address_is_told():
 
 
 def test_without_an_address_a_cluster_is_started_and_ended():
-    """Before the tests with another cluster: Ray has no actors on one that a process comes back to."""
+    """Before the other tests: Ray has no actors on a cluster that a process comes back to."""
     found = minrisk.decode_shards(HYPS, shards(2), engine="ray", workers=1)
     np.testing.assert_array_equal(found.utility, minrisk.decode_shards(HYPS, shards(2)).utility)
     assert not ray.is_initialized()

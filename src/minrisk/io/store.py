@@ -54,7 +54,7 @@ class Store(Protocol):
 class LocalStore:
     """A folder of this machine."""
 
-    writer = None
+    writer: str | None = None
 
     def __init__(self, folder: str, work: str) -> None:
         self.name = folder
@@ -100,7 +100,7 @@ class RemoteStore:
 
     def __init__(self, url: str, work: str, writer: str) -> None:
         self.name = remote.shown(url)
-        self.writer = writer
+        self.writer: str | None = writer
         self.work = os.path.join(work, sha256(self.name.encode()).hexdigest()[:16])
         self._url = url
         with as_input_error("write", url):

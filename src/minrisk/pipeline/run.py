@@ -177,4 +177,5 @@ def _located(failure: Failure | None) -> str:
     file, line, reason = str(failure["file"]), failure["line"], str(failure["reason"])
     if line:
         return f"{file}:{line}: {reason}"
-    return reason if reason.startswith(file) else f"{file}: {reason}"  # it may say where in the file
+    is_located = reason.startswith(file)  # and perhaps better
+    return reason if is_located else f"{file}: {reason}"
