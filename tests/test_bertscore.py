@@ -77,7 +77,7 @@ def test_matching_equals_a_loop_over_texts_where_nothing_is_similar():
 
 def test_small_batches_and_blocks_change_nothing(monkeypatch):
     large = scores(bertscore())
-    monkeypatch.setattr("minrisk.metrics.bertscore.matcher._AT_ONCE", {False: 1})
+    monkeypatch.setattr("minrisk.metrics.bertscore.matcher._TOKENS_PER_BLOCK", {False: 1})
     assert_close(scores(bertscore(tokens=1)), large, "fp32")
 
 

@@ -28,10 +28,10 @@ from minrisk.errors import MissingExtra
 from minrisk.groups import Groups
 from minrisk.metric import Ability
 from minrisk.metrics.comet import Comet, CometQE, checkpoint
+from minrisk.metrics.comet.blocks import blocks
 from minrisk.metrics.comet.estimator import mean_distance
-from minrisk.metrics.comet.patience import Patience
+from minrisk.metrics.comet.pair_progress import PairProgress
 from minrisk.metrics.comet.pooling import sparsemax
-from minrisk.metrics.comet.tiles import tiles
 from minrisk.progress import listening
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close
@@ -245,7 +245,7 @@ def test_tf32_leaves_the_callers_precision_alone():
 
 @pytest.mark.parametrize("memory", [1e-9, 1e-5])
 def test_little_memory_gives_the_same_utilities(memory):
-    """One pair at a time, and a few: tiles that divide nothing evenly."""
+    """One pair at a time, and a few: blocks that divide nothing evenly."""
     small, metric = comet(memory=memory), comet()
     for pick in ([0, 1, 2, 3, 4, 5], [0, 2, 3]):
         mass = np.arange(1.0, 1 + len(pick))
@@ -267,10 +267,10 @@ def test_symmetric_utilities_are_those_of_all_pairs(count):
                  metric.scores(texts, texts, source) @ mass, "fp32")
 
 
-def test_tiles_cover_every_cell_once():
+def test_blocks_cover_every_cell_once():
     for pairs in (1, 3, 7, 12, 100):
         seen = np.zeros((5, 4), int)
-        for rows, columns in tiles(5, 4, pairs):
+        for rows, columns in blocks(5, 4, pairs):
             seen[rows, columns] += 1
             assert seen[rows, columns].size <= pairs
         assert np.all(seen == 1)
@@ -357,11 +357,11 @@ def test_a_cache_that_is_none_is_told(tmp_path):
 
 def test_a_long_wait_on_a_cpu_is_announced(monkeypatch):
     clock = iter([0.0, 3.1])
-    monkeypatch.setattr("minrisk.metrics.comet.patience.time.monotonic", lambda: next(clock))
-    patience = Patience(1000, on_cpu=True)
+    monkeypatch.setattr("minrisk.metrics.comet.pair_progress.time.monotonic", lambda: next(clock))
+    progress = PairProgress(1000, on_cpu=True)
     with pytest.warns(UserWarning, match="1,000 pairs of a segment take about 5 min"):
-        patience.advance(10)
-    patience.advance(10)  # once is enough
+        progress.advance(10)
+    progress.advance(10)  # once is enough
 
 
 def test_progress_tells_encoding_and_scoring_apart():

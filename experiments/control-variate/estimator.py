@@ -11,10 +11,10 @@ from data import TESTING, TRAINING, judgements
 from torch import Tensor, nn
 
 from minrisk import Groups
+from minrisk.metrics.comet.blocks import slices
 from minrisk.metrics.comet.estimator import Estimator, feed_forward
 from minrisk.metrics.comet.surrogate import Linearised
 from minrisk.metrics.comet.tensors import texts_of
-from minrisk.metrics.comet.tiles import slices
 from minrisk.rows import WeightedRows
 
 _DIMENSIONS = 512

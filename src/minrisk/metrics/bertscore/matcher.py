@@ -16,19 +16,19 @@ from minrisk._torch.batches import batches
 from minrisk._torch.device import Runtime
 from minrisk.arrays import Floats, Ints
 from minrisk.errors import InputError
-from minrisk.metrics.bertscore.encoder import Encoder, Tokens
+from minrisk.metrics.bertscore.encoder import TokenEncoder, Tokens
 from minrisk.metrics.bertscore.weights import TokenWeights
 from minrisk.progress import tell
 
 if TYPE_CHECKING:
     from minrisk.metrics.bertscore import BertScore
 
-_AT_ONCE = {True: 8192, False: 2048}  # tokens on each side of a block, with and without CUDA
+_TOKENS_PER_BLOCK = {True: 8192, False: 2048}  # on each side, with and without CUDA
 _EMPTY = 2  # tokens of a text that has none of its own: the marks, as bert-score has it
 _COLUMNS = {"precision": "P", "recall": "R", "f1": "F"}  # of a file of baselines
 
 
-class Block:
+class TextBlock:
     """Texts of similar length, padded."""
 
     def __init__(self, texts: Sequence[Tokens], weights: TokenWeights) -> None:
@@ -44,7 +44,7 @@ class Block:
 class Matcher:
     def __init__(self, options: BertScore) -> None:
         self._runtime = Runtime(options.device, options.dtype, options.tokens)
-        self._encoder = Encoder(options.model, options.layer, self._runtime)
+        self._encoder = TokenEncoder(options.model, options.layer, self._runtime)
         self._part = options.part
         self._idf = options.idf
         self._counted = self._count(options.idf)
@@ -69,7 +69,7 @@ class Matcher:
                     tell("pairs scored", done, result.size)
         return (result - self._base) / (1 - self._base)
 
-    def _matched(self, hyp: Block, ref: Block) -> Tensor:
+    def _matched(self, hyp: TextBlock, ref: TextBlock) -> Tensor:
         """(h, r) of two blocks."""
         near = torch.einsum("hid,rjd->hirj", hyp.vectors, ref.vectors).float()
         seen = near.masked_fill(~ref.mask, -torch.inf)  # each has a token, so that one is left
@@ -84,9 +84,10 @@ class Matcher:
             match = precision if self._part == "precision" else recall
         return match.where(either, 0.0)
 
-    def _blocks(self, texts: Sequence[Tokens], weights: TokenWeights) -> list[tuple[Ints, Block]]:
-        budget = _AT_ONCE[self._runtime.device.type == "cuda"]
-        return [(np.array(rows), Block([texts[row] for row in rows], weights))
+    def _blocks(self, texts: Sequence[Tokens],
+                weights: TokenWeights) -> list[tuple[Ints, TextBlock]]:
+        budget = _TOKENS_PER_BLOCK[self._runtime.device.type == "cuda"]
+        return [(np.array(rows), TextBlock([texts[row] for row in rows], weights))
                 for rows in batches([own.ids.size for own in texts], budget)]
 
     def _weights(self, refs: Sequence[Tokens]) -> TokenWeights:

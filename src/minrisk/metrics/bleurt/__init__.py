@@ -14,7 +14,7 @@ from minrisk.metrics.neural.cross_encoder import CrossEncoder
 from minrisk.options import option
 
 if TYPE_CHECKING:
-    from minrisk.metrics.bleurt.reader import Reader
+    from minrisk.metrics.bleurt.reader import BleurtReader
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Bleurt(CrossEncoder):
     model: str = option("lucadiliello/BLEURT-20", help="a hub name or a folder")
 
     @cached_property
-    def _reader(self) -> Reader:
+    def _reader(self) -> BleurtReader:
         with needs_extra("BLEURT", "neural"):
-            from minrisk.metrics.bleurt.reader import Reader
-        return Reader(self)
+            from minrisk.metrics.bleurt.reader import BleurtReader
+        return BleurtReader(self)

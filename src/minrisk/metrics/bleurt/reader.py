@@ -37,19 +37,19 @@ _MARKS = 3  # tokens that no text brings
 _PAD = 0
 
 
-class Reader:
+class BleurtReader:
     def __init__(self, options: Bleurt) -> None:
         self._runtime = Runtime(options.device, options.dtype, options.tokens)
         folder = folder_of(options.model)
-        self._pieces = SentencePiece(file_of(str(folder), "spm.model"))
-        self._begin, self._end = (self._pieces.id(mark) for mark in ("[CLS]", "[SEP]"))
+        self._tokenizer = SentencePiece(file_of(str(folder), "spm.model"))
+        self._begin, self._end = (self._tokenizer.id(mark) for mark in ("[CLS]", "[SEP]"))
         model = _model(folder)
         self._room = model.config.max_position_embeddings - _MARKS
         self._model = model.to(self._runtime.device, self._runtime.dtype).eval()
 
     def scores(self, hyps: Sequence[str], refs: Sequence[str], source: str) -> Floats:
         """(H, R)"""
-        ids = cache(self._pieces.ids)
+        ids = cache(self._tokenizer.ids)
 
         def read(hyp: int, ref: int) -> tuple[Ints, bool]:
             return self._joined(ids(refs[ref]), ids(hyps[hyp]))

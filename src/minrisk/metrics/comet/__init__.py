@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from minrisk.metrics.comet.embedder import Embedder
-    from minrisk.metrics.comet.scorer import Judge
+    from minrisk.metrics.comet.scorer import QualityScorer
 
 
 @dataclass(frozen=True)
@@ -112,11 +112,11 @@ class CometQE(ReferenceFree, EmbeddingModel):
     model: str = option("Unbabel/wmt20-comet-qe-da", help="a hub name, a folder or a .ckpt file")
 
     def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
-        return self._judge.quality(hyps, self._checked(source, hyps))
+        return self._quality_scorer.quality(hyps, self._checked(source, hyps))
 
     @cached_property
-    def _judge(self) -> Judge:
+    def _quality_scorer(self) -> QualityScorer:
         embedder = self._embedder
-        from minrisk.metrics.comet.scorer import Judge
+        from minrisk.metrics.comet.scorer import QualityScorer
 
-        return Judge(embedder)
+        return QualityScorer(embedder)

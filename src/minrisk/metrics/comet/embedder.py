@@ -17,7 +17,7 @@ from minrisk.arrays import Ints
 from minrisk.errors import InputError
 from minrisk.metrics._vectors import Vectors, VectorStore
 from minrisk.metrics.comet import checkpoint, packed
-from minrisk.metrics.comet.encoder import Encoder
+from minrisk.metrics.comet.encoder import CometEncoder
 from minrisk.metrics.comet.estimator import BLOCKS, feed_forward
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ N = TypeVar("N", bound=nn.Module)
 # embeddings, products and differences of which the estimator is fed; elsewhere one embedding
 _BLOCKS = {checkpoint.REGRESSION: BLOCKS, checkpoint.REFERENCELESS: 4}
 SEVERITIES = (0.0, 1.0, 5.0, 10.0)  # of XCOMET's tags: none, minor, major, critical, as in MQM
-_OTHERWISE = {  # what to do with a model of each class that was taken for another
+_HOW_TO_USE = {  # what to do with a model of each class that was taken for another
     checkpoint.REGRESSION: "compares a hypothesis with references, and cannot judge it by its "
                            "source alone; use it as --metric comet",
     checkpoint.REFERENCELESS: "judges a hypothesis by its source alone, and cannot compare it "
@@ -46,7 +46,7 @@ class Embedder:
         self._checkpoint = checkpoint.load(options.model)
         self.architecture = self._checkpoint.architecture
         if (self.architecture.class_identifier in checkpoint.JOINT) != options.reads_jointly:
-            raise self.misused()
+            raise self.misuse()
         self.runtime = Runtime(options.device, options.dtype, options.tokens)
 
     def embed(self, texts: Sequence[str]) -> Tensor:
@@ -79,7 +79,7 @@ class Embedder:
         """The estimator, of a model that must be of a wanted class."""
         spec = self.architecture
         if spec.class_identifier not in wanted:
-            raise self.misused()
+            raise self.misuse()
         units = _BLOCKS.get(spec.class_identifier, 1) * self._units
         with building(self._options.model):
             network = feed_forward(units, spec.hidden_sizes, spec.activations,
@@ -98,8 +98,8 @@ class Embedder:
         model: Any = self.encoder.model
         return int(model.config.hidden_size)
 
-    def misused(self) -> InputError:
-        reason = _OTHERWISE[self.architecture.class_identifier]
+    def misuse(self) -> InputError:
+        reason = _HOW_TO_USE[self.architecture.class_identifier]
         return InputError(f"{self._options.model}: {reason}")
 
     def _weights(self, prefix: str) -> dict[str, Tensor]:
@@ -115,10 +115,10 @@ class Embedder:
         return network.to(self.runtime.device, self.runtime.dtype).eval()
 
     @cached_property
-    def encoder(self) -> Encoder:
+    def encoder(self) -> CometEncoder:
         spec = self.architecture
         words = spec.word_layer if spec.class_identifier == checkpoint.XCOMET else None
-        made = Encoder.of(self._checkpoint, self._options.encoder, words)
+        made = CometEncoder.of(self._checkpoint, self._options.encoder, words)
         made.model.to(self.runtime.device, self.runtime.dtype)
         if self._options.fast and not packed.not_supported_reasons(made):
             return replace(made, packed=packed.Packed(made))

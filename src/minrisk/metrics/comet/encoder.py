@@ -38,7 +38,7 @@ Watch = Callable[[Tensor], None]  # sees hidden states as they come
 
 
 @dataclass(frozen=True)
-class Encoder:
+class CometEncoder:
     """A transformer, a tokenizer, and how its layers become one embedding."""
 
     model: nn.Module
@@ -52,7 +52,8 @@ class Encoder:
     packed: Packed | None = None  # runs the model without padding, if it can
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, files: str | None, words: int | None = None) -> Encoder:
+    def of(cls, checkpoint: Checkpoint, files: str | None,
+           words: int | None = None) -> CometEncoder:
         architecture = checkpoint.architecture
         if architecture.encoder_model not in _MODELS:
             raise InputError(f"{checkpoint.folder}: encoder {architecture.encoder_model!r} is not "

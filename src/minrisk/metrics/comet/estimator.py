@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from minrisk.metrics.comet import fused
-from minrisk.metrics.comet.patience import Patience
-from minrisk.metrics.comet.tiles import tiles
+from minrisk.metrics.comet.blocks import blocks
+from minrisk.metrics.comet.pair_progress import PairProgress
 
 BLOCKS = 6  # mt, ref, mt*ref, |mt-ref|, mt*src, |mt-src|
-_STRIPS = 8  # of rows, at least: what is on the diagonal of a strip is computed twice
-_FEW = 16  # references, about as many as sorting costs
-_LEAST = 1 << 12  # pairs in a block, where fewer would not be worth a call
+_MIN_STRIPS = 8  # of rows, at least: what is on the diagonal of a strip is computed twice
+_MAX_SUMMED_REFERENCES = 16  # references, about as many as sorting costs
+_MIN_PAIRS_PER_BLOCK = 1 << 12  # pairs in a block, where fewer would not be worth a call
 
 
 @dataclass(frozen=True)
@@ -109,29 +109,29 @@ class Estimator:
         return numbers * self.per_pair.element_size()
 
     def utility(self, hyps: Side, refs: Side, mass: Tensor, pairs: int,
-                patience: Patience) -> Tensor:
+                progress: PairProgress) -> Tensor:
         """(H,) every hypothesis against every reference, so many pairs at a time."""
         total = mass.new_zeros(len(hyps))
-        for rows, columns in tiles(len(hyps), len(refs), pairs):
+        for rows, columns in blocks(len(hyps), len(refs), pairs):
             scores = self.pair_scores(hyps[rows], refs[columns])
             total[rows] += scores[0].to(mass.dtype) @ mass[columns]
-            patience.advance(scores[0].numel())
+            progress.advance(scores[0].numel())
         return total
 
     def symmetric_utility(self, texts: Side, mass: Tensor, pairs: int,
-                          patience: Patience) -> Tensor:
+                          progress: PairProgress) -> Tensor:
         """(N,) every text against every text, forming the features of each pair once."""
-        pairs = min(pairs, max(_LEAST, len(texts) ** 2 // _STRIPS))
+        pairs = min(pairs, max(_MIN_PAIRS_PER_BLOCK, len(texts) ** 2 // _MIN_STRIPS))
         if pairs >= len(texts) ** 2:  # all in one block, which has nothing to share
-            return self.utility(texts, texts, mass, pairs, patience)
+            return self.utility(texts, texts, mass, pairs, progress)
         total = mass.new_zeros(len(texts))
-        for rows, columns in tiles(len(texts), len(texts), pairs, upper=True):
+        for rows, columns in blocks(len(texts), len(texts), pairs, upper=True):
             forth, back = self.pair_scores(texts[rows], texts[columns], both=True).to(mass.dtype)
             total[rows] += forth @ mass[columns]
             new = slice(max(columns.start, rows.stop), columns.stop)  # not yet seen from there
             back = back[:, new.start - columns.start :]
             total[new] += mass[rows] @ back
-            patience.advance(forth.numel() + back.numel())
+            progress.advance(forth.numel() + back.numel())
         return total
 
     def expected_first(self, mt: Tensor, src: Tensor, refs: Tensor, weights: Tensor) -> Tensor:
@@ -158,7 +158,7 @@ def mean_distance(mt: Tensor, refs: Tensor, weights: Tensor) -> Tensor:
     With the references' values sorted, those below mt and those above it are two intervals, whose
     weights and weighted values are differences of prefix sums. A few are added up faster.
     """
-    if len(refs) <= _FEW:
+    if len(refs) <= _MAX_SUMMED_REFERENCES:
         total = torch.zeros_like(mt)
         for ref, weight in zip(refs, weights, strict=True):
             total += weight * (mt - ref).abs()

@@ -31,14 +31,14 @@ _WORST = 25.0
 
 
 @dataclass(frozen=True)
-class Reading:
+class JointReading:
     """What the model makes of some inputs."""
 
     scores: Tensor  # (N,)
     tags: Tensor  # (N, T, C) chances of each severity, by the token; none but for XCOMET
 
-    def __getitem__(self, rows: Sequence[int]) -> Reading:
-        return Reading(self.scores[rows], self.tags[rows])
+    def __getitem__(self, rows: Sequence[int]) -> JointReading:
+        return JointReading(self.scores[rows], self.tags[rows])
 
 
 class Joint:
@@ -85,7 +85,7 @@ class Joint:
                 tell("pairs scored", sum(map(len, found)), len(hyps) * len(refs))
         return np.concatenate([np.empty(0), *found]).reshape(len(hyps), len(refs))
 
-    def _read(self, hyps: Sequence[Ints], inputs: Iterable[Sequence[Ints]]) -> Reading:
+    def _read(self, hyps: Sequence[Ints], inputs: Iterable[Sequence[Ints]]) -> JointReading:
         """Each input starts with its hypothesis."""
         encoder, runtime = self._embedder.encoder, self._embedder.runtime
         ids = [self._joined(texts) for texts in inputs]
@@ -105,7 +105,7 @@ class Joint:
             scores[rows] = self._network(embeddings.to(runtime.dtype))[:, 0].float()
             done += len(rows)
             tell("texts encoded", done, len(ids))
-        return Reading(scores, tags)
+        return JointReading(scores, tags)
 
     def _joined(self, texts: Sequence[Ints]) -> Ints:
         """<s> a </s> </s> b </s> (or one </s> between them) ..., cut to what the encoder takes."""
@@ -119,7 +119,7 @@ class Joint:
     def _limit(self) -> int:
         return self._embedder.encoder.longest + 2  # as the official code has it
 
-    def _judged(self, readings: Sequence[Reading], hyps: Sequence[Ints]) -> Tensor:
+    def _judged(self, readings: Sequence[JointReading], hyps: Sequence[Ints]) -> Tensor:
         """(N,) one score from one reading of each hypothesis, or from three."""
         if self._tagger is None:
             return torch.stack([reading.scores for reading in readings]).mean(0)

@@ -19,13 +19,13 @@ from minrisk._torch.device import triton_not_supported_reasons, upload
 from minrisk.arrays import Ints
 
 if TYPE_CHECKING:
-    from minrisk.metrics.comet.encoder import Encoder
+    from minrisk.metrics.comet.encoder import CometEncoder
 
 _POSITIONS_AFTER_PADDING = {"xlm-roberta": True, "bert": False}  # kinds with BERT's layers
 _HALF = (torch.bfloat16, torch.float16)
 
 
-def not_supported_reasons(encoder: Encoder) -> list[str]:
+def not_supported_reasons(encoder: CometEncoder) -> list[str]:
     """Why the plain path must do it; nothing means that this one can."""
     model: Any = encoder.model
     config, weight = model.config, next(model.parameters())
@@ -44,7 +44,7 @@ def not_supported_reasons(encoder: Encoder) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Texts:
+class PackedTexts:
     """A batch of texts, one after the other."""
 
     tokens: Tensor  # (T,)
@@ -53,7 +53,7 @@ class Texts:
     longest: int
 
     @classmethod
-    def of(cls, ids: Sequence[Ints], device: torch.device) -> Texts:
+    def of(cls, ids: Sequence[Ints], device: torch.device) -> PackedTexts:
         lengths = np.array([own.size for own in ids])
         starts = np.concatenate([[0], np.cumsum(lengths)])
         positions = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
@@ -68,15 +68,15 @@ def _sent(numbers: Ints, device: torch.device) -> Tensor:
 class Packed:
     """Runs the layers of an encoder on packed texts."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: CometEncoder) -> None:
         self._encoder = encoder
         model: Any = encoder.model
-        self._layers = [Layer(layer) for layer in model.encoder.layer]
+        self._layers = [PackedLayer(layer) for layer in model.encoder.layer]
 
     def embed(self, ids: Sequence[Ints]) -> Tensor:
         """(B, D)"""
         encoder = self._encoder
-        texts = Texts.of(ids, next(encoder.model.parameters()).device)
+        texts = PackedTexts.of(ids, next(encoder.model.parameters()).device)
         hidden = self._embeddings(texts)
         pooled: Tensor | float = 0.0
         for place, layer in enumerate([None, *self._layers]):
@@ -86,7 +86,7 @@ class Packed:
         assert isinstance(pooled, Tensor)
         return pooled
 
-    def _embeddings(self, texts: Texts) -> Tensor:
+    def _embeddings(self, texts: PackedTexts) -> Tensor:
         """(T, D)"""
         model: Any = self._encoder.model
         offset = 0
@@ -97,8 +97,8 @@ class Packed:
                                          position_ids=texts.positions[None] + offset)
         return found[0]
 
-    def _pool(self, hidden: Tensor, texts: Texts) -> Tensor:
-        """(B, D) float32: one layer, pooled as `pooling.Linear` does it."""
+    def _pool(self, hidden: Tensor, texts: PackedTexts) -> Tensor:
+        """(B, D) float32: one layer, pooled as `pooling.LinearPooling` does it."""
         from minrisk.metrics.comet.kernels import token_sums
 
         counts = texts.starts.diff()[:, None]
@@ -112,7 +112,7 @@ class Packed:
         return (pooled - mean) / (squares / size - mean**2 + 1e-12).sqrt()
 
 
-class Layer:
+class PackedLayer:
     """One layer of BERT, with its three projections as one product."""
 
     def __init__(self, layer: Any) -> None:
@@ -125,7 +125,7 @@ class Layer:
         self._widen: nn.Linear = layer.intermediate.dense
         self._narrow: Any = layer.output
 
-    def __call__(self, hidden: Tensor, texts: Texts) -> Tensor:
+    def __call__(self, hidden: Tensor, texts: PackedTexts) -> Tensor:
         from minrisk.metrics.comet.kernels import add_norm, attention, gelu
 
         joint = functional.linear(hidden, self._weight, self._bias)

@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from minrisk.arrays import Floats
 from minrisk.errors import InputError
-from minrisk.metrics.comet.patience import Patience
-from minrisk.metrics.comet.tiles import slices, tiles
+from minrisk.metrics.comet.blocks import blocks, slices
+from minrisk.metrics.comet.pair_progress import PairProgress
 from minrisk.rows import WeightedRows
 
 Array = npt.NDArray[Any]  # float32
 Layer = tuple[Array, Array]  # (in, out) weight and (out,) bias
 
-_PAIRS = 1 << 9  # at a time: their features stay in the cache
+_PAIRS_PER_BLOCK = 1 << 9  # at a time: their features stay in the cache
 
 
 class PlainScorer:
@@ -96,15 +96,15 @@ class PlainScorer:
         theirs = ref @ self._per_ref
         # mt*ref and |mt-ref| are symmetric: among the same texts one block serves both ways
         same = np.array_equal(mt, ref)
-        patience = Patience(len(mt) * len(ref), on_cpu=True)
+        progress = PairProgress(len(mt) * len(ref), on_cpu=True)
         found = np.empty((len(mt), len(ref)))
-        for rows, columns in tiles(len(mt), len(ref), _PAIRS, upper=same):
+        for rows, columns in blocks(len(mt), len(ref), _PAIRS_PER_BLOCK, upper=same):
             shared = self._pair_part(mt[rows], ref[columns])
             found[rows, columns] = self._finish(shared + own[rows, None] + theirs[columns])
             if same:
                 back = self._finish(shared + theirs[rows, None] + own[columns])
                 found[columns, rows] = back.T
-            patience.advance(found[rows, columns].size * (1 + same))
+            progress.advance(found[rows, columns].size * (1 + same))
         return found
 
     def _rest_of(self, mt: Array, moments: Floats) -> Array:
@@ -151,7 +151,7 @@ class PlainLinearised:
     def at(self, refs: WeightedRows) -> Floats:
         ref = _texts_of(refs)
         linear: Floats = np.float64(self.offset[:, None]) + self.per_ref @ ref.T
-        for rows in slices(0, len(self.mt), max(1, _PAIRS // max(1, len(ref)))):
+        for rows in slices(0, len(self.mt), max(1, _PAIRS_PER_BLOCK // max(1, len(ref)))):
             apart = np.abs(self.mt[rows, None] - ref[None])  # (h, s, D)
             linear[rows] += (apart @ self.per_distance[rows, :, None])[..., 0]
         return linear

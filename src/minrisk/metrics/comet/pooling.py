@@ -20,7 +20,7 @@ class Accumulator(Protocol):
     def result(self) -> Tensor: ...
 
 
-class Linear:
+class LinearPooling:
     """Mean over tokens, or the first token, of each layer as it comes."""
 
     def __init__(self, mask: Tensor, content: Tensor, first_only: bool, layer_norm: bool) -> None:
@@ -51,7 +51,7 @@ class Linear:
         return self._sum
 
 
-class Largest:
+class MaxPooling:
     """The largest value over tokens, which needs the mixture of layers first."""
 
     def __init__(self, mask: Tensor, content: Tensor, layer_norm: bool) -> None:
@@ -87,8 +87,8 @@ def accumulator(pool: Pool, mask: Tensor, content: Tensor, layer_norm: bool) -> 
     of sums but not out of counts, and so do we.
     """
     if pool == "max":
-        return Largest(mask, content, layer_norm)
-    return Linear(mask, content, pool == "cls", layer_norm)
+        return MaxPooling(mask, content, layer_norm)
+    return LinearPooling(mask, content, pool == "cls", layer_norm)
 
 
 def sparsemax(scores: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""COMET of pairs: the estimator on embeddings, by tiles that fit into memory."""
+"""COMET of pairs: the estimator on embeddings, by blocks that fit into memory."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from torch import Tensor, nn
 
 from minrisk._torch.device import Runtime, upload
 from minrisk.arrays import Floats
+from minrisk.metrics.comet.blocks import blocks
 from minrisk.metrics.comet.checkpoint import REFERENCELESS
 from minrisk.metrics.comet.embedder import Embedder
 from minrisk.metrics.comet.estimator import Estimator, moments
-from minrisk.metrics.comet.patience import Patience
+from minrisk.metrics.comet.pair_progress import PairProgress
 from minrisk.metrics.comet.surrogate import Linearised
 from minrisk.metrics.comet.tensors import array, means, rows_of, texts_of, vectors
-from minrisk.metrics.comet.tiles import tiles
 from minrisk.rows import WeightedRows
 
-_SHARE = 0.5  # of the free memory of a device that scoring may take
-_MODEST = 1e9  # bytes for scoring that may be taken without asking how many are free
-_ENOUGH = 1 << 16  # pairs at a time; more of them are not faster, and take memory
+_MEMORY_SHARE = 0.5  # of the free memory of a device that scoring may take
+_BYTES_WITHOUT_ASKING = 1e9  # bytes for scoring that may be taken without asking how many are free
+_MAX_PAIRS_PER_BLOCK = 1 << 16  # pairs at a time; more of them are not faster, and take memory
 
 
 class Scorer:
@@ -50,7 +50,7 @@ class Scorer:
                 return array(torch.stack(found, dim=1))
             left, right = estimator.hypotheses(mt, src), estimator.references(means(refs))
             result = np.empty((len(left), len(right)))
-            for rows, columns in tiles(len(left), len(right), pairs):
+            for rows, columns in blocks(len(left), len(right), pairs):
                 result[rows, columns] = array(
                     estimator.pair_scores(left[rows], right[columns])[0])
             return result
@@ -62,14 +62,14 @@ class Scorer:
             return self.scores(hyps, refs, source) @ mass
         mt, src = texts_of(hyps), texts_of(source)
         weights = _weights(mass, mt.device)
-        patience = Patience(len(hyps) * len(refs), mt.device.type == "cpu")
+        progress = PairProgress(len(hyps) * len(refs), mt.device.type == "cpu")
         estimator, pairs = self.estimator, self._pairs(len(hyps) * len(refs))
         with self._runtime.precision():
             if _same(hyps, refs):
                 texts = estimator.both(mt, src)
-                return array(estimator.symmetric_utility(texts, weights, pairs, patience))
+                return array(estimator.symmetric_utility(texts, weights, pairs, progress))
             left, right = estimator.hypotheses(mt, src), estimator.references(means(refs))
-            return array(estimator.utility(left, right, weights, pairs, patience))
+            return array(estimator.utility(left, right, weights, pairs, progress))
 
     @torch.inference_mode()
     def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Floats:
@@ -110,16 +110,17 @@ class Scorer:
 
     def _pairs(self, count: int) -> int:
         """How many pairs fit into the memory that there is for them, of so many at most."""
-        device, free = self._runtime.device, _MODEST
-        wanted, each = min(_ENOUGH, count), self.estimator.pair_bytes()
+        device, free = self._runtime.device, _BYTES_WITHOUT_ASKING
+        wanted, each = min(_MAX_PAIRS_PER_BLOCK, count), self.estimator.pair_bytes()
         if self._memory is not None:
             free = self._memory * 1e9
-        elif device.type == "cuda" and wanted * each > _MODEST:  # asking takes its time
-            free = torch.cuda.mem_get_info(device)[0] * _SHARE
+        # asking how much is free takes its time
+        elif device.type == "cuda" and wanted * each > _BYTES_WITHOUT_ASKING:
+            free = torch.cuda.mem_get_info(device)[0] * _MEMORY_SHARE
         return max(1, min(wanted, int(free / each)))
 
 
-class Judge:
+class QualityScorer:
     """Quality of hypotheses, by their source alone."""
 
     def __init__(self, embedder: Embedder) -> None:

@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from minrisk.arrays import Floats
+from minrisk.metrics.comet.blocks import slices
 from minrisk.metrics.comet.estimator import Estimator
 from minrisk.metrics.comet.tensors import array, texts_of
-from minrisk.metrics.comet.tiles import slices
 from minrisk.rows import WeightedRows
 
 Precision = Callable[[], AbstractContextManager[None]]  # that of products, while it is entered
 
-_BLOCK = 1 << 26  # differences of embeddings that are held at a time
+_MAX_DIFFERENCES = 1 << 26  # differences of embeddings that are held at a time
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Linearised:
             return array(linear + torch.cat(list(self._distances(ref))))
 
     def _distances(self, ref: Tensor) -> Iterator[Tensor]:
-        for rows in slices(0, len(self.mt), max(1, _BLOCK // max(1, ref.numel()))):
+        for rows in slices(0, len(self.mt), max(1, _MAX_DIFFERENCES // max(1, ref.numel()))):
             apart = (self.mt[rows, None] - ref[None]).abs()  # (h, s, D)
             yield (apart @ self.per_distance[rows, :, None])[..., 0]
 

@@ -18,7 +18,7 @@ from minrisk.options import option
 from minrisk.rows import WeightedRows
 
 if TYPE_CHECKING:
-    from minrisk.metrics.metricx.reader import Reader
+    from minrisk.metrics.metricx.reader import MetricXReader
 
 _MODEL = "google/metricx-24-hybrid-large-v2p6"
 _NAME = re.compile(r"metricx-(23|24)(-qe)?")  # of published models
@@ -51,10 +51,10 @@ class MetricX(CrossEncoder):
         return self.version == "24"
 
     @cached_property
-    def _reader(self) -> Reader:
+    def _reader(self) -> MetricXReader:
         with needs_extra("MetricX", "neural"):
-            from minrisk.metrics.metricx.reader import Reader
-        return Reader(self)
+            from minrisk.metrics.metricx.reader import MetricXReader
+        return MetricXReader(self)
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,14 @@ _WORST = 25.0
 _PAD = _START = 0
 
 
-class Reader:
+class MetricXReader:
     def __init__(self, options: MetricX) -> None:
         from transformers import MT5ForConditionalGeneration
 
         self._runtime = Runtime(options.device, options.dtype, options.tokens)
         self._text, self._alone = _TEXT[options.version], _ALONE[options.version]
         self._longest = _LONGEST[options.version] - 1
-        self._pieces = SentencePiece(file_of(options.tokenizer, "spiece.model"))
+        self._tokenizer = SentencePiece(file_of(options.tokenizer, "spiece.model"))
         config = load_config(options.model)
         if config.model_type != "mt5":
             raise InputError(f"{options.model}: found a model of the kind {config.model_type!r}, "
@@ -64,7 +64,7 @@ class Reader:
         return -pair_scores(len(hyps), 1, read, self._errors, self._runtime)[:, 0]
 
     def _read(self, text: str) -> tuple[Ints, bool]:
-        ids = self._pieces.ids(text)
+        ids = self._tokenizer.ids(text)
         return ids[: self._longest], ids.size > self._longest
 
     def _errors(self, ids: Sequence[Ints]) -> Tensor:

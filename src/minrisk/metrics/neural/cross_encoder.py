@@ -17,7 +17,7 @@ from minrisk.metrics.neural import NeuralModel
 from minrisk.rows import WeightedRows
 
 
-class Reader(Protocol):
+class PairReader(Protocol):
     def scores(self, hyps: Sequence[str], refs: Sequence[str], source: str) -> Floats: ...
 
 
@@ -43,7 +43,7 @@ class CrossEncoder(NeuralModel, ABC):
 
     @property
     @abstractmethod
-    def _reader(self) -> Reader: ...
+    def _reader(self) -> PairReader: ...
 
     def _texts(self, features: WeightedRows) -> list[Any]:
         features.check(self)

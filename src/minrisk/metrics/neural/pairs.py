@@ -15,20 +15,22 @@ from minrisk._torch.device import Runtime
 from minrisk.arrays import Floats, Ints
 from minrisk.progress import tell
 
-_AT_ONCE = 4096  # pairs whose inputs and states are held together
+_PAIRS_PER_CHUNK = 4096  # pairs whose inputs and states are held together
 
-Read = Callable[[int, int], tuple[Ints, bool]]  # the tokens of a pair, and whether they were cut
-Judge = Callable[[Sequence[Ints]], Tensor]  # (B,) scores of a batch
+# the tokens of a pair, and whether they were cut
+ReadPair = Callable[[int, int], tuple[Ints, bool]]
+ScoreBatch = Callable[[Sequence[Ints]], Tensor]  # (B,) scores of a batch
 
 
 def pairs_in_chunks(hyps: int, refs: int) -> Iterator[list[tuple[int, int]]]:
     pairs = product(range(hyps), range(refs))
-    while chunk := list(islice(pairs, _AT_ONCE)):
+    while chunk := list(islice(pairs, _PAIRS_PER_CHUNK)):
         yield chunk
 
 
 @torch.inference_mode()
-def pair_scores(hyps: int, refs: int, read: Read, judge: Judge, runtime: Runtime) -> Floats:
+def pair_scores(hyps: int, refs: int, read: ReadPair, score_batch: ScoreBatch,
+                runtime: Runtime) -> Floats:
     """(H, R) with pairs of similar length in one batch."""
     result = np.zeros((hyps, refs))
     done, long = 0, 0
@@ -37,7 +39,7 @@ def pair_scores(hyps: int, refs: int, read: Read, judge: Judge, runtime: Runtime
             inputs, cut = zip(*(read(*pair) for pair in pairs), strict=True)
             long += sum(cut)
             for rows in batches([own.size for own in inputs], runtime.tokens):
-                found = judge([inputs[row] for row in rows])
+                found = score_batch([inputs[row] for row in rows])
                 places = np.array([pairs[row] for row in rows])
                 result[places[:, 0], places[:, 1]] = found.float().cpu().numpy()
                 done += len(rows)

@@ -44,28 +44,28 @@ class Transformers:
     name: ClassVar[str] = "hf"
     takes_messages: ClassVar[bool] = True
 
-    model: str = option(help="a hub name or a folder")
-    epsilon: float = option(0.0, help="cut off tokens less likely than this")
-    eta: float = option(0.0, help="cut off by this or less, the less so the flatter")
-    top_k: int = option(0, help="keep this many tokens; 0 keeps all")
-    top_p: float = option(1.0, help="keep the likeliest tokens that have this much mass together")
-    min_p: float = option(0.0, help="cut off tokens less likely than this share of the likeliest")
-    temperature: float = option(1.0, help="divides the logits before anything is cut off")
-    beams: int = option(0, help="no sampling: 1 searches greedily, more keep as many beams")
-    max_tokens: int | None = option(None, help="of a sample; the generation config's limit")
-    min_tokens: int = option(0, help="of a sample")
+    model: str = option(help="hub name or folder of the model")
+    epsilon: float = option(0.0, help="least probability of a token that may be drawn")
+    eta: float = option(0.0, help="the same, but lower where the distribution is flat")
+    top_k: int = option(0, help="number of likeliest tokens that may be drawn; 0 is all")
+    top_p: float = option(1.0, help="mass of the likeliest tokens that may be drawn")
+    min_p: float = option(0.0, help="least probability, as a share of the likeliest token's")
+    temperature: float = option(1.0, help="divisor of the logits before anything is cut off")
+    beams: int = option(0, help="number of beams of a search instead of sampling; 1 is greedy")
+    max_tokens: int | None = option(None, help="most tokens of a sample; the generation config's")
+    min_tokens: int = option(0, help="least tokens of a sample")
     source_language: str | None = option(None, help="the model's code of it, where it has codes")
     target_language: str | None = option(None, help="the model's code of it, where it has codes")
-    prompt: str | None = option(None, help="what to ask, with {source} for the source")
-    system: str | None = option(None, help="a system message before every chat that has none")
-    stop: str | None = option(None, help="a text that ends a sample, or a JSON list of them")
-    overlong: Literal["cut", "error"] = option("cut", help="what to do with too long a source")
-    device: str = option("auto", help="cuda or cpu; the best there is")
+    prompt: str | None = option(None, help="template of a prompt, with {source} for the source")
+    system: str | None = option(None, help="system message before every chat that has none")
+    stop: str | None = option(None, help="text that ends a sample, or a JSON list of them")
+    overlong: Literal["cut", "error"] = option("cut", help="treatment of too long a source")
+    device: str = option("auto", help="device to run on, cuda or cpu; the best there is")
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = option(
-        "auto", help="of the numbers; bf16 on CUDA, fp32 elsewhere")
-    rows: int | None = option(None, help="samples drawn at once at most; as memory allows",
+        "auto", help="number format; bf16 on CUDA, fp32 elsewhere")
+    rows: int | None = option(None, help="most samples drawn at once; as memory allows",
                               matters=False)
-    memory: float | None = option(None, help="gigabytes for caches; half of what is free",
+    memory: float | None = option(None, help="gigabytes for the KV cache; half of what is free",
                                   matters=False)
 
     def __post_init__(self) -> None:

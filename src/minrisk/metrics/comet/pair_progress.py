@@ -7,10 +7,10 @@ import warnings
 
 from minrisk.progress import tell
 
-_LONG = 20.0  # seconds
+_LONG_SECONDS = 20.0  # seconds
 
 
-class Patience:
+class PairProgress:
     """Counts pairs; on a CPU it says after the first ones what all of them will take."""
 
     def __init__(self, total: int, on_cpu: bool) -> None:
@@ -27,7 +27,7 @@ class Patience:
             self._warn((time.monotonic() - self._start) * self._total / self._done)
 
     def _warn(self, seconds: float) -> None:
-        if seconds > _LONG:
+        if seconds > _LONG_SECONDS:
             warnings.warn(
                 f"the {self._total:,} pairs of a segment take about {_rounded(seconds)} on this "
                 "CPU; the strategies aggregate and aggregate-to-fine take seconds", stacklevel=6)
