@@ -14,7 +14,7 @@ import numpy as np
 # instruction sets: a whole network strays by up to 60 of them in single precision, by 5 in half,
 # which adds up in single precision and rounds what it stores.
 EPS = {"fp64": 2.0**-52, "fp32": 2.0**-23, "tf32": 2.0**-10, "fp16": 2.0**-10, "bf16": 2.0**-7}
-ULPS = {"fp64": 256, "fp32": 256, "tf32": 16, "fp16": 16, "bf16": 8}
+ULPS = {"fp64": 256, "fp32": 256, "tf32": 8, "fp16": 16, "bf16": 8}
 SINGLE = ULPS["fp32"] * EPS["fp32"]  # for the contract of metrics that compute in it
 
 

@@ -131,7 +131,8 @@ def check_drawing(kind: str, largest: int) -> None:
         drawn = made.draw(batch, SAMPLES, 3, places)
         assert counts(drawn) == counts([plain[place] for place in places])
         for own, place in zip(drawn, places, strict=True):
-            assert_close([d.logprob for d in own], [d.logprob for d in plain[place]], "fp32")
+            assert_close([d.logprob for d in own], [d.logprob for d in plain[place]], "fp32",
+                         ulps=1024)  # a sum over tokens, each after a whole decoder
     recorded = made._decoder._graphs._recorded
     before = len(recorded)
     made.draw(given[1:2], SAMPLES, 3, [1])
