@@ -493,7 +493,7 @@ def test_output_and_matrix_must_be_two_files(tmp_path):
     samples = write(tmp_path / "x.jsonl", {"samples": ["a"]})
     result = run("decode", samples, "-o", tmp_path / "y", "--matrix", tmp_path / "y")
     assert result.code == 2
-    assert "is part of the output; name another file" in result.err
+    assert "is part of the output; name two files" in result.err
     assert run("decode", samples, "--matrix", "-").code == 2
 
 

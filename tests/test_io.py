@@ -11,6 +11,7 @@ import tracemalloc
 from collections import Counter
 from contextlib import suppress
 from unittest.mock import patch
+from zlib import crc32
 
 import numpy as np
 import pyarrow
@@ -27,7 +28,9 @@ from minrisk.io.journal import Journal
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.lines import Column, TextReader
 from minrisk.io.matrices import MatrixWriter
-from minrisk.io.record import Record, Weighting
+from minrisk.io.partial import Partial
+from minrisk.io.record import Record, Result, Weighting
+from minrisk.io.sink import MISSING
 from minrisk.io.writer import ChoiceWriter
 
 COMPRESS = {
@@ -401,6 +404,68 @@ def test_a_bit_that_flips_in_a_journal_costs_the_entries_around_it_and_no_other(
         found = [entry for _, entry in Journal(str(path))]
         assert all(entry in ENTRIES for entry in found)
         assert len(found) >= len(ENTRIES) - 2  # two where it was the line feed between them
+
+
+def test_entries_of_another_owner_are_passed_over(tmp_path):
+    path = str(tmp_path / "journal")
+    for owner in ("one", "other", "one"):
+        Journal(path, owner).append({"owner": owner})
+    assert [entry for _, entry in Journal(path, "other")] == [{"owner": "other"}]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"1" * 5000, b"[" * 100_000])
+def test_an_entry_that_is_no_json_is_passed_over(tmp_path, content):
+    path = tmp_path / "journal"
+    journal(path)
+    with path.open("ab") as stream:
+        stream.write(b"%08x %b\n" % (crc32(content, crc32(b"")), content))
+    assert [entry for _, entry in Journal(str(path))] == ENTRIES
+
+
+def partial(path):
+    """What is found of an unfinished shard."""
+    found = Partial(str(path))
+    found.load()
+    return found
+
+
+RESULTS = {"indices": [0, 1], "checksums": [7, 8], "texts": ["a\n", "b\n"],
+           "failures": [None, {"file": "in", "line": 2, "id": "x", "reason": "no"}],
+           "counts": {"pairs": 4}}
+
+
+@pytest.mark.parametrize("change", [
+    {"texts": ["a\n", 5]}, {"texts": ["a\n"]}, {"texts": "ab"}, {"texts": None},
+    {"indices": [0, -1]}, {"indices": [0, 10**15]}, {"indices": [0, True]}, {"indices": [0, 1, 2]},
+    {"indices": [], "checksums": [], "texts": [], "failures": []}, {"checksums": [7, 2**70]},
+    {"checksums": [7, -1]}, {"checksums": [7, 8.5]}, {"failures": [None, 5]}, {"failures": []},
+    {"failures": [None, {"reason": []}]}, {"counts": None}, {"counts": {"pairs": "4"}}])
+def test_entries_that_are_no_results_are_passed_over(tmp_path, change):
+    path = tmp_path / "shard.partial"
+    Journal(str(path)).append(RESULTS)
+    Journal(str(path)).append(RESULTS | change)
+    found = partial(path)
+    assert list(found.done) == [7, MISSING]
+    assert found.counts == {"pairs": 4, "segments": 1}
+    found.add([Result(0, 1, 8, "c\n", {"pairs": 2})])
+    assert list(found.texts()) == ["a\n", "c\n"]
+
+
+@pytest.mark.parametrize("entry", [[], "indices", 7, None])
+def test_entries_that_have_no_fields_are_passed_over(tmp_path, entry):
+    path = tmp_path / "shard.partial"
+    Journal(str(path)).append(entry)
+    assert list(partial(path).done) == []
+
+
+def test_results_that_are_there_twice_count_once(tmp_path):
+    path = tmp_path / "shard.partial"
+    entry = RESULTS | {"failures": [None, None]}
+    Journal(str(path)).append(entry)
+    path.write_bytes(path.read_bytes() * 3)
+    found = partial(path)
+    assert found.counts == {"pairs": 4, "segments": 2}
+    assert list(found.texts()) == entry["texts"]
 
 
 @pytest.mark.parametrize("kind", ["gz", "xz", "zst"])

@@ -45,7 +45,7 @@ def manifest(output: str) -> Path:
 @pytest.fixture
 def inline(monkeypatch) -> None:
     """Without processes, whose start takes a hundred times as long as all the rest."""
-    monkeypatch.setattr(RunOptions, "runner", Inline())
+    monkeypatch.setattr(RunOptions, "runner", lambda *_: Inline())
 
 
 class Killed(BaseException):

@@ -398,7 +398,7 @@ def test_a_killed_run_goes_on_without_losing_or_repeating_a_segment(
 def _kept(folder: Path) -> int:
     """Segments that are on disk."""
     return sum(len(entry["indices"]) for path in folder.rglob("*.partial")
-               for _, entry in Journal(str(path)))
+               for _, entry in Journal(str(path), f"{path.parent.name}/{path.stem}"))
 
 
 def test_ctrl_c_does_not_wait_for_a_slow_server(server, sources, tmp_path):

@@ -216,7 +216,7 @@ def test_segments_of_a_torn_shard_are_kept_and_what_is_torn_is_redone(inputs, tm
     whole = lines(out)
     (out / "3.jsonl").unlink()  # as if it were not done, but for 8 segments
     path = out / ".minrisk" / json.loads((out / "manifest.json").read_text())["run"]
-    partial = Partial(str(path / "3.jsonl.partial"))
+    partial = Partial(str(path / "3.jsonl.partial"), f"{path.name}/3.jsonl")
     given = (inputs / "3.jsonl").read_bytes().splitlines()
     texts = whole["3.jsonl"].decode().splitlines(keepends=True)
     for start in (8, 0):

@@ -60,8 +60,7 @@ def test_a_configuration_is_arguments_or_an_error(content, tmp_path):
     path.write_bytes(content)
     try:
         arguments = config_arguments(str(path))
-    except InputError as error:
-        assert str(path) in str(error)  # noqa: PT017 - most files are fine
+    except InputError:
         return
     assert all(argument.startswith("--") and "=" in argument for argument in arguments)
 

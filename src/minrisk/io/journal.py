@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 from zlib import crc32
 
@@ -16,12 +17,15 @@ class Journal:
     """What an interrupted run is resumed from.
 
     Entries are read again one by one, so that they may be more than memory holds. An entry that was
-    torn by a kill, or changed by a broken disk, is passed over, and costs no other. The file is
-    open only while it is used: there may be more journals than a process may have open files.
+    torn by a kill, changed by a broken disk, or written for another owner, is passed over, and
+    costs no other. The file is open only while it is used: there may be more journals than a
+    process may have open files.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, owner: str = "") -> None:
+        """The owner, a run or one of its shards, is part of every checksum."""
         self.path = path
+        self._seed = crc32(owner.encode("utf-8", "surrogateescape"))
         self._size: int | None = None  # None until the first entry is appended
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
@@ -31,7 +35,7 @@ class Journal:
         offset = 0
         with as_input_error("read", self.path), open(self.path, "rb") as stream:
             for line in stream:
-                entry = _decoded(line)
+                entry = self._decoded(line)
                 if entry is not None:
                     yield offset, entry
                 offset += len(line)
@@ -43,7 +47,7 @@ class Journal:
         with as_input_error("read", self.path), open(self.path, "rb") as stream:
             for offset in offsets:
                 stream.seek(offset)
-                entry = _decoded(stream.readline())
+                entry = self._decoded(stream.readline())
                 if entry is None:
                     raise InputError(f"{self.path} was changed while the run used it; run again "
                                      "with --resume")
@@ -51,7 +55,7 @@ class Journal:
 
     def append(self, entry: dict[str, Any]) -> int:
         """With the operating system when this returns: no signal can tear or lose it."""
-        line = _encoded(entry)
+        line = self._encoded(entry)
         with as_input_error("write", self.path), open(self.path, "ab", buffering=0) as stream:
             if self._size is None:
                 self._size = self._end_line(stream.tell())
@@ -69,13 +73,15 @@ class Journal:
                 size += stream.write(b"\n")
         return size
 
+    def _encoded(self, entry: dict[str, Any]) -> bytes:
+        content = json.dumps(entry).encode()
+        return b"%08x %b\n" % (crc32(content, self._seed), content)
 
-def _encoded(entry: dict[str, Any]) -> bytes:
-    content = json.dumps(entry).encode()
-    return b"%08x %b\n" % (crc32(content), content)
-
-
-def _decoded(line: bytes) -> Any:
-    """None where it is not what was written."""
-    found, _, content = line.removesuffix(b"\n").partition(b" ")
-    return json.loads(content) if found == b"%08x" % crc32(content) else None
+    def _decoded(self, line: bytes) -> Any:
+        """None where it is not what was written."""
+        found, _, content = line.removesuffix(b"\n").partition(b" ")
+        if found != b"%08x" % crc32(content, self._seed):
+            return None
+        with suppress(ValueError, RecursionError):  # not of our making
+            return json.loads(content)
+        return None

@@ -114,7 +114,7 @@ class RunStore:
     def begin(self) -> None:
         """From here on, what is there under our names is ours."""
         self._has_begun = True
-        self._clean(keep=(self._run, os.path.basename(self._finished_path)))
+        self._clean(keep=(self._run, os.path.basename(self._finished_journal.path)))
         self._claim()
         self._save()
         self._write_errors()
@@ -171,7 +171,7 @@ class RunStore:
                              "--overwrite starts again, or name another output")
         self._is_new = False
         self._load_manifest(content)
-        for _, entry in Journal(self._finished_path):
+        for _, entry in self._finished_journal:
             with suppress(KeyError, TypeError, AttributeError, ValueError):  # not of our making
                 self._finished[entry["shard"]] = _checked_counts(entry["counts"])
         self._check_finished(sizes)
@@ -238,7 +238,8 @@ class RunStore:
 
     def _partial(self, number: int) -> Partial:
         if number not in self._partials:
-            self._partials[number] = Partial(self._partial_path(number))
+            owner = f"{self._run}/{self._shards[number].name}"
+            self._partials[number] = Partial(self._partial_path(number), owner)
         return self._partials[number]
 
     def _finish_if_whole(self, number: int) -> None:
@@ -267,7 +268,7 @@ class RunStore:
     def _note_finished(self, name: str, counts: dict[str, int]) -> None:
         self._finished[name] = counts
         self._finished_now.add(name)
-        Journal(self._finished_path).append({"shard": name, "counts": counts})
+        self._finished_journal.append({"shard": name, "counts": counts})
         if self.store.writer:  # for those who lose this machine with its journal
             self._copy_errors()
             if len(self._finished) >= _GROWTH * self._saved:
@@ -363,8 +364,8 @@ class RunStore:
                     os.remove(path)
 
     @property
-    def _finished_path(self) -> str:
-        return os.path.join(self.store.work, f"{self._run}.{_FINISHED}")
+    def _finished_journal(self) -> Journal:
+        return Journal(os.path.join(self.store.work, f"{self._run}.{_FINISHED}"), self._run)
 
     def _partial_path(self, number: int) -> str:
         return os.path.join(self.store.work, self._run, f"{self._shards[number].name}.partial")
