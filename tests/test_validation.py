@@ -140,7 +140,38 @@ def test_gain_counts_equal_samples_as_often_as_they_were_drawn():
 
 def test_judgements_survive_json():
     segment = Study(ChrF(), [Segment(HYPS)], ["n-by-s"]).evaluate(Segment(HYPS))
-    assert SegmentOutcomes.from_json(json.loads(json.dumps(segment.as_json()))) == segment
+    assert SegmentOutcomes.from_json(json.loads(json.dumps(segment.as_json())),
+                                     segment.outcomes) == segment
+
+
+@pytest.mark.parametrize(("before", "after", "message"), [
+    (b'"outcomes"', b'"outc\xffmes"', "found byte 0xff"), (b'"gain"', b'"gai\\"', "invalid JSON"),
+    (b'"outcomes"', b'"outcomez"', "found no outcomes of a segment ('outcomes')"),
+    (b'"standard"', b'"standart"', "found no outcomes of a segment ('standard')"),
+    (b'"first": true', b'"first": null', "first must be True or False; got None"),
+    (b'{"first"', b'["first"', "invalid JSON"), (b'"features": 0', b'"features": "', "invalid"),
+])
+def test_results_that_were_damaged_are_told(samples, tmp_path, before, after, message):
+    out = tmp_path / "out.jsonl"
+    args = ("validate", samples, "--strategy", "aggregate", "-o", out)
+    assert run(*args).code == 0
+    out.write_bytes(out.read_bytes().replace(before, after, 1))  # of the same size
+    result = run(*args, "--resume")
+    assert (result.code, result.out) == (2, "")
+    assert f"{out}:1: " in result.err
+    assert message in result.err
+
+
+def test_ids_may_have_any_character(tmp_path):
+    record = {"id": "a\u2028b\x85c\ud800", "samples": HYPS}
+    path = write(tmp_path / "in.jsonl", json.dumps(record))
+    assert run("validate", path, "--strategy", "aggregate").code == 0
+
+
+def test_a_gain_that_rounding_makes_negative_is_summed_up():
+    segment = SegmentOutcomes(-1e-17, 3, 0.1, {EXACT.label: Outcome(True, True, 0.0, 9, 0.1)})
+    summary = summarise([EXACT], [segment])
+    assert summary.recommended is summary.fewest_pairs is summary.exact
 
 
 def test_what_a_metric_cannot_do_is_left_out_and_told():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from io import StringIO
@@ -20,9 +20,9 @@ from minrisk.cli.shared import SETTINGS, FiniteRange, input_files, option
 from minrisk.cli.weights import weight_options, weighting_of
 from minrisk.decoding import METRIC
 from minrisk.errors import InputError, MinriskError
-from minrisk.io.files import Input
-from minrisk.io.jsonl import SampleReader
-from minrisk.io.record import RawRecord, Record
+from minrisk.io.files import Input, text_of
+from minrisk.io.jsonl import SampleReader, parse
+from minrisk.io.record import RawRecord, Record, at
 from minrisk.io.writer import error_line, json_line
 from minrisk.pipeline.stages import Write
 from minrisk.registry import STRATEGIES
@@ -92,9 +92,7 @@ def validate(ctx: click.Context, /, **params: Any) -> int:
         stream=None if params["output"] else results,
         also_written=params["plots"],
     ))
-    lines = results.getvalue().splitlines() if not params["output"] else _lines(params["output"])
-    outcomes = [SegmentOutcomes.from_json(fields) for fields in map(json.loads, lines)
-                if "error" not in fields]
+    outcomes = list(_outcomes(params["output"], results, [trial.label for trial in study.trials]))
     summary = summarise(study.trials, outcomes, params["tolerance"])
     for path in params["plots"]:
         plot(summary, study, path)
@@ -187,8 +185,16 @@ class OutcomesWriter:
         return {}
 
 
-def _lines(path: str) -> Iterator[bytes]:
-    return iter(Input(path))
+def _outcomes(path: str | None, results: StringIO,
+              labels: Sequence[str]) -> Iterator[SegmentOutcomes]:
+    """Of the segments that did not fail, from the output; or from memory, if there is no file."""
+    lines: Iterable[bytes] = Input(path) if path else results.getvalue().encode(
+        "utf-8", "backslashreplace").splitlines()
+    for number, line in enumerate(lines, 1):
+        with at(f"{path or 'the results'}:{number}"):
+            fields = parse(text_of(line, number), "remove the file to have it made again")
+            if "error" not in fields:
+                yield SegmentOutcomes.from_json(fields, labels)
 
 
 def _study(params: dict[str, Any], typical: list[Segment], options: RunOptions) -> Study:

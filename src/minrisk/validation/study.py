@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, groupby, islice
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
-from minrisk.errors import MinriskError
+from minrisk.errors import InputError, MinriskError
 from minrisk.groups import Groups
 from minrisk.metric import AnyMetric
+from minrisk.options import checked
 from minrisk.pool import Batch, bind
 from minrisk.registry import STRATEGIES
 from minrisk.segment import Ranking, Segment
@@ -57,9 +58,21 @@ class SegmentOutcomes:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> SegmentOutcomes:
-        outcomes = {label: Outcome(**found) for label, found in fields["outcomes"].items()}
-        return cls(fields["gain"], fields["references"], fields["features"], outcomes)
+    def from_json(cls, fields: Mapping[str, Any], labels: Iterable[str]) -> SegmentOutcomes:
+        """Of the trials with these labels; what `as_json` would not give is an error."""
+        try:
+            found = {label: _typed(Outcome, fields["outcomes"][label]) for label in labels}
+            return cls(**_typed(cls, fields) | {
+                "outcomes": {label: Outcome(**values) for label, values in found.items()}})
+        except (KeyError, TypeError) as error:
+            raise InputError(f"found no outcomes of a segment ({error}); remove the file to have "
+                             "it made again") from None
+
+
+def _typed(cls: type, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass, each of its type."""
+    hints = get_type_hints(cls)
+    return {name: checked(name, fields[name], hint) for name, hint in hints.items()}
 
 
 class Study:

@@ -59,7 +59,8 @@ class Summary:
 
     @property
     def _tolerable(self) -> list[TrialSummary]:
-        return [row for row in self.rows if row.lost <= self.tolerance]
+        """The exact one always is, also where rounding makes the gain negative."""
+        return [row for row in self.rows if row is self.exact or row.lost <= self.tolerance]
 
     def as_json(self) -> dict[str, Any]:
         return {"segments": self.segments, "references": self.references, "gain": self.gain,
