@@ -113,7 +113,7 @@ inline void count_states(const Automaton& automaton,
 // Adds weighted texts to the evidence: the number of n-grams of each order, then the count of each
 // state.
 inline void count_ngrams(const Automaton& automaton, const Symbols& symbols, const Texts& texts,
-                   const double* weights, double* evidence) {
+                         const double* weights, double* evidence) {
     double *totals = evidence, *counts = evidence + automaton.order();
     std::vector<std::span<const std::uint32_t>> some;
     for (std::size_t i = 0; i < texts.size(); ++i) {

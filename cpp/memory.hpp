@@ -71,7 +71,7 @@ struct PooledAllocator {
     T* allocate(std::size_t count) {
         const std::size_t bytes = count * sizeof(T);
         return static_cast<T*>(uses_pool(bytes) ? BlockPool::shared().allocate(bytes)
-                                             : ::operator new(bytes));
+                                                : ::operator new(bytes));
     }
 
     void deallocate(T* block, std::size_t count) noexcept {

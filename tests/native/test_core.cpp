@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "../../cpp/ter.hpp"
@@ -159,6 +160,28 @@ void check_words() {
     check(words == Strings{U"(hi", U")", U"there", U".", U"!", U"ab", U"cd"}, "words");
 }
 
+// Several threads of the caller use the same texts at once, from before they are indexed.
+void check_shared_texts(std::mt19937& random) {
+    const Strings texts = random_texts(random, 30, 30, 60);
+    const Texts all = checks::first_texts(texts.size());
+    const std::vector<double> shares(texts.size(), 1.0 / double(texts.size()));
+    const std::int64_t offsets[] = {0, std::int64_t(texts.size())};
+    const Chrf metric{6, 4.0, false};
+    ChrfTexts batch(corpus_of(texts), {});
+    const ChrfTask average{batch, all, {offsets, all.data(), shares.data(), 1}, metric};
+    std::vector<std::vector<double>> scores(4), verdicts(4);
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < scores.size(); ++i)
+        threads.emplace_back([&, i] {
+            scores[i] = average.scores(portable_kernels, Workers{2});
+            const auto parts = evidence(batch, batch, all, shares.data());
+            verdicts[i] = verdict(batch, all, parts.data(), metric);
+        });
+    for (std::thread& thread : threads) thread.join();
+    for (std::size_t i = 1; i < scores.size(); ++i)
+        check(scores[i] == scores[0] && verdicts[i] == verdicts[0], "threads share texts");
+}
+
 void check_interruption() {
     struct Stop {};
     bool stopped = false;
@@ -202,6 +225,7 @@ int main() {
     check_words();
     check_tokens();
     check_interruption();
+    check_shared_texts(random);
     check_hashes();
     check_secrets(random);
     check_ter(random);
