@@ -32,8 +32,11 @@ def assert_close(found: Any, expected: Any, dtype: str = "fp64", *, ulps: float 
 
 
 def assert_no_worse(found: Any, plain: Any, exact: Any) -> None:
-    """The error is at most twice that of a plain computation in the same precision."""
-    ours, theirs = (np.abs(_numbers(x) - _numbers(exact)).max() for x in (found, plain))
+    """The error is at most twice that of a plain computation in the same precision.
+
+    The root of its mean square: the largest error of all is a matter of luck.
+    """
+    ours, theirs = (np.sqrt(np.mean((_numbers(x) - _numbers(exact)) ** 2)) for x in (found, plain))
     assert ours <= 2 * theirs, (ours, theirs)
 
 
