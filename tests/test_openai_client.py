@@ -142,6 +142,24 @@ def test_a_key_that_a_server_repeats_is_not_written(server, monkeypatch, field):
     assert sample.finish_reason == "***"
 
 
+def test_a_key_that_a_server_repeats_in_escapes_is_not_written(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    escaped = "".join(f"\\u{ord(character):04X}" for character in KEY)
+    body = '{"choices": [{"message": {"content": "you are KEY"}}]}'.replace("KEY", escaped)
+    server.always = lambda h: h.send(200, body.encode())
+    [[sample]] = sampler(server, logprobs=False).sample(["one"], 1)
+    assert sample.text == "you are ***"
+
+
+@pytest.mark.parametrize(("key", "echo"), [
+    ("a key of several words", "a key\n\tof several words"),
+    (r"escapes\x07 belong to it", "escapes\x07 belong to it"),
+    ("wide  gaps belong to it", "wide  gaps belong to it")])
+def test_a_key_is_not_shown_whatever_becomes_of_the_text_around_it(key, echo):
+    for text in (echo, f"{'x ' * 140}{echo}", f"{echo} {'x' * 10_000}"):
+        assert key not in Mask(key).line(text)
+
+
 def test_a_key_that_is_a_word_changes_no_sample(server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "test")
     server.always = faulty.altered({"message": {"content": "a test"}})
@@ -289,7 +307,7 @@ def test_errors_are_read_in_all_their_forms(raw, detail):
 
 @pytest.mark.parametrize(("header", "seconds"), [
     (None, 0), ("3", 3), ("0.5", 0.5), ("-1", 0), ("nan", 0), ("inf", float("inf")), ("soon", 0),
-    ("Wed, 21 Oct 2015 07:28:00 GMT", 0)])
+    ("Wed, 21 Oct 2015 07:28:00 GMT", 0), ("Wed, 21 Oct 2015 07:28:00 +99999999999999999999", 0)])
 def test_the_time_to_wait_is_read_in_all_its_forms(header, seconds):
     assert seconds_to_wait(header) == seconds
 

@@ -283,7 +283,8 @@ def test_content_in_parts_is_joined(server):
     assert texts(sampler(server).sample(["one"], 1)[0]) == ["a cat"]
 
 
-@pytest.mark.parametrize("value", ["NaN", "-Infinity", "Infinity", "1e999", "null", '"x"', "{}"])
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "Infinity", "1e999", f"-1{'0' * 400}",
+                                   "null", '"x"', "{}"])
 def test_log_probabilities_that_are_no_numbers_are_left_out(server, tmp_path, value):
     def reply(handler):
         text = json.dumps({"choices": faulty.choices(handler)})
@@ -318,7 +319,7 @@ def test_lengths_are_those_of_the_tokens(server):
     ({"completion_tokens_details": None}, 9),
     ({"completion_tokens_details": {"reasoning_tokens": 99}}, None),
     ({"completion_tokens": -1}, None), ({"completion_tokens": True}, None),
-    ({"completion_tokens": "9"}, None)])
+    ({"completion_tokens": "9"}, None), ({"completion_tokens": 10**400}, None)])
 def test_usage_tells_the_length_of_an_only_choice(server, details, length):
     server.always = lambda h: h.reply(200, {"choices": faulty.choices(h), "usage": {
         "prompt_tokens": 1, "completion_tokens": 9} | details})

@@ -151,7 +151,16 @@ def _changed(draw: st.DrawFn, value: Any) -> Any:
         else:
             value.insert(key, draw(json_values))
         return value
-    return draw(st.one_of(json_values, json_values, json_values, _deep))
+    return draw(st.one_of(_similar(value), json_values, json_values, _deep))
+
+
+def _similar(value: Any) -> st.SearchStrategy[Any]:
+    """Values of the same type, which get further than others."""
+    if isinstance(value, bool):
+        return st.booleans()
+    if isinstance(value, int | float):
+        return _INTEGERS | _FLOATS
+    return _TEXTS if isinstance(value, str) else st.lists(scalars, max_size=3)
 
 
 def dump(value: Any) -> str:

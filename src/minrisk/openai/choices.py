@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from minrisk.openai.client import Complaint
 
 _CUT = {"length", "content_filter"}  # reasons to finish that leave a text without its end
 _USAGE = ("prompt_tokens", "completion_tokens")
+_MAX_COUNT = 2**53
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,10 @@ def _of_tokens(found: Any) -> tuple[float | None, int | None]:
         for token in (tokens if isinstance(tokens, list) else ())]
     if not isinstance(listed, list) or not listed:
         return None, None
-    known = all(isinstance(value, int | float) for value in listed)
-    total = float(sum(listed)) if known else math.nan
+    total = math.nan
+    if all(isinstance(value, int | float) for value in listed):
+        with suppress(OverflowError):  # of integers that are beyond any double
+            total = float(sum(listed))
     return total if math.isfinite(total) else None, len(listed)
 
 
@@ -145,5 +149,6 @@ def total_usage(parts: Iterable[Counter[str] | None]) -> dict[str, int] | None:
 
 
 def _count(found: Any) -> int | None:
-    is_count = isinstance(found, int) and not isinstance(found, bool) and found >= 0
+    """A plausible one: more than a double can count is no number of tokens."""
+    is_count = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _MAX_COUNT
     return found if is_count else None

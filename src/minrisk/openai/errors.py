@@ -48,9 +48,12 @@ class Detail:
     @classmethod
     def of(cls, raw: str) -> Detail:
         """From the body of an answer, in any of the forms that servers give it."""
-        found = None
         with suppress(ValueError, RecursionError):
-            found = json.loads(raw)
+            return cls._of_json(json.loads(raw), raw)
+        return cls(raw)
+
+    @classmethod
+    def _of_json(cls, found: Any, raw: str) -> Said:
         if isinstance(found, list) and found:  # Gemini
             found = found[0]
         if not isinstance(found, dict):
@@ -95,6 +98,6 @@ def seconds_to_wait(header: str | None) -> float:
     with suppress(ValueError):
         seconds = float(header)
         return seconds if seconds > 0 else 0.0  # and 0 if it is nan
-    with suppress(ValueError, TypeError):
+    with suppress(ValueError, TypeError, OverflowError):
         return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
     return 0.0

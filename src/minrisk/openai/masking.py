@@ -9,6 +9,7 @@ from typing import Any
 _MASK = "***"
 _LONGEST_LINE = 300  # characters of what a server says
 _SECRET = 16  # characters of a key that no text has by chance; local servers take "EMPTY" or "test"
+_ESCAPED_ASCII = re.compile(r"\\u00[2-7]")  # which JSON may have, though it needs no escape
 
 
 @dataclass(frozen=True)
@@ -22,14 +23,16 @@ class Mask:
 
     def line(self, text: str) -> str:
         """A message in one printable line."""
-        line = " ".join(self.text(text).split())
-        return "".join(map(_printable, line[:_LONGEST_LINE]))
+        line = self.text(" ".join(self.text(text).split()))  # for a key may have blanks,
+        shown = "".join(map(_printable, line[:2 * _LONGEST_LINE]))
+        return self.text(shown)[:_LONGEST_LINE]  # or what looks like an escape
 
     def answer(self, found: Any, raw: str) -> Any:
         """Parsed JSON, whose texts become samples: a short key is left, for it may be a word."""
-        if self.key is None or len(self.key) < _SECRET or self._longest_word not in raw:
+        if self.key is None or len(self.key) < _SECRET:
             return found
-        return self._everywhere(found)
+        is_possible = self._longest_word in raw or _ESCAPED_ASCII.search(raw)
+        return self._everywhere(found) if is_possible else found
 
     @property
     def _longest_word(self) -> str:
