@@ -53,7 +53,7 @@ class Detail:
         return cls(raw)
 
     @classmethod
-    def _of_json(cls, found: Any, raw: str) -> Said:
+    def _of_json(cls, found: Any, raw: str) -> Detail:
         if isinstance(found, list) and found:  # Gemini
             found = found[0]
         if not isinstance(found, dict):
