@@ -15,7 +15,7 @@ from hostile_server import HostileServer, Reply
 from minrisk.io.jsonl import SampleReader
 from minrisk.openai import client
 from minrisk.openai.choices import complaint, read_choices, read_usage
-from minrisk.openai.errors import Said, seconds_to_wait
+from minrisk.openai.errors import Detail, seconds_to_wait
 from minrisk.openai.masking import Mask
 from minrisk.sampling.columns import columns
 from minrisk.sampling.sample import Sample, Samples
@@ -169,7 +169,7 @@ def test_choices_of_any_answer_are_samples_or_it_is_told(text, tmp_path):
               st.sampled_from(["GMT", "+9999", "-99999999999999999999", "", "+2400"]))))
 def test_what_a_server_says_is_shown_without_the_key(text, header):
     mask = Mask(KEY)
-    said = Said.of(text).changed(mask.text)
+    said = Detail.of(text).changed(mask.text)
     shown = (said.text, said.field or "", said.code or "", mask.line(text), mask.line(said.text))
     assert not any(KEY in part for part in shown)
     assert len(mask.line(text).splitlines()) <= 1
