@@ -177,7 +177,7 @@ def test_bleurt_weights_that_are_none_are_refused_in_one_line(tmp_path, monkeypa
 
 @pytest.mark.parametrize(("fields", "wanted"), [
     ({"num_attention_heads": 0}, "its model cannot be read"),
-    ({"hidden_size": 10**6}, "its weights do not have the sizes that its configuration says"),
+    ({"vocab_size": 10**5}, "its weights do not have the sizes that its configuration says"),
     ({"num_hidden_layers": 60}, "lacks"),
     ({"model_type": "clip_vision_model"}, "lacks")])
 def test_a_damaged_model_of_transformers_is_refused_in_one_line(fields, wanted, tmp_path,

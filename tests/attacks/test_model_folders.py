@@ -70,12 +70,11 @@ TARGETS = {
     "metricx": (metricx, decode("metricx", "--metric.tokenizer", TESTS / "metricx" / "tokenizer")),
     "comet": (comet, decode("comet")),
 }
-HARMLESS = {  # what loads all the same, without the code that it brings
-    "known kind": set(TARGETS), "generation": set(TARGETS),
-    "tokenizer": {"bertscore", "metricx", "comet", "sample", "translate"},
-}
+# what loads all the same, without the code that it brings; or may, by the version of transformers
+LOADS, MAY_LOAD = {"known kind"}, {"known kind", "tokenizer", "kernel"}
 CASES = [(target, poison) for target in TARGETS for poison in hostile.POISONS
-         if (target, poison) != ("comet", "pickle")]  # its weights are elsewhere: see test_comet
+         # whose folder has no model, but only an encoder's configuration and tokenizer
+         if target != "comet" or poison not in ("pickle", "generation")]
 
 
 @pytest.fixture
@@ -100,7 +99,7 @@ def test_no_code_of_a_folder_is_run(target, poison, tmp_path, questions):
     found = run(*command(named, tmp_path), stdin=YES)
     assert not flag.exists()
     assert questions == []
-    if target in HARMLESS.get(poison, ()):
+    if poison in LOADS or (poison in MAY_LOAD and found.code == 0):
         assert (found.code, found.err) == (0, "")
         assert len(found.out.splitlines()) == 1
     else:
@@ -186,7 +185,7 @@ def consenting_module(folder: Path, flag: Path) -> None:
 
 
 @pytest.mark.parametrize("poison", [foreign_module, installed_module, consenting_module,
-                                    hostile.pickled])
+                                    hostile.pickled, hostile.generation])
 def test_no_code_of_a_sentence_encoder_is_run(poison, sentences, tmp_path, questions):
     poison(sentences, tmp_path / "PWNED")
     found = run(*decode("embedding")(sentences, tmp_path), stdin=YES)

@@ -76,6 +76,7 @@ def load_tokenizer(name: str, kind: Any = None, hint: str = _HINT, **settings: A
 
 def load_model(kind: Any, name: str, config: Any, **settings: Any) -> Any:
     """A model none of whose weights are missing, which transformers would make up."""
+    _check_generation(name)
     model, found = _pretrained(kind, name, "model", _HINT, config=config,
                                output_loading_info=True, **settings)
     absent = sorted(key for key in found["missing_keys"] if "pooler" not in key)
@@ -94,6 +95,7 @@ def load_sentence_encoder(name: str, device: str | None) -> Any:
             f"sentence-transformers {sentence_transformers.__version__} executes code of model "
             f"folders; wanted version {_SENTENCE_TRANSFORMERS} or later: "
             "pip install 'minrisk[sentence-transformers]'")
+    _check_generation(name)
     load = partial(sentence_transformers.SentenceTransformer, name, device=device,
                    trust_remote_code=False)
     return _fetch(load, name, "sentence-transformers model", _HINT)
@@ -147,11 +149,19 @@ def _check_refused(error: BaseException, name: str, what: str) -> None:
         raise InputError(f"{name}: its {what} needs code from the model's own files (auto_map or "
                          "a foreign class), which is never executed; choose a model of a kind "
                          "that the installed transformers knows") from None
-    if "ignore_mismatched_sizes" in str(error):
+    if any(words in str(error) for words in ("ignore_mismatched_sizes", "size mismatch")):
         raise InputError(f"{name}: its weights do not have the sizes that its configuration says; "
                          "copy it again") from None
     if (reason := pickle_refusal(error)) is not None:
         raise InputError(f"{name}: its {what} cannot be read: {reason}") from None
+
+
+def _check_generation(name: str) -> None:
+    """Versions of transformers import a generation loop from a folder unasked, 4.56 for one."""
+    for pattern in ("custom_generate", "*/custom_generate"):
+        for found in Path(name).glob(pattern) if Path(name).is_dir() else ():
+            raise InputError(f"{found}: a generation loop of the model's own, which is never "
+                             "executed; remove it to use the model without it")
 
 
 def _check_kernels(config: Any, name: str) -> None:
