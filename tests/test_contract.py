@@ -118,6 +118,28 @@ def test_the_contract_notices_a_planted_fault(fault):
         check_metric(_Faulty(fault))
 
 
+class _Rounding:
+    """Common letters, of which some texts have none, with an error that depends on the batch."""
+
+    name = "rounding"
+
+    def __init__(self, error: float) -> None:
+        self.error = error
+
+    def features(self, texts):
+        return np.array([[t.count(letter) for letter in "abc"] for t in texts], dtype=float)
+
+    def scores(self, hyps, refs, source=None):
+        return hyps @ refs.T + self.error * len(refs)
+
+
+def test_the_contract_lets_a_score_of_zero_err_as_much_as_the_largest():
+    case = Case(["aa", "bb"], ["aa", "bb", "c"], [0, 0, 0], [1, 1, 1])
+    check_metric(_Rounding(1e-5), [case], rtol=1e-5)
+    with pytest.raises(AssertionError):
+        check_metric(_Rounding(1e-4), [case], rtol=1e-5)
+
+
 def test_the_contract_notices_a_ranking_that_depends_on_the_batch():
     class Positional:
         name = "positional"
