@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minrisk.errors import InputError, needs_extra
-from minrisk.options import option
+from minrisk.options import Options, option
 from minrisk.sampling.sample import Sample
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Transformers:
+class Transformers(Options):
     """any model of transformers that translates or writes on; needs minrisk[hf]
 
     A sample's tokens are those that were drawn, the one that ends it included. Its `logprob` is
@@ -56,6 +56,7 @@ class Transformers:
                                   matters=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._check_lengths()
         self._check_beams()
         if self.prompt is not None and "{source}" not in self.prompt:
