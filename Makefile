@@ -22,6 +22,12 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# random inputs for what is in Python, SECONDS for each target
+.PHONY: fuzz-python
+fuzz-python: SECONDS ?= 60
+fuzz-python: $(VENV)/.test
+	FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/fuzz
+
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/chrf/run.py
 	$(BIN)/python benchmarks/bleu/run.py

@@ -260,7 +260,7 @@ def test_progress_is_told(server):
     ({"top_p": 1.5}, "top_p 1.5"), ({"max_tokens": 0}, "max_tokens 0"),
     ({"concurrency": 0}, "concurrency 0"), ({"timeout": 0.0}, "timeout 0"),
     ({"per_request": 0}, "per_request 0"), ({"retries": -1}, "retries -1"),
-    ({"temperature": float("nan")}, "temperature nan"),
+    ({"temperature": float("nan")}, "temperature must be a finite number; got nan"),
 ])
 def test_options_that_make_no_sense_are_told_without_secrets(options, message):
     with pytest.raises(InputError, match=message) as raised:

@@ -11,7 +11,7 @@ import pytest
 import minrisk
 from minrisk.options import Options, option
 from minrisk.recipe import Recipe
-from minrisk.registry import STRATEGIES
+from minrisk.registry import METRICS, SAMPLERS, STRATEGIES
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,9 @@ class Everything(Options):
     ({"parts": (1.0, "2")}, "parts must be a tuple, each part a finite number; got (1.0, '2')"),
     ({"parts": 1.0}, "parts must be a tuple"),
     ({"shares": (1, -1)}, "shares must be a tuple, each part a number of at least 0; got (1, -1)"),
+    ({"maybe": 10**5000}, "got a value of type int that is too large to show"),
+    ({"text": 10**5000}, "text must be a string; got a value of type int"),
+    ({"unit": 10**5000}, "unit must be 'character' or 'word'; got a value of type int"),
 ])
 def test_what_an_option_does_not_take_is_refused(options, message):
     with pytest.raises(minrisk.InputError) as error:
@@ -111,6 +114,38 @@ def test_no_strategy_takes_a_text_for_a_number(name, given):
                if f in cls.__dataclass_fields__}
     with pytest.raises(minrisk.InputError, match=f"^{name}: {given.name} must be .*; got '6'"):
         cls(**metrics, **needed | {given.name: "6"})
+
+
+@pytest.mark.parametrize(("name", "options", "message"), [
+    ("openai", {"endpoint": (1,)}, "openai: endpoint must be a string; got (1,)"),
+    ("openai", {"model": None}, "openai: model must be a string; got None"),
+    ("openai", {"max_tokens": "6"}, "openai: max_tokens must be an integer; got '6'"),
+    ("openai", {"retries": 1.5}, "openai: retries must be an integer; got 1.5"),
+    ("openai", {"timeout": float("nan")}, "openai: timeout must be a finite number; got nan"),
+    ("openai", {"prompt": 7}, "openai: prompt must be a string or None; got 7"),
+    ("hf", {"model": None}, "hf: model must be a string; got None"),
+    ("hf", {"beams": "6"}, "hf: beams must be an integer; got '6'"),
+    ("hf", {"min_tokens": None}, "hf: min_tokens must be an integer; got None"),
+    ("ct2", {"temperature": "hot"}, "ct2: temperature must be a finite number; got 'hot'"),
+])
+def test_samplers_refuse_what_their_options_do_not_take(name, options, message):
+    needed = {"model": "m"} | ({"endpoint": "http://localhost:1/v1"} if name == "openai" else {})
+    with pytest.raises(minrisk.InputError) as error:
+        SAMPLERS.get(name)(**needed | options)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["cached", "symmetric"])
+def test_a_metric_around_one_other_does_not_take_several(name):
+    with pytest.raises(minrisk.InputError, match=r"metric must be a metric, .*; got \(\)"):
+        METRICS.get(name)(metric=())
+
+
+def test_what_is_no_metric_or_strategy_is_told_however_large_it_is():
+    with pytest.raises(minrisk.InputError, match="got a value of type int that is too large"):
+        minrisk.Standard(10**5000)
+    with pytest.raises(minrisk.InputError, match="got a value of type int that is too large"):
+        minrisk.decode(["a"], metric="chrf", strategy=10**5000)
 
 
 class Anything:

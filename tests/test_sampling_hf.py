@@ -580,7 +580,7 @@ def test_sources_past_the_limit_are_cut_with_a_warning_that_counts_them(folders)
 BAD_OPTIONS = [
     ({"epsilon": 1.0}, "epsilon 1.0"), ({"epsilon": -0.1}, "epsilon -0.1"), ({"eta": 2}, "eta 2"),
     ({"top_k": -1}, "top_k -1"), ({"top_p": 0}, "top_p 0"), ({"min_p": 1}, "min_p 1"),
-    ({"temperature": 0}, "temperature 0"), ({"temperature": math.nan}, "temperature nan"),
+    ({"temperature": 0}, "temperature 0"), ({"temperature": math.nan}, "temperature must be a finite number"),
     ({"beams": -1}, "beams -1"), ({"beams": 4, "epsilon": 0.02}, "beams 4 and epsilon"),
     ({"max_tokens": 0}, "max_tokens 0"), ({"min_tokens": -1}, "min_tokens -1"),
     ({"max_tokens": 2, "min_tokens": 3}, "min_tokens 3 is more than max_tokens 2"),

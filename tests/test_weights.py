@@ -191,3 +191,11 @@ def test_decode_takes_a_temperature(tmp_path):
 def write_lines(path, lines):
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
+
+
+@pytest.mark.parametrize("shards", [
+    [minrisk.References(["a"], [1e308], [100])], [minrisk.References(["a", "b"], [1e308, 1e308])],
+    [minrisk.References([text], [1e308]) for text in "ab"]])
+def test_weights_that_add_up_to_infinity_are_told(shards):
+    with pytest.raises(minrisk.InputError, match="add up to inf; a positive number is wanted"):
+        minrisk.decode_shards(["a", "b"], shards)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from minrisk.arrays import Floats, Points
-from minrisk.errors import InputError
+from minrisk.errors import InputError, brief
 from minrisk.groups import Groups
 from minrisk.metric import Ability, AnyMetric, Evidence, Metric, Surrogate, implemented, unable
 from minrisk.options import owner
@@ -36,10 +36,10 @@ def metric_option(*, help: str = "metric that judges hypotheses",
     return dataclasses.field(metadata={"help": help, "needs": needs, "convert": convert})
 
 
-def inner(*, help: str) -> Any:
+def inner(*, help: str, several: bool = False) -> Any:
     """The field of a wrapper that holds a metric, or several; their options go by their names."""
     def convert(config: Any, name: str, value: Any) -> Any:
-        if isinstance(value, tuple | list):
+        if several and isinstance(value, tuple | list):
             return tuple(as_metric(part, name) for part in value)
         return as_metric(value, name)
 
@@ -113,7 +113,7 @@ def _has_methods(value: Any) -> bool:
 
 def _no_metric(value: Any, field: str) -> InputError:
     return InputError(f"{field} must be a metric, its name or class, or a function of hypothesis "
-                      f"and reference; got {value!r:.60}")
+                      f"and reference; got {brief(value)}")
 
 
 @dataclass(frozen=True)

@@ -74,3 +74,11 @@ def nearest(name: object, choices: Iterable[object]) -> str | None:
     from difflib import get_close_matches  # here, for mistakes alone need it
 
     return next(iter(get_close_matches(str(name), map(str, choices), n=1)), None)
+
+
+def brief(value: object) -> str:
+    """How a value begins, for messages; also where Python refuses to write out all of it."""
+    try:
+        return f"{value!r:.60}"
+    except (ValueError, RecursionError):  # thousands of digits, or lists in each other
+        return f"a value of type {type(value).__name__} that is too large to show"

@@ -15,7 +15,7 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from minrisk.errors import InputError, nearest
+from minrisk.errors import InputError, brief, nearest
 
 
 def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = None,
@@ -115,9 +115,9 @@ def checked(name: str, value: Any, hint: Any, bounds: Bounds = Bounds()) -> Any:
     except _MISFIT:
         found = _REFUSED
     if found is _REFUSED or not bounds.hold(found):
-        close = nearest(value, _choices(hint))
+        close = nearest(value, _choices(hint)) if isinstance(value, str) else None
         meant = f"; did you mean {close!r}?" if close else ""
-        raise InputError(f"{name} must be {_wanted(hint, bounds)}; got {value!r:.60}{meant}")
+        raise InputError(f"{name} must be {_wanted(hint, bounds)}; got {brief(value)}{meant}")
     return found
 
 
@@ -163,7 +163,10 @@ def _first_that_fits(value: Any, hints: Iterable[Any]) -> Any:
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError
-    return int(value)
+    found = int(value)
+    if found.bit_length() > _MAX_BITS:
+        raise TypeError
+    return found
 
 
 def _number(value: Any) -> float:
@@ -187,6 +190,7 @@ _PLAIN: dict[Any, Callable[[Any], Any]] = {
 _NAMES = {int: "an integer", float: "a number", bool: "True or False", str: "a string",
           type(None): "None"}
 _REFUSED = object()
+_MAX_BITS = 256  # of an integer: more than any seed has, and than Python refuses to write out
 _MISFIT = (TypeError, ValueError, OverflowError)
 _list = _exactly(tuple | list)
 

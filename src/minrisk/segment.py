@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minrisk.arrays import Floats, Ints, sums
-from minrisk.errors import InputError
+from minrisk.errors import InputError, brief
 from minrisk.options import Bounds, checked
 
 TIE = 1e-9  # utilities that are this close, as a share of the largest, are equal
@@ -376,5 +376,5 @@ def checked_texts(texts: Sequence[Any], name: str) -> tuple[str, ...]:
         raise InputError(f"zero {name}; at least one is needed")
     for text in result:
         if not isinstance(text, str):
-            raise InputError(f"{name} must be strings; found {type(text).__name__}: {text!r:.60}")
+            raise InputError(f"{name} must be strings; found {type(text).__name__}: {brief(text)}")
     return result

@@ -55,9 +55,10 @@ class Part:
             without, having = (other, self) if self.weighted else (self, other)
             raise InputError(f"{without.name} has no weights, but {having.name} has; "
                              "give them to all references, or to none")
-        return replace(self, evidence=self.evidence + other.evidence,
-                       weight=self.weight + other.weight, count=self.count + other.count,
-                       pairs=self.pairs + other.pairs)
+        with np.errstate(over="ignore"):  # `ranking` refuses weights that add up to infinity
+            return replace(self, evidence=self.evidence + other.evidence,
+                           weight=self.weight + other.weight, count=self.count + other.count,
+                           pairs=self.pairs + other.pairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +71,11 @@ class Question:
     def part(self, shard: Shard) -> Part:
         """What a shard says."""
         parts = map(self._part, shard.blocks())
-        first = next(parts, None)
-        if first is None:
-            raise InputError(f"{shard.name} has no references; at least one is wanted")
-        return reduce(add, parts, first)
+        with np.errstate(over="ignore", invalid="ignore"):  # as above
+            first = next(parts, None)
+            if first is None:
+                raise InputError(f"{shard.name} has no references; at least one is wanted")
+            return reduce(add, parts, first)
 
     def ranking(self, part: Part) -> Ranking:
         """What all shards say, once they are added up."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from minrisk.adapters import as_metric
 from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError
+from minrisk.errors import InputError, brief
 from minrisk.metric import AnyMetric, Metric
 from minrisk.segment import Ranking, Segment
 
@@ -53,7 +53,7 @@ def as_strategy(value: Any, field: str = "strategy") -> Strategy:
     """The same, if it is a strategy."""
     if isinstance(value, Strategy) and not isinstance(value, type):
         return value
-    raise InputError(f"{field} must be a strategy or the name of one; got {value!r:.60}")
+    raise InputError(f"{field} must be a strategy or the name of one; got {brief(value)}")
 
 
 def stage_option(*, help: str) -> Any:

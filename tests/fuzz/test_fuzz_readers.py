@@ -5,11 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import tracemalloc
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 from unittest.mock import patch
 
+import numpy as np
 import zstandard
 from hypothesis import strategies as st
 
@@ -22,6 +26,7 @@ from minrisk.io.jsonl import SampleReader
 from minrisk.io.lines import Column, TextReader
 from minrisk.io.prompts import PromptReader
 from minrisk.io.record import RawRecord, Record, Weighting
+from minrisk.io.references import ReferenceFile
 from minrisk.registry import SAMPLERS
 from minrisk.sampling.columns import distinct
 from minrisk.sampling.sample import Sample
@@ -166,6 +171,32 @@ def test_damaged_archives_are_read_right_or_told(archive, tmp_path):
     if codec_of(content):  # all three have checksums
         whole = b"\n".join(found) + b"\n" * text.endswith(b"\n")
         assert whole in {text * times for times in range(5)}  # the whole file may be there twice
+
+
+@fuzz(piece=st.sampled_from([b"\n", b"a\n", b'{"samples": ["a"]}\n', bytes(1000) + b"\n"]),
+      size=st.integers(2**20, 2**26), kind=st.sampled_from(sorted(COMPRESS)), cut=st.integers(0, 9))
+def test_archives_that_become_huge_take_little_memory(piece, size, kind, cut, tmp_path):
+    content = COMPRESS[kind](piece * (size // len(piece)))
+    path = tmp_path / "in"
+    path.write_bytes(content[:len(content) - cut])
+    tracemalloc.start()
+    try:
+        with suppress(InputError):
+            for _ in islice(Input(str(path)), 5000):
+                pass
+        assert tracemalloc.get_traced_memory()[1] < 2**26 + 2**22
+    finally:
+        tracemalloc.stop()
+
+
+@fuzz(content=lines_of(SEGMENTS), name=st.sampled_from(["refs.txt", "refs.jsonl"]))
+def test_references_of_a_file_are_texts_with_weights_or_told(content, name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with suppress(InputError), np.errstate(over="ignore"):  # an infinite sum is told later
+        for block in ReferenceFile(str(path)).blocks():
+            assert all(isinstance(text, str) for text in block.texts)
+            assert (block.mass() >= 0).tolist() == [True] * len(block.texts)
 
 
 @fuzz(content=lines_of(SEGMENTS), form=st.sampled_from(["json", "text"]),

@@ -38,7 +38,7 @@ class _Parts:
 class Combined(Metric[_Parts]):
     """a weighted sum of metrics: --metric chrf*0.5+comet; averages references if all of them do"""
 
-    metrics: tuple[AnyMetric, ...] = inner(help="some, as in chrf*0.5+comet")
+    metrics: tuple[AnyMetric, ...] = inner(help="some, as in chrf*0.5+comet", several=True)
     weights: tuple[float, ...] = option((), help="one each; 1 unless given")
     by: Literal["score", "rank"] = option(
         "score", help="add scores, or the share of hypotheses that each hypothesis is better than")

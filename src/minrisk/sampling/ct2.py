@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from minrisk.errors import InputError, MissingExtra, UnusableError
-from minrisk.options import option
+from minrisk.options import Options, option
 from minrisk.progress import tell
 from minrisk.sampling.sample import Sample
 from minrisk.threads import threads
@@ -35,7 +35,7 @@ _NEEDED = ("model.bin", "source.spm", "target.spm", _VOCABULARY)
 
 
 @dataclass(frozen=True)
-class CTranslate2:
+class CTranslate2(Options):
     """a converted OPUS-MT model, fast on CPUs; needs minrisk[ct2]"""
 
     name: ClassVar[str] = "ct2"
@@ -50,6 +50,7 @@ class CTranslate2:
     device: str = option("cpu", help="cpu or cuda", matters=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.temperature > 0:
             raise InputError(f"temperature {self.temperature}; wanted more than 0")
         if self.top_k < 0:

@@ -18,7 +18,7 @@ from minrisk.errors import InputError, MinriskError, UnusableError
 from minrisk.openai.capabilities import REPLACEABLE, Capabilities
 from minrisk.openai.client import Client, Health
 from minrisk.openai.completions import Completions, Query
-from minrisk.options import option
+from minrisk.options import Options, option
 from minrisk.progress import tell
 from minrisk.sampling.background import Call, Work, stream
 from minrisk.sampling.connection import Connection
@@ -33,7 +33,7 @@ _SYSTEM = ("system", "developer")  # roles
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class Endpoint(Options):
     """a server with OpenAI's chat or completions protocol, local or remote; needs minrisk[openai]
 
     What no option says is as the server has it: llama.cpp, for one, cuts the distribution unless
@@ -69,6 +69,7 @@ class Endpoint:
         _KEY, help="the environment variable that holds the key", matters=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_address(self.endpoint)
         check_template(self.prompt)
         for name, least in (("max_tokens", 1), ("per_request", 1), ("concurrency", 1),

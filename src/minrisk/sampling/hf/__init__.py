@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minrisk.errors import InputError, needs_extra
-from minrisk.options import option
+from minrisk.options import Options, option
 from minrisk.sampling.prompt import check_template
 from minrisk.sampling.sample import Prompt, Sample
 
@@ -25,7 +25,7 @@ _SAMPLES_ON_CPU, _BEAMS_ON_CPU = 512, 64
 
 
 @dataclass(frozen=True)
-class Transformers:
+class Transformers(Options):
     """any model of transformers that translates or writes on; needs minrisk[hf]
 
     A sample's tokens are those that were drawn, the one that ends it included; one that was cut has
@@ -69,6 +69,7 @@ class Transformers:
                                   matters=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._check_lengths()
         self._check_beams()
         check_template(self.prompt)
