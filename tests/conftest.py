@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import lzma
 import os
-import re
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-import faulty
+import openai_server
 from minrisk.openai import client
+from project import ROOT, SHARED
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anybody imports what reads it
 
@@ -20,9 +20,6 @@ settings.register_profile(
     "default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("default")
-
-ROOT = Path(__file__).resolve().parent.parent
-SHARED = ROOT.parent / "shared" / "data"  # research data that is not part of the project
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -33,24 +30,18 @@ def pytest_terminal_summary(terminalreporter):
                 terminalreporter.write_line(f"{value:>9,} examples  {report.nodeid}")
 
 
-def blocks(document: str, language: str) -> list[str]:
-    """The pieces of code in a document."""
-    text = (ROOT / document).read_text(encoding="utf-8")
-    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
-
-
 @pytest.fixture
 def server(monkeypatch):
     """An OpenAI-like server on this machine that fails as it is told to."""
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with faulty.serving() as found:
+    with openai_server.serving() as found:
         yield found
 
 
 @pytest.fixture
 def hold(tmp_path, monkeypatch) -> Path:
-    """While it is there, the metric python:troubled:waiting does not get past the word `wait`."""
+    """While it is there, the metric python:faults:waiting does not get past the word `wait`."""
     flag = tmp_path / "hold"
     flag.touch()
     monkeypatch.setenv("MINRISK_TEST_FLAG", str(flag))

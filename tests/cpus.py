@@ -19,12 +19,16 @@ import numpy as np
 from minrisk import _native
 
 HERE = Path(__file__).parent
-NEURAL = ["bertscore", "bleurt", "comet", "comet_joint", "comet_kernels", "ct2", "every_metric",
-          "hf_generate", "light_metrics", "metricx", "mqm", "sampling_hf", "sampling_kernels",
-          "xcomet_lite"]
-CORE = ["bleu", "chrf", "composed_metrics", "confidence", "contract", "control_variate", "mbrs",
-        "methods", "native", "score_command", "scoring", "shards", "strategies", "strategy_matrix",
-        "ter", "tolerance", "validation", "weights"]
+NEURAL = ["metrics/bertscore", "metrics/bleurt", "metrics/comet", "metrics/comet_joint",
+          "metrics/comet_kernels", "metrics/every_metric", "metrics/light", "metrics/metricx",
+          "metrics/mqm", "metrics/xcomet_lite", "samplers/ct2", "samplers/hf",
+          "samplers/hf_generate", "samplers/hf_kernels"]
+CORE = ["cli/data", "cli/score_command", "core/pairs", "core/weights", "evaluation/scoring",
+        "evaluation/validation", "metrics/bleu", "metrics/chrf", "metrics/composed",
+        "metrics/contract", "metrics/native", "metrics/rouge", "metrics/ter",
+        "pipeline/reference_parts", "strategies/confidence", "strategies/control_variate",
+        "strategies/mbrs", "strategies/methods", "strategies/strategies",
+        "strategies/strategy_matrix", "tolerance"]
 PATIENT = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}  # where threads outnumber cores
 
 

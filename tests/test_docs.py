@@ -14,8 +14,8 @@ from types import ModuleType
 import pytest
 
 import minrisk
-from conftest import ROOT, blocks
 from minrisk.testing import check_metric, check_strategy
+from project import ROOT, blocks
 
 
 def test_the_python_of_the_readme_prints_what_it_says():
@@ -57,7 +57,7 @@ def test_the_commands_of_the_readme_run_as_written(command, files):
 
 def test_the_readme_names_every_strategy_metric_and_sampler():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    names = minrisk.registry
+    names = minrisk._core.registry
     for registry in (names.STRATEGIES, names.METRICS, names.SAMPLERS):
         for name in registry.builtin:
             assert f"| `{name}`" in text

@@ -17,7 +17,6 @@ from typing import Any
 
 import core
 import data
-import native
 import table
 from contest import (
     DOUBLE,
@@ -33,6 +32,8 @@ from contest import (
     variants,
     workers,
 )
+
+import native
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))  # what all benchmarks share

@@ -50,7 +50,7 @@ class Minrisk:
 
         self.version = minrisk.__version__
         self.metrics: dict[str, Any] = {}
-        for name in minrisk.registry.METRICS.builtin:
+        for name in minrisk._core.registry.METRICS.builtin:
             made = WRAPPERS.get(name, name)
             for variant, options in VARIANTS.get(name, {made: {}}).items():
                 self._add(variant, made, options)
@@ -59,7 +59,7 @@ class Minrisk:
         import minrisk
 
         try:
-            metric = minrisk.registry.METRICS.make(name, **options)
+            metric = minrisk._core.registry.METRICS.make(name, **options)
             metric.features(["whether it works"])
         except minrisk.MinriskError as error:
             print(f"{name} is left out: {error}", file=sys.stderr)
@@ -71,7 +71,7 @@ class Minrisk:
 
     def work(self, metric: str, work: str) -> Callable[[list[str]], list[float]]:
         import minrisk
-        from minrisk.metric import Ability
+        from minrisk._core.metric import Ability
 
         chosen = self.metrics[metric]
         if work == "aggregate" and (Ability.AVERAGES not in chosen.abilities
@@ -112,8 +112,9 @@ class Mbrs:
         return list(self.metrics)
 
     def work(self, metric: str, work: str) -> Callable[[list[str]], list[float]]:
-        from mbrs import decoders
         from mbrs.metrics import MetricAggregatable, MetricReferenceless
+
+        from mbrs import decoders
 
         chosen = self.metrics[metric]
         if work == "aggregate" and not isinstance(chosen, MetricAggregatable):

@@ -28,9 +28,9 @@ from transformers import (
 )
 
 import minrisk
-from minrisk.sampling.hf.engine import Engine, SampledSequence
-from minrisk.sampling.hf.prefixes import TokenizedPrompt
-from minrisk.sampling.hf.truncation import Truncation
+from minrisk.samplers.hf.engine import Engine, SampledSequence
+from minrisk.samplers.hf.prefixes import TokenizedPrompt
+from minrisk.samplers.hf.truncation import Truncation
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))  # what all benchmarks share

@@ -22,7 +22,7 @@ from statistics import fmean, median
 from typing import Any
 
 import minrisk
-from minrisk.registry import METRICS
+from minrisk._core.registry import METRICS
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))  # what all benchmarks share

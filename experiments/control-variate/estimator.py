@@ -11,11 +11,11 @@ from data import TESTING, TRAINING, judgements
 from torch import Tensor, nn
 
 from minrisk import Groups
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.comet.blocks import slices
 from minrisk.metrics.comet.estimator import Estimator, feed_forward
 from minrisk.metrics.comet.surrogate import Linearised
 from minrisk.metrics.comet.tensors import texts_of
-from minrisk.rows import WeightedRows
 
 _DIMENSIONS = 512
 _PAIRS = 1 << 13  # scored at a time

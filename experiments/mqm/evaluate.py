@@ -19,8 +19,8 @@ from data import NEWS, Judgement, judgements, sides, test_sets
 from scoring import accuracy, difference, distinct, spearman, with_interval
 
 import minrisk
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.mqm import MQM
-from minrisk.rows import WeightedRows
 
 HERE = Path(__file__).parent
 STATISTICS = {"Spearman": spearman, "accuracy": accuracy}

@@ -17,8 +17,8 @@ from methods import Methods
 from settings import Settings, Utility
 
 from minrisk import Batch, Segment
-from minrisk.signature import parts_signature
-from minrisk.validation.study import Outcome
+from minrisk._core.signature import parts_signature
+from minrisk.evaluation.study import Outcome
 
 
 class Decoded:

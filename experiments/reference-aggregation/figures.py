@@ -9,8 +9,8 @@ from typing import Any
 from methods import AGGREGATION, CONTROL, EXPECTED, N_BY_S
 from results import Row
 
-from minrisk.validation import figure as drawn
-from minrisk.validation.figure import Curve, Style
+from minrisk.evaluation import figure as drawn
+from minrisk.evaluation.figure import Curve, Style
 
 _STYLES = {AGGREGATION: drawn.AGGREGATION, N_BY_S: drawn.N_BY_S,
            EXPECTED: drawn.OTHERS[0], CONTROL: drawn.OTHERS[1]}

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from minrisk import InputError
+from minrisk._core.progress import listening
 from minrisk.cli.progress import Progress
 from minrisk.io.journal import Journal
-from minrisk.progress import listening
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from machine import with_gpu

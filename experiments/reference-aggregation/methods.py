@@ -17,9 +17,9 @@ from minrisk import (
     NByS,
     Standard,
 )
-from minrisk.adapters import as_metric
-from minrisk.metric import Ability
-from minrisk.strategy import Strategy
+from minrisk._core.adapters import as_metric
+from minrisk._core.metric import Ability
+from minrisk._core.strategy import Strategy
 
 AGGREGATION, N_BY_S, EXPECTED, CONTROL, COARSE = (
     "reference aggregation", "N-by-S", "expected features", "control variate", "coarse metric")

@@ -14,8 +14,8 @@ from methods import STANDARD
 from results import AVERAGE, BEAM, SAMPLE, Results, Row
 from shown import difference, number, with_interval
 
-from minrisk.metric import AnyMetric
-from minrisk.signature import metric_signature
+from minrisk._core.metric import AnyMetric
+from minrisk._core.signature import metric_signature
 
 _SHOWN = (1, 16, 256)  # effective references, of those that were tried
 _WAYS = ("minrisk", "paper")  # who computes

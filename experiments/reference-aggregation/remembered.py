@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from minrisk import Groups
-from minrisk.arrays import Floats
-from minrisk.metric import AnyMetric, Surrogate
-from minrisk.rows import WeightedRows
+from minrisk._core.arrays import Floats
+from minrisk._core.metric import AnyMetric, Surrogate
+from minrisk._core.weighted_rows import WeightedRows
 
 
 class Remembered:

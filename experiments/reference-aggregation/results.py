@@ -18,8 +18,8 @@ from methods import COARSE
 from settings import Settings
 
 import minrisk
-from minrisk.metric import AnyMetric
-from minrisk.validation.study import Outcome
+from minrisk._core.metric import AnyMetric
+from minrisk.evaluation.study import Outcome
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from machine import processor

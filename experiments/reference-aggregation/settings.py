@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from minrisk import InputError
-from minrisk.errors import unknown
-from minrisk.metric import AnyMetric
-from minrisk.registry import METRICS
+from minrisk._core.errors import unknown
+from minrisk._core.metric import AnyMetric
+from minrisk._core.registry import METRICS
 
 Named = str | Mapping[str, Any]  # a metric by its name, or with options
 

@@ -23,8 +23,8 @@ from methods import AGGREGATION, STANDARD, TO_FINE
 
 import minrisk
 from minrisk import Aggregate, AggregateToFine, Segment, Standard
-from minrisk.metric import AnyMetric
-from minrisk.sampling.hf import Transformers
+from minrisk._core.metric import AnyMetric
+from minrisk.samplers.hf import Transformers
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks" / "comet"))
 import models

@@ -12,14 +12,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# now, for its module has the same name, and would take its place when it is imported later
-from minrisk.signature import signature
 from minrisk.version import __version__
 
 if TYPE_CHECKING:
-    from minrisk.decoding import decode, make_metric, make_strategy
-    from minrisk.errors import InputError, MinriskError, MissingExtra, UnusableError
-    from minrisk.groups import Groups
+    from minrisk._core.decoding import decode, make_metric, make_strategy
+    from minrisk._core.errors import InputError, MinriskError, MissingExtra, UnusableError
+    from minrisk._core.groups import Groups
+    from minrisk._core.pool import Batch, Pool, bind
+    from minrisk._core.references import References
+    from minrisk._core.segment import Confidence, Ranking, Segment, weights_from_logprobs
+    from minrisk._core.signature import signature
+    from minrisk._core.threads import set_threads
+    from minrisk.evaluation.scoring import Score, score
     from minrisk.io.references import ReferenceFile
     from minrisk.metrics.bertscore import BertScore
     from minrisk.metrics.bleu import BLEU
@@ -40,13 +44,9 @@ if TYPE_CHECKING:
     from minrisk.metrics.symmetric import Symmetric
     from minrisk.metrics.ter import Ter
     from minrisk.pipeline.references import decode_shards
-    from minrisk.pool import Batch, Pool, bind
-    from minrisk.references import References
-    from minrisk.sampling.ct2 import CTranslate2
-    from minrisk.sampling.hf import Transformers
-    from minrisk.sampling.openai import Endpoint
-    from minrisk.scoring import Score, score
-    from minrisk.segment import Confidence, Ranking, Segment, weights_from_logprobs
+    from minrisk.samplers.ct2 import CTranslate2
+    from minrisk.samplers.hf import Transformers
+    from minrisk.samplers.openai import Endpoint
     from minrisk.strategies.adaptive import Adaptive
     from minrisk.strategies.aggregate import Aggregate
     from minrisk.strategies.cascade import AggregateToFine, Cascade, CoarseToFine
@@ -61,12 +61,17 @@ if TYPE_CHECKING:
     from minrisk.strategies.quality_then_mbr import QualityThenMBR
     from minrisk.strategies.rerank import Rerank
     from minrisk.strategies.standard import Standard
-    from minrisk.threads import set_threads
 
 _HOME = {  # the same names by module, at run time
-    "decoding": ("decode", "make_metric", "make_strategy"),
-    "errors": ("InputError", "MinriskError", "MissingExtra", "UnusableError"),
-    "groups": ("Groups",),
+    "_core.decoding": ("decode", "make_metric", "make_strategy"),
+    "_core.errors": ("InputError", "MinriskError", "MissingExtra", "UnusableError"),
+    "_core.groups": ("Groups",),
+    "_core.pool": ("Batch", "Pool", "bind"),
+    "_core.references": ("References",),
+    "_core.segment": ("Confidence", "Ranking", "Segment", "weights_from_logprobs"),
+    "_core.signature": ("signature",),
+    "_core.threads": ("set_threads",),
+    "evaluation.scoring": ("Score", "score"),
     "io.references": ("ReferenceFile",),
     "metrics.bertscore": ("BertScore",),
     "metrics.bleu": ("BLEU",),
@@ -87,13 +92,9 @@ _HOME = {  # the same names by module, at run time
     "metrics.symmetric": ("Symmetric",),
     "metrics.ter": ("Ter",),
     "pipeline.references": ("decode_shards",),
-    "pool": ("Batch", "Pool", "bind"),
-    "references": ("References",),
-    "sampling.ct2": ("CTranslate2",),
-    "sampling.hf": ("Transformers",),
-    "sampling.openai": ("Endpoint",),
-    "scoring": ("Score", "score"),
-    "segment": ("Confidence", "Ranking", "Segment", "weights_from_logprobs"),
+    "samplers.ct2": ("CTranslate2",),
+    "samplers.hf": ("Transformers",),
+    "samplers.openai": ("Endpoint",),
     "strategies.adaptive": ("Adaptive",),
     "strategies.aggregate": ("Aggregate",),
     "strategies.cascade": ("AggregateToFine", "Cascade", "CoarseToFine"),
@@ -108,7 +109,6 @@ _HOME = {  # the same names by module, at run time
     "strategies.quality_then_mbr": ("QualityThenMBR",),
     "strategies.rerank": ("Rerank",),
     "strategies.standard": ("Standard",),
-    "threads": ("set_threads",),
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 

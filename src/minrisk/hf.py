@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from minrisk.decoding import METRIC, STRATEGY, make_strategy
-from minrisk.errors import InputError, needs_extra
-from minrisk.metric import AnyMetric
-from minrisk.sampling.sample import Sample
-from minrisk.segment import Ranking, Segment
-from minrisk.strategy import Strategy
+from minrisk._core.decoding import METRIC, STRATEGY, make_strategy
+from minrisk._core.errors import InputError, needs_extra
+from minrisk._core.metric import AnyMetric
+from minrisk._core.sampler import Sample
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import Strategy
 
 with needs_extra("minrisk.hf", "hf"):
     import torch
@@ -31,9 +31,9 @@ with needs_extra("minrisk.hf", "hf"):
     from transformers.utils.generic import ModelOutput
 
     from minrisk._torch.loading import load_tokenizer
-    from minrisk.sampling.hf.engine import Engine, SampledSequence
-    from minrisk.sampling.hf.prefixes import TokenizedPrompt
-    from minrisk.sampling.hf.truncation import Truncation
+    from minrisk.samplers.hf.engine import Engine, SampledSequence
+    from minrisk.samplers.hf.prefixes import TokenizedPrompt
+    from minrisk.samplers.hf.truncation import Truncation
 
 
 @dataclass

@@ -6,16 +6,16 @@ Names of other packages are found by their entry points: `minrisk.metrics`, `min
 `minrisk.samplers`. `minrisk.testing` has checks of the contract.
 """
 
-from minrisk.adapters import inner, metric_option
-from minrisk.errors import InputError, MissingExtra
-from minrisk.groups import Groups
-from minrisk.metric import Ability, AnyMetric, Features, Metric, Surrogate
-from minrisk.options import Options, option
-from minrisk.pool import Batch, Pool, bind
-from minrisk.rows import WeightedRows
-from minrisk.sampling.sample import PartialError, Sample, Sampler
-from minrisk.segment import Ranking, Segment
-from minrisk.strategy import Strategy, segment_rng, stage_option
+from minrisk._core.adapters import inner, metric_option
+from minrisk._core.errors import InputError, MissingExtra
+from minrisk._core.groups import Groups
+from minrisk._core.metric import Ability, AnyMetric, Features, Metric, Surrogate
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Batch, Pool, bind
+from minrisk._core.sampler import PartialError, Sample, Sampler
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import Strategy, segment_rng, stage_option
+from minrisk._core.weighted_rows import WeightedRows
 
 __all__ = [
     "Ability",

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from minrisk.adapters import as_metric
-from minrisk.arrays import Floats, Ints
-from minrisk.groups import Groups
-from minrisk.metric import METHODS, Ability, AnyMetric, Features, Metric
-from minrisk.options import inner_field
-from minrisk.segment import Segment
-from minrisk.strategy import Strategy
+from minrisk._core.adapters import as_metric
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.groups import Groups
+from minrisk._core.metric import METHODS, Ability, AnyMetric, Features, Metric
+from minrisk._core.options import inner_field
+from minrisk._core.segment import Segment
+from minrisk._core.strategy import Strategy
 
 TEXTS = (
     "The cat sat on the mat.", "A cat sat on a mat", "", " ", "mat", "Ω≈ç√∫", "日本語のテキスト。",

@@ -14,9 +14,9 @@ torch = pytest.importorskip("torch", reason="needs the extra minrisk[comet]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
 
 import hostile
-from comet_hub import CHECKPOINTS, DATA
+from comet_models import CHECKPOINTS, DATA
 from commands import run, write
-from conftest import ROOT
+from project import TESTS
 
 FIRST, GAMMA = "estimator.ff.0.weight", "layerwise_attention.gamma"
 DEEP = 100_000  # brackets in each other, beyond what Python's parsers can follow
@@ -162,7 +162,7 @@ def test_a_damaged_tagger_is_refused_in_one_line(tmp_path, monkeypatch):
 def test_a_damaged_bleurt_model_is_refused_in_one_line(fields, wanted, tmp_path, monkeypatch):
     pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "tests" / "bleurt" / "model", "model")
+    shutil.copytree(TESTS / "metrics" / "bleurt" / "model", "model")
     hostile.change(Path("model/config.json"), **fields)
     refused("bleurt", Path("model"), wanted)
 
@@ -170,7 +170,7 @@ def test_a_damaged_bleurt_model_is_refused_in_one_line(fields, wanted, tmp_path,
 def test_bleurt_weights_that_are_none_are_refused_in_one_line(tmp_path, monkeypatch):
     pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "tests" / "bleurt" / "model", "model")
+    shutil.copytree(TESTS / "metrics" / "bleurt" / "model", "model")
     torch.save([1, 2], "model/pytorch_model.bin")
     refused("bleurt", Path("model"), "something else than weights")
 
@@ -183,14 +183,14 @@ def test_bleurt_weights_that_are_none_are_refused_in_one_line(tmp_path, monkeypa
 def test_a_damaged_model_of_transformers_is_refused_in_one_line(fields, wanted, tmp_path,
                                                                 monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "tests" / "bertscore" / "bert", "model")
+    shutil.copytree(TESTS / "metrics" / "bertscore" / "bert", "model")
     hostile.change(Path("model/config.json"), **fields)
     refused("bertscore", Path("model"), wanted, "--metric.layer", 1)
 
 
 def test_a_deep_configuration_is_refused_in_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "tests" / "bertscore" / "bert", "model")
+    shutil.copytree(TESTS / "metrics" / "bertscore" / "bert", "model")
     Path("model/config.json").write_text("[" * DEEP, encoding="utf-8")
     refused("bertscore", Path("model"), "its configuration cannot be read", "--metric.layer", 1)
     Path("model/config.json").write_text(json.dumps([]), encoding="utf-8")

@@ -16,24 +16,23 @@ pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
 pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
 
 import hostile
-import tiny
-from comet_hub import CHECKPOINTS, DATA
+import tiny_models
+from comet_models import CHECKPOINTS, DATA
 from commands import run, spawn, write
-from conftest import ROOT
-from metricx.expand import expand
-from minrisk.errors import MissingExtra
+from metricx_model import expand
+from minrisk._core.errors import MissingExtra
 from minrisk.metrics.embedding import Embedding
+from project import TESTS
 
-TESTS = ROOT / "tests"
 YES = b"the cat sat\nYes\ny\n1\n" * 500
 
 
 def sampler(folder: Path) -> Path:
-    return Path(tiny.save(folder, "marian"))
+    return Path(tiny_models.save(folder, "marian"))
 
 
 def bertscore(folder: Path) -> Path:
-    return Path(shutil.copytree(TESTS / "bertscore" / "bert", folder))
+    return Path(shutil.copytree(TESTS / "metrics" / "bertscore" / "bert", folder))
 
 
 def metricx(folder: Path) -> Path:
@@ -67,7 +66,8 @@ def draw(name: str) -> Callable[[Path, Path], list[object]]:
 TARGETS = {
     "sample": (sampler, draw("sample")), "translate": (sampler, draw("translate")),
     "bertscore": (bertscore, decode("bertscore", "--metric.layer", 1)),
-    "metricx": (metricx, decode("metricx", "--metric.tokenizer", TESTS / "metricx" / "tokenizer")),
+    "metricx": (metricx, decode("metricx", "--metric.tokenizer",
+                                TESTS / "metrics" / "metricx" / "tokenizer")),
     "comet": (comet, decode("comet")),
 }
 # what loads all the same, without the code that it brings; or may, by the version of transformers
@@ -144,7 +144,8 @@ def test_a_source_that_says_yes_is_no_consent(name, tmp_path):
     "self.__init__.__globals__"])
 def test_a_chat_template_reaches_no_python(expression, tmp_path):
     flag = tmp_path / "PWNED"
-    model = tiny.save(tmp_path / "model", "gpt2", "{{ " + expression.format(flag=flag) + " }}")
+    template = "{{ " + expression.format(flag=flag) + " }}"
+    model = tiny_models.save(tmp_path / "model", "gpt2", template)
     sources = tmp_path / "sources.txt"
     sources.write_text("the cat\n", encoding="utf-8")
     found = run("sample", sources, "--model", model, "-n", 2, "--max-tokens", 4, "-q")
@@ -160,7 +161,7 @@ def sentences(tmp_path) -> Path:
                                   reason="needs the extra minrisk[sentence-transformers]")
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    parts = [Transformer(str(TESTS / "bertscore" / "bert")), Pooling(32)]
+    parts = [Transformer(str(TESTS / "metrics" / "bertscore" / "bert")), Pooling(32)]
     package.SentenceTransformer(modules=parts, device="cpu").save(str(tmp_path / "model"))
     return tmp_path / "model"
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from minrisk.errors import InputError
+from minrisk._core.errors import InputError
 from minrisk.io.inputs import InputFile
 from minrisk.io.record import RawRecord, Reader, Record
 

@@ -7,10 +7,10 @@ import yaml
 from hypothesis import strategies as st
 
 from fuzzing import fuzz, json_values, mutated, scalars
+from minrisk._core.errors import InputError, MinriskError
 from minrisk.cli.config import config_arguments
 from minrisk.cli.decode import decode
 from minrisk.cli.translate import translate
-from minrisk.errors import InputError, MinriskError
 
 VALID = b"""\
 # how the paper does it

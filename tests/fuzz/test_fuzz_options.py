@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from fuzzing import fuzz, json_values, scalars
 from minrisk import ChrF, Standard
-from minrisk.errors import InputError
-from minrisk.registry import METRICS, SAMPLERS, STRATEGIES, Registry
-from minrisk.signature import signature
+from minrisk._core.errors import InputError
+from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry
+from minrisk._core.signature import signature
 
 
 class Text(str):

@@ -19,7 +19,10 @@ from hypothesis import strategies as st
 
 from commands import Result, run
 from fuzzing import altered, dump, fuzz, json_values, mutated, scalars
-from minrisk.errors import InputError
+from minrisk._core.errors import InputError
+from minrisk._core.registry import SAMPLERS
+from minrisk._core.sample_columns import distinct
+from minrisk._core.sampler import Sample
 from minrisk.io.compression import codec_of
 from minrisk.io.files import Input
 from minrisk.io.jsonl import SampleReader
@@ -27,9 +30,6 @@ from minrisk.io.lines import Column, TextReader
 from minrisk.io.prompts import PromptReader
 from minrisk.io.record import RawRecord, Record, Weighting
 from minrisk.io.references import ReferenceFile
-from minrisk.registry import SAMPLERS
-from minrisk.sampling.columns import distinct
-from minrisk.sampling.sample import Sample
 from records import check_ids, files, parse, read
 
 SEGMENTS = [

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from commands import run
 from fuzzing import altered, dump, fuzz, json_values, mutated
 from hostile_server import HostileServer, Reply
+from minrisk._core.sample_columns import columns
+from minrisk._core.sampler import Sample, Samples
 from minrisk.io.jsonl import SampleReader
 from minrisk.openai import client
 from minrisk.openai.choices import complaint, read_choices, read_usage
 from minrisk.openai.errors import Detail, seconds_to_wait
 from minrisk.openai.masking import Mask
-from minrisk.sampling.columns import columns
-from minrisk.sampling.sample import Sample, Samples
 from records import files, parse, read
 
 pytest.importorskip("aiohttp", reason="needs the extra minrisk[openai]")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from minrisk.arrays import Ints
+from minrisk._core.arrays import Ints
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from minrisk._core.errors import InputError, MissingExtra
 from minrisk._torch.quiet import unattended
 from minrisk._torch.weights import pickle_refusal
-from minrisk.errors import InputError, MissingExtra
 
 T = TypeVar("T")
 

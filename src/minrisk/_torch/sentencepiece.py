@@ -11,9 +11,9 @@ from shutil import copyfile
 import numpy as np
 from sentencepiece import SentencePieceProcessor
 
-from minrisk.arrays import Ints
-from minrisk.errors import InputError
-from minrisk.unicode import valid_unicode
+from minrisk._core.arrays import Ints
+from minrisk._core.errors import InputError
+from minrisk._core.unicode import valid_unicode
 
 
 class SentencePiece:

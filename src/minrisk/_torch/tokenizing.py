@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from minrisk.errors import InputError
-from minrisk.unicode import valid_unicode
+from minrisk._core.errors import InputError
+from minrisk._core.unicode import valid_unicode
 
 
 def token_ids(tokenizer: Any, texts: Sequence[str], **settings: Any) -> list[list[int]]:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from minrisk.errors import InputError
+from minrisk._core.errors import InputError
 
 _SAMPLED = 64  # numbers of each weight that make a fingerprint
 _COUNTERS = ("position_ids", "token_type_ids")  # 0, 1, 2, ... and zeros: not weights

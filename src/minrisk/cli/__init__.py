@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from minrisk.adapters import forget_metrics
+from minrisk._core.adapters import forget_metrics
+from minrisk._core.errors import MinriskError
 from minrisk.cli.comet import comet
 from minrisk.cli.completion import completion
 from minrisk.cli.decode import decode
@@ -24,7 +25,6 @@ from minrisk.cli.sample import sample
 from minrisk.cli.score import score
 from minrisk.cli.translate import translate
 from minrisk.cli.validate import validate
-from minrisk.errors import MinriskError
 from minrisk.version import __version__
 
 MISUSE, INTERRUPTED, TERMINATED, CLOSED_PIPE = 2, 130, 143, 141  # as shells count them

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from minrisk.errors import needs_extra
+from minrisk._core.errors import needs_extra
 
 
 @click.group()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from minrisk.errors import InputError
+from minrisk._core.errors import InputError
 from minrisk.io.files import Input
 
 

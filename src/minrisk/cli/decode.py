@@ -8,12 +8,16 @@ from typing import Any
 
 import click
 
+from minrisk._core.decoding import METRIC, STRATEGY
+from minrisk._core.errors import InputError
+from minrisk._core.registry import METRICS, STRATEGIES
+from minrisk._core.signature import settings as signature_settings
+from minrisk._core.signature import signature
+from minrisk._core.strategy import Strategy
 from minrisk.cli.method import MethodCommand, strategy_of
 from minrisk.cli.running import Job, RunOptions, execute, output_option, run_options, scale_options
 from minrisk.cli.shared import SETTINGS, input_files, names_of, option
 from minrisk.cli.weights import weight_options, weighting_of
-from minrisk.decoding import METRIC, STRATEGY
-from minrisk.errors import InputError
 from minrisk.io.inputs import InputFile, expand
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.lines import Column, TextReader
@@ -21,11 +25,7 @@ from minrisk.io.record import Reader, Weighting
 from minrisk.io.writer import ChoiceWriter, Writer
 from minrisk.pipeline.batches import BATCH
 from minrisk.pipeline.stages import Choose, Stage, Write
-from minrisk.registry import METRICS, STRATEGIES
-from minrisk.signature import settings as signature_settings
-from minrisk.signature import signature
 from minrisk.strategies.confident import Confident
-from minrisk.strategy import Strategy
 
 LIGHT_BLOCK = 64  # segments that take milliseconds each: to carry a block around costs more
 _POSITIVE = click.IntRange(min=1)

@@ -14,6 +14,8 @@ from typing import Any
 
 import click
 
+from minrisk._core.signature import signature
+from minrisk._core.threads import set_threads
 from minrisk.cli.comparison import (
     AGGREGATE,
     EXACT,
@@ -27,9 +29,7 @@ from minrisk.cli.comparison import (
 from minrisk.cli.progress import Progress
 from minrisk.io.files import Input
 from minrisk.metrics.chrf import ChrF
-from minrisk.signature import signature
 from minrisk.strategies.standard import Standard
-from minrisk.threads import set_threads
 
 _SHOWN = {SAMPLE: "random sample", PROBABLE: "most probable", EXACT: "exact MBR",
           AGGREGATE: "aggregate", TRAINED: "trained metric"}

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
+from minrisk._core.errors import InputError
 from minrisk.cli.decode import decode, decode_job
 from minrisk.cli.method import MethodCommand
 from minrisk.cli.running import RunOptions, execute
 from minrisk.cli.shared import SETTINGS, option
-from minrisk.errors import InputError
 from minrisk.io.training import SOURCE, PairChoice, TrainingRecipe, TrainingWriter
 from minrisk.pipeline.stages import Check
 

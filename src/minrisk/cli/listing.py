@@ -16,9 +16,9 @@ from typing import Any
 
 import click
 
-from minrisk.metric import Ability, Metric, able, declared, needs_of, strategies_with
-from minrisk.options import inner_field
-from minrisk.registry import METRICS, STRATEGIES, Registry
+from minrisk._core.metric import Ability, Metric, able, declared, needs_of, strategies_with
+from minrisk._core.options import inner_field
+from minrisk._core.registry import METRICS, STRATEGIES, Registry
 
 SHARED = ("metric", "seed")  # fields with a flag that does not depend on the strategy
 _NAMES = {int: "int", float: "float", bool: "flag", str: "text", Metric: "metric"}

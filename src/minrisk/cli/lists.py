@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from minrisk._core.errors import InputError, unknown
+from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli.listing import as_json, show
-from minrisk.errors import InputError, unknown
-from minrisk.registry import METRICS, SAMPLERS, STRATEGIES
 
 KINDS = {"metrics": (METRICS, "--metric."), "strategies": (STRATEGIES, "--"),
          "samplers": (SAMPLERS, "--")}

@@ -15,17 +15,17 @@ from typing import Any, ClassVar
 
 import click
 
-from minrisk.adapters import named_metric
+from minrisk._core.adapters import named_metric
+from minrisk._core.decoding import METRIC, STRATEGY
+from minrisk._core.errors import InputError, MinriskError, unknown
+from minrisk._core.metric import AnyMetric, Metric
+from minrisk._core.recipe import key
+from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry
+from minrisk._core.sampler import Sampler
+from minrisk._core.strategy import Strategy
 from minrisk.cli.config import check_keys, config_arguments
 from minrisk.cli.elsewhere import elsewhere, value_elsewhere
 from minrisk.cli.listing import SHARED, Field, entries, fields_of
-from minrisk.decoding import METRIC, STRATEGY
-from minrisk.errors import InputError, MinriskError, unknown
-from minrisk.metric import AnyMetric, Metric
-from minrisk.recipe import key
-from minrisk.registry import METRICS, SAMPLERS, STRATEGIES, Registry
-from minrisk.sampling.sample import Sampler
-from minrisk.strategy import Strategy
 
 SAMPLER, ENDPOINT = "hf", "openai"  # unless told otherwise; the second for an --endpoint
 _OWN = "minrisk.cli.method"  # where a context keeps the options of its strategy and metric

@@ -10,12 +10,16 @@ from typing import Any
 
 import click
 
+from minrisk._core.decoding import METRIC, make_strategy
+from minrisk._core.errors import InputError
+from minrisk._core.reference_parts import Question
+from minrisk._core.registry import METRICS
+from minrisk._core.segment import Segment
+from minrisk._core.signature import signature
 from minrisk.cli.method import MetricCommand, metrics_of
 from minrisk.cli.progress import Progress
 from minrisk.cli.running import RunOptions, summing_up
 from minrisk.cli.shared import SETTINGS, bar_fits, check_files, names_of, option
-from minrisk.decoding import METRIC, make_strategy
-from minrisk.errors import InputError
 from minrisk.io.files import Output
 from minrisk.io.inputs import InputFile, open_input
 from minrisk.io.jsonl import SampleReader, parse
@@ -24,10 +28,6 @@ from minrisk.io.record import Record, at
 from minrisk.io.references import ReferenceFile
 from minrisk.io.writer import ChoiceWriter
 from minrisk.pipeline.references import add_up, runner_for, taking_parts
-from minrisk.registry import METRICS
-from minrisk.segment import Segment
-from minrisk.shards import Question
-from minrisk.signature import signature
 
 _EXAMPLES = """\b
 Examples:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import click
 
-from minrisk.validation.study import Study
-from minrisk.validation.summary import Summary, TrialSummary
+from minrisk.evaluation.study import Study
+from minrisk.evaluation.summary import Summary, TrialSummary
 
 
 def show(summary: Summary, study: Study) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import click
 
-from minrisk.scoring import Score
+from minrisk.evaluation.scoring import Score
 
 Form = Literal["json", "text", "latex"]
 _SIGNIFICANT = 0.05

@@ -16,9 +16,11 @@ from typing import Any, Literal, NamedTuple, Self
 
 import click
 
+from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.progress import listening
+from minrisk._core.threads import set_threads
 from minrisk.cli.progress import Progress
 from minrisk.cli.shared import bar_fits, check_files, code_for, option, together
-from minrisk.errors import InputError, MinriskError
 from minrisk.io import remote
 from minrisk.io.files import Output, as_input_error, check_writable
 from minrisk.io.inputs import ERRORS, MANIFEST, InputFile
@@ -33,8 +35,6 @@ from minrisk.pipeline.run import Policy, Run
 from minrisk.pipeline.runner import Inline, Runner
 from minrisk.pipeline.stages import Parse, Stage
 from minrisk.pipeline.workers import WorkerPool
-from minrisk.progress import listening
-from minrisk.threads import set_threads
 from minrisk.version import __version__
 
 _GB = 1 << 30

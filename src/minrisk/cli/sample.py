@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
+from minrisk._core.signature import settings, signature
 from minrisk.cli.method import SamplerCommand, sampler_of
 from minrisk.cli.running import Job, RunOptions, execute, output_option, run_options, scale_options
 from minrisk.cli.sampling import draw_samples, prompt_files, prompt_reader, sampling_options
 from minrisk.cli.shared import SETTINGS, option
 from minrisk.io.writer import SampleWriter
 from minrisk.pipeline.stages import Write, preferred_batch_size
-from minrisk.signature import settings, signature
 
 _EXAMPLES = """\b
 Examples:

@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
+from minrisk._core.registry import SAMPLERS
+from minrisk._core.sampler import Sampler
 from minrisk.cli.method import ENDPOINT, SAMPLER
 from minrisk.cli.running import RunOptions
 from minrisk.cli.shared import input_files, names_of, option, together
 from minrisk.io.inputs import InputFile
 from minrisk.io.prompts import PromptReader
 from minrisk.pipeline.stages import DrawSamples
-from minrisk.registry import SAMPLERS
-from minrisk.sampling.sample import Sampler
 
 _sampling = partial(option, "Sampling")
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import click
 
+from minrisk._core.decoding import METRIC
+from minrisk._core.errors import InputError
+from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.threads import set_threads
 from minrisk.cli.method import MetricCommand, metrics_of
 from minrisk.cli.report import ScoreColumn, show, show_sentences
 from minrisk.cli.shared import SETTINGS, check_files, option
-from minrisk.decoding import METRIC
-from minrisk.errors import InputError
+from minrisk.evaluation.scoring import SEED, Score, sacrebleu_signature, score_signature
+from minrisk.evaluation.scoring import score as score_systems
 from minrisk.io.files import Input
 from minrisk.io.remote import shown
-from minrisk.metric import Ability, AnyMetric
-from minrisk.scoring import SEED, Score, sacrebleu_signature, score_signature
-from minrisk.scoring import score as score_systems
-from minrisk.threads import set_threads
 
 _EXAMPLES = """\b
 Examples:

@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
+from minrisk._core.errors import InputError
+from minrisk._core.registry import Registry
 from minrisk.cli.method import Grouped
-from minrisk.errors import InputError
 from minrisk.io.files import file_key
 from minrisk.io.inputs import InputFile, expand
 from minrisk.io.remote import shown
-from minrisk.registry import Registry
 
 SOME_FAILED = 3  # the exit code of a run that went to its end without some segments
 SETTINGS = {"token_normalize_func": lambda name: name.replace("_", "-"), "max_content_width": 100}

@@ -8,17 +8,17 @@ from typing import Any
 
 import click
 
+from minrisk._core.decoding import METRIC, STRATEGY
+from minrisk._core.errors import InputError
+from minrisk._core.registry import METRICS, STRATEGIES
+from minrisk._core.signature import settings, signature
 from minrisk.cli.method import SamplerMethodCommand, sampler_of, strategy_of
 from minrisk.cli.running import Job, RunOptions, execute, output_option, run_options, scale_options
 from minrisk.cli.sampling import draw_samples, prompt_files, prompt_reader, sampling_options
 from minrisk.cli.shared import SETTINGS, names_of, option
-from minrisk.decoding import METRIC, STRATEGY
-from minrisk.errors import InputError
 from minrisk.io.record import Weighting
 from minrisk.io.writer import ChoiceWriter
 from minrisk.pipeline.stages import Choose, SamplesToSegments, Write, preferred_batch_size
-from minrisk.registry import METRICS, STRATEGIES
-from minrisk.signature import settings, signature
 
 _EXAMPLES = """\b
 Examples:

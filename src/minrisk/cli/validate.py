@@ -12,25 +12,25 @@ from typing import Any, ClassVar
 
 import click
 
+from minrisk._core.decoding import METRIC
+from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.registry import STRATEGIES
+from minrisk._core.segment import Segment
 from minrisk.cli.method import StudyCommand, study_metrics
 from minrisk.cli.progress import Progress
 from minrisk.cli.recommendation import show
 from minrisk.cli.running import Job, RunOptions, execute, run_options
 from minrisk.cli.shared import SETTINGS, FiniteRange, input_files, option
 from minrisk.cli.weights import weight_options, weighting_of
-from minrisk.decoding import METRIC
-from minrisk.errors import InputError, MinriskError
+from minrisk.evaluation.budgets import OTHER_AIMS
+from minrisk.evaluation.figure import check_figure, plot
+from minrisk.evaluation.study import SegmentOutcomes, Study
+from minrisk.evaluation.summary import summarise
 from minrisk.io.files import Input, text_of
 from minrisk.io.jsonl import SampleReader, parse
 from minrisk.io.record import RawRecord, Record, at
 from minrisk.io.writer import error_line, json_line
 from minrisk.pipeline.stages import Write
-from minrisk.registry import STRATEGIES
-from minrisk.segment import Segment
-from minrisk.validation.budgets import OTHER_AIMS
-from minrisk.validation.figure import check_figure, plot
-from minrisk.validation.study import SegmentOutcomes, Study
-from minrisk.validation.summary import summarise
 
 _EXAMPLES = """\b
 Examples:

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from minrisk._core.errors import InputError
 from minrisk.cli.shared import option, together
-from minrisk.errors import InputError
 from minrisk.io.record import Weighting
 
 weight_options = together(

@@ -9,7 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple, Protocol
 
-from minrisk.errors import InputError, MissingExtra
+from minrisk._core.errors import InputError, MissingExtra
 
 
 class Decoder(Protocol):

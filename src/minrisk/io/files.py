@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from io import BufferedReader, RawIOBase
 from typing import BinaryIO, Literal, Self, cast
 
-from minrisk.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError
 from minrisk.io import remote
 from minrisk.io.compression import codec_for, codec_of, could_be_compressed, decompressed
 

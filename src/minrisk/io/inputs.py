@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import NamedTuple
 
-from minrisk.errors import InputError
+from minrisk._core.errors import InputError
 from minrisk.io import remote
 from minrisk.io.files import Input
 from minrisk.io.parquet import ParquetInput, is_parquet

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 from zlib import crc32
 
-from minrisk.errors import InputError
+from minrisk._core.errors import InputError
 from minrisk.io.files import as_input_error
 
 

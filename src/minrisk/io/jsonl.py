@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.segment import Segment
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
 from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum
-from minrisk.segment import Segment
 
 SAMPLED = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
                      "truncated_logprobs", "finish_reasons",

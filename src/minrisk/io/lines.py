@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice, zip_longest
 from typing import NamedTuple
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.segment import Segment
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
 from minrisk.io.record import AUTO, RawRecord, Record, Weighting, at, checksum, located
-from minrisk.segment import Segment
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import zipfile
 
 import numpy as np
 
-from minrisk.arrays import Floats
+from minrisk._core.arrays import Floats
 from minrisk.io.files import as_input_error, replace_file
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from minrisk.errors import InputError, MinriskError, MissingExtra
+from minrisk._core.errors import InputError, MinriskError, MissingExtra
 from minrisk.io.files import Input, as_input_error, open_file
 from minrisk.io.record import at
 

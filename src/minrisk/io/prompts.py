@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
 
-from minrisk.errors import InputError
+from minrisk._core.errors import InputError
 from minrisk.io.compression import EXTENSIONS
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 from zlib import crc32
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError, MinriskError
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.sampler import Prompt, Sample
+from minrisk._core.segment import Ranking, Segment, checked_texts, weights_from_logprobs
 from minrisk.io.files import Input
-from minrisk.sampling.sample import Prompt, Sample
-from minrisk.segment import Ranking, Segment, checked_texts, weights_from_logprobs
 
 Failure = dict[str, Any]  # file, line, id and reason, as errors.jsonl has them
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 
+from minrisk._core.references import BLOCK, References
 from minrisk.io.files import Input
 from minrisk.io.inputs import open_input
 from minrisk.io.jsonl import parse, references_of
 from minrisk.io.prompts import is_json
 from minrisk.io.record import at
 from minrisk.io.remote import shown
-from minrisk.references import BLOCK, References
 
 
 @dataclass(frozen=True)

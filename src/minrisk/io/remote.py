@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, BinaryIO
 
-from minrisk.errors import InputError, MinriskError, MissingExtra
+from minrisk._core.errors import InputError, MinriskError, MissingExtra
 
 # without a password, what is before an @ may be public (a container of Azure), but not on the web
 _USER = re.compile(r"(\bhttps?://|://(?=[^/?\s]*:))([^/?\s]+@)")

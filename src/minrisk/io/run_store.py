@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
-from minrisk.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError
 from minrisk.io.files import Output, as_input_error, replace_file
 from minrisk.io.inputs import ERRORS, MANIFEST
 from minrisk.io.journal import Journal

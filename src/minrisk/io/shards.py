@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from minrisk.errors import InputError
+from minrisk._core.errors import InputError
 from minrisk.io import remote
 from minrisk.io.compression import EXTENSIONS
 from minrisk.io.inputs import ERRORS, MANIFEST, InputFile

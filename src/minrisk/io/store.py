@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from minrisk.errors import InputError
+from minrisk._core.errors import InputError
 from minrisk.io import remote
 from minrisk.io.files import as_input_error, replace_file
 from minrisk.io.shards import WORK

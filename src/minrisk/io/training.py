@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from minrisk.errors import InputError
+from minrisk._core.errors import InputError
+from minrisk._core.segment import Ranking, Segment
 from minrisk.io.record import Record
-from minrisk.segment import Ranking, Segment
 
 PairChoice = Literal["best-worst", "best-middle-worst", "consecutive"]  # Yang et al. 2023
 SOURCE = "{source}"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
+from minrisk._core.sample_columns import columns
+from minrisk._core.sampler import Samples
+from minrisk._core.segment import Ranking, Segment
 from minrisk.io.record import Record
-from minrisk.sampling.columns import columns
-from minrisk.sampling.sample import Samples
-from minrisk.segment import Ranking, Segment
 
 Format = Literal["json", "text"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minrisk.metric import AnyMetric, Metric
+from minrisk._core.metric import AnyMetric, Metric
 
 
 class Around(Metric[Any]):

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from minrisk.arrays import Floats, Ints
+from minrisk._core.arrays import Floats, Ints
 from minrisk.metrics import _plain
 from minrisk.metrics._plain import CountedTexts, Statistics, all_scores, evidence, ngram_counts
 from minrisk.metrics._tokenizers import BUILTIN

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from minrisk.arrays import Floats, Ints
+from minrisk._core.arrays import Floats, Ints
 from minrisk.metrics import _plain
 from minrisk.metrics._plain import (
     CountedTexts,

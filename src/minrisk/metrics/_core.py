@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
-from minrisk.errors import InputError, unknown
+from minrisk._core.errors import InputError, unknown
 
 
 def core(metric: str) -> ModuleType:

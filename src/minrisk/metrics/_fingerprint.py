@@ -14,9 +14,9 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
-from minrisk.adapters import Adapted, as_metric
-from minrisk.metric import AnyMetric
-from minrisk.options import inner_metrics
+from minrisk._core.adapters import Adapted, as_metric
+from minrisk._core.metric import AnyMetric
+from minrisk._core.options import inner_metrics
 
 _READ_WHOLE = 1 << 20  # bytes; of larger files, such as weights, size and time of change count
 _MOST_FILES = 1000  # of a folder

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError
-from minrisk.metric import AnyMetric, Evidence
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.metric import AnyMetric, Evidence
+from minrisk._core.threads import threads
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics._core import core
-from minrisk.rows import WeightedRows
-from minrisk.threads import threads
 
 
 def index_texts(metric: AnyMetric, texts: Sequence[str], *front_end: Any) -> WeightedRows:

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError
-from minrisk.metric import Metric
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.metric import Metric
 from minrisk.metrics._objects import Objects, objects
 
 

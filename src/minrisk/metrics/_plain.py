@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints
+from minrisk._core.arrays import Floats, Ints
 
 NGram = str | tuple[str, ...]
 Counts = Sequence[Mapping[NGram, float]]  # one mapping per order

@@ -15,7 +15,7 @@ from contextlib import suppress
 from queue import Empty, Queue
 from typing import IO, Any
 
-from minrisk.errors import InputError
+from minrisk._core.errors import InputError
 
 _STDERR_LINES = 5  # lines of its standard error that a message shows
 _SETTLE_SECONDS = 0.2  # after the first answers of a program, in which surplus ones would show

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from minrisk.errors import InputError
-from minrisk.metric import Metric
-from minrisk.rows import WeightedRows
+from minrisk._core.errors import InputError
+from minrisk._core.metric import Metric
+from minrisk._core.weighted_rows import WeightedRows
 
 
 class Sourced(Metric[WeightedRows]):

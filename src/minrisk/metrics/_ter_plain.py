@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints
-from minrisk.errors import MissingExtra
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import MissingExtra
 
 
 def edits(hyp_words: Ints, hyp_offsets: Ints, ref_words: Ints, ref_offsets: Ints,

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from minrisk.errors import InputError, MissingExtra
+from minrisk._core.errors import InputError, MissingExtra
 
 Tokenizer = Callable[[str], str]  # the text with white space between its tokens
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minrisk.store import VARIABLES, Store
+from minrisk._core.sqlite_cache import VARIABLES, Store
 
 Vectors = npt.NDArray[np.float32]
 

@@ -10,18 +10,18 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError
-from minrisk.groups import Groups
-from minrisk.metric import Ability, Evidence, Metric
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.groups import Groups
+from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.options import option
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics._bleu_plain import bleu
 from minrisk.metrics._core import core
 from minrisk.metrics._indexed import evidence, index_texts, lowercased, scores, utility, verdict
 from minrisk.metrics._plain import ngram_counts
 from minrisk.metrics._plain import statistics as order_statistics
 from minrisk.metrics._tokenizers import BUILTIN, sacrebleu_tokenizer, tokenizer_signature
-from minrisk.options import option
-from minrisk.rows import WeightedRows
 
 Tokenize = Literal["13a", "zh", "char", "none", "intl", "ja-mecab", "ko-mecab", "flores101",
                    "flores200"]

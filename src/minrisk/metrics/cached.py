@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from minrisk.adapters import inner
-from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError
-from minrisk.lazy import lazy
-from minrisk.metric import Ability, AnyMetric
+from minrisk._core.adapters import inner
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import InputError
+from minrisk._core.lazy import lazy
+from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.options import option
+from minrisk._core.signature import parts_signature
 from minrisk.metrics._around import Around
 from minrisk.metrics._fingerprint import fingerprint
 from minrisk.metrics._objects import Objects, objects
-from minrisk.options import option
-from minrisk.signature import parts_signature
 
 _MEMORY = ":memory:"
 _LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes

@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError
-from minrisk.groups import Groups
-from minrisk.metric import Ability, Evidence, Metric
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.groups import Groups
+from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.options import option
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics import _chrf_plain
 from minrisk.metrics._indexed import evidence, index_texts, lowercased, scores, utility, verdict
 from minrisk.metrics._plain import Statistics
-from minrisk.options import option
-from minrisk.rows import WeightedRows
 
 _MAX_ORDER = 1000  # more is a mistake, as is a larger beta
 _MAX_BETA = 1000

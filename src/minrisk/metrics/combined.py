@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from minrisk.adapters import inner
-from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError
-from minrisk.groups import Groups
-from minrisk.metric import Ability, AnyMetric, Evidence, Metric
+from minrisk._core.adapters import inner
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import InputError
+from minrisk._core.groups import Groups
+from minrisk._core.metric import Ability, AnyMetric, Evidence, Metric
+from minrisk._core.options import option
 from minrisk.metrics._objects import objects
-from minrisk.options import option
 
 _DIGITS = 9  # scores that agree to so many are equal: rounding must not make a rank
 

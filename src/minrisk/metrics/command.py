@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.options import option
 from minrisk.metrics._fingerprint import digest
 from minrisk.metrics._objects import Objects
 from minrisk.metrics._pairs import OfPairs, Pairs, as_scores
 from minrisk.metrics._program import Program
-from minrisk.options import option
 
 _NAMES = ("hypothesis", "reference", "source")
 

@@ -8,12 +8,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from minrisk.arrays import Floats
-from minrisk.errors import MissingExtra
-from minrisk.metric import Metric
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import MissingExtra
+from minrisk._core.metric import Metric
+from minrisk._core.options import option
+from minrisk._core.threads import threads
 from minrisk.metrics._objects import Objects, objects
-from minrisk.options import option
-from minrisk.threads import threads
 
 
 @dataclass(frozen=True)

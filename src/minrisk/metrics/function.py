@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError
-from minrisk.metric import Metric
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.metric import Metric
+from minrisk._core.options import option
 from minrisk.metrics._objects import Objects, objects
 from minrisk.metrics._pairs import Pairs, as_scores
-from minrisk.options import option
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError
-from minrisk.foreign import foreign_code
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.foreign import foreign_code
+from minrisk._core.options import option
 from minrisk.metrics._fingerprint import digest, module_files
 from minrisk.metrics._objects import Objects
 from minrisk.metrics._pairs import OfPairs, Pairs, as_scores
-from minrisk.options import option
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError, MissingExtra
-from minrisk.groups import Groups
-from minrisk.metric import Ability, Evidence, Metric
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError, MissingExtra
+from minrisk._core.groups import Groups
+from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.options import option
+from minrisk._core.threads import threads
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics._objects import Objects, objects
 from minrisk.metrics.chrf import ChrF
-from minrisk.options import option
-from minrisk.rows import WeightedRows
-from minrisk.threads import threads
 
 _WORD = re.compile("[a-z0-9]+")
 _MAX_UNSTEMMED = 3  # words of up to so many letters are not stemmed

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from minrisk.adapters import inner
-from minrisk.arrays import Floats
-from minrisk.metric import Ability, AnyMetric
+from minrisk._core.adapters import inner
+from minrisk._core.arrays import Floats
+from minrisk._core.metric import Ability, AnyMetric
 from minrisk.metrics._around import Around
 
 

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints
-from minrisk.metric import Ability, Metric
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.metric import Ability, Metric
+from minrisk._core.options import option
+from minrisk._core.threads import threads
 from minrisk.metrics._core import core
 from minrisk.metrics._objects import Objects, objects
-from minrisk.options import option
-from minrisk.threads import threads
 
 Rules = tuple[tuple[str, str], ...]
 

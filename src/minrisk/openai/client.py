@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from minrisk.errors import MinriskError, MissingExtra, UnusableError
+from minrisk._core.errors import MinriskError, MissingExtra, UnusableError
 from minrisk.openai.errors import Detail, RefusedError, ServerError, TemporaryError, seconds_to_wait
 from minrisk.openai.masking import Mask
 

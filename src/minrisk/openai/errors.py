@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from minrisk.errors import InputError
+from minrisk._core.errors import InputError
 
 
 class ServerError(InputError):

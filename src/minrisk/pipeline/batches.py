@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
-from minrisk.errors import MinriskError, MissingExtra, UnusableError
+from minrisk._core.errors import MinriskError, MissingExtra, UnusableError
 from minrisk.io.record import Record
 
 BATCH = 16  # segments, where neither the metric nor the sampler prefers another number

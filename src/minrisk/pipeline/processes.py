@@ -18,12 +18,12 @@ from threading import Thread
 from time import perf_counter
 from typing import Any
 
-from minrisk.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.progress import listening, tell
+from minrisk._core.threads import threads
 from minrisk.pipeline.reading import Reading
 from minrisk.pipeline.runner import Gate, Running
 from minrisk.pipeline.workers import UNSENDABLE, Block, Piece, Progress, WorkerPool
-from minrisk.progress import listening, tell
-from minrisk.threads import threads
 
 _ATTEMPTS = 2  # how often a block may bring its worker down
 _VISIBLE = "CUDA_VISIBLE_DEVICES"

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minrisk.errors import InputError, MinriskError, MissingExtra
+from minrisk._core.errors import InputError, MinriskError, MissingExtra
+from minrisk._core.threads import threads
 from minrisk.pipeline.reading import Reading
 from minrisk.pipeline.runner import Gate, Running
 from minrisk.pipeline.workers import Block, Fatal, Piece, WorkerPool
-from minrisk.threads import threads
 
 try:
     import ray

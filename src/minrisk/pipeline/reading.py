@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 
-from minrisk.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError
 from minrisk.io.files import Input
 from minrisk.io.record import RawRecord
 from minrisk.io.sink import MISSING, Remaining

@@ -12,8 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
-from minrisk.decoding import MetricLike, StrategyLike, add_texts, chosen_strategy
-from minrisk.errors import InputError, MinriskError
+from minrisk._core.decoding import MetricLike, StrategyLike, add_texts, chosen_strategy
+from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.progress import tell
+from minrisk._core.reference_parts import Part, Question, TakesParts
+from minrisk._core.references import References, Shard
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import Strategy
 from minrisk.io.files import Input
 from minrisk.io.record import RawRecord, Record, Result
 from minrisk.io.shards import Shard as OutputShard
@@ -23,11 +28,6 @@ from minrisk.pipeline.run import Policy, Run
 from minrisk.pipeline.runner import Inline, Runner
 from minrisk.pipeline.stages import Parse, Write
 from minrisk.pipeline.workers import WorkerPool
-from minrisk.progress import tell
-from minrisk.references import References, Shard
-from minrisk.segment import Ranking, Segment
-from minrisk.shards import Part, Question, TakesParts
-from minrisk.strategy import Strategy
 
 Engine = Literal["local", "ray"]
 MAX_WAITING = 16  # parts that wait for one before them

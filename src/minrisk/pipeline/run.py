@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from minrisk.errors import InputError
+from minrisk._core.errors import InputError
 from minrisk.io.record import Failure, Result
 from minrisk.io.sink import Sink
 from minrisk.pipeline.batches import OnError

@@ -12,18 +12,18 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError, MinriskError
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.pool import Batch, bind
+from minrisk._core.sample_columns import columns
+from minrisk._core.sampler import PartialError, Sample, Sampler
+from minrisk._core.segment import Segment
+from minrisk._core.strategy import Strategy, batch_size_of, is_light, prepare
 from minrisk.io.jsonl import source_of
 from minrisk.io.prompts import is_source
 from minrisk.io.record import AUTO, RawRecord, Reader, Record, Result, Weighting
 from minrisk.io.writer import Writer
 from minrisk.pipeline.batches import BATCH, OnError, in_batches, is_finished
-from minrisk.pool import Batch, bind
-from minrisk.sampling.columns import columns
-from minrisk.sampling.sample import PartialError, Sample, Sampler
-from minrisk.segment import Segment
-from minrisk.strategy import Strategy, batch_size_of, is_light, prepare
 
 
 class Stage(Protocol):

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Self
 
-from minrisk.errors import InputError, MissingExtra, UnusableError
+from minrisk._core.errors import InputError, MissingExtra, UnusableError
+from minrisk._core.threads import set_threads
 from minrisk.io.record import Record
 from minrisk.pipeline.stages import Parse, Stage
-from minrisk.threads import set_threads
 
 Seconds = dict[str, float]
 # what pickle raises: a field that is nested too deep, or an object of somebody else

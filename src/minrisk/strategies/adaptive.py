@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from minrisk.adapters import metric_option
-from minrisk.metric import AnyMetric
-from minrisk.options import Options, option
-from minrisk.pool import Pool, bind
-from minrisk.segment import Ranking, Segment
+from minrisk._core.adapters import metric_option
+from minrisk._core.metric import AnyMetric
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool, bind
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import segment_rng, shuffled
 from minrisk.strategies.race import Race
-from minrisk.strategy import segment_rng, shuffled
 
 
 @dataclass(frozen=True)

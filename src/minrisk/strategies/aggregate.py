@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from minrisk.adapters import metric_option
-from minrisk.arrays import Floats
-from minrisk.errors import InputError
-from minrisk.groups import Groups
-from minrisk.metric import Ability, AnyMetric, Evidence, F
-from minrisk.options import Options, option
-from minrisk.pool import Pool, bind
-from minrisk.segment import Ranking, Segment
-from minrisk.strategy import segment_rng
+from minrisk._core.adapters import metric_option
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.groups import Groups
+from minrisk._core.metric import Ability, AnyMetric, Evidence, F
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool, bind
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import segment_rng
 
 GROUPS_HELP = "number of averages; with more than one, aggregation is partial"
 CONTIGUOUS_HELP = "groups of neighbouring references, not a random partition"

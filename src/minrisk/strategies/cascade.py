@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from minrisk.adapters import metric_option
-from minrisk.arrays import Ints
-from minrisk.errors import InputError
-from minrisk.metric import Ability, AnyMetric
-from minrisk.options import Options, option
-from minrisk.pool import Batch
-from minrisk.segment import Ranking, Segment
+from minrisk._core.adapters import metric_option
+from minrisk._core.arrays import Ints
+from minrisk._core.errors import InputError
+from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Batch
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import SELF_HELP, Strategy, leaves_self_out, stage_option
 from minrisk.strategies.aggregate import CONTIGUOUS_HELP, GROUPS_HELP, Aggregate
 from minrisk.strategies.standard import Standard
-from minrisk.strategy import SELF_HELP, Strategy, leaves_self_out, stage_option
 
 KEEP = 20  # as in the paper
 KEEP_HELP = "number of hypotheses that reach the second stage; 20, or all if fewer"

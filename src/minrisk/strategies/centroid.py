@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk.adapters import metric_option
-from minrisk.groups import Groups
-from minrisk.kmeans import kmeans
-from minrisk.metric import Ability, AnyMetric
-from minrisk.options import Options, option
-from minrisk.pool import Pool, bind
-from minrisk.segment import Ranking, Segment
-from minrisk.strategy import segment_rng
+from minrisk._core.adapters import metric_option
+from minrisk._core.groups import Groups
+from minrisk._core.kmeans import kmeans
+from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool, bind
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import segment_rng
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Centroid(Options):
     >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
     >>> minrisk.Centroid("chrf")
     Traceback (most recent call last):
-    minrisk.errors.InputError: strategy 'centroid' needs a metric that has vectors to cluster ...
+    minrisk.InputError: strategy 'centroid' needs a metric that has vectors to cluster ...
     """
 
     name: ClassVar[str] = "centroid"

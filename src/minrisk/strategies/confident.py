@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minrisk.arrays import Floats, Ints
-from minrisk.metric import AnyMetric
-from minrisk.options import Options, option
-from minrisk.pool import Batch, Pool
-from minrisk.segment import TIE, Confidence, Ranking, Segment
-from minrisk.strategy import (
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.metric import AnyMetric
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Batch, Pool
+from minrisk._core.segment import TIE, Confidence, Ranking, Segment
+from minrisk._core.strategy import (
     Strategy,
     leaves_self_out,
     resampled,

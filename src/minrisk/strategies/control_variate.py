@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk.adapters import metric_option
-from minrisk.arrays import Floats, Ints
-from minrisk.metric import Ability, AnyMetric
-from minrisk.options import Options, option
-from minrisk.pool import Pool, Tally, bind
-from minrisk.segment import Ranking, Segment
+from minrisk._core.adapters import metric_option
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool, Tally, bind
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import segment_rng, shuffled
 from minrisk.strategies.race import Race, steps_of
-from minrisk.strategy import segment_rng, shuffled
 
 _LEAST = 8  # references of a step: with fewer, their noise is more than what the surrogate misses
 

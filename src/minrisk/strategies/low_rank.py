@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk.adapters import metric_option
-from minrisk.arrays import Floats, Ints
-from minrisk.metric import AnyMetric
-from minrisk.options import Options, option
-from minrisk.pool import Pool, bind
-from minrisk.segment import Ranking, Segment
-from minrisk.strategy import segment_rng
+from minrisk._core.adapters import metric_option
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.metric import AnyMetric
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool, bind
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import segment_rng
 
 _BLOCKS = 32  # of hypotheses
 

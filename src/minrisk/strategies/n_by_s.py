@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from minrisk.adapters import metric_option
-from minrisk.arrays import Ints
-from minrisk.errors import InputError
-from minrisk.groups import Groups
-from minrisk.metric import AnyMetric
-from minrisk.options import Options, option
-from minrisk.pool import Pool, bind
-from minrisk.segment import Ranking, Segment
-from minrisk.strategy import SELF_HELP, segment_rng, shuffled
+from minrisk._core.adapters import metric_option
+from minrisk._core.arrays import Ints
+from minrisk._core.errors import InputError
+from minrisk._core.groups import Groups
+from minrisk._core.metric import AnyMetric
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool, bind
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import SELF_HELP, segment_rng, shuffled
 
 
 @dataclass(frozen=True)

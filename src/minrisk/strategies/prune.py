@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk.adapters import metric_option
-from minrisk.arrays import Ints
-from minrisk.errors import InputError
-from minrisk.metric import AnyMetric
-from minrisk.options import Options, option
-from minrisk.pool import Pool, bind
-from minrisk.segment import Ranking, Segment
+from minrisk._core.adapters import metric_option
+from minrisk._core.arrays import Ints
+from minrisk._core.errors import InputError
+from minrisk._core.metric import AnyMetric
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool, bind
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import resampled, segment_rng, shuffled
 from minrisk.strategies.race import Race
-from minrisk.strategy import resampled, segment_rng, shuffled
 
 
 @dataclass(frozen=True)

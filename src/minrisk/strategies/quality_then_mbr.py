@@ -8,16 +8,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk.adapters import metric_option
-from minrisk.arrays import Ints
-from minrisk.groups import Groups
-from minrisk.metric import Ability, AnyMetric
-from minrisk.options import Options, option
-from minrisk.pool import Pool, bind
-from minrisk.segment import Ranking, Segment
+from minrisk._core.adapters import metric_option
+from minrisk._core.arrays import Ints
+from minrisk._core.groups import Groups
+from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool, bind
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import SELF_HELP
 from minrisk.strategies.cascade import KEEP_HELP, Cheap, head
 from minrisk.strategies.rerank import Rerank
-from minrisk.strategy import SELF_HELP
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints
-from minrisk.pool import Pool
-from minrisk.segment import Ranking
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.pool import Pool
+from minrisk._core.segment import Ranking
 
 
 class Race:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from minrisk.adapters import metric_option
-from minrisk.metric import Ability, AnyMetric
-from minrisk.options import Options
-from minrisk.pool import bind
-from minrisk.segment import Ranking, Segment
+from minrisk._core.adapters import metric_option
+from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.options import Options
+from minrisk._core.pool import bind
+from minrisk._core.segment import Ranking, Segment
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from minrisk.adapters import metric_option
-from minrisk.arrays import Floats
-from minrisk.metric import AnyMetric, Evidence, F
-from minrisk.options import Options, option
-from minrisk.pool import Pool, bind
-from minrisk.segment import Ranking, Segment
-from minrisk.strategy import SELF_HELP
+from minrisk._core.adapters import metric_option
+from minrisk._core.arrays import Floats
+from minrisk._core.metric import AnyMetric, Evidence, F
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool, bind
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import SELF_HELP
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from minrisk.arrays import Floats
-from minrisk.errors import needs_extra
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import needs_extra
+from minrisk._core.options import option
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.neural import NeuralModel
-from minrisk.options import option
-from minrisk.rows import WeightedRows
 
 if TYPE_CHECKING:
     from minrisk.metrics.bertscore.matcher import Matcher

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from minrisk._core.arrays import Ints
+from minrisk._core.errors import InputError
+from minrisk._core.progress import tell
 from minrisk._torch.batches import batches, padded
 from minrisk._torch.device import Runtime
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
 from minrisk._torch.tokenizing import token_ids
-from minrisk.arrays import Ints
-from minrisk.errors import InputError
-from minrisk.progress import tell
 
 # the layers that correlate best with people's judgements, as bert-score has them
 _LAYERS = {

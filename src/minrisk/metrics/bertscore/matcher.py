@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import InputError
+from minrisk._core.progress import tell
 from minrisk._torch.batches import batches
 from minrisk._torch.device import Runtime
-from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError
 from minrisk.metrics.bertscore.encoder import TokenEncoder, Tokens
 from minrisk.metrics.bertscore.weights import TokenWeights
-from minrisk.progress import tell
 
 if TYPE_CHECKING:
     from minrisk.metrics.bertscore import BertScore

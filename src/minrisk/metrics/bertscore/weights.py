@@ -10,7 +10,7 @@ from math import log
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints
+from minrisk._core.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)

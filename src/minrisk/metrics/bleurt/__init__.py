@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from minrisk.errors import needs_extra
+from minrisk._core.errors import needs_extra
+from minrisk._core.options import option
 from minrisk.metrics.neural.cross_encoder import CrossEncoder
-from minrisk.options import option
 
 if TYPE_CHECKING:
     from minrisk.metrics.bleurt.reader import BleurtReader

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import InputError
 from minrisk._torch.batches import padded
 from minrisk._torch.device import Runtime
 from minrisk._torch.loading import check_sizes, file_of, folder_of
@@ -22,8 +24,6 @@ from minrisk._torch.weights import (
     read_pickle,
     read_safetensors,
 )
-from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError
 from minrisk.metrics.neural.pairs import pair_scores
 
 if TYPE_CHECKING:

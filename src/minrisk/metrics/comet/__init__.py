@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError, needs_extra
-from minrisk.metric import Ability
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import InputError, needs_extra
+from minrisk._core.metric import Ability
+from minrisk._core.options import option
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.comet.estimated import AGGREGATION, Aggregation, Estimated, PairScorer
 from minrisk.metrics.neural import NeuralModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
-from minrisk.options import option
-from minrisk.rows import WeightedRows
 
 if TYPE_CHECKING:
     from torch import Tensor

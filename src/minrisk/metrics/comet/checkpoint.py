@@ -19,9 +19,9 @@ from typing import Any, get_args
 import yaml
 from torch import Tensor
 
+from minrisk._core.errors import InputError
 from minrisk._torch.loading import folder_of
 from minrisk._torch.weights import as_weights, read_pickle, read_safetensors
-from minrisk.errors import InputError
 from minrisk.metrics.comet.pooling import Pool
 
 REGRESSION, REFERENCELESS = "regression_metric", "referenceless_regression_metric"

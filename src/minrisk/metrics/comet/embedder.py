@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from minrisk._core.arrays import Ints
+from minrisk._core.errors import InputError
 from minrisk._torch.device import Runtime
 from minrisk._torch.weights import building, fill, fingerprint
-from minrisk.arrays import Ints
-from minrisk.errors import InputError
 from minrisk.metrics._vectors import Vectors, VectorStore
 from minrisk.metrics.comet import checkpoint, packed
 from minrisk.metrics.comet.encoder import CometEncoder

@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from minrisk._core.arrays import Ints
+from minrisk._core.errors import InputError, needs_extra
+from minrisk._core.progress import tell
 from minrisk._torch.batches import batches, padded
 from minrisk._torch.loading import file_of, load_config, load_tokenizer
 from minrisk._torch.tokenizing import token_ids
 from minrisk._torch.weights import building, fill
-from minrisk.arrays import Ints
-from minrisk.errors import InputError, needs_extra
 from minrisk.metrics.comet.checkpoint import Architecture, Checkpoint
 from minrisk.metrics.comet.packed import Packed
 from minrisk.metrics.comet.pooling import Accumulator, Pool, accumulator, layer_weights
-from minrisk.progress import tell
 
 # the class that each kind of encoder has in transformers, and its settings
 _MODELS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, Protocol
 
-from minrisk.arrays import Floats, Points
-from minrisk.groups import Groups
-from minrisk.metric import Ability, Evidence, Surrogate
+from minrisk._core.arrays import Floats, Points
+from minrisk._core.groups import Groups
+from minrisk._core.metric import Ability, Evidence, Surrogate
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics._sourced import Sourced
-from minrisk.rows import WeightedRows
 
 Aggregation = Literal["expected", "mean"]
 AGGREGATION = "average the first layer's features, or (the paper's) the embeddings"

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import InputError
+from minrisk._core.progress import tell
 from minrisk._torch.batches import batches
-from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError
 from minrisk.metrics.comet.checkpoint import JOINT, XCOMET
 from minrisk.metrics.comet.embedder import SEVERITIES, Embedder
 from minrisk.metrics.neural.pairs import pairs_in_chunks
-from minrisk.progress import tell
 
 # encoders without token types, and how many separators stand between two texts
 _SEPARATORS = {"XLM-RoBERTa": 2, "XLM-RoBERTa-XL": 2, "MiniLM": 2, "DeBERTa": 1}

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from minrisk._core.arrays import Ints
 from minrisk._torch.device import triton_not_supported_reasons, upload
-from minrisk.arrays import Ints
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet.encoder import CometEncoder

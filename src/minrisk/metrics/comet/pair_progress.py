@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 
-from minrisk.progress import tell
+from minrisk._core.progress import tell
 
 _LONG_SECONDS = 20.0  # seconds
 

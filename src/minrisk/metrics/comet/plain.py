@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.comet.blocks import blocks, slices
 from minrisk.metrics.comet.pair_progress import PairProgress
-from minrisk.rows import WeightedRows
 
 Array = npt.NDArray[Any]  # float32
 Layer = tuple[Array, Array]  # (in, out) weight and (out,) bias

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from minrisk._core.arrays import Floats
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk._torch.device import Runtime, upload
-from minrisk.arrays import Floats
 from minrisk.metrics.comet.blocks import blocks
 from minrisk.metrics.comet.checkpoint import REFERENCELESS
 from minrisk.metrics.comet.embedder import Embedder
@@ -17,7 +18,6 @@ from minrisk.metrics.comet.estimator import Estimator, moments
 from minrisk.metrics.comet.pair_progress import PairProgress
 from minrisk.metrics.comet.surrogate import Linearised
 from minrisk.metrics.comet.tensors import array, means, rows_of, texts_of, vectors
-from minrisk.rows import WeightedRows
 
 _MEMORY_SHARE = 0.5  # of the free memory of a device that scoring may take
 _BYTES_WITHOUT_ASKING = 1e9  # bytes for scoring that may be taken without asking how many are free

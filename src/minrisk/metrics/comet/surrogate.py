@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from minrisk.arrays import Floats
+from minrisk._core.arrays import Floats
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.comet.blocks import slices
 from minrisk.metrics.comet.estimator import Estimator
 from minrisk.metrics.comet.tensors import array, texts_of
-from minrisk.rows import WeightedRows
 
 Precision = Callable[[], AbstractContextManager[None]]  # that of products, while it is entered
 

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import InputError
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk._torch.device import upload
-from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError
-from minrisk.rows import WeightedRows
 
 
 def vectors(features: WeightedRows) -> Tensor:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from minrisk.arrays import Floats, Ints
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.options import option
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.comet import CometModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
-from minrisk.options import option
-from minrisk.rows import WeightedRows
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet.joint import Joint

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from minrisk.arrays import Floats
-from minrisk.errors import InputError, needs_extra
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError, needs_extra
+from minrisk._core.options import option
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.neural.cross_encoder import CrossEncoder
 from minrisk.metrics.neural.reference_free import ReferenceFree
-from minrisk.options import option
-from minrisk.rows import WeightedRows
 
 if TYPE_CHECKING:
     from minrisk.metrics.metricx.reader import MetricXReader

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import InputError
 from minrisk._torch.batches import padded
 from minrisk._torch.device import Runtime
 from minrisk._torch.loading import file_of, load_config, load_model
 from minrisk._torch.sentencepiece import SentencePiece
-from minrisk.arrays import Floats, Ints
-from minrisk.errors import InputError
 from minrisk.metrics.neural.pairs import pair_scores
 
 if TYPE_CHECKING:

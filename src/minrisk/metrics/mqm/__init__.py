@@ -12,11 +12,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from minrisk.arrays import Points
+from minrisk._core.arrays import Points
+from minrisk._core.options import option
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.comet.estimated import AGGREGATION, Aggregation, Estimated, PairScorer
 from minrisk.metrics.embedding import Embedding
-from minrisk.options import option
-from minrisk.rows import WeightedRows
 
 
 @dataclass(frozen=True)

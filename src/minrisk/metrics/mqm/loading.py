@@ -6,7 +6,7 @@ from importlib.resources import as_file, files
 from importlib.util import find_spec
 from pathlib import Path
 
-from minrisk.errors import InputError, needs_extra
+from minrisk._core.errors import InputError, needs_extra
 from minrisk.metrics.comet.estimated import PairScorer
 from minrisk.metrics.comet.plain import Array, PlainScorer, layers
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
-from minrisk.errors import InputError
+from minrisk._core.errors import InputError
+from minrisk._core.options import option
 from minrisk.metrics._sourced import Sourced
-from minrisk.options import option
 
 Dtype = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from minrisk.arrays import Floats
+from minrisk._core.arrays import Floats
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.neural import NeuralModel
-from minrisk.rows import WeightedRows
 
 
 class PairReader(Protocol):

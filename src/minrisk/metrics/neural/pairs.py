@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.progress import tell
 from minrisk._torch.batches import batches
 from minrisk._torch.device import Runtime
-from minrisk.arrays import Floats, Ints
-from minrisk.progress import tell
 
 _PAIRS_PER_CHUNK = 4096  # pairs whose inputs and states are held together
 

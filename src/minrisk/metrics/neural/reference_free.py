@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from minrisk.arrays import Floats
-from minrisk.groups import Groups
-from minrisk.metric import Ability, Evidence
+from minrisk._core.arrays import Floats
+from minrisk._core.groups import Groups
+from minrisk._core.metric import Ability, Evidence
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.neural import NeuralModel
-from minrisk.rows import WeightedRows
 
 
 @dataclass(frozen=True)

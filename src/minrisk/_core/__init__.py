@@ -1,0 +1,1 @@
+"""Plain data, what metrics, strategies and samplers must offer, and their names. NumPy only."""

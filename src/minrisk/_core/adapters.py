@@ -1,0 +1,230 @@
+"""The one place where whatever a user has becomes a metric: a name, a class, a function, an object.
+
+Fields that hold metrics are declared with `metric_option` (of a strategy) or `inner` (of a metric
+around others), which adapt what they are given.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from minrisk._core.arrays import Floats, Points
+from minrisk._core.errors import InputError, brief
+from minrisk._core.groups import Groups
+from minrisk._core.metric import (
+    Ability,
+    AnyMetric,
+    Evidence,
+    Metric,
+    Surrogate,
+    implemented,
+    unable,
+)
+from minrisk._core.options import owner
+from minrisk._core.registry import METRICS
+from minrisk._core.segment import Ranking, Segment
+
+KEPT = 4  # metrics made by name that stay loaded
+
+
+def metric_option(*, help: str = "metric that judges hypotheses",
+                  needs: Ability = Ability.NONE) -> Any:
+    """The field of a strategy that holds a metric, which must be able to do what it needs."""
+    def convert(config: Any, name: str, value: Any) -> AnyMetric:
+        metric = as_metric(value, name)
+        if needs not in metric.abilities:
+            raise unable(metric, needs & ~metric.abilities, f"strategy {owner(config)!r}"
+                         if name == "metric" else f"{name} of strategy {owner(config)!r}")
+        return metric
+
+    return dataclasses.field(metadata={"help": help, "needs": needs, "convert": convert})
+
+
+def inner(*, help: str, several: bool = False) -> Any:
+    """The field of a wrapper that holds a metric, or several; their options go by their names."""
+    def convert(config: Any, name: str, value: Any) -> Any:
+        if several and isinstance(value, tuple | list):
+            return tuple(as_metric(part, name) for part in value)
+        return as_metric(value, name)
+
+    return dataclasses.field(metadata={"help": help, "inner": True, "convert": convert})
+
+
+def as_metric(value: Any, field: str = "metric") -> AnyMetric:
+    """The metric that somebody means.
+
+    Args:
+        value: a metric; the name of one, as `minrisk list metrics` lists them; its class; an
+            object with `features` and `scores`; or a function of hypothesis and reference.
+        field: what it was given as, for messages.
+
+    Raises:
+        InputError: if it is none of these.
+    """
+    if isinstance(value, Metric):
+        return value
+    if isinstance(value, str):
+        return named_metric(value)
+    if isinstance(value, type):
+        return _of_class(value, field)
+    if _has_methods(value):
+        return Adapted(value)
+    if callable(value):
+        from minrisk.metrics.function import Function
+
+        return Function(value)
+    raise _no_metric(value, field)
+
+
+def named_metric(name: str, /, **options: Any) -> AnyMetric:
+    """A metric by its name and options, the same object for the same options.
+
+    So a loop that names a metric loads its model once. The last 4 metrics stay loaded.
+    """
+    made = METRICS.make(name, **options)
+    metric = made if isinstance(made, Metric) else Adapted(made)
+    try:
+        return _kept(metric)
+    except TypeError:  # an option that has no hash
+        return metric
+
+
+@lru_cache(maxsize=KEPT)
+def _kept(metric: AnyMetric) -> AnyMetric:
+    """The one that was made first of those that are equal."""
+    return metric
+
+
+def forget_metrics() -> None:
+    """Let go of the metrics that stay loaded, as before a run whose files may have changed."""
+    _kept.cache_clear()
+
+
+def _of_class(cls: type, field: str) -> AnyMetric:
+    if not _has_methods(cls):
+        raise _no_metric(cls, field)
+    try:
+        made = cls()
+    except TypeError as error:
+        raise InputError(f"{field} is the class {cls.__name__}, which cannot be made without "
+                         f"options ({error}); give an object of it") from error
+    return made if isinstance(made, Metric) else Adapted(made)
+
+
+def _has_methods(value: Any) -> bool:
+    return all(callable(getattr(value, name, None)) for name in ("features", "scores"))
+
+
+def _no_metric(value: Any, field: str) -> InputError:
+    return InputError(f"{field} must be a metric, its name or class, or a function of hypothesis "
+                      f"and reference; got {brief(value)}")
+
+
+@dataclass(frozen=True)
+class Adapted(Metric[Any]):
+    """An object that has the methods of a metric but is none: what it does not say, is not so.
+
+    Of its weight nothing is known, so it counts as heavy unless it says otherwise.
+    """
+
+    metric: Any = dataclasses.field(metadata={"inner": True, "transparent": True})
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.metric, "name", type(self.metric).__name__))
+
+    @property
+    def abilities(self) -> Ability:
+        return implemented(self.metric)
+
+    @property
+    def needs_source(self) -> bool:
+        return bool(getattr(self.metric, "needs_source", False))
+
+    @property
+    def is_error(self) -> bool:
+        return bool(getattr(self.metric, "is_error", False))
+
+    @property
+    def loads_model(self) -> bool:
+        return bool(getattr(self.metric, "loads_model", True))
+
+    @property
+    def features_per_segment(self) -> bool:
+        return bool(getattr(self.metric, "features_per_segment", False))
+
+    def prepare(self) -> None:
+        if callable(getattr(self.metric, "prepare", None)):
+            self.metric.prepare()
+
+    def features(self, texts: Sequence[str]) -> Any:
+        return self.metric.features(texts)
+
+    def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
+        found: Floats = self.metric.scores(hyps, refs, source)
+        return found
+
+    def utility(self, hyps: Any, refs: Any, mass: Floats, source: Any = None) -> Floats:
+        if not callable(getattr(self.metric, "utility", None)):
+            return super().utility(hyps, refs, mass, source)
+        found: Floats = self.metric.utility(hyps, refs, mass, source)
+        return found
+
+    def aggregate(self, refs: Any, groups: Groups) -> Any:
+        return self._able(Ability.AVERAGES).aggregate(refs, groups)
+
+    def evidence(self, hyps: Any, refs: Any, weights: Floats) -> Evidence:
+        found: Evidence = self._able(Ability.PARTIAL_STATISTICS).evidence(hyps, refs, weights)
+        return found
+
+    def verdict(self, hyps: Any, evidence: Evidence, source: Any = None) -> Floats:
+        found: Floats = self._able(Ability.PARTIAL_STATISTICS).verdict(hyps, evidence, source)
+        return found
+
+    def vectors(self, features: Any) -> Points:
+        return self._able(Ability.VECTORS).vectors(features)
+
+    def quality(self, hyps: Any, source: Any) -> Floats:
+        found: Floats = self._able(Ability.QUALITY).quality(hyps, source)
+        return found
+
+    def surrogate(self, hyps: Any, refs: Any, mass: Floats, source: Any = None) -> Surrogate[Any]:
+        found: Surrogate[Any] = self._able(Ability.SURROGATE).surrogate(hyps, refs, mass, source)
+        return found
+
+    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
+        found: Floats = self._able(Ability.CORPUS_STATISTICS).statistics(hyps, refs)
+        return found
+
+    def corpus(self, statistics: Floats) -> float:
+        return float(self._able(Ability.CORPUS_STATISTICS).corpus(statistics))
+
+    def answers(self, features: Any) -> list[str | None] | None:
+        found: list[str | None] | None = self._asked("answers", features)
+        return found
+
+    def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
+        return self._asked("details", segment, ranking) or {}
+
+    def fingerprint(self) -> str | None:
+        found: str | None = self._asked("fingerprint")
+        return found
+
+    def sacrebleu_fields(self, statistics: Floats | None) -> Mapping[str, Any] | None:
+        found: Mapping[str, Any] | None = self._asked("sacrebleu_fields", statistics)
+        return found
+
+    def _asked(self, method: str, *args: Any) -> Any:
+        """What the object says, if it has such a method."""
+        found = getattr(self.metric, method, None)
+        return found(*args) if callable(found) else None
+
+    def _able(self, ability: Ability) -> Any:
+        """The object, which must have the methods of this ability."""
+        if ability not in self.abilities:
+            raise unable(self, ability)
+        return self.metric

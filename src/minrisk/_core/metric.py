@@ -1,0 +1,264 @@
+"""What a metric must do, what it may be able to do, and how heavy it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import Field
+from enum import Flag, auto
+from inspect import getattr_static
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import numpy.typing as npt
+
+from minrisk._core.arrays import Floats, Ints, Points
+from minrisk._core.errors import InputError
+from minrisk._core.groups import Groups
+from minrisk._core.options import Options, inner_metrics
+from minrisk._core.registry import METRICS, STRATEGIES, Registry
+from minrisk._core.segment import Ranking, Segment
+
+
+class Features(Protocol):
+    """A batch of texts as one metric sees them."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Ints, /) -> Self: ...
+
+
+Evidence = npt.NDArray[Any]  # what references say of given hypotheses; parts of it add up
+
+F = TypeVar("F", bound=Features)
+F_in = TypeVar("F_in", bound=Features, contravariant=True)
+
+
+class Ability(Flag):
+    """What a metric can do besides scoring pairs: some methods of `Metric` each."""
+
+    NONE = 0
+    AVERAGES = auto()  # aggregate
+    PARTIAL_STATISTICS = auto()  # evidence and verdict
+    VECTORS = auto()  # vectors
+    QUALITY = auto()  # quality
+    SURROGATE = auto()  # surrogate
+    CORPUS_STATISTICS = auto()  # statistics and corpus
+
+    def __str__(self) -> str:
+        """As in "a metric that ..."."""
+        return " and ".join(_PHRASES[ability] for ability in self)
+
+
+METHODS = {
+    Ability.AVERAGES: ("aggregate",),
+    Ability.PARTIAL_STATISTICS: ("evidence", "verdict"),
+    Ability.VECTORS: ("vectors",),
+    Ability.QUALITY: ("quality",),
+    Ability.SURROGATE: ("surrogate",),
+    Ability.CORPUS_STATISTICS: ("statistics", "corpus"),
+}
+_PHRASES = {
+    Ability.AVERAGES: "averages references",
+    Ability.PARTIAL_STATISTICS: "averages references in parts",
+    Ability.VECTORS: "has vectors to cluster",
+    Ability.QUALITY: "judges by the source alone",
+    Ability.SURROGATE: "has a surrogate to correct",
+    Ability.CORPUS_STATISTICS: "has statistics of a corpus",
+}
+
+
+class Metric(Options, ABC, Generic[F]):
+    """A score for every pair of hypothesis and reference; higher is always better.
+
+    A metric is a frozen dataclass whose fields are its options. It has a name, `features` and
+    `scores`, and declares the rest: class variables or properties that say what it needs, what it
+    can do and how heavy it is, with the methods that go with its abilities.
+
+    >>> import numpy as np
+    >>> from dataclasses import dataclass
+    >>> from typing import ClassVar
+    >>> @dataclass(frozen=True)
+    ... class Length(Metric):
+    ...     name: ClassVar[str] = "length"
+    ...     def features(self, texts):
+    ...         return np.array([len(text) for text in texts], float)
+    ...     def scores(self, hyps, refs, source=None):
+    ...         return -np.abs(hyps[:, None] - refs)
+    >>> import minrisk
+    >>> minrisk.decode(["a", "abc", "abcdefg"], metric=Length()).text
+    'abc'
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @property
+    def abilities(self) -> Ability:
+        """What else it can do; a metric around others asks them."""
+        return Ability.NONE
+
+    @property
+    def needs_source(self) -> bool:
+        """Whether its scores depend on the source, whose features they then get."""
+        return False
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it negates an error, which reports show with its own sign."""
+        return False
+
+    @property
+    def loads_model(self) -> bool:
+        """Whether it loads a model, or starts a program: one worker, and batches of segments.
+
+        What loads nothing runs on every core, a segment at a time.
+        """
+        return False
+
+    @property
+    def features_per_segment(self) -> bool:
+        """Whether features are better extracted for one segment than for a batch of them."""
+        return False
+
+    def prepare(self) -> None:
+        """Import and load what scoring needs, so that what is missing is found before it."""
+
+    @abstractmethod
+    def features(self, texts: Sequence[str]) -> F:
+        """The texts as the metric sees them; rows of it can be selected."""
+
+    @abstractmethod
+    def scores(self, hyps: F, refs: F, source: F | None = None) -> Floats:
+        """(H, R) of every pair."""
+
+    def utility(self, hyps: F, refs: F, mass: Floats, source: F | None = None) -> Floats:
+        """(H,) `scores @ mass`; override it to reduce without ever holding the matrix."""
+        return self.scores(hyps, refs, source) @ mass
+
+    def aggregate(self, refs: F, groups: Groups) -> F:
+        """G rows: the average reference of each group."""
+        raise unable(self, Ability.AVERAGES)
+
+    def evidence(self, hyps: F, refs: F, weights: Floats) -> Evidence:
+        """All that the hypotheses need to know of averaged references.
+
+        It can be pickled, grows with the hypotheses and not with the references, and is linear in
+        the weights: those of several parts add up to that of the whole.
+        """
+        raise unable(self, Ability.PARTIAL_STATISTICS)
+
+    def verdict(self, hyps: F, evidence: Evidence, source: F | None = None) -> Floats:
+        """(H,) scores against the average of references whose weights sum to 1."""
+        raise unable(self, Ability.PARTIAL_STATISTICS)
+
+    def vectors(self, features: F) -> Points:
+        """(N, D) in single or double precision: points whose neighbours mean nearly the same."""
+        raise unable(self, Ability.VECTORS)
+
+    def quality(self, hyps: F, source: F) -> Floats:
+        """(H,) what each hypothesis is worth by its source alone; goes with `needs_source`."""
+        raise unable(self, Ability.QUALITY)
+
+    def surrogate(self, hyps: F, refs: F, mass: Floats, source: F | None = None) -> Surrogate[F]:
+        """A stand-in for the scores, close enough that few real ones correct it."""
+        raise unable(self, Ability.SURROGATE)
+
+    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
+        """(N, S) a row for each hypothesis against all of its references."""
+        raise unable(self, Ability.CORPUS_STATISTICS)
+
+    def corpus(self, statistics: Floats) -> float:
+        """The score of the corpus (or sentence, or resample) whose rows add up to these (S,)."""
+        raise unable(self, Ability.CORPUS_STATISTICS)
+
+    def answers(self, features: F) -> list[str | None] | None:
+        """(N,) the answer in each text, where texts with the same answer are the same choice.
+
+        None for a text without an answer, and for a metric that judges texts.
+        """
+        return None
+
+    def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
+        """What there is to say of a choice beside its utility: fields that JSON can hold."""
+        found: dict[str, Any] = {}
+        for part in inner_metrics(self):
+            found |= part.details(segment, ranking)
+        return found
+
+    def fingerprint(self) -> str | None:
+        """What its scores depend on besides its options and the files that these name.
+
+        It changes when the scores may: what is kept of them on disk is then not used again.
+        """
+        return None
+
+    def sacrebleu_fields(self, statistics: Floats | None) -> Mapping[str, Any] | None:
+        """What sacreBLEU's signature says of the options of its metrics, in its words and order.
+
+        None where it could not say all of them. The statistics (K, S) are of the corpora that
+        are scored; None where their sentences are.
+        """
+        return None
+
+
+AnyMetric = Metric[Any]
+
+
+class Surrogate(Protocol[F_in]):
+    """A stand-in for the scores against some references, whose mean over them is known."""
+
+    @property
+    def mean(self) -> Floats: ...  # (H,)
+
+    def at(self, refs: F_in) -> Floats: ...  # (H, s), for less than scores cost
+
+
+def implemented(thing: object) -> Ability:
+    """The abilities for which an object, or a class, that is no `Metric` has the methods."""
+    found = Ability.NONE
+    for ability, methods in METHODS.items():
+        if all(callable(getattr(thing, method, None)) for method in methods):
+            found |= ability
+    return found
+
+
+def declared(cls: type) -> Ability:
+    """What the metrics of a class can do, whatever their options; a wrapper's depend on others."""
+    if not issubclass(cls, Metric):
+        return implemented(cls)
+    found = getattr_static(cls, "abilities")
+    return found if isinstance(found, Ability) else Ability.NONE
+
+
+def able(ability: Ability) -> Iterator[str]:
+    """The names of all installed metrics that can do this."""
+    return (name for name, cls in _installed(METRICS) if ability in declared(cls))
+
+
+def needs_of(strategy: type) -> dict[str, Ability]:
+    """What the metrics of a class of strategies must be able to do, by field."""
+    fields: tuple[Field[Any], ...] = dataclasses.fields(strategy)
+    return {f.name: f.metadata["needs"] for f in fields if "needs" in f.metadata}
+
+
+def strategies_with(abilities: Ability) -> Iterator[str]:
+    """The names of all installed strategies for which this is enough."""
+    return (name for name, cls in _installed(STRATEGIES)
+            if needs_of(cls).get("metric", Ability.NONE) in abilities)
+
+
+def _installed(registry: Registry) -> Iterator[tuple[str, type]]:
+    for name in registry.names():
+        try:
+            yield name, registry.get(name)
+        except Exception:  # a broken plug-in is as good as none
+            continue
+
+
+def unable(metric: AnyMetric, ability: Ability, owner: str = "this") -> InputError:
+    """The error for a metric that lacks an ability: what would do instead."""
+    return InputError(f"{owner} needs a metric that {ability} ({', '.join(able(ability))}); "
+                      f"{metric.name!r} does not; strategies that work with it: "
+                      f"{', '.join(strategies_with(metric.abilities))}")

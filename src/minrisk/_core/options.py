@@ -1,0 +1,239 @@
+"""Options of metrics, strategies and samplers: dataclass fields that document and check themselves.
+
+`option` says what a field is for, to `--help` as to the reader, and what values it takes; classes
+that derive from `Options` refuse others when they are made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from numbers import Integral, Real
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from minrisk._core.errors import InputError, brief, nearest
+
+
+def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = None,
+           gt: float | None = None, le: float | None = None, lt: float | None = None,
+           matters: bool = True) -> Any:
+    """A dataclass field with a line of help; it must be given if it has no default.
+
+    Its type says what values it takes: int, float, bool, str, a Literal of choices, a tuple of one
+    of these, or any of them or None. An int will do for a float, a bool for neither.
+
+    Args:
+        default: its value unless given.
+        help: what it is, in a line.
+        ge, gt, le, lt: the bounds of a number: at least, above, at most, below.
+        matters: False for what cannot change a result, such as a number of threads, which
+            signatures leave out.
+
+    >>> @dataclass(frozen=True)
+    ... class Sized(Options):
+    ...     name = "sized"
+    ...     size: int = option(4, ge=1, help="members of the set")
+    >>> Sized(3)
+    Sized(size=3)
+    >>> Sized(0)
+    Traceback (most recent call last):
+    minrisk.InputError: sized: size must be an integer of at least 1; got 0
+    """
+    bounds = Bounds(ge, gt, le, lt)
+    return dataclasses.field(default=default,
+                             metadata={"help": help, "matters": matters, "bounds": bounds})
+
+
+class Options:
+    """The base of dataclasses whose fields are options: wrong values are refused.
+
+    A class with checks of its own calls `super().__post_init__()` before them.
+    """
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+def check_options(config: Any) -> None:
+    """The fields of a dataclass must have values that their options take."""
+    kind: type = type(config)
+    for check in _checks(kind):
+        given = getattr(config, check.name)
+        value = check(config, given)
+        if value is not given:
+            object.__setattr__(config, check.name, value)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of a number."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+
+    def hold(self, value: Any) -> bool:
+        if isinstance(value, tuple):
+            return all(map(self.hold, value))
+        return not isinstance(value, int | float) or bool(
+            (self.ge is None or value >= self.ge) and (self.gt is None or value > self.gt)
+            and (self.le is None or value <= self.le) and (self.lt is None or value < self.lt))
+
+    def __str__(self) -> str:
+        if self.ge is not None and self.le is not None:
+            return f" from {self.ge} to {self.le}"
+        named = (("at least", self.ge), ("above", self.gt), ("at most", self.le),
+                 ("below", self.lt))
+        words = " and ".join(f"{name} {bound}" for name, bound in named if bound is not None)
+        return f" of {words}" if words.startswith("at") else f" {words}".rstrip()
+
+
+@dataclass(frozen=True)
+class _Check:
+    """What a field takes."""
+
+    name: str
+    hint: Any
+    bounds: Bounds
+    convert: Callable[[Any, str, Any], Any] | None  # of fields that hold metrics
+
+    def __call__(self, config: Any, value: Any) -> Any:
+        if self.convert is not None:
+            return self.convert(config, self.name, value)
+        return checked(f"{owner(config)}: {self.name}", value, self.hint, self.bounds)
+
+
+def checked(name: str, value: Any, hint: Any, bounds: Bounds = Bounds()) -> Any:  # noqa: B008
+    """A value of this type and within these bounds, or an error that says what was wanted."""
+    try:
+        found = _converted(value, hint)
+    except _MISFIT:
+        found = _REFUSED
+    if found is _REFUSED or not bounds.hold(found):
+        close = nearest(value, _choices(hint)) if isinstance(value, str) else None
+        meant = f"; did you mean {close!r}?" if close else ""
+        raise InputError(f"{name} must be {_wanted(hint, bounds)}; got {brief(value)}{meant}")
+    return found
+
+
+def owner(config: Any) -> str:
+    """Whose options these are, for messages."""
+    name = getattr(type(config), "name", None)
+    return name if isinstance(name, str) else type(config).__name__
+
+
+@cache
+def _checks(cls: type) -> tuple[_Check, ...]:
+    try:
+        hints = get_type_hints(cls)
+    except NameError:  # of a class inside a function: nothing is known of its types
+        hints = {}
+    return tuple(_Check(f.name, hints.get(f.name, Any), f.metadata.get("bounds", Bounds()),
+                        f.metadata.get("convert"))
+                 for f in dataclasses.fields(cls) if {"bounds", "convert"} & f.metadata.keys())
+
+
+def _converted(value: Any, hint: Any) -> Any:
+    """The value as a field of this type holds it; whatever is no such value is an error."""
+    if hint in _PLAIN:
+        return _PLAIN[hint](value)
+    if get_origin(hint) is Literal:
+        return get_args(hint)[get_args(hint).index(value)]
+    if get_origin(hint) is tuple:
+        return tuple(_converted(part, get_args(hint)[0]) for part in _list(value))
+    if _is_union(hint):
+        return _first_that_fits(value, get_args(hint))
+    return value
+
+
+def _first_that_fits(value: Any, hints: Iterable[Any]) -> Any:
+    for hint in hints:
+        try:
+            return _converted(value, hint)
+        except _MISFIT:
+            continue
+    raise TypeError
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError
+    found = int(value)
+    if found.bit_length() > _MAX_BITS:
+        raise TypeError
+    return found
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise TypeError
+    return float(value)
+
+
+def _exactly(kind: type | types.UnionType) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise TypeError
+        return value
+
+    return check
+
+
+_PLAIN: dict[Any, Callable[[Any], Any]] = {
+    int: _integer, float: _number, bool: _exactly(bool), str: _exactly(str),
+    type(None): _exactly(type(None))}
+_NAMES = {int: "an integer", float: "a number", bool: "True or False", str: "a string",
+          type(None): "None"}
+_REFUSED = object()
+_MAX_BITS = 256  # of an integer: more than any seed has, and than Python refuses to write out
+_MISFIT = (TypeError, ValueError, OverflowError)
+_list = _exactly(tuple | list)
+
+
+def _wanted(hint: Any, bounds: Bounds) -> str:
+    if hint in _NAMES:
+        noun = "a finite number" if hint is float and bounds == Bounds() else _NAMES[hint]
+        return f"{noun}{bounds if hint in (int, float) else ''}"
+    if _is_union(hint):
+        return " or ".join(_wanted(part, bounds) for part in get_args(hint))
+    if get_origin(hint) is tuple:
+        return f"a tuple, each part {_wanted(get_args(hint)[0], bounds)}"
+    return " or ".join(map(repr, _choices(hint)))
+
+
+def _choices(hint: Any) -> list[Any]:
+    if _is_union(hint):
+        return [choice for part in get_args(hint) for choice in _choices(part)]
+    return list(get_args(hint)) if get_origin(hint) is Literal else []
+
+
+def _is_union(hint: Any) -> bool:
+    return isinstance(hint, types.UnionType) or get_origin(hint) is Union
+
+
+def inner_field(config: Any) -> str | None:
+    """The field of a wrapper that holds a metric, of a class or an object that has one."""
+    found = (f.name for f in dataclasses.fields(config) if f.metadata.get("inner"))
+    return next(found, None)
+
+
+def inner_metrics(config: Any) -> tuple[Any, ...]:
+    """The metrics that a metric holds in that field."""
+    name = inner_field(config) if dataclasses.is_dataclass(config) else None
+    found = getattr(config, name) if name else ()
+    return found if isinstance(found, tuple) else (found,)
+
+
+def labels(names: Iterable[str]) -> list[str]:
+    """A name for each that is its own: the second `chrf` is `chrf2`."""
+    seen: dict[str, int] = {}
+    found = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        found.append(name if seen[name] == 1 else f"{name}{seen[name]}")
+    return found

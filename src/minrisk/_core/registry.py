@@ -1,0 +1,150 @@
+"""Names for metrics, strategies and samplers: "module:object", imported when asked for.
+
+A package adds its own through the entry-point groups `minrisk.metrics`, `minrisk.strategies` and
+`minrisk.samplers`. `NAME:ARGUMENT` fills the first field of NAME, and `NAME*WEIGHT+NAME` is a
+weighted sum.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from minrisk._core.errors import InputError, unknown
+from minrisk._core.foreign import foreign_code
+from minrisk._core.options import inner_field, labels
+from minrisk._core.recipe import Recipe
+
+_PLUS = re.compile(r"\+(?=[a-z])")  # other signs may be part of an argument
+_WEIGHT = re.compile(r"\*(-?[\d.]+(?:e-?\d+)?)$")
+
+
+@dataclass(frozen=True)
+class Registry:
+    kind: str
+    group: str  # of entry points
+    builtin: dict[str, str] = field(default_factory=dict)
+    sums: str | None = None  # the name of what a sum of names makes
+    removed: dict[str, str] = field(default_factory=dict)  # what to use instead
+
+    def plugins(self) -> dict[str, str]:
+        from importlib.metadata import entry_points  # here, for it is slow to import
+
+        found = entry_points(group=self.group)
+        return {point.name: point.value for point in found}
+
+    def names(self) -> list[str]:
+        return [*self.builtin, *(name for name in self.plugins() if name not in self.builtin)]
+
+    def get(self, name: str) -> type:
+        """The class behind a name. Built-in names win, so that no plug-in changes a result."""
+        target = self.builtin.get(name) or self.plugins().get(name)
+        if target is None and name in self.removed:
+            raise InputError(f"{self.kind} {name!r} was removed; {self.removed[name]}")
+        if target is None:
+            raise unknown(self.kind, name, self.names())
+        module, _, attribute = target.partition(":")
+        with foreign_code(f"{self.kind} {name!r} cannot be loaded from {target!r}",
+                          "; reinstall the package that brings it"):
+            found: type = getattr(import_module(module), attribute)
+        if not dataclasses.is_dataclass(found):
+            raise InputError(f"{self.kind} {name!r} is {found!r}, wanted a dataclass")
+        return found
+
+    def recipe(self, name: str) -> Recipe:
+        """What a name, with an argument or a sum of others, is made of."""
+        if self.sums and (_PLUS.search(name) or _WEIGHT.search(name)):
+            return self._sum(name)
+        head, colon, argument = name.partition(":")
+        cls = self.get(head)
+        if not colon:
+            return Recipe(self.kind, name, cls)
+        if inner_field(cls):
+            return Recipe(self.kind, head, cls, parts=self._parts([argument]))
+        return Recipe(self.kind, head, cls, given={self._first_text(head, cls): argument})
+
+    def make(self, name: str, /, **options: Any) -> Any:
+        """An instance; options are the fields of its dataclass."""
+        return self.recipe(name).make(options)
+
+    def _sum(self, name: str) -> Recipe:
+        assert self.sums is not None
+        terms = _PLUS.split(name)
+        found = [_WEIGHT.search(term) for term in terms]
+        weights = tuple(_number(m[1], name) if m else 1.0 for m in found)
+        parts = self._parts([_WEIGHT.sub("", term) for term in terms])
+        return Recipe(self.kind, name, self.get(self.sums), {"weights": weights}, parts, True)
+
+    def _parts(self, names: list[str]) -> dict[str, Recipe]:
+        parts = [self.recipe(name) for name in names]
+        return dict(zip(labels(part.name for part in parts), parts, strict=True))
+
+    def _first_text(self, name: str, cls: type) -> str:
+        first = dataclasses.fields(cls)[0].name
+        if typing.get_type_hints(cls)[first] not in (str, str | None):
+            raise InputError(f"{self.kind} {name!r} takes nothing after a colon; "
+                             f"options are given by name ({first})")
+        return first
+
+
+def _number(text: str, name: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{name!r}: the weight {text!r} is no number") from None
+
+
+METRICS = Registry("metric", "minrisk.metrics", {
+    "chrf": "minrisk.metrics.chrf:ChrF",
+    "bleu": "minrisk.metrics.bleu:BLEU",
+    "comet": "minrisk.metrics.comet:Comet",
+    "comet-qe": "minrisk.metrics.comet:CometQE",
+    "comet-kiwi": "minrisk.metrics.comet.unified:CometKiwi",
+    "xcomet": "minrisk.metrics.comet.unified:XComet",
+    "bertscore": "minrisk.metrics.bertscore:BertScore",
+    "metricx": "minrisk.metrics.metricx:MetricX",
+    "metricx-qe": "minrisk.metrics.metricx:MetricXQE",
+    "bleurt": "minrisk.metrics.bleurt:Bleurt",
+    "ter": "minrisk.metrics.ter:Ter",
+    "rouge": "minrisk.metrics.rouge:Rouge",
+    "rouge-l": "minrisk.metrics.rouge:RougeL",
+    "edit": "minrisk.metrics.edit:Edit",
+    "exact-match": "minrisk.metrics.exact_match:ExactMatch",
+    "embedding": "minrisk.metrics.embedding:Embedding",
+    "mqm": "minrisk.metrics.mqm:MQM",
+    "python": "minrisk.metrics.python:Python",
+    "command": "minrisk.metrics.command:Command",
+    "combined": "minrisk.metrics.combined:Combined",
+    "symmetric": "minrisk.metrics.symmetric:Symmetric",
+    "cached": "minrisk.metrics.cached:Cached",
+}, sums="combined", removed={
+    "evaluate": "use python:module:function, with a function that calls the script "
+                "(docs/metrics.md has an example)",
+})
+
+STRATEGIES = Registry("strategy", "minrisk.strategies", {
+    "standard": "minrisk.strategies.standard:Standard",
+    "n-by-s": "minrisk.strategies.n_by_s:NByS",
+    "aggregate": "minrisk.strategies.aggregate:Aggregate",
+    "aggregate-to-fine": "minrisk.strategies.cascade:AggregateToFine",
+    "coarse-to-fine": "minrisk.strategies.cascade:CoarseToFine",
+    "prune": "minrisk.strategies.prune:Prune",
+    "adaptive": "minrisk.strategies.adaptive:Adaptive",
+    "centroid": "minrisk.strategies.centroid:Centroid",
+    "low-rank": "minrisk.strategies.low_rank:LowRank",
+    "control-variate": "minrisk.strategies.control_variate:ControlVariate",
+    "rerank": "minrisk.strategies.rerank:Rerank",
+    "quality-then-mbr": "minrisk.strategies.quality_then_mbr:QualityThenMBR",
+    "diverse": "minrisk.strategies.diverse:Diverse",
+    "medoids": "minrisk.strategies.medoids:Medoids",
+})
+
+SAMPLERS = Registry("sampler", "minrisk.samplers", {
+    "hf": "minrisk.samplers.hf:Transformers",
+    "openai": "minrisk.samplers.openai:Endpoint",
+    "ct2": "minrisk.samplers.ct2:CTranslate2",
+})

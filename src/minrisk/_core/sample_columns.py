@@ -1,0 +1,64 @@
+"""Samples as the lists that `minrisk decode` reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from minrisk._core.sampler import Sample, Samples
+
+
+def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
+    """Distinct texts with their counts, or each as often as it was drawn.
+
+    A list is there if it has a value for every sample. Reasons to finish are there if one of them
+    is worth a look, reasoning if there is some, and usage, of all samples together, if known.
+    """
+    rows = _repeated(samples) if repeat else distinct(samples)
+    found: dict[str, Any] = {"samples": [row.text for row in rows]}
+    if not repeat:
+        found["counts"] = [row.count for row in rows]
+    for name, values in (("logprobs", [_finite(row.logprob) for row in rows]),
+                         ("truncated_logprobs", [_finite(row.truncated_logprob) for row in rows]),
+                         ("lengths", _lengths(rows))):
+        if None not in values:
+            found[name] = values
+    if any(row.finish_reason not in (None, "stop") for row in rows):
+        found["finish_reasons"] = [row.finish_reason for row in rows]
+    if any(row.reasoning is not None for row in rows):
+        found["reasoning"] = [row.reasoning for row in rows]
+    if isinstance(samples, Samples) and samples.usage is not None:
+        found["usage"] = dict(samples.usage)
+    return found
+
+
+def distinct(samples: Iterable[Sample]) -> list[Sample]:
+    """Equal texts as one, with the log-probabilities of the likeliest way to write it."""
+    rows: dict[str, Sample] = {}
+    for sample in samples:
+        known = rows.get(sample.text)
+        rows[sample.text] = sample if known is None else _merged(known, sample)
+    return list(rows.values())
+
+
+def _merged(one: Sample, other: Sample) -> Sample:
+    likelier = max(one, other, key=lambda s: float("-inf") if s.logprob is None else s.logprob)
+    return replace(likelier, count=one.count + other.count)
+
+
+def _repeated(samples: Iterable[Sample]) -> Sequence[Sample]:
+    return [sample for sample in samples for _ in range(sample.count)]
+
+
+def _finite(logprob: float | None) -> float | None:
+    """JSON has no infinity, and `decode` could not weigh by it."""
+    return logprob if logprob is not None and math.isfinite(logprob) else None
+
+
+def _lengths(rows: Sequence[Sample]) -> list[int | None]:
+    """In tokens; a sampler that gives them for some samples has none for an empty one."""
+    by_tokens = any(row.tokens for row in rows)
+    return [row.length if row.length is not None else len(row.tokens) if by_tokens else None
+            for row in rows]

@@ -1,0 +1,78 @@
+"""One line that says how a result was made: every field of the frozen configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from minrisk._core.options import labels
+from minrisk.version import __version__
+
+
+def signature(config: Any, kind: str = "strategy", **more: Any) -> str:
+    """The line that says how a strategy's results are made, as sacreBLEU's scores carry one.
+
+    Args:
+        config: a strategy; with another `kind`, any dataclass with a name.
+        kind: what it is, as the first key.
+        more: further keys at the end.
+
+    >>> import minrisk
+    >>> print(signature(minrisk.Standard("exact-match")).partition("|metric.pattern")[0])
+    strategy:standard|metric:exact-match
+    """
+    return join(settings(config, kind) | more)
+
+
+def metric_signature(metric: Any, **more: Any) -> str:
+    """The same for scores of a metric alone, e.g. `nrefs:1|order:6|word_order:0|...`."""
+    return join(more | dict(_fields(metric, "")))
+
+
+def parts_signature(**parts: Any) -> str:
+    """The same for what is made of several, e.g. `metric:chrf|metric.order:6|...|seed:0`."""
+    return join({key: v for name, part in parts.items() for key, v in _pairs(name, part)})
+
+
+def settings(config: Any, kind: str = "strategy") -> dict[str, Any]:
+    """Every field that can change a result, by name."""
+    return {kind: config.name, **dict(_fields(config, ""))}
+
+
+def _fields(config: Any, prefix: str) -> list[tuple[str, Any]]:
+    pairs: list[tuple[str, Any]] = []
+    if not dataclasses.is_dataclass(config):
+        return pairs
+    for f in dataclasses.fields(config):
+        value = getattr(config, f.name)
+        if f.metadata.get("transparent"):  # as if the owner were what it holds
+            pairs += _fields(value, prefix)
+        elif f.metadata.get("inner"):  # named by the owner's name already
+            pairs += _inner_fields(value if isinstance(value, tuple) else (value,), prefix)
+        elif f.metadata.get("matters", True):
+            pairs += _pairs(prefix + f.name, value)
+    return pairs
+
+
+def _pairs(name: str, value: Any) -> list[tuple[str, Any]]:
+    if not dataclasses.is_dataclass(value):
+        return [(name, value)]
+    # a metric, or a stage
+    return [(name, getattr(value, "name", type(value).__name__)), *_fields(value, f"{name}.")]
+
+
+def _inner_fields(metrics: tuple[Any, ...], prefix: str) -> list[tuple[str, Any]]:
+    named = labels(metric.name.partition(":")[0] for metric in metrics)
+    return [pair for label, metric in zip(named, metrics, strict=True)
+            for pair in _fields(metric, f"{prefix}{label}.")]
+
+
+def join(parts: dict[str, Any], version: str = __version__) -> str:
+    """As sacreBLEU writes signatures; the version comes last."""
+    return "|".join(f"{key}:{_show(v)}" for key, v in (parts | {"version": version}).items())
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "auto" if value is None else str(value)

@@ -1,0 +1,1 @@
+"""How well something works: scores of whole outputs, and strategies against exact MBR."""

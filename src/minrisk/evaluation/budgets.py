@@ -1,0 +1,99 @@
+"""Which budgets of which strategies are tried: a strategy is a line in the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from minrisk._core.segment import Segment
+
+Whole = Literal["references", "hypotheses", "pairs"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An option of a strategy, and the values to try.
+
+    They are shares of the whole, at which the strategy is standard MBR; or values as they are, if
+    there is no such limit. Options that are budgets of pairs take the share itself.
+    """
+
+    strategy: str
+    option: str
+    of: Whole | None
+    values: tuple[float, ...]
+
+
+_HALVES = tuple(2.0**-i for i in range(1, 21))  # as in the paper; those below one are left out
+
+BUDGETS = (
+    Budget("n-by-s", "subset", "references", _HALVES),
+    Budget("aggregate", "groups", "references", _HALVES),
+    Budget("aggregate-to-fine", "keep", "hypotheses", _HALVES),
+    Budget("coarse-to-fine", "keep", "hypotheses", _HALVES),
+    Budget("prune", "alpha", None, (0.8, 0.9, 0.99)),
+    Budget("adaptive", "budget", "pairs", _HALVES),
+    Budget("centroid", "centroids", "references", _HALVES),
+    Budget("low-rank", "budget", "pairs", _HALVES),
+    Budget("control-variate", "budget", "pairs", _HALVES),
+    Budget("quality-then-mbr", "keep", "hypotheses", _HALVES),
+)
+
+OTHER_AIMS = frozenset({"diverse", "medoids"})  # they choose sets, and approximate nothing
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A strategy with one budget; without one, it is what its defaults make it."""
+
+    strategy: str
+    option: str | None = None
+    value: float | None = None
+    of: Whole | None = None
+
+    @property
+    def budget(self) -> str:
+        """For instance `keep n/8`."""
+        if self.option is None or self.value is None:
+            return ""
+        if self.of is None:
+            return f"{self.option} {self.value:g}"
+        whole = "n²" if self.of == "pairs" else "n"
+        return f"{self.option} {whole}/{1 / self.value:g}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.strategy} {self.budget}".rstrip()
+
+    def options(self, segment: Segment) -> dict[str, float]:
+        if self.option is None or self.value is None:
+            return {}
+        if self.of is None or self.of == "pairs":
+            return {self.option: self.value}
+        return {self.option: max(1, round(self.value * _size(segment, self.of)))}
+
+
+def trials(strategies: list[str], segments: Sequence[Segment]) -> list[Trial]:
+    """What to try on such segments; strategies that the table does not know as they are."""
+    return [trial for name in strategies for trial in _trials(name, segments)]
+
+
+def _trials(strategy: str, segments: Sequence[Segment]) -> list[Trial]:
+    return [
+        Trial(strategy, budget.option, value, budget.of)
+        for budget in BUDGETS if budget.strategy == strategy
+        for value in budget.values
+        if budget.of is None or value * _typical_size(segments, budget.of) >= 1
+    ] or [Trial(strategy)]
+
+
+def _typical_size(segments: Sequence[Segment], of: Whole) -> float:
+    """The median, so that no single segment decides."""
+    return median(_size(segment, of) for segment in segments)
+
+
+def _size(segment: Segment, of: Whole) -> int:
+    """How many shares there can be; of pairs, each hypothesis gets one at least."""
+    return len(segment.hypotheses if of == "hypotheses" else segment.references)

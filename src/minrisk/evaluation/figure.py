@@ -1,0 +1,144 @@
+"""Accuracy over the number of effective references: the paper's Figure 1 for one's own samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, groupby, repeat
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minrisk._core.errors import InputError, MissingExtra
+from minrisk.evaluation.study import Study
+from minrisk.evaluation.summary import Summary, TrialSummary
+from minrisk.io.files import as_input_error
+
+_KINDS = (".png", ".svg", ".pdf")
+_DATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+
+
+class Style(NamedTuple):
+    """Different in colour, mark and line: readable in grey."""
+
+    colour: str
+    marker: str
+    fill: str = "full"
+    line: str = "-"
+
+
+AGGREGATION = Style("#0028a5", "o")  # the paper's
+N_BY_S = Style("#dc6027", "o", "none")
+OTHERS = (Style("#2a7f62", "s", "full", "--"), Style("#91328f", "^", "none", "-."),
+          Style("#8a6d00", "D", "full", ":"), Style("#0f9bd7", "v", "none", "--"),
+          Style("#b3261e", "<", "full", "-."), Style("#5b5b5b", ">", "none", ":"),
+          Style("#6a8f00", "P", "full", "--"))
+_LAST = Style("#888888", "x")
+_STYLES = {"aggregate": AGGREGATION, "n-by-s": N_BY_S}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A method's accuracy at some numbers of effective references."""
+
+    name: str
+    points: list[tuple[float, float]]
+    style: Style
+    intervals: list[tuple[float, float]] = field(default_factory=list)  # of each point, if known
+
+
+def check_figure(path: str) -> None:
+    """Before hours of work, not after them."""
+    if Path(path).suffix not in _KINDS:
+        raise InputError(f"--plot {path}: wanted a name that ends in {', '.join(_KINDS)}")
+    _figure_class()
+
+
+def _figure_class() -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("plots need matplotlib: pip install 'minrisk[plot]'") from None
+    return Figure
+
+
+def plot(summary: Summary, study: Study, path: str) -> None:
+    figure = new_figure(9.6, 4.2)
+    panels = figure.subplots(1, 2, sharey=True)
+    panel(panels[0], "Top-1 accuracy", _curves(summary, lambda row: row.first))
+    panel(panels[1], f"Top-{study.top} accuracy", _curves(summary, lambda row: row.among))
+    for axes in panels:
+        axes.set_xlabel("Effective references: pairs per hypothesis (log scale)", fontsize=9)
+    figure.suptitle(f"Accuracy of efficiency methods with {study.metric.name} as utility metric "
+                    f"({summary.segments} segments)", fontsize=11, fontweight="bold", y=1.04)
+    legend(figure)
+    save(figure, path)
+
+
+def new_figure(width: float, height: float) -> Any:
+    figure = _figure_class()(figsize=(width, height), layout="constrained")
+    figure.get_layout_engine().set(wspace=0.06)
+    return figure
+
+
+def panel(axes: Any, title: str, curves: Iterable[Curve]) -> None:
+    """From all references to one, as in the paper."""
+    curves = list(curves)
+    for curve in curves:
+        colour, marker, fill, line = curve.style
+        places, accuracies = zip(*curve.points, strict=True)
+        axes.plot(places, [100 * accuracy for accuracy in accuracies], label=curve.name,
+                  color=colour, marker=marker, fillstyle=fill, linestyle=line, markersize=5,
+                  linewidth=1.4, clip_on=False, zorder=3)
+        if curve.intervals:
+            low, high = zip(*curve.intervals, strict=True)
+            axes.fill_between(places, [100 * value for value in low],
+                              [100 * value for value in high], color=colour, alpha=0.1,
+                              linewidth=0, zorder=2)
+    axes.set_title(title, fontsize=10)
+    _axis(axes, max(place for curve in curves for place, _ in curve.points))
+
+
+def legend(figure: Any) -> None:
+    """Below, for all panels together."""
+    parts = [axes.get_legend_handles_labels() for axes in figure.get_axes()]
+    shown = {label: handle for part in parts for handle, label in zip(*part, strict=True)}
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=5,
+                  frameon=False, fontsize=9)
+
+
+def save(figure: Any, path: str) -> None:
+    """The same figure is the same file: without the date, and with names that are not random."""
+    import matplotlib
+
+    with as_input_error("write", path), matplotlib.rc_context({"svg.hashsalt": "minrisk"}):
+        figure.savefig(path, dpi=200, bbox_inches="tight",
+                       metadata=_DATED.get(Path(path).suffix))
+
+
+def _curves(summary: Summary, accuracy: Callable[[TrialSummary], float]) -> Iterator[Curve]:
+    """Each strategy's trials; all that approach standard MBR begin with it."""
+    spare = chain(OTHERS, repeat(_LAST))
+    for name, found in groupby(summary.rows[1:], key=lambda row: row.trial.strategy):
+        rows = list(found)
+        rows = [summary.exact, *rows] if rows[0].trial.of else rows
+        yield Curve(name, [(_effective(row, summary), accuracy(row)) for row in rows],
+                    _STYLES.get(name) or next(spare))
+
+
+def _effective(row: TrialSummary, summary: Summary) -> float:
+    """Pairs per hypothesis; a strategy without pairs is plotted at one, where the axis ends."""
+    hypotheses = summary.exact.pairs / summary.references
+    return max(1.0, row.pairs / hypotheses)
+
+
+def _axis(axes: Any, most: float) -> None:
+    ticks = [2.0**i for i in range(64) if 2.0**i <= most]
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(most * 1.15, 1 / 1.15)  # as in the paper, from all references to one
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_ylim(0, 102)
+    axes.set_yticks([0, 25, 50, 75, 100], ["0%", "25%", "50%", "75%", "100%"])
+    axes.tick_params(labelsize=9)
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,299 @@
+"""`minrisk.score`: how good whole outputs are, and how sure that is, with sacreBLEU's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from html import escape
+from typing import Any, overload
+
+import numpy as np
+
+from minrisk._core.adapters import as_metric
+from minrisk._core.arrays import Floats
+from minrisk._core.decoding import METRIC, MetricLike
+from minrisk._core.errors import InputError
+from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.options import Bounds, checked
+from minrisk._core.pool import Pool, bind
+from minrisk._core.segment import Segment, checked_texts
+from minrisk._core.signature import join, metric_signature
+from minrisk.version import __version__
+
+SEED = 12345  # as sacreBLEU's
+_TAIL = 40  # one resample in so many is left out at each end: 95% remain
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Score:
+    """What a metric thinks of a system; the interval and what follows only if it was resampled.
+
+    >>> Score(25.0, np.array([20.0, 30.0]), interval=2.5)
+    Score(25 ± 2.5, of 2 sentences)
+    """
+
+    value: float
+    sentences: Floats  # (N,)
+    mean: float | None = None  # over the resamples
+    interval: float | None = None  # half the width of what holds 95% of them
+    p_value: float | None = None  # how likely chance makes such a difference from the baseline
+    ahead: tuple[float, float] | None = None  # how much better than the baseline 95% of them are
+    statistics: Floats | None = None  # of the corpus, where the metric has some
+    signature: str | None = None  # how it was made
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Score):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, f.name), getattr(other, f.name))
+                   for f in fields(self))
+
+    def __repr__(self) -> str:
+        return f"Score({self}, of {self.sentences.size} sentences)"
+
+    def __str__(self) -> str:
+        parts = [f"{self.value:.6g}"]
+        if self.interval is not None:
+            parts.append(f"± {self.interval:.3g}")
+        if self.p_value is not None:
+            parts.append(f"p = {self.p_value:.3g}")
+        return " ".join(parts)
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(str(self))}<br><code>{escape(self.signature or '')}</code></p>"
+
+
+@overload
+def score(systems: Mapping[str, Sequence[str]],
+          references: Sequence[str | Sequence[str]] | None = None,
+          sources: Sequence[str] | None = None, *, metric: MetricLike = METRIC, resamples: int = 0,
+          seed: int = SEED) -> dict[str, Score]: ...
+
+
+@overload
+def score(systems: Sequence[str], references: Sequence[str | Sequence[str]] | None = None,
+          sources: Sequence[str] | None = None, *, metric: MetricLike = METRIC, resamples: int = 0,
+          seed: int = SEED) -> Score: ...
+
+
+def score(
+    systems: Mapping[str, Sequence[str]] | Sequence[str],
+    references: Sequence[str | Sequence[str]] | None = None,
+    sources: Sequence[str] | None = None,
+    *,
+    metric: MetricLike = METRIC,
+    resamples: int = 0,
+    seed: int = SEED,
+) -> dict[str, Score] | Score:
+    """Score the output of a system, or of several by name.
+
+    Args:
+        systems: the lines of one output, or a mapping from names to such lists.
+        references: for each line one reference, or a list of them; not needed by a metric that
+            judges by the source alone.
+        sources: a line each, for metrics that need it.
+        metric: a metric, its name or class, or a function of hypothesis and reference.
+        resamples: of the lines (sacreBLEU takes 1000): then each score has a confidence interval,
+            and each but the first, which is the baseline, the p-value of the paired bootstrap test
+            against it and the interval of the difference from it.
+        seed: of the resamples.
+
+    Returns:
+        The score of the output, or those of the systems by name.
+
+    Raises:
+        InputError: if lists differ in length, or a score is not finite.
+
+    >>> score(["a b"], ["a c"])
+    Score(25, of 1 sentences)
+    >>> score({"one": ["a b"], "two": ["a c"]}, [["a c", "a d"]])["two"].value
+    100.0
+    """
+    if not isinstance(systems, Mapping):
+        lines = checked_texts(systems, "systems")
+        return score({"systems": lines}, references, sources, metric=metric, resamples=resamples,
+                     seed=seed)["systems"]
+    chosen = as_metric(metric)
+    resamples, seed = (checked(name, value, int, Bounds(ge=0))
+                       for name, value in (("resamples", resamples), ("seed", seed)))
+    lists = None if references is None else list(_reference_lists(references))
+    _check(systems, lists, sources)
+    if lists is None and Ability.QUALITY not in chosen.abilities:
+        raise InputError(f"metric {chosen.name!r} compares with references; give some, or choose "
+                         "a metric that judges by the source alone")
+    statistics = _statistics(chosen, list(systems.values()), lists, sources)  # (K, N, S)
+    samples = _resample(chosen, statistics, resamples, seed)  # (K, B)
+    most = max(map(len, lists)) if lists else 0
+    made = f"{chosen.name}|" + score_signature(chosen, most, resamples, seed)
+    baseline = None
+    scores: dict[str, Score] = {}
+    for name, rows, sampled in zip(systems, statistics, samples, strict=True):
+        summed = rows.sum(axis=0)
+        value, sentences = _corpus(chosen, summed), _corpora(chosen, rows)
+        _check_finite(chosen, name, value, sentences)
+        scores[name] = Score(value, sentences, *_interval(sampled),
+                             _p_value(value, sampled, baseline),
+                             _difference_interval(sampled, baseline),
+                             summed if Ability.CORPUS_STATISTICS in chosen.abilities else None,
+                             made)
+        baseline = baseline or (value, sampled)
+    return scores
+
+
+def sacrebleu_signature(metric: AnyMetric, scores: Iterable[Score], references: int,
+                        resamples: int = 0, seed: int = SEED,
+                        of_corpus: bool = True) -> str | None:
+    """As sacreBLEU writes it, so that others can compare; None where it has no such metric."""
+    metric = as_metric(metric)
+    if Ability.CORPUS_STATISTICS not in metric.abilities:
+        return None
+    statistics = np.array([score.statistics for score in scores]) if of_corpus else None
+    fields = metric.sacrebleu_fields(statistics)
+    if fields is None:
+        return None
+    bootstrap = {"bs": resamples, "seed": seed} if resamples else {}
+    return join({"nrefs": references, **bootstrap, **fields}, version=f"minrisk-{__version__}")
+
+
+def score_signature(metric: AnyMetric, references: int, resamples: int = 0,
+                    seed: int = SEED) -> str:
+    """How scores are made; the number of references is the largest of a line."""
+    bootstrap = {"bs": resamples, "seed": seed} if resamples else {}
+    return metric_signature(metric, nrefs=references, **bootstrap)
+
+
+def _reference_lists(references: Sequence[str | Sequence[str]]) -> Iterator[Sequence[str]]:
+    if isinstance(references, str | Mapping) or not isinstance(references, Iterable):
+        raise InputError("references must be a list with a reference, or a list of them, for each "
+                         f"line; found {type(references).__name__}")
+    for line, own in enumerate(references, 1):
+        try:
+            yield checked_texts([own] if isinstance(own, str) else own, "references")
+        except InputError as error:
+            raise InputError(f"line {line}: {error}") from None
+
+
+def _check(systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]] | None,
+           sources: Sequence[str] | None) -> None:
+    if references is None and sources is None:
+        raise InputError("neither references nor sources; give what the systems are to be "
+                         "judged by")
+    what, wanted = ("source", sources) if references is None else ("references", references)
+    assert wanted is not None
+    outputs = systems if sources is None else {**systems, "the source": sources}
+    for name, lines in outputs.items():
+        if len(lines) != len(wanted):
+            raise InputError(f"{name} has {len(lines)} lines, the {what} "
+                             f"{'has' if what == 'source' else 'have'} {len(wanted)}; check that "
+                             "they belong together")
+    if not systems or not wanted:
+        raise InputError(f"{len(systems)} systems with {len(wanted)} lines; "
+                         "at least one of each is wanted")
+    for name, lines in outputs.items():
+        checked_texts(lines, name)
+
+
+def _check_finite(metric: AnyMetric, name: str, value: float, sentences: Floats) -> None:
+    wrong = np.flatnonzero(~np.isfinite(sentences))
+    if wrong.size or not np.isfinite(value):
+        found = f"line {wrong[0] + 1} of {name}: {sentences[wrong[0]]}" if wrong.size else (
+            f"{name}: {value}")
+        raise InputError(f"metric {metric.name!r} scored {found}; a finite number is needed")
+
+
+def _statistics(metric: AnyMetric, systems: Sequence[Sequence[str]],
+                references: Sequence[Sequence[str]] | None,
+                sources: Sequence[str] | None) -> Floats:
+    """(K, N, S) of K systems with N lines; a score and a one make a mean of scores."""
+    if Ability.CORPUS_STATISTICS in metric.abilities and references is not None:
+        return np.stack([metric.statistics(lines, references) for lines in systems])
+    scores = (_best_scores(metric, systems, references, sources) if references is not None
+              else _qualities(metric, systems, sources or ()))
+    return np.stack([scores, np.ones_like(scores)], axis=-1)
+
+
+def _qualities(metric: AnyMetric, systems: Sequence[Sequence[str]],
+               sources: Sequence[str]) -> Floats:
+    """(K, N) each line by its source alone."""
+    segments = [Segment(outputs, source=source)
+                for *outputs, source in zip(*systems, sources, strict=True)]
+    return np.stack([pool.quality() for pool in bind(metric, segments)], axis=1)
+
+
+def _best_scores(metric: AnyMetric, systems: Sequence[Sequence[str]],
+                 references: Sequence[Sequence[str]], sources: Sequence[str] | None) -> Floats:
+    """(K, N) each line against the reference that suits it best."""
+    given = [None] * len(references) if sources is None else sources
+    segments = [
+        Segment(outputs, own, source)
+        for *outputs, own, source in zip(*systems, references, given, strict=True)
+    ]
+    return np.stack([_best_of_line(line, pool)
+                     for line, pool in enumerate(bind(metric, segments), 1)], axis=1)
+
+
+def _best_of_line(line: int, pool: Pool[Any]) -> Floats:
+    """(K,) each system's output against the reference that suits it best."""
+    try:
+        best: Floats = pool.scores().max(axis=1)
+    except InputError as error:
+        raise InputError(f"line {line}: {error}") from error
+    return best
+
+
+def _corpus(metric: AnyMetric, statistics: Floats) -> float:
+    if Ability.CORPUS_STATISTICS in metric.abilities:
+        return metric.corpus(statistics)
+    total, count = statistics.tolist()
+    return float(total / count)
+
+
+def _corpora(metric: AnyMetric, rows: Floats) -> Floats:
+    return np.array([_corpus(metric, row) for row in rows])
+
+
+def _resample(metric: AnyMetric, statistics: Floats, resamples: int, seed: int) -> Floats:
+    """(K, B) the scores of corpora of the same size, whose lines are resampled with replacement."""
+    resampled = list(_resampled_sums(statistics, resamples, seed))
+    return np.array([
+        _corpora(metric, np.array([sums[k] for sums in resampled])) for k in range(len(statistics))
+    ])
+
+
+def _resampled_sums(statistics: Floats, resamples: int, seed: int) -> Iterator[Floats]:
+    """(K, S) per resample: the same lines for every system, in the order sacreBLEU draws them."""
+    rng = np.random.default_rng(seed)
+    lines = statistics.shape[1]
+    for _ in range(resamples):
+        counts = np.bincount(rng.integers(lines, size=lines), minlength=lines)
+        yield counts @ statistics
+
+
+def _interval(sampled: Floats) -> tuple[float | None, float | None]:
+    if not sampled.size:
+        return None, None
+    low, high = _central_95(sampled)
+    return float(sampled.mean()), (high - low) / 2
+
+
+def _central_95(sampled: Floats) -> tuple[float, float]:
+    """The bounds between which 95% of them are."""
+    ordered = np.sort(sampled)
+    cut = ordered.size // _TAIL
+    return float(ordered[cut]), float(ordered[-1 - cut])
+
+
+def _difference_interval(
+        sampled: Floats, baseline: tuple[float, Floats] | None) -> tuple[float, float] | None:
+    if baseline is None or not sampled.size:
+        return None
+    return _central_95(sampled - baseline[1])
+
+
+def _p_value(value: float, sampled: Floats, baseline: tuple[float, Floats] | None) -> float | None:
+    """How often the difference strays from its mean by more than what was observed."""
+    if baseline is None or not sampled.size:
+        return None
+    difference = abs(value - baseline[0])
+    strays = np.abs(sampled - baseline[1])
+    beyond = np.count_nonzero(strays - strays.mean() > difference)
+    return float(beyond + 1) / (sampled.size + 1)

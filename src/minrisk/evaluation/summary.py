@@ -1,0 +1,88 @@
+"""All segments: the means of every trial, and which to use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, median
+from typing import Any
+
+from minrisk.evaluation.budgets import Trial
+from minrisk.evaluation.study import EXACT, SegmentOutcomes
+
+_TOLERATED_SHARE = 0.01  # of the gain, unless the user says
+_MIN_SPEEDUP = 2.0  # how much faster an approximation must be to be worth its errors
+
+
+@dataclass(frozen=True)
+class TrialSummary:
+    """A trial's means over all segments, and its median time."""
+
+    trial: Trial
+    first: float
+    among: float
+    lost: float
+    pairs: float
+    seconds: float  # features included
+
+    def as_json(self) -> dict[str, Any]:
+        fields = asdict(self)
+        return {"strategy": self.trial.strategy, "budget": self.trial.budget} | {
+            key: value for key, value in fields.items() if key != "trial"}
+
+
+@dataclass(frozen=True)
+class Summary:
+    rows: list[TrialSummary]  # standard MBR first
+    segments: int
+    references: float  # in the mean
+    gain: float
+    tolerance: float  # in utility
+
+    @property
+    def exact(self) -> TrialSummary:
+        return self.rows[0]
+
+    @property
+    def fastest(self) -> TrialSummary:
+        return min(self._tolerable, key=lambda row: row.seconds)
+
+    @property
+    def recommended(self) -> TrialSummary:
+        """The fastest, unless the exact one is nearly as fast."""
+        is_worth_it = self.exact.seconds > _MIN_SPEEDUP * self.fastest.seconds
+        return self.fastest if is_worth_it else self.exact
+
+    @property
+    def fewest_pairs(self) -> TrialSummary:
+        return min(self._tolerable, key=lambda row: (row.pairs, row.lost))
+
+    @property
+    def _tolerable(self) -> list[TrialSummary]:
+        """The exact one always is, also where rounding makes the gain negative."""
+        return [row for row in self.rows if row is self.exact or row.lost <= self.tolerance]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"segments": self.segments, "references": self.references, "gain": self.gain,
+                "tolerance": self.tolerance, "recommended": self.recommended.trial.label,
+                "fastest": self.fastest.trial.label,
+                "fewest_pairs": self.fewest_pairs.trial.label,
+                "trials": [row.as_json() for row in self.rows]}
+
+
+def summarise(trials: Iterable[Trial], segments: Sequence[SegmentOutcomes],
+              tolerance: float | None = None) -> Summary:
+    gain = fmean(segment.gain for segment in segments)
+    rows = [_summarised(trial, segments) for trial in trials]
+    assert rows[0].trial == EXACT
+    references = fmean(segment.references for segment in segments)
+    return Summary(rows, len(segments), references, gain,
+                   _TOLERATED_SHARE * gain if tolerance is None else tolerance)
+
+
+def _summarised(trial: Trial, segments: Sequence[SegmentOutcomes]) -> TrialSummary:
+    found = [segment.outcomes[trial.label] for segment in segments]
+    features = median(segment.features for segment in segments)
+    return TrialSummary(trial, fmean(o.first for o in found), fmean(o.among for o in found),
+                        fmean(o.lost for o in found), fmean(o.pairs for o in found),
+                        features + median(o.seconds for o in found))

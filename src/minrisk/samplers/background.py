@@ -1,0 +1,161 @@
+"""Asynchronous work for callers that are not: an event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, suppress
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Generic, TypeVar
+
+from minrisk._core.errors import MinriskError, UnusableError
+
+T = TypeVar("T")
+R = TypeVar("R")
+Work = Callable[[T], Coroutine[Any, Any, R]]
+Call = Callable[[], object]
+Connect = Callable[[Callable[[Call], None]], AbstractAsyncContextManager[Work[T, R]]]
+
+
+def stream(connect: Connect[T, R], items: Iterable[T],
+           ahead: int) -> Generator[tuple[T, R | MinriskError]]:
+    """Each item with its result, as they finish.
+
+    So many items are worked on at a time; the next is taken when a result was, in the thread of the
+    caller. An error of the items is raised after the results of those before it, an `UnusableError`
+    of the work after what has finished by then. Whatever ends this, Ctrl-C for one, cancels all
+    that is not finished. `connect` gets a function whose calls are made in the caller's thread.
+    """
+    loop = _Loop(connect)
+    try:
+        loop.wait_until_connected()
+        yield from _results(loop, _Source(iter(items)), ahead)
+    finally:
+        loop.close()
+
+
+def _results(loop: _Loop[T, R], source: _Source[T],
+             ahead: int) -> Iterator[tuple[T, R | MinriskError]]:
+    running = 0
+    while True:
+        # what is ready comes first: the next item may not be there yet
+        while running < ahead and loop.done.empty() and source.advance():
+            loop.submit(source.item)
+            running += 1
+        if not running:
+            return source.finish()
+        found = loop.take()
+        if found is None:
+            continue
+        item, result = found
+        running -= 1
+        if isinstance(result, UnusableError):
+            yield from loop.finished()
+            raise result
+        yield item, result
+
+
+class _Source(Generic[T]):
+    """Items, and the error that they end with, if they do."""
+
+    item: T
+
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items: Iterator[T] | None = items
+        self._error: MinriskError | None = None
+
+    def advance(self) -> bool:
+        if self._items is None:
+            return False
+        try:
+            self.item = next(self._items)
+            return True
+        except StopIteration:
+            self._items = None
+        except MinriskError as error:  # an input that breaks off: what came before is still good
+            self._items, self._error = None, error
+        return False
+
+    def finish(self) -> None:
+        if self._error:
+            raise self._error
+
+
+class _Loop(Generic[T, R]):
+    """Runs work on items until it is closed; `done` has results, and calls to make here."""
+
+    def __init__(self, connect: Connect[T, R]) -> None:
+        self.done: SimpleQueue[tuple[T, R | BaseException] | Call] = SimpleQueue()
+        self._connect = connect
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._work: Future[Work[T, R]] = Future()
+        self._tasks: set[asyncio.Task[None]] = set()
+        # a daemon, so that an interpreter that ends does not wait for a server
+        self._thread = Thread(target=self._run, name="minrisk-requests", daemon=True)
+        self._thread.start()
+
+    def wait_until_connected(self) -> None:
+        self._work.result()
+
+    def submit(self, item: T) -> None:
+        self._loop.call_soon_threadsafe(self._start, item, self._work.result())
+
+    def take(self) -> tuple[T, R | MinriskError] | None:
+        """The next result, or None after a call; an error that is none of ours is raised."""
+        found = self.done.get()
+        if not isinstance(found, tuple):
+            found()
+            return None
+        item, result = found
+        if isinstance(result, BaseException) and not isinstance(result, MinriskError):
+            raise result
+        return item, result
+
+    def finished(self) -> Iterator[tuple[T, R | MinriskError]]:
+        """The good results that are there already."""
+        with suppress(Empty):
+            while True:
+                found = self.done.get_nowait()
+                if isinstance(found, tuple) and not isinstance(found[1], BaseException):
+                    yield found[0], found[1]
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        finally:
+            self._loop.close()  # without waiting for a name that is still being looked up
+
+    async def _serve(self) -> None:
+        try:
+            async with self._connect(self.done.put) as work:
+                self._work.set_result(work)
+                await self._stop.wait()
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+        except BaseException as error:  # for the thread that waits for it
+            if self._work.done():
+                raise
+            self._work.set_exception(error)
+            await self._stop.wait()
+
+    def _start(self, item: T, work: Work[T, R]) -> None:
+        task = self._loop.create_task(self._finish(item, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, item: T, work: Work[T, R]) -> None:
+        try:
+            self.done.put((item, await work(item)))
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self.done.put((item, error))
+

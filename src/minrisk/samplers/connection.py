@@ -1,0 +1,84 @@
+"""Samples of prompts from the choices of a server, some of which may have no text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from minrisk._core.errors import InputError
+from minrisk._core.sampler import Prompt, Sample, Samples
+from minrisk.openai.choices import Choice, total_usage
+from minrisk.openai.completions import Completions, Query
+
+
+class Connection:
+    """A sampler with its connections open, for one event loop."""
+
+    def __init__(self, query: Callable[[Prompt, int, int], Query], drop_cut: bool,
+                 completions: Completions) -> None:
+        self._query = query
+        self._drop_cut = drop_cut
+        self._completions = completions
+
+    async def sample(self, prompt: Prompt, n: int, seed: int = 0, index: int = 0) -> Samples:
+        """n samples of a prompt, fewer where answers have no text."""
+        query = self._query(prompt, seed, index)
+        parts = await self._completions.sample(query, range(n))
+        choices = [choice for part in parts for choice in part.choices]
+        self._note_missing_logprobs(query, choices)
+        return Samples(self._usable(choices, _limit(query)),
+                       total_usage(part.usage for part in parts))
+
+    def _usable(self, choices: Sequence[Choice], limit: str) -> Iterator[Sample]:
+        """The choices with a text as samples; it is an error if there are none."""
+        missing: Counter[str] = Counter()
+        for choice in choices:
+            if choice.text is None:
+                missing[_problem(choice, limit, " before any text")] += 1
+            elif choice.is_cut and self._drop_cut:
+                missing[_problem(choice, limit, "")] += 1
+            else:
+                if choice.finish_reason == "length":
+                    self._completions.note("cut", "some samples were cut where they reached "
+                                           f"{limit}; raise it to see their ends")
+                yield Sample(choice.text, logprob=choice.logprob, length=choice.length,
+                             finish_reason=choice.finish_reason, reasoning=choice.reasoning)
+        if missing.total() == len(choices):
+            raise InputError(_no_text(missing, limit))
+        if missing:
+            self._completions.note("missing", f"{missing.total()} of {len(choices)} answers to a "
+                                   f"prompt are left out: {_list(missing)}; others may be too")
+
+    def _note_missing_logprobs(self, query: Query, choices: Sequence[Choice]) -> None:
+        is_requested = "logprobs" in query.body.keys() - self._completions.capabilities.refused
+        if is_requested and all(choice.raw.get("logprobs") is None for choice in choices):
+            self._completions.note("logprobs", "the server gives no log-probabilities; samples "
+                                   "have none, and logprobs=False does not ask for them")
+
+
+def _limit(query: Query) -> str:
+    """What cuts a sample."""
+    named = (f"{name}={query.body[name]}" for name in ("max_completion_tokens", "max_tokens")
+             if name in query.body)
+    return next(named, "the server's limit")
+
+
+def _problem(choice: Choice, limit: str, when: str) -> str:
+    known = {"length": f"cut at {limit}{when}", "content_filter": "stopped by a content filter"}
+    if choice.problem in known:
+        return known[choice.problem]
+    if choice.problem in ("tool calls", "refusals", "without text"):
+        return choice.problem
+    return f"without text (finish_reason {choice.problem!r:.40})"
+
+
+def _no_text(missing: Counter[str], limit: str) -> str:
+    total = missing.total()
+    message = (f"all {total} answers were {next(iter(missing))}" if len(missing) == 1
+               else f"no text in {total} answers: {_list(missing)}")
+    is_cut = any(cut.startswith("cut at") for cut in missing)
+    return f"{message}; raise {limit.partition('=')[0]}" if is_cut else message
+
+
+def _list(missing: Counter[str]) -> str:
+    return ", ".join(f"{count} {problem}" for problem, count in missing.most_common())

@@ -1,0 +1,193 @@
+"""CTranslate2: fast sampling on the CPU from OPUS-MT models that were converted for it.
+
+    ct2-transformers-converter --model Helsinki-NLP/opus-mt-en-fr --output_dir opus-mt-ct2 \\
+        --copy_files source.spm target.spm
+
+This file imports it only to sample, so that the sampler can be listed where it is not installed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from threading import Event
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from minrisk._core.errors import InputError, MissingExtra, UnusableError
+from minrisk._core.options import Options, option
+from minrisk._core.progress import tell
+from minrisk._core.sampler import Sample
+from minrisk._core.threads import threads
+
+_END = "</s>"
+_LIMIT = 512  # positions that OPUS-MT models know
+_VOCABULARY = "shared_vocabulary.json"
+_WORKERS = 16  # sources that are drawn for by one loaded model
+_NEEDED = ("model.bin", "source.spm", "target.spm", _VOCABULARY)
+
+
+@dataclass(frozen=True)
+class CTranslate2(Options):
+    """a converted OPUS-MT model, fast on CPUs; needs minrisk[ct2]"""
+
+    name: ClassVar[str] = "ct2"
+
+    model: str = option(help="the folder that ct2-transformers-converter wrote")
+    temperature: float = option(1.0, help="below 1 sharpens the distribution")
+    top_k: int = option(0, help="only so many of the likeliest tokens; 0 is all")
+    top_p: float = option(1.0, help="only the likeliest tokens of this much probability")
+    max_tokens: int = option(256, help="longest sample")
+    overlong: Literal["cut", "error"] = option("cut", help="what to do with too long a source")
+    dtype: str = option("default", help="of the numbers, such as int8, if not the model's own")
+    device: str = option("cpu", help="cpu or cuda", matters=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.temperature > 0:
+            raise InputError(f"temperature {self.temperature}; wanted more than 0")
+        if self.top_k < 0:
+            raise InputError(f"top_k {self.top_k}; wanted 0 or more")
+        if not 0 < self.top_p <= 1:
+            raise InputError(f"top_p {self.top_p}; wanted more than 0 and at most 1")
+        if self.max_tokens < 1:
+            raise InputError(f"max_tokens {self.max_tokens}; wanted 1 or more")
+
+    def sample(self, prompts: Sequence[str], n: int, seed: int = 0,
+               places: Sequence[int] | None = None) -> list[list[Sample]]:
+        if n < 1 or seed < 0:
+            raise InputError(f"{n} samples with seed {seed}; wanted 1 or more, and a seed from 0")
+        places = range(len(prompts)) if places is None else places
+        rngs = [np.random.default_rng([seed, place]) for place in places]
+        jobs = list(zip(map(self._tokens, prompts), rngs, strict=True))
+        found: list[list[Sample]] = []
+        for start in range(0, len(jobs), _WORKERS):
+            for samples in self._draw(jobs[start:start + _WORKERS], n):
+                found.append(samples)
+                tell("sources sampled", len(found), len(prompts))
+        return found
+
+    def _tokens(self, text: str) -> list[str]:
+        if not text.strip():
+            raise InputError("the source is blank; there is nothing to translate")
+        pieces: list[str] = self._pieces["source"].encode(text, out_type=str)
+        if len(pieces) >= _LIMIT:
+            message = f"a source has {len(pieces)} tokens, and the model takes {_LIMIT - 1}"
+            if self.overlong == "error":
+                raise InputError(f"{message}; shorten it, or cut it (overlong cut)")
+            warnings.warn(f"{message}; it does not see the rest", stacklevel=4)
+        return [*pieces[:_LIMIT - 1], _END]
+
+    def _draw(self, jobs: Sequence[tuple[list[str], np.random.Generator]],
+              n: int) -> Iterator[list[Sample]]:
+        """The samples of every source, each with its own generator, by one loaded model."""
+        model = self._load(workers=len(jobs))
+        seeds = [int(rng.integers(2**31)) for _, rng in jobs]
+        with closing(SeededWorkers(model, jobs[0][0], seeds)) as workers:
+            for worker, (source, rng) in enumerate(jobs):
+                result = workers.translate(
+                    worker, source, num_hypotheses=n, sampling_topk=self.top_k,
+                    sampling_topp=self.top_p, sampling_temperature=self.temperature,
+                    max_decoding_length=self.max_tokens, min_decoding_length=0, length_penalty=0,
+                    return_scores=True)
+                samples = list(map(self._sample, result.hypotheses, result.scores))
+                yield [samples[i] for i in rng.permutation(n)]  # for they come sorted
+
+    def _load(self, workers: int) -> Any:
+        package = _package("ctranslate2")
+        try:
+            return package.Translator(self.model, device=self.device, compute_type=self.dtype,
+                                      intra_threads=threads(), inter_threads=workers)
+        except (RuntimeError, ValueError) as error:
+            raise UnusableError(f"{self.model} cannot be loaded: {error}; convert it again, or "
+                                "choose another dtype or device") from None
+
+    def _sample(self, pieces: list[str], score: float) -> Sample:
+        text = self._pieces["target"].decode(pieces)
+        # pieces that only the source's language has keep their mark of a space
+        return Sample(text.replace("▁", " ").strip(), logprob=score,
+                      tokens=tuple(self._ids[piece] for piece in pieces))
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        """The number of each token, as the model counts them."""
+        with open(os.path.join(self.model, _VOCABULARY), encoding="utf-8") as file:
+            return {piece: i for i, piece in enumerate(json.load(file))}
+
+    @cached_property
+    def _pieces(self) -> dict[str, Any]:
+        """What cuts sources into pieces and joins those of samples."""
+        for name in _NEEDED:
+            if not os.path.isfile(os.path.join(self.model, name)):
+                raise UnusableError(f"{self.model} has no {name}; wanted a folder that "
+                                    "ct2-transformers-converter wrote with "
+                                    "--copy_files source.spm target.spm")
+        processor = _package("sentencepiece").SentencePieceProcessor
+        return {side: processor(model_file=os.path.join(self.model, f"{side}.spm"))
+                for side in ("source", "target")}
+
+
+class SeededWorkers:
+    """The workers of a loaded model, each with a random generator of a known seed.
+
+    CTranslate2 seeds the generator of a worker when it first draws, and never again; which worker
+    takes a source is not ours to say. So each of them draws one token, with a seed of its own, and
+    is held in the callback of that token. To let only one of them go is to choose it.
+    """
+
+    def __init__(self, model: Any, source: Sequence[str], seeds: Sequence[int]) -> None:
+        self._model = model
+        self._short = [source[0], _END]  # something to translate
+        self._gates: list[Event] = []
+        try:
+            for seed in seeds:
+                _package("ctranslate2").set_random_seed(seed)
+                self._gates.append(self._hold())
+        except BaseException:
+            self.close()
+            raise
+
+    def translate(self, worker: int, source: list[str], **options: Any) -> Any:
+        """One source by this worker."""
+        self._gates[worker].set()
+        try:
+            [result] = self._model.translate_batch([source], beam_size=1, **options)
+        finally:
+            self._gates[worker] = self._hold()
+        return result
+
+    def close(self) -> None:
+        """Lets the workers go, without which the model could not be freed."""
+        for gate in self._gates:
+            gate.set()
+
+    def _hold(self) -> Event:
+        """Keeps the worker that is free waiting for the event."""
+        drawn, gate = Event(), Event()
+
+        def callback(step: Any) -> bool:
+            drawn.set()
+            gate.wait()
+            return True
+
+        [job] = self._model.translate_batch(
+            [self._short], beam_size=1, sampling_topk=0, max_decoding_length=1,
+            asynchronous=True, callback=callback)
+        while not drawn.wait(0.1):
+            if job.done():
+                job.result()  # which raises, for it came without a token
+        return gate
+
+
+def _package(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise MissingExtra(f"the 'ct2' sampler needs {name}: pip install 'minrisk[ct2]'") from None

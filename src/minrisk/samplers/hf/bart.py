@@ -1,0 +1,136 @@
+"""Decoders of BART's build, run for one token of many prefixes that share their sources.
+
+The modules are the model's own; what differs from its forward pass is where keys and values lie,
+and how rows attend to them: that is in `attention`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, pad
+
+from minrisk.samplers.hf.attention import Attention
+
+_ALIGNED = 64  # tokens; matrix products of other sizes run at half the speed
+
+
+@dataclass(frozen=True)
+class Family:
+    """How the decoders that are called so differ from each other."""
+
+    norm_first: bool
+    first_position: Callable[[Any], int]  # the row of a decoder's table for the first token
+    blank_padding: bool = False  # the padding token has no position
+
+
+FAMILIES = {
+    "bart": Family(False, lambda decoder: 2),
+    "mbart": Family(True, lambda decoder: 2),
+    "marian": Family(False, lambda decoder: 0),
+    "m2m_100": Family(True, lambda decoder: decoder.padding_idx + 1, blank_padding=True),
+    "fsmt": Family(False, lambda decoder: decoder.padding_idx + 1),
+}
+
+
+def not_supported_reasons(model: Any) -> list[str]:
+    """Why a model has to be run through its own forward pass; none if it need not."""
+    reasons = []
+    if model.config.model_type not in FAMILIES:
+        reasons.append(f"{model.config.model_type} is not one of {', '.join(FAMILIES)}")
+    if getattr(model, "hf_device_map", None):
+        reasons.append("the model is spread over several devices")
+    if model.training:
+        reasons.append("the model is being trained")
+    return reasons
+
+
+class BartLike:
+    def __init__(self, model: Any) -> None:
+        decoder = model.get_decoder()
+        self._family = FAMILIES[model.config.model_type]
+        self._decoder = decoder
+        self._pad = decoder.padding_idx
+        self._scale = 1.0 if hasattr(decoder.embed_tokens, "embed_scale") else decoder.embed_scale
+        table = decoder.embed_positions
+        table = table.weights if hasattr(table, "weights") else table.weight
+        self._positions = table[self._family.first_position(decoder) :]
+        # FSMT projects inside its decoder
+        head = getattr(decoder, "output_projection", None) or model.get_output_embeddings()
+        self._projection, self._bias = _aligned(
+            head.weight, getattr(model, "final_logits_bias", None))
+        self.layers = decoder.layers
+        self.heads = self.layers[0].self_attn.num_heads
+        self.size = self.layers[0].self_attn.head_dim
+
+    def cross_kv(self, encoded: Tensor) -> Tensor:
+        """(layers, 2, S, heads, L, D) the keys and values of sources, from (S, L, heads * D)."""
+        return torch.stack([
+            torch.stack([self._split(project(encoded)).transpose(1, 2)
+                         for project in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)])
+            for layer in self.layers])
+
+    def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Tensor:
+        """(R, V) logits of what follows the tokens (R,), which are all at one position (1,)."""
+        x = self._embed(tokens, position)
+        for number, layer in enumerate(self.layers):
+            self_attention = partial(self._self_attention, layer.self_attn,
+                                     partial(attention.self_attention, number))
+            cross_attention = partial(self._cross_attention, layer.encoder_attn,
+                                      partial(attention.cross_attention, number))
+            x = self._block(x, layer.self_attn_layer_norm, self_attention)
+            x = self._block(x, layer.encoder_attn_layer_norm, cross_attention)
+            x = self._block(x, layer.final_layer_norm, partial(_feed_forward, layer))
+        norm = getattr(self._decoder, "layer_norm", None)
+        x = x if norm is None else norm(x)
+        return linear(x, self._projection, self._bias)
+
+    def _embed(self, tokens: Tensor, position: Tensor) -> Tensor:
+        places = self._positions[position]  # (1, heads * D)
+        if self._family.blank_padding:
+            places = places * (tokens != self._pad)[:, None]
+        x: Tensor = self._decoder.embed_tokens(tokens) * self._scale + places
+        norm = getattr(self._decoder, "layernorm_embedding", None)
+        return x if norm is None else norm(x)
+
+    def _block(self, x: Tensor, norm: Any, run: Callable[[Tensor], Tensor]) -> Tensor:
+        if self._family.norm_first:
+            return x + run(norm(x))
+        normed: Tensor = norm(x + run(x))
+        return normed
+
+    def _self_attention(self, module: Any, attend: Callable[..., Tensor], x: Tensor) -> Tensor:
+        """Of each row to its own prefix, of which it is the last token."""
+        query, key, value = (self._split(project(x))
+                             for project in (module.q_proj, module.k_proj, module.v_proj))
+        out: Tensor = module.out_proj(attend(query, key, value).reshape(x.shape))
+        return out
+
+    def _cross_attention(self, module: Any, attend: Callable[..., Tensor], x: Tensor) -> Tensor:
+        """Of each row to its source."""
+        out: Tensor = module.out_proj(attend(self._split(module.q_proj(x))).reshape(x.shape))
+        return out
+
+    def _split(self, x: Tensor) -> Tensor:
+        """(..., heads, D)"""
+        return x.view(*x.shape[:-1], self.heads, self.size)
+
+
+def _aligned(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """A projection to the vocabulary, and to tokens that cannot be, up to where CUDA is fast."""
+    more = -len(weight) % _ALIGNED if weight.is_cuda else 0
+    given = weight.new_zeros(len(weight)) if bias is None else bias.to(weight)[0]
+    if not more:
+        return weight, None if bias is None else given
+    return pad(weight, (0, 0, 0, more)), pad(given, (0, more), value=-math.inf)
+
+
+def _feed_forward(layer: Any, x: Tensor) -> Tensor:
+    out: Tensor = layer.fc2(layer.activation_fn(layer.fc1(x)))
+    return out

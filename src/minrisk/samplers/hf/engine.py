@@ -1,0 +1,192 @@
+"""Prompts in, drawn token sequences out: batches that fit, a decoder that suits the model."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from transformers import GenerationConfig
+
+from minrisk._core.arrays import Ints
+from minrisk._core.progress import tell
+from minrisk.samplers.hf import generic
+from minrisk.samplers.hf.attention import attention_backend
+from minrisk.samplers.hf.bart import not_supported_reasons
+from minrisk.samplers.hf.fast import FastDecoder
+from minrisk.samplers.hf.logits_processing import GenerationSettings
+from minrisk.samplers.hf.prefixes import (
+    CacheOverflow,
+    Decoder,
+    FinishedTexts,
+    Job,
+    TokenizedPrompt,
+    draw,
+)
+from minrisk.samplers.hf.stopping import StopStrings
+from minrisk.samplers.hf.truncation import Truncation
+
+_CACHE_SHARE = 0.5  # of the free memory that caches may take
+_DEFAULT_CACHE_BYTES = 4e9  # bytes for them where the free memory cannot be asked for
+_PLANNED_TOKENS = 64  # tokens of a sample that a batch is planned for; longer ones may split it
+_LOGITS_COPIES = 4  # copies of the logits that are held at once
+_per_thread = threading.local()
+
+
+@dataclass(frozen=True, slots=True)
+class SampledSequence:
+    """A sequence that was drawn `count` times; `first` is the number of the first such sample."""
+
+    ids: Ints  # its tokens; there are too many of these objects for them all to be Python's numbers
+    count: int
+    first: int
+    logprob: float
+    truncated_logprob: float
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return tuple(self.ids.tolist())
+
+
+@dataclass(frozen=True)
+class Engine:
+    model: Any
+    config: GenerationConfig
+    truncation: Truncation
+    limit: int  # tokens that may be drawn
+    rows: int | None = None  # samples drawn at once
+    memory: float | None = None  # bytes of the KV cache
+    stop: StopStrings | None = None
+
+    @torch.inference_mode()
+    def draw(self, prompts: Sequence[TokenizedPrompt], n: int, seed: int,
+             places: Sequence[int]) -> list[list[SampledSequence]]:
+        """n samples of each prompt, in the order in which they were first drawn."""
+        memory = _free(self.model.device) if self.memory is None else self.memory
+        rows = self._rows(memory) if self.rows is None else self.rows
+        found: list[list[SampledSequence]] = [[] for _ in prompts]
+        todo = [*_batches(_jobs(prompts, n, places, rows), rows)][::-1]
+        done, total = 0, n * len(prompts)
+        while todo:
+            batch = todo.pop()
+            progress = partial(_tell, done, total)
+            try:
+                with attention_backend(self.model.device):
+                    ended = self._run([job for _, job in batch], seed, memory, progress)
+            except (CacheOverflow, torch.cuda.OutOfMemoryError):
+                todo += _split(batch)
+                continue
+            for prompt, drawn in _each(batch, ended):
+                found[prompt].append(drawn)
+                done += drawn.count
+        return [_merged(own) for own in found]
+
+    def _run(self, jobs: Sequence[Job], seed: int, memory: float,
+             progress: Callable[[int], None]) -> list[FinishedTexts]:
+        if len(jobs) == 1 and len(jobs[0].samples) == 1:
+            memory = float("inf")  # it cannot be split
+        settings = GenerationSettings.of(self.config, len(jobs[0].prompt.prefix), self.limit,
+                                         self.model.device, self.truncation, self.stop)
+        return draw(self._decoder, settings, jobs, seed, memory, progress)
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        if not self.model.config.is_encoder_decoder:
+            return generic.CausalDecoder(self.model)
+        if not not_supported_reasons(self.model):
+            return _fast_decoder(self.model)
+        return generic.Seq2SeqDecoder(self.model)
+
+    def _rows(self, memory: float) -> int:
+        vocabulary = self.model.get_output_embeddings().weight.shape[0]
+        is_found = self.truncation.asks_for_likely(self.model.device)  # in one pass
+        passes = 1 if is_found else _LOGITS_COPIES
+        cache = min(self.limit, _PLANNED_TOKENS) * self._decoder.token_bytes
+        return max(1, int(memory / (cache + passes * 4 * vocabulary)))
+
+
+def _tell(before: int, total: int, ended: int) -> None:
+    tell("samples", before + ended, total)
+
+
+def _fast_decoder(model: Any) -> FastDecoder:
+    """The one of a model, as long as it lives, so that graphs are recorded once; each thread has
+    its own, for two cannot draw with one.
+    """
+    if not hasattr(_per_thread, "decoders"):
+        _per_thread.decoders = WeakKeyDictionary()
+    decoder: FastDecoder | None = _per_thread.decoders.get(model)
+    if decoder is None or not decoder.is_up_to_date():
+        decoder = _per_thread.decoders[model] = FastDecoder(model)
+    return decoder
+
+
+Planned = tuple[int, Job]  # which prompt, and what to draw of it
+
+
+def _jobs(prompts: Sequence[TokenizedPrompt], n: int, places: Sequence[int],
+          rows: int) -> list[Planned]:
+    parts = [range(start, min(start + rows, n)) for start in range(0, n, rows)]
+    return [(index, Job(prompt, place, n, part))
+            for index, (prompt, place) in enumerate(zip(prompts, places, strict=True))
+            for part in parts]
+
+
+def _batches(jobs: Sequence[Planned], rows: int) -> Iterator[list[Planned]]:
+    """Sources of similar length together, beginnings of one length, samples as many as fit."""
+    batch: list[Planned] = []
+    # the longest first: what has room for them has room for all that follow
+    for index, job in sorted(jobs, key=_lengths, reverse=True):
+        size = sum(len(other.samples) for _, other in batch) + len(job.samples)
+        alike = not batch or len(batch[0][1].prompt.prefix) == len(job.prompt.prefix)
+        if batch and (size > rows or not alike):
+            yield batch
+            batch = []
+        batch.append((index, job))
+    if batch:
+        yield batch
+
+
+def _lengths(planned: Planned) -> tuple[int, int]:
+    prompt = planned[1].prompt
+    return len(prompt.prefix), len(prompt.source)
+
+
+def _split(batch: list[Planned]) -> list[list[Planned]]:
+    if len(batch) > 1:
+        return [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
+    [(index, job)] = batch
+    return [[(index, half)] for half in reversed(job.halves())]
+
+
+def _each(batch: Sequence[Planned],
+          ended: Sequence[FinishedTexts]) -> Iterator[tuple[int, SampledSequence]]:
+    for step in ended:
+        columns = (step.count, step.first, step.logprob, step.truncated)
+        drawn = map(SampledSequence, step.tokens, *(column.tolist() for column in columns))
+        yield from zip((batch[job][0] for job in step.job.tolist()), drawn, strict=True)
+
+
+def _merged(drawn: Sequence[SampledSequence]) -> list[SampledSequence]:
+    """In the order first drawn; equal sequences as one, whichever parts of the work they come from.
+    """
+    found: dict[bytes, SampledSequence] = {}
+    for one in sorted(drawn, key=lambda d: d.first):
+        before = found.get(one.ids.tobytes())
+        found[one.ids.tobytes()] = (one if before is None
+                                    else replace(before, count=before.count + one.count))
+    return list(found.values())
+
+
+def _free(device: torch.device) -> float:
+    if device.type == "cuda":
+        idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return float((torch.cuda.mem_get_info(device)[0] + idle) * _CACHE_SHARE)
+    if "SC_AVPHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _CACHE_SHARE
+    return _DEFAULT_CACHE_BYTES

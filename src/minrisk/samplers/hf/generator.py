@@ -1,0 +1,142 @@
+"""The working parts of a `Transformers` sampler: texts in, samples out."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationConfig
+
+from minrisk._core.arrays import Ints
+from minrisk._core.errors import InputError
+from minrisk._core.sampler import Prompt, Sample
+from minrisk._torch.device import choose_device, choose_dtype
+from minrisk._torch.loading import load_config, load_model, load_tokenizer
+from minrisk.samplers.hf.engine import Engine, SampledSequence
+from minrisk.samplers.hf.generic import decoder_config
+from minrisk.samplers.hf.logits_processing import ids
+from minrisk.samplers.hf.prefixes import not_numbers
+from minrisk.samplers.hf.prompts import Prompts
+from minrisk.samplers.hf.search import search
+from minrisk.samplers.hf.stopping import StopStrings
+from minrisk.samplers.hf.truncation import Truncation
+
+if TYPE_CHECKING:
+    from minrisk.samplers.hf import Transformers
+
+_DEFAULT_MAX_TOKENS = 256  # tokens of a sample, where neither options nor config say anything
+_NO_LIMIT = (None, 20)  # what an older generation config says if it says nothing
+
+
+class Generator:
+    """Loads what a `Transformers` names, once, and generates with it."""
+
+    def __init__(self, options: Transformers) -> None:
+        truncation = Truncation(options.temperature, options.top_k, options.top_p,
+                                options.min_p, options.epsilon, options.eta)
+        self._options = options
+        self._model, self._tokenizer = _load(options)
+        self._config: GenerationConfig = deepcopy(self._model.generation_config)
+        limit = _limit(self._config, self._model) if options.max_tokens is None else (
+            options.max_tokens)
+        self._limit = self._within_positions(limit)
+        self._prompts = Prompts(options, self._model, self._tokenizer, self._limit)
+        if options.min_tokens:
+            self._config.min_new_tokens = options.min_tokens
+        if self._prompts.forced is not None:
+            self._config.forced_bos_token_id = self._prompts.forced
+        self._ends = ids(self._config.eos_token_id)
+        self._drawn, self._cut, self._next_warning = 0, 0, 1
+        memory = None if options.memory is None else options.memory * 1e9
+        self._stop = self._stop_strings()
+        self._engine = Engine(self._model, self._config, truncation, self._limit, options.rows,
+                              memory, self._stop)
+
+    @property
+    def is_causal(self) -> bool:
+        return not self._model.config.is_encoder_decoder
+
+    def _stop_strings(self) -> StopStrings | None:
+        """Those of the options and of the model, which the engine is not told twice."""
+        theirs, self._config.stop_strings = self._config.stop_strings or [], None
+        texts = [*self._options.stop_strings, *([theirs] if isinstance(theirs, str) else theirs)]
+        if texts and self._options.beams:
+            raise InputError(f"the model stops at {texts[0]!r}, which a search does not know; "
+                             "sample, or unset stop_strings of its generation config")
+        vocabulary = self._model.get_output_embeddings().weight.shape[0]
+        return StopStrings(self._tokenizer, texts, vocabulary) if texts else None
+
+    def generate(self, given: Sequence[Prompt], n: int, seed: int,
+                 places: Sequence[int]) -> list[list[Sample]]:
+        options = self._options
+        prompts = self._prompts.of(given, places)
+        if options.beams:
+            drawn = search(self._model, self._config, prompts, n, options.beams, self._limit)
+            for own, place in zip(drawn, places, strict=True):
+                if any(math.isnan(one.logprob) for one in own):
+                    raise not_numbers(place)
+        else:
+            drawn = self._engine.draw(prompts, n, seed, places)
+        found = [self._samples(own) for own in drawn]
+        self._count_cut([sample for own in found for sample in own])
+        return found
+
+    def _samples(self, drawn: Sequence[SampledSequence]) -> list[Sample]:
+        texts = self._tokenizer.batch_decode([one.tokens for one in drawn],
+                                             skip_special_tokens=True)
+        return [self._sample(text, one) for text, one in zip(texts, drawn, strict=True)]
+
+    def _sample(self, text: str, drawn: SampledSequence) -> Sample:
+        truncated = None if math.isnan(drawn.truncated_logprob) else drawn.truncated_logprob
+        whole = text if self._stop is None else self._stop.cut(text)
+        reason = "length" if whole == text and self._is_cut(drawn.ids) else "stop"
+        return Sample(whole.strip(), drawn.count, drawn.logprob, truncated, drawn.tokens,
+                      finish_reason=reason)
+
+    def _is_cut(self, tokens: Ints) -> bool:
+        """Whether it reached the limit; where the last token is forced to be an end, that is none.
+        """
+        forced = self._config.forced_eos_token_id is not None
+        return len(tokens) >= self._limit and (forced or tokens[-1] not in self._ends)
+
+    def _count_cut(self, samples: Sequence[Sample]) -> None:
+        """Says how many were cut, when there is one and again whenever they are ten times more."""
+        self._drawn += sum(sample.count for sample in samples)
+        self._cut += sum(sample.count for sample in samples if sample.finish_reason == "length")
+        if self._cut >= self._next_warning:
+            self._next_warning = 10 ** len(str(self._cut))
+            warnings.warn(f"{self._cut:,} of {self._drawn:,} samples so far were cut at max_tokens "
+                          f"{self._limit}; raise it to see their ends", stacklevel=4)
+
+    def _within_positions(self, limit: int) -> int:
+        """A text cannot be longer than the model can count."""
+        positions = getattr(decoder_config(self._model), "max_position_embeddings", None)
+        if positions is None or limit < positions:
+            return limit
+        if self._options.max_tokens is not None:
+            raise InputError(f"max_tokens {limit}; this model writes {positions - 1} at most")
+        return int(positions - 1)
+
+
+def _load(options: Transformers) -> tuple[Any, Any]:
+    """The model, ready to run, and its tokenizer."""
+    device = choose_device(options.device, mps=False)
+    config = load_config(options.model)
+    tokenizer = load_tokenizer(options.model)
+    if not len(tokenizer):
+        raise InputError(f"{options.model}: its tokenizer knows no words; are all of its files "
+                         "there?")
+    kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    model = load_model(kind, options.model, config, dtype=choose_dtype(options.dtype, device))
+    return model.to(device), tokenizer
+
+
+def _limit(config: GenerationConfig, model: Any) -> int:
+    if config.max_new_tokens is not None:
+        return int(config.max_new_tokens)
+    if model.config.is_encoder_decoder and config.max_length not in _NO_LIMIT:
+        return int(config.max_length) - 1
+    return _DEFAULT_MAX_TOKENS

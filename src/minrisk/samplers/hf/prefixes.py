@@ -1,0 +1,234 @@
+"""Draw many samples and run the model once for every distinct prefix of them.
+
+Each sample draws its tokens with random numbers of its own, so that n samples are n independent
+draws; those with the same prefix so far are one row of the model's batch. When they part, the row
+branches; when all of them have ended, it leaves.
+
+The device runs the model and draws; who comes from whom is kept in NumPy, so that a step costs
+the host little and waits for the device once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import InputError
+from minrisk.samplers.hf.logits_processing import GenerationSettings, LogitsProcessing
+from minrisk.samplers.hf.random_streams import RandomStream
+from minrisk.samplers.hf.truncation import Candidates, DrawnTokens
+
+_MAX_VOCABULARY = 1 << 32  # more than any vocabulary has
+# below 1 by more than what adding a row's number rounds away
+_LARGEST_UNIFORM = 1 - 2.0**-32
+
+
+@dataclass(frozen=True)
+class TokenizedPrompt:
+    """What a model is given: a source to encode, if it has an encoder, and how the text begins."""
+
+    source: tuple[int, ...]
+    prefix: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Some of the samples of a prompt."""
+
+    prompt: TokenizedPrompt
+    place: int
+    n: int  # samples of the prompt in all
+    samples: range  # which of them
+
+    def halves(self) -> list[Job]:
+        middle = len(self.samples) // 2
+        return [replace(self, samples=part)
+                for part in (self.samples[:middle], self.samples[middle:]) if part]
+
+
+@dataclass(frozen=True)
+class StepInput:
+    """What a decoder is given at a step."""
+
+    parents: Ints  # (R,) the row from which each one comes; most are their own parent
+    tokens: Ints  # (R,) what each is given
+    samples: int  # that are still being drawn: more rows than that there will never be
+    history: Callable[[], Ints]  # (R, T) all tokens of each row, made when somebody asks
+
+
+class Decoder(Protocol):
+    """A model that writes on from rows of prefixes."""
+
+    token_bytes: int  # of the KV cache for a token
+
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
+              processing: LogitsProcessing) -> Candidates:
+        """The first tokens, with a row for each prompt."""
+        ...
+
+    def step(self, step_input: StepInput, processing: LogitsProcessing) -> Candidates:
+        """What may follow the tokens; no row is replaced that another one comes from."""
+        ...
+
+
+class CacheOverflow(Exception):  # noqa: N818 - a signal between two of our own functions
+    """The KV cache takes more memory than it may."""
+
+
+@dataclass(frozen=True)
+class FinishedTexts:
+    """Texts that ended at one step."""
+
+    job: Ints  # (E,)
+    tokens: Ints  # (E, T)
+    count: Ints  # (E,)
+    first: Ints  # (E,) the number of the first sample with this text
+    logprob: Floats  # (E,)
+    truncated: Floats  # (E,)
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Distinct prefixes; they begin as one for each job. Their tokens are in the tree."""
+
+    job: Ints  # (R,)
+    logprob: Floats  # (R,)
+    truncated: Floats  # (R,)
+
+    def __getitem__(self, rows: Ints) -> _Texts:
+        return _Texts(self.job[rows], self.logprob[rows], self.truncated[rows])
+
+
+class _TokenTree:
+    """Who was given which token at each step, and from whom it comes."""
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[Ints, Ints]] = []
+
+    def append(self, parents: Ints, tokens: Ints) -> None:
+        self._steps.append((parents, tokens))
+
+    def at(self, step: int, node: Ints) -> Ints:
+        """(E, step + 1) the tokens of the texts that are `node` (E,) at a step."""
+        return self.read([*[np.empty(0, np.intp)] * step, node])[-1]
+
+    def read(self, last: Sequence[Ints]) -> list[Ints]:
+        """(E, t + 1) the tokens of those texts that are `last[t]` (E,) at step t."""
+        starts = [0, *accumulate(map(len, last))]
+        at = np.concatenate(last)
+        tokens = np.empty((len(at), len(last)), np.intp)
+        for step in reversed(range(len(last))):
+            parents, given = self._steps[step]
+            active = at[starts[step] :]
+            tokens[starts[step] :, step] = given[active]
+            at[starts[step] :] = parents[active]
+        return [tokens[starts[step] : starts[step + 1], : step + 1] for step in range(len(last))]
+
+
+def draw(decoder: Decoder, settings: GenerationSettings, jobs: Sequence[Job], seed: int,
+         memory: float, progress: Callable[[int], None] = lambda ended: None
+         ) -> list[FinishedTexts]:
+    """All samples of all jobs, in the order in which they ended; `progress` gets their number."""
+    random_streams = [RandomStream(seed, job.place, job.n) for job in jobs]
+    numbers = np.concatenate([np.array(job.samples, np.intp) for job in jobs])
+    prefixes = np.array([job.prompt.prefix for job in jobs], np.intp)
+    rows = _Texts(np.arange(len(jobs)), np.zeros(len(jobs)), np.zeros(len(jobs)))
+    node = rows.job  # where each row is among the texts of the last step
+    row = np.repeat(rows.job, [len(job.samples) for job in jobs])  # of each sample
+    sample = np.arange(len(row))
+    tree, ended, last = _TokenTree(), [], []
+    candidates = decoder.start([job.prompt for job in jobs], len(sample), settings.at(0))
+    for step in range(settings.limit):
+        uniforms = np.concatenate([stream(step)[job.samples.start : job.samples.stop]
+                                   for stream, job in zip(random_streams, jobs, strict=True)])
+        drawn = candidates.draw(row + np.minimum(uniforms[sample], _LARGEST_UNIFORM))
+        lost = (drawn.rows != row) | np.isnan(drawn.truncated)
+        if lost.any():
+            # a search for rows before them may be led astray too, for rows after them never
+            raise not_numbers(jobs[rows.job[row[lost].max()]].place)
+        one, child, count = _groups(row * _MAX_VOCABULARY + drawn.tokens)
+        parents, tokens = row[one], drawn.tokens[one]
+        texts = _grown(rows[parents], drawn, one)
+        tree.append(node[parents], tokens)
+        is_finished = (tokens[:, None] == settings.ends).any(1) | (step == settings.limit - 1)
+        if settings.stop is not None:
+            is_finished |= settings.stop(tree.at(step, np.arange(len(tokens))))
+        finished, active = is_finished.nonzero()[0], (~is_finished).nonzero()[0]
+        ended.append((texts[finished], count[finished], numbers[sample[one[finished]]]))
+        last.append(finished)
+        progress(len(numbers) - int(count[active].sum()))
+        if not len(active):
+            break
+        node = np.empty_like(active)
+        node[_places(parents[active])] = active
+        rows = texts[node]
+        if len(node) * (prefixes.shape[1] + step + 1) * decoder.token_bytes > memory:
+            raise CacheOverflow
+        row, sample = _followed(node, child, sample)
+        candidates = decoder.step(
+            StepInput(parents[node], tokens[node], len(sample),
+                      partial(_history, prefixes[rows.job], tree, node, step)),
+            settings.at(step + 1))
+    return [FinishedTexts(texts.job, tokens, count, first, texts.logprob, texts.truncated)
+            for (texts, count, first), tokens in zip(ended, tree.read(last), strict=True)]
+
+
+def not_numbers(place: int) -> InputError:
+    """What to say where there is no distribution to draw from."""
+    return InputError(f"source {place + 1}: the model's logits are not numbers (NaN or infinite); "
+                      "choose another dtype, such as fp32, or is the model damaged?")
+
+
+def _groups(keys: Ints) -> tuple[Ints, Ints, Ints]:
+    """The first of each kind, by order of keys; the kind of each; how many there are of it.
+
+    As `np.unique` says it, which sorts in a slower way to have the first ones first.
+    """
+    order = keys.argsort()
+    alike = keys[order]
+    is_new = np.ones(len(keys), bool)
+    is_new[1:] = alike[1:] != alike[:-1]
+    starts = is_new.nonzero()[0]
+    kind = np.empty_like(order)
+    kind[order] = is_new.cumsum() - 1
+    return np.minimum.reduceat(order, starts), kind, np.diff(starts, append=len(keys))
+
+
+def _grown(before: _Texts, drawn: DrawnTokens, one: Ints) -> _Texts:
+    """Texts after a token that the sample `one` of each of them drew."""
+    return _Texts(before.job, before.logprob + drawn.full[one],
+                  before.truncated + drawn.truncated[one])
+
+
+def _followed(node: Ints, child: Ints, sample: Ints) -> tuple[Ints, Ints]:
+    """The samples that go on, after the row of each, given the text that each belongs to."""
+    row = np.full(child.max() + 1, -1)
+    row[node] = np.arange(len(node))
+    lives = row[child] >= 0
+    return row[child][lives], sample[lives]
+
+
+def _history(prefixes: Ints, tree: _TokenTree, node: Ints, step: int) -> Ints:
+    return np.concatenate([prefixes, tree.at(step, node)], 1)
+
+
+def _places(parents: Ints) -> Ints:
+    """Where the children of rows go, which come sorted by parent.
+
+    The first child of a row takes its place, so that nothing has to be moved for it; the others,
+    and those from beyond the end, fill the gaps.
+    """
+    first = np.ones(len(parents), bool)
+    first[1:] = parents[1:] != parents[:-1]
+    stays = first & (parents < len(parents))
+    free = np.ones(len(parents), bool)
+    free[parents[stays]] = False
+    places = parents.copy()
+    places[~stays] = free.nonzero()[0]
+    return places

@@ -1,0 +1,177 @@
+"""Texts as a model wants them: its tokens, its languages' codes, its chat template."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from minrisk._core.errors import InputError
+from minrisk._core.sampler import Message, Prompt
+from minrisk._core.unicode import valid_unicode
+from minrisk._torch.tokenizing import token_ids, tokenizing
+from minrisk.samplers.hf.generic import decoder_config
+from minrisk.samplers.hf.prefixes import TokenizedPrompt
+from minrisk.samplers.prompt import fill
+
+if TYPE_CHECKING:
+    from minrisk.samplers.hf import Transformers
+
+# tokenizers of models that have to be told which language to write
+_MULTILINGUAL = ("M2M100Tokenizer", "NllbTokenizer", "MBart50Tokenizer")
+_SYSTEM = ("system", "developer")  # roles
+_PLACE = "\x1asource\x1a"  # stands for a message
+_UNLIMITED_TOKENS = 1_000_000  # tokenizers say a number beyond this where they know no limit
+
+
+class Prompts:
+    def __init__(self, options: Transformers, model: Any, tokenizer: Any, limit: int) -> None:
+        self._options, self._tokenizer = options, tokenizer
+        self._causal = not model.config.is_encoder_decoder
+        self._longest = _longest(model, tokenizer, limit if self._causal else 0)
+        self._start: tuple[int, ...] = ()
+        if not self._causal:
+            self._start = (decoder_start(model),)
+        self._chats = self._causal and bool(tokenizer.chat_template)
+        if options.system is not None and not self._chats:
+            raise InputError("system is for models with a chat template, which this one has not; "
+                             "put it into prompt")
+        if options.source_language is not None:
+            self._set_source(options.source_language)
+        # the token that says which language to write
+        self.forced: int | None = model.generation_config.forced_bos_token_id
+        kind = type(tokenizer).__name__
+        if options.target_language is not None:
+            self.forced = self._check_code(options.target_language)
+            if kind.startswith("MBartTokenizer"):  # texts begin with the code
+                self._start, self.forced = (self.forced,), None
+        elif self.forced is None and kind.startswith(_MULTILINGUAL):
+            raise InputError("this model writes many languages; say which (target_language), as "
+                             f"one of its codes, which look like {_examples(tokenizer)}")
+
+    def _set_source(self, language: str) -> None:
+        if not hasattr(self._tokenizer, "src_lang"):  # it would not look at it
+            raise InputError(f"source_language {language!r}: this model does not ask which "
+                             "language it reads; leave it out")
+        self._check_code(language)
+        self._tokenizer.src_lang = language
+
+    def of(self, given: Sequence[Prompt], places: Sequence[int]) -> list[TokenizedPrompt]:
+        ids = [self._ids(prompt) for prompt in given]
+        for own, place in zip(ids, places, strict=True):
+            if not own:
+                raise InputError(f"source {place + 1} has no token that the model knows; "
+                                 "is this the model's own tokenizer?")
+        long = [place for own, place in zip(ids, places, strict=True) if len(own) > self._longest]
+        if long:
+            self._complain(long, len(given))
+            ids = [self._cut(own) for own in ids]
+        if self._causal:
+            return [TokenizedPrompt((), tuple(own)) for own in ids]
+        return [TokenizedPrompt(tuple(own), self._start) for own in ids]
+
+    def _ids(self, prompt: Prompt) -> list[int]:
+        options = self._options
+        if not isinstance(prompt, str):
+            if options.prompt is not None:
+                raise InputError("found messages, which do not go into a prompt template; leave "
+                                 "out prompt, or give sources")
+            return self._chat_ids(prompt)
+        text = fill(options.prompt, prompt)
+        if not self._chats:
+            return token_ids(self._tokenizer, [text])[0]
+        if any(marker in (options.prompt or prompt) for marker in self._markers):
+            begins = text.startswith(self._tokenizer.bos_token or "\0")
+            return token_ids(self._tokenizer, [text], add_special_tokens=not begins)[0]
+        return self._chat_ids([{"role": "user", "content": text}])
+
+    def _chat_ids(self, messages: Sequence[Message]) -> list[int]:
+        if not self._chats:
+            raise InputError("found messages, which only a model with a chat template takes; give "
+                             "a source or a prompt, or choose a model for chats")
+        with tokenizing():
+            found = self._render(messages, tokenize=True, return_dict=True)
+        ids: list[int] = found["input_ids"]
+        return ids
+
+    def _render(self, messages: Sequence[Message], **settings: Any) -> Any:
+        """The messages as the model's chat template has them, up to where its answer begins."""
+        try:
+            return self._tokenizer.apply_chat_template(
+                self._with_system(messages), add_generation_prompt=True, **settings)
+        except Exception as error:  # a template is a program of its author's, and may say no
+            raise InputError(f"the model's chat template does not take these messages: {error}"
+                             ) from None
+
+    def _with_system(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        found = [{name: valid_unicode(own) if isinstance(own, str) else own
+                  for name, own in message.items()} for message in messages]
+        system = self._options.system
+        if system is None or any(own.get("role") in _SYSTEM for own in found):
+            return found
+        return [{"role": "system", "content": system}, *found]
+
+    @cached_property
+    def _markers(self) -> list[str]:
+        """What the chat template writes around a message, by which one is known that has them."""
+        rendered = self._render([{"role": "user", "content": _PLACE}], tokenize=False)
+        bos = self._tokenizer.bos_token or ""
+        tokens = [token for token in self._tokenizer.get_added_vocab()
+                  if token in rendered and token != bos]
+        # templates of plain text: the line before the message
+        before = rendered.partition(_PLACE)[0].removeprefix(bos).strip().splitlines()
+        return tokens or before[-1:]
+
+    def _complain(self, long: Sequence[int], total: int) -> None:
+        limit = f"more than {self._longest} tokens"
+        if self._options.overlong == "error":
+            raise InputError(f"source {long[0] + 1} has {limit}, which the model cannot take; "
+                             "shorten it, or let it be cut (overlong = cut)")
+        warnings.warn(f"{len(long)} of {total} sources have {limit}; the model does not see "
+                      "the rest", stacklevel=6)
+
+    def _cut(self, ids: list[int]) -> list[int]:
+        """A source keeps its beginning and its last token; a prompt keeps what comes last."""
+        if len(ids) <= self._longest:
+            return ids
+        if self._causal:
+            return ids[-self._longest :]
+        return [*ids[: self._longest - 1], ids[-1]]
+
+    def _check_code(self, language: str) -> int:
+        """The token of a language."""
+        tokenizer = self._tokenizer
+        written = getattr(tokenizer, "lang_code_to_token", {}).get(language, language)  # M2M-100's
+        token = tokenizer.convert_tokens_to_ids(written)
+        if token is not None and token != tokenizer.unk_token_id:
+            return int(token)
+        raise InputError(f"language {language!r} is no code of this model's tokenizer; codes look "
+                         f"like {_examples(tokenizer)}")
+
+
+def decoder_start(model: Any) -> int:
+    """The token that a text begins with, before anything is written."""
+    config = model.generation_config
+    for token in (config.decoder_start_token_id, model.config.decoder_start_token_id,
+                  config.bos_token_id):
+        if isinstance(token, int):
+            return token
+    raise InputError("the model's config does not say what a text begins with; "
+                     "set its decoder_start_token_id")
+
+
+def _longest(model: Any, tokenizer: Any, written: int) -> int:
+    """Tokens that a source may have."""
+    positions = getattr(decoder_config(model), "max_position_embeddings", None)
+    limits = [_UNLIMITED_TOKENS if positions is None else positions - written,
+              min(tokenizer.model_max_length, _UNLIMITED_TOKENS) - written]
+    if min(limits) < 1:
+        raise InputError(f"max_tokens {written} leaves no room for a prompt; choose fewer")
+    return int(min(limits))
+
+
+def _examples(tokenizer: Any) -> str:
+    codes = [*getattr(tokenizer, "lang_code_to_token", {})] or [
+        token for token in tokenizer.all_special_tokens if "_" in token]
+    return ", ".join(codes[:4]) or "none: it knows no languages"

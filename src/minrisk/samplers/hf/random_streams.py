@@ -1,0 +1,28 @@
+"""Random numbers that belong to a sample, whatever it is drawn together with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+
+_STEPS = 16  # for which numbers are made at once
+
+
+class RandomStream:
+    """A number from [0, 1) for each of n samples at every step; steps are asked for in order."""
+
+    def __init__(self, seed: int, place: int, n: int) -> None:
+        if seed < 0:
+            raise InputError(f"seed {seed}; a number from 0 on is wanted")
+        self._generator = np.random.default_rng([seed, place])
+        self._n = n
+        self._block: Floats = np.empty((0, n))
+
+    def __call__(self, step: int) -> Floats:
+        row = step % _STEPS
+        if row == 0:
+            self._block = self._generator.random((_STEPS, self._n))
+        numbers: Floats = self._block[row]
+        return numbers

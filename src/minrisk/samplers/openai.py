@@ -1,0 +1,256 @@
+"""Any server that speaks OpenAI's protocol: vLLM, llama.cpp, SGLang, Ollama, OpenAI's own, ..."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from minrisk._core.errors import InputError, MinriskError, UnusableError
+from minrisk._core.options import Options, option
+from minrisk._core.progress import tell
+from minrisk._core.sampler import AnyRequest, PartialError, Prompt, Result, Sample
+from minrisk.openai.capabilities import REPLACEABLE, Capabilities
+from minrisk.openai.client import Client, Health
+from minrisk.openai.completions import Completions, Query
+from minrisk.samplers.background import Call, Work, stream
+from minrisk.samplers.connection import Connection
+from minrisk.samplers.prompt import check_template, fill
+
+_KEY = "OPENAI_API_KEY"
+_OURS = {"messages": "give it as input", "prompt": "give it as input",
+         "model": "give it as an option", "n": "it follows from the number of samples",
+         "seed": "every request has its own", "stream": "answers are read as a whole"}
+_SYSTEM = ("system", "developer")  # roles
+
+
+@dataclass(frozen=True)
+class Endpoint(Options):
+    """a server with OpenAI's chat or completions protocol, local or remote; needs minrisk[openai]
+
+    What no option says is as the server has it: llama.cpp, for one, cuts the distribution unless
+    `extra` is {"min_p": 0}, `top_k` is 0 and `top_p` is 1. Log-probabilities are the server's too.
+    Fields that a server does not take (log-probabilities, a seed, a temperature) are left out with
+    a warning.
+    """
+
+    name: ClassVar[str] = "openai"
+    takes_messages: ClassVar[bool] = True
+    is_causal: ClassVar[bool] = True  # it has to be told what to do with a source
+
+    endpoint: str = option(help="its address, such as http://localhost:8000/v1")
+    model: str = option(help="the name that the server knows the model by")
+    api: Literal["chat", "completions"] = option("chat", help="which of its two interfaces")
+    prompt: str | None = option(None, help='a template, such as "Translate to French: {source}"')
+    system: str | None = option(None, help="a system message before every chat that has none")
+    temperature: float = option(1.0, help="below 1 sharpens the distribution")
+    top_p: float | None = option(None, help="only the likeliest tokens of this much probability")
+    top_k: int | None = option(None, help="only so many of the likeliest tokens; not at OpenAI")
+    max_tokens: int = option(512, help="longest sample")
+    stop: str | None = option(None, help='a text that ends a sample, or a JSON list of them')
+    extra: str | None = option(
+        None, help='further fields of a request, such as {"min_p": 0.1}; null leaves one out')
+    logprobs: bool = option(True, help="ask for log-probabilities")
+    send_seed: bool = option(True, help="ask for repeatable samples")
+    drop_cut: bool = option(False, help="leave out samples that were cut, by max_tokens for one")
+    per_request: int = option(16, help="samples asked for at once; fewer where that is refused")
+    concurrency: int = option(8, help="requests at a time", matters=False)
+    timeout: float = option(600.0, help="seconds to wait for a whole answer", matters=False)
+    retries: int = option(6, help="of a request that failed for the time being", matters=False)
+    key_variable: str = option(
+        _KEY, help="the environment variable that holds the key", matters=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_address(self.endpoint)
+        check_template(self.prompt)
+        for name, least in (("max_tokens", 1), ("per_request", 1), ("concurrency", 1),
+                            ("retries", 0), ("temperature", 0)):
+            if not getattr(self, name) >= least:
+                raise InputError(f"{name} {getattr(self, name)}; wanted {least} or more")
+        if not self.timeout > 0:
+            raise InputError(f"timeout {self.timeout}; wanted more than 0 seconds")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise InputError(f"top_p {self.top_p}; wanted more than 0 and at most 1")
+        for name, value in self._extra.items():
+            if name in _OURS and value is not None:
+                raise InputError(f"extra has {name}; {_OURS[name]}")
+        if self.system is not None and self.api == "completions":
+            raise InputError("system is for chats; put it into prompt, or use api chat")
+        _ = self._stop
+
+    def batch_size(self, n: int) -> int:
+        """Enough to keep all connections busy nearly all of the time."""
+        return max(1, 4 * self.concurrency // -(-n // self.per_request))
+
+    def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
+               places: Sequence[int] | None = None) -> list[list[Sample]]:
+        _check_numbers(n, seed)
+        places = range(len(prompts)) if places is None else places
+        requests = [_Numbered(prompt, place, number) for number, (prompt, place)
+                    in enumerate(zip(prompts, places, strict=True))]
+        found: dict[int, Result] = {}
+        failed: MinriskError | None = None
+        try:
+            with closing(self._stream(requests, n, seed, len(requests))) as results:
+                found.update((request.number, result) for request, result in results)
+        except UnusableError as error:
+            if not any(isinstance(result, list) for result in found.values()):
+                raise
+            failed = error
+        listed = [found.get(number, failed) for number in range(len(requests))]
+        samples = [result for result in listed if isinstance(result, list)]
+        if len(samples) < len(requests):
+            raise PartialError([result for result in listed if result is not None])
+        return samples
+
+    def stream(self, requests: Iterable[AnyRequest], n: int,
+               seed: int = 0) -> Generator[tuple[AnyRequest, Result]]:
+        """Results as they finish, of requests that are taken as there is capacity."""
+        _check_numbers(n, seed)
+        parts = -(-n // self.per_request)
+        return self._stream(requests, n, seed, max(1, -(-2 * self.concurrency // parts)))
+
+    @asynccontextmanager
+    async def connect(self, note: Callable[[str], None] = warnings.warn,
+                      progress: Callable[[int, int], None] = lambda done, planned: None,
+                      ) -> AsyncIterator[Connection]:
+        """For asynchronous callers; what a server refuses is remembered in between."""
+        async with Client(self.endpoint, self._key(), concurrency=self.concurrency,
+                          timeout=self.timeout, retries=self.retries,
+                          health=self._health) as client:
+            yield Connection(self.query, self.drop_cut, Completions(
+                client, self.api, per_request=self._per_request,
+                capabilities=self._capabilities, note=note, progress=progress))
+
+    def query(self, prompt: Prompt, seed: int, index: int) -> Query:
+        """The request for samples of a prompt, as it should be sent; what `extra` says wins."""
+        body = self._prompt_fields(prompt) | self._options | self._extra
+        if self._extra.get("max_completion_tokens") is not None:
+            del body["max_tokens"]
+        return Query({name: value for name, value in body.items() if value is not None},
+                     partial(self._seed, seed, index), REPLACEABLE - self._extra.keys())
+
+    def _stream(self, requests: Iterable[AnyRequest], n: int, seed: int,
+                ahead: int) -> Generator[tuple[AnyRequest, Result]]:
+        @asynccontextmanager
+        async def connect(call: Callable[[Call], None]) -> AsyncIterator[Work[AnyRequest, Result]]:
+            def note(message: str) -> None:
+                call(partial(warnings.warn, message, stacklevel=2))
+
+            def progress(done: int, planned: int) -> None:
+                call(partial(tell, "requests answered", done, planned))
+
+            async with self.connect(note, progress) as connection:
+                yield lambda request: connection.sample(request.prompt, n, seed, request.index)
+
+        return stream(connect, requests, ahead)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        logprobs = (True if self.api == "chat" else 1) if self.logprobs else None
+        return {"model": self.model, "temperature": self.temperature, "top_p": self.top_p,
+                "top_k": self.top_k, "max_tokens": self.max_tokens, "stop": self._stop,
+                "logprobs": logprobs}
+
+    def _prompt_fields(self, prompt: Prompt) -> dict[str, Any]:
+        if isinstance(prompt, str):
+            text = fill(self.prompt, prompt)
+            if self.api == "completions":
+                return {"prompt": text}
+            prompt = [{"role": "user", "content": text}]
+        elif self.prompt is not None or self.api == "completions":
+            raise InputError("found messages, which neither go into a prompt template nor to "
+                             "api completions; use api chat without a prompt, or give sources")
+        has_system = any(message.get("role") in _SYSTEM for message in prompt)
+        system = [] if self.system is None or has_system else [
+            {"role": "system", "content": self.system}]
+        return {"messages": [*system, *prompt]}
+
+    def _seed(self, seed: int, index: int, number: int) -> int | None:
+        """Far apart even for neighbours: servers count on from a seed for the other choices."""
+        if not self.send_seed or "seed" in self._extra:
+            return None
+        return int(np.random.SeedSequence([seed, index, number]).generate_state(1)[0] >> 1)
+
+    @cached_property
+    def _extra(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.extra or "{}")
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise InputError(f"extra {self.extra!r:.60}; wanted a JSON object, "
+                             'such as {"min_p": 0.1}')
+        return found
+
+    @cached_property
+    def _stop(self) -> list[str] | None:
+        if self.stop is None or not self.stop.startswith("["):
+            return None if self.stop is None else [self.stop]
+        try:
+            found = json.loads(self.stop)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+            raise InputError(f"stop {self.stop!r:.60}; wanted a text, or a JSON list of texts, "
+                             r'such as ["\n\n", "Q:"]')
+        return found
+
+    @property
+    def _per_request(self) -> int:
+        return 1 if "n" in self._extra else self.per_request
+
+    @cached_property
+    def _health(self) -> Health:
+        return Health()
+
+    @cached_property
+    def _capabilities(self) -> Capabilities:
+        return Capabilities()
+
+    def _key(self) -> str | None:
+        key = os.environ.get(self.key_variable, "").strip()
+        if not key and self.key_variable != _KEY:
+            raise InputError(f"the environment variable {self.key_variable} is not set; "
+                             "put the key there")
+        if not (key.isascii() and key.isprintable()):  # which a header cannot carry
+            raise InputError(f"the environment variable {self.key_variable} holds no key: "
+                             "it has line breaks, control or other special characters")
+        return key or None
+
+
+def _check_numbers(n: int, seed: int) -> None:
+    if n < 1 or seed < 0:
+        raise InputError(f"{n} samples with seed {seed}; wanted 1 or more, and a seed from 0")
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """A request of a batch."""
+
+    prompt: Prompt
+    index: int
+    number: int  # in the batch
+
+
+def _check_address(endpoint: str) -> None:
+    try:
+        parts = urlsplit(endpoint)
+        fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        parts, fine = urlsplit(""), False
+    if parts.username is not None or parts.query:  # not shown: they may be secrets
+        raise InputError("the endpoint's address has a user or a query; wanted only "
+                         "http(s)://HOST:PORT/PATH, and a key in the environment")
+    if not fine:
+        raise InputError(f"endpoint {endpoint!r}; wanted an address such as "
+                         "http://localhost:8000/v1")

@@ -1,0 +1,17 @@
+"""From a source to what a model is asked."""
+
+from __future__ import annotations
+
+from minrisk._core.errors import InputError
+
+PLACE = "{source}"
+
+
+def check_template(template: str | None) -> None:
+    if template is not None and PLACE not in template:
+        raise InputError(f"prompt {template!r:.60} has no {PLACE}; put it where the source goes")
+
+
+def fill(template: str | None, source: str) -> str:
+    """The template with the source in its place; without a template, the source itself."""
+    return source if template is None else template.replace(PLACE, source)

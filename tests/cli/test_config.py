@@ -1,0 +1,81 @@
+"""`--config run.yaml`: what is wrong is told at once, and names of other tools are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from commands import run, write
+from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
+from minrisk.cli.decode import decode
+from minrisk.cli.elsewhere import _ELSEWHERE
+from minrisk.cli.listing import entries
+
+# each line doubles the one before it: a kilobyte that stands for more than any memory holds
+BOMB = "a0: &a0 {}\n" + "".join(f"a{i + 1}: &a{i + 1} {{x: *a{i}, y: *a{i}}}\n"
+                               for i in range(40))
+
+
+def told(tmp_path, content: str = "", *args: str, command: str = "decode") -> str:
+    """The one line that says what is wrong."""
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a", "b"]})
+    if content:
+        (tmp_path / "run.yaml").write_text(content)
+        args = (*args, "--config", str(tmp_path / "run.yaml"))
+    result = run(command, samples, *args)
+    assert result.code == 2, result.out
+    assert result.err.count("\n") == 1, result.err
+    return result.err
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ("metric: &it\n  chrf: *it\n", "run.yaml:2: found the alias *it, wanted plain values"),
+    (BOMB, "run.yaml:2: found the alias *a0, wanted plain values: write it out"),
+    ("a: &a [x]\ninput: [*a, *a]\n", "run.yaml:2: found the alias *a"),
+    ("metric: chrf\nnbest: 2\nmetric: bleu\n", "run.yaml:3: found the key 'metric' twice"),
+    ("metric: {order: 2, order: 3}\n", "run.yaml:1: found the key 'order' twice"),
+    ('{"nbest": 2, "nbest": 3}', "run.yaml:1: found the key 'nbest' twice"),  # JSON is YAML
+    ("metric: {word_order: 2, word-order: 1}\nmetric.word_order: 0\n",
+     "run.yaml: found 'metric.word-order' in 3 spellings, wanted it once"),
+    ("metric: 2024-99-99\n", "run.yaml: found invalid YAML"),
+    (f"nbest: {'1' * 5000}\n", "run.yaml: found invalid YAML"),
+    ("a: " + "[" * 5000, "run.yaml: found invalid YAML"),
+    ("metric: !!timestamp today\n", "run.yaml: found invalid YAML"),
+    ("quiet: !!bool maybe\n", "run.yaml: found invalid YAML"),
+    ("nbest: !!int ''\n", "run.yaml: found invalid YAML"),
+])
+def test_a_file_that_says_things_twice_or_without_end_is_told(tmp_path, content, message):
+    assert message in told(tmp_path, content)
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ("common: {hypotheses: a.txt, num_candidates: 4}\n",
+     "key 'common.hypotheses': unknown option '--common.hypotheses'; here it is INPUT"),
+    ("common: {num_candidates: 4}\n", "here it is `num-candidates:` outside of any section"),
+    ("common: {decoder: mbr}\n", "here it is --strategy: standard (mbr), aggregate (aggregate"),
+    ("decoder: mbr\n", "key 'decoder': unknown option '--decoder'; here it is --strategy"),
+    ("format: plain\n", "unknown value --format plain; here it is --format text"),
+])
+def test_keys_of_mbrs_are_answered_with_ours(tmp_path, content, message):
+    assert message in told(tmp_path, content)
+
+
+@pytest.mark.parametrize(("args", "message"), [
+    ("--decoder aggregate_mbr", "'--decoder'; here it is --strategy: standard (mbr), aggregate"),
+    ("--config_path run.yaml", "'--config-path'; here it is --config FILE"),
+    ("--format plain", "unknown value --format plain; here it is --format text"),
+    ("--metric.fp16", "'--metric.fp16'; here it is --metric.dtype fp16"),
+    ("--metric.batch_size 8", "'--metric.batch-size'; here it is --metric.tokens"),
+    ("--metric.char_order 4", "'--metric.char-order'; here it is --metric.order"),
+])
+def test_options_of_mbrs_are_answered_with_ours(tmp_path, args, message):
+    assert message in told(tmp_path, "", *args.split())
+
+
+def test_every_option_that_a_hint_names_is_one_of_ours():
+    known = {prefix + field.flag[2:]
+             for registry, prefix in ((STRATEGIES, "--"), (SAMPLERS, "--"), (METRICS, "--metric."))
+             for entry in entries(registry) for field in entry.fields}
+    known |= {name for option in decode.params for name in option.opts}
+    named = {word.rstrip(",:") for text in _ELSEWHERE.values() for word in text.split()
+             if word.startswith("--")}
+    assert named <= known

@@ -1,0 +1,271 @@
+"""What metrics declare, what strategies ask of all of theirs, and who becomes a metric."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import minrisk
+from commands import run
+from minrisk._core.adapters import Adapted, as_metric, metric_option, named_metric
+from minrisk._core.metric import Ability, Metric
+from minrisk._core.options import Options
+from minrisk._core.signature import signature
+from minrisk._core.strategy import Strategy, batch_size_of, is_light, metrics_of, prepare
+from minrisk.metrics.combined import Combined
+from minrisk.metrics.comet import Comet, CometQE
+from minrisk.metrics.edit import Edit
+from minrisk.metrics.mqm import MQM
+from minrisk.metrics.symmetric import Symmetric
+from minrisk.metrics.ter import Ter
+from minrisk.pipeline.stages import Choose
+from minrisk.strategies.cascade import Cheap
+from minrisk.testing import check_metric
+
+CHRF = minrisk.ChrF()
+TEXTS = ["a cat", "the cat", "cats", "the cat"]
+
+
+@dataclass(frozen=True)
+class Length(Metric[Any]):
+    """Closeness in length, with a model of which nobody sees anything."""
+
+    name: ClassVar[str] = "length"
+    loads_model: ClassVar[bool] = True
+
+    def features(self, texts):
+        return np.array([len(text) for text in texts], float)
+
+    def scores(self, hyps, refs, source=None):
+        return -np.abs(hyps[:, None] - refs[None])
+
+
+class Plain:
+    """The same without a base class."""
+
+    features = staticmethod(Length().features)
+    scores = staticmethod(Length().scores)
+
+
+def overlap(hypothesis, reference):
+    return len(set(hypothesis) & set(reference))
+
+
+LIGHT = [minrisk.Standard(CHRF), minrisk.Standard(Ter()), minrisk.CoarseToFine(CHRF, Edit()),
+         minrisk.Standard(Combined((CHRF, Edit()))), minrisk.Standard(Symmetric(CHRF)),
+         minrisk.Confident(minrisk.Cascade(minrisk.Aggregate(CHRF), minrisk.Standard(CHRF)))]
+HEAVY = [minrisk.Standard(Comet()), minrisk.Standard(MQM()), minrisk.Standard(Length()),
+         minrisk.Standard(Combined((CHRF, Comet()), (0.5, 1.0))),
+         minrisk.QualityThenMBR(CHRF, CometQE()), minrisk.CoarseToFine(CHRF, MQM()),
+         minrisk.Standard(Symmetric(Comet())), minrisk.Standard(Plain()),
+         minrisk.Confident(minrisk.Cascade(minrisk.Standard(Comet()), minrisk.Standard(CHRF))),
+         Cheap(minrisk.Rerank(CometQE()))]
+
+
+@pytest.mark.parametrize("strategy", LIGHT, ids=signature)
+def test_without_a_model_there_is_a_worker_per_core_and_a_segment_at_a_time(strategy):
+    assert is_light(strategy)
+    assert batch_size_of(strategy) == 1
+    assert Choose(strategy).is_light
+
+
+@pytest.mark.parametrize("strategy", HEAVY, ids=signature)
+def test_one_model_anywhere_makes_a_strategy_heavy(strategy):
+    assert not is_light(strategy)
+    assert batch_size_of(strategy) > 1
+    assert not Choose(strategy).is_light
+
+
+def test_a_sum_with_a_model_reads_the_texts_of_a_batch_together():
+    assert Combined((CHRF, minrisk.BLEU())).features_per_segment
+    assert not Combined((CHRF, Comet())).features_per_segment
+
+
+def test_the_metrics_of_a_strategy_are_those_of_all_its_stages_each_once():
+    cascade = minrisk.Cascade(minrisk.CoarseToFine(CHRF, Edit()),
+                              minrisk.QualityThenMBR(Comet(), CometQE()))
+    assert metrics_of(minrisk.Confident(cascade)) == [Comet(), CHRF, Edit(), CometQE()]
+    assert metrics_of(minrisk.Standard(Plain()))[0].name == "Plain"
+
+
+def test_the_metrics_of_a_strategy_that_is_no_dataclass_are_its_own():
+    class Bare:
+        name = "bare"
+        metric = CHRF
+
+        def rank(self, segments):
+            return minrisk.Standard(self.metric).rank(segments)
+
+    assert isinstance(Bare(), Strategy)
+    assert metrics_of(Bare()) == [CHRF]
+    assert minrisk.decode(TEXTS, strategy=Bare()).best == 1
+
+
+def test_a_cascade_can_say_how_sure_it_is():
+    cascade = minrisk.Cascade(minrisk.Aggregate(CHRF), minrisk.Standard(CHRF), keep=2)
+    [ranking] = minrisk.Confident(cascade).rank([minrisk.Segment(TEXTS)])
+    assert ranking.best == 1
+    assert 0 < ranking.confidence.probability <= 1
+
+
+def test_a_cascade_leaves_self_out_where_its_last_stage_does():
+    fine = minrisk.Standard(CHRF, leave_self_out=True)
+    segment = minrisk.Segment(["a cat", "the cat", "dogs"], weights=[1, 1, 8])
+    cascade = minrisk.Cascade(minrisk.Aggregate(CHRF), fine, keep=3)
+    [one] = minrisk.Confident(cascade).rank([segment])
+    [other] = minrisk.Confident(fine).rank([segment])
+    assert one.confidence.probability == other.confidence.probability
+
+
+def test_prepare_loads_every_metric_of_a_strategy():
+    loaded = []
+
+    @dataclass(frozen=True)
+    class Heavy(Length):
+        label: str = "a"
+
+        def prepare(self):
+            loaded.append(self.label)
+
+    strategy = minrisk.Cascade(minrisk.Standard(Symmetric(Heavy("one"))),
+                               minrisk.CoarseToFine(Combined((CHRF, Heavy("two"))), Heavy("three")))
+    prepare(minrisk.Confident(strategy))
+    assert sorted(loaded) == ["one", "three", "two"]
+
+
+def test_prepare_finds_a_model_that_is_not_there():
+    pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
+    with pytest.raises(minrisk.InputError, match="nowhere"):
+        prepare(minrisk.Standard(Comet("./nowhere", device="cpu")))
+    with pytest.raises(minrisk.InputError, match="no_such_module"):
+        prepare(minrisk.make_strategy("standard", "python:no_such_module:f"))
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: minrisk.Rerank(CHRF), "strategy 'rerank' needs a metric that judges by the source "
+     "alone (comet-qe, comet-kiwi, metricx-qe); 'chrf' does not"),
+    (lambda: minrisk.QualityThenMBR(CHRF, Edit()), "quality of strategy 'quality-then-mbr' needs"),
+    (lambda: minrisk.Centroid(CHRF), "has vectors to cluster (comet, comet-qe, embedding, mqm); "),
+    (lambda: minrisk.Aggregate(Edit()), "strategies that work with it: standard, n-by-s, "
+     "coarse-to-fine, prune, adaptive, low-rank, quality-then-mbr, diverse, medoids"),
+    (lambda: minrisk.ControlVariate(CHRF), "has a surrogate to correct (comet, mqm); 'chrf'"),
+    (lambda: minrisk.Aggregate(Combined((CHRF, Edit()))), "'chrf+edit' does not"),
+    (lambda: minrisk.Standard(3), "metric must be a metric, its name or class, or a function of "
+     "hypothesis and reference; got 3"),
+    (lambda: minrisk.CoarseToFine(CHRF, int), "coarse must be a metric, its name"),
+    (lambda: Combined((CHRF, None)), "metrics must be a metric, its name"),
+    (lambda: minrisk.Standard(Symmetric), "class Symmetric, which cannot be made without options"),
+    (lambda: minrisk.Cascade(CHRF, minrisk.Standard(CHRF)), "coarse must be a strategy"),
+    (lambda: minrisk.Confident("standard"), "strategy must be a strategy"),
+])
+def test_what_does_not_fit_is_told_when_it_is_made(make, message):
+    with pytest.raises(minrisk.InputError) as error:
+        make()
+    assert message in str(error.value)
+
+
+def test_a_misfit_is_told_before_anything_is_written_whatever_is_skipped(tmp_path):
+    samples = tmp_path / "in.jsonl"
+    samples.write_text(json.dumps({"samples": TEXTS, "source": "s"}) + "\n")
+    out = tmp_path / "out.jsonl"
+    out.write_text("kept\n")
+    result = run("decode", samples, "--strategy", "rerank", "--metric", "mqm", "-o", out,
+                 "--on-error", "skip")
+    assert result.code == 2
+    assert "comet-qe, comet-kiwi, metricx-qe" in result.err
+    assert out.read_text() == "kept\n"
+
+
+@pytest.mark.parametrize("given", [Length, Length(), Plain, Plain(), "chrf", overlap,
+                                   lambda hyp, ref: 1.0 * overlap(hyp, ref)],
+                         ids=["class", "object", "plain class", "plain object", "name", "function",
+                              "lambda"])
+def test_whatever_judges_pairs_is_a_metric(given):
+    metric = as_metric(given)
+    assert isinstance(metric, Metric)
+    check_metric(metric)
+    [ranking] = minrisk.Standard(given).rank([minrisk.Segment(TEXTS)])
+    assert np.isfinite(ranking.utility).all()
+    assert as_metric(metric) is metric
+
+
+def test_a_function_is_named_and_its_mistakes_are_told():
+    assert "metric:overlap" in signature(minrisk.Standard(overlap))
+    with pytest.raises(minrisk.InputError, match=r"metric '<lambda>' failed: TypeError"):
+        minrisk.decode(TEXTS, metric=as_metric(lambda h: 1.0))
+    with pytest.raises(minrisk.InputError, match=r"returned None; a finite number is wanted"):
+        minrisk.decode(TEXTS, metric=lambda h, r: None)
+
+
+def test_an_object_that_is_no_metric_declares_by_its_methods():
+    class Rich(Plain):
+        name = "rich"
+        needs_source = True
+        is_error = True
+        loads_model = False
+
+        def aggregate(self, refs, groups):
+            total = np.zeros(len(groups))
+            np.add.at(total, groups.labels, groups.share * refs)
+            return total
+
+        def quality(self, hyps, source):
+            return hyps
+
+    metric = as_metric(Rich())
+    assert metric.abilities == Ability.AVERAGES | Ability.QUALITY
+    assert (metric.needs_source, metric.is_error, metric.loads_model) == (True, True, False)
+    assert signature(minrisk.Standard(Rich())).startswith("strategy:standard|metric:rich|")
+    with pytest.raises(minrisk.InputError, match="has vectors to cluster"):
+        metric.vectors(metric.features(["a"]))
+    assert Adapted(Rich) != metric
+
+
+def test_a_metric_by_name_is_made_once():
+    assert named_metric("chrf", order=4) is named_metric("chrf", order=4)
+    assert named_metric("chrf", order=4) is not named_metric("chrf", order=5)
+    assert minrisk.Standard("bleu").metric is minrisk.Standard("bleu").metric
+
+
+def test_a_metric_that_declares_what_it_has_not_breaks_the_contract():
+    class Boaster(Length):
+        abilities = Ability.VECTORS
+
+    class Modest(Length):
+        def vectors(self, features):
+            return features[:, None]
+
+    with pytest.raises(AssertionError, match=r"VECTORS.* is declared without vectors"):
+        check_metric(Boaster())
+    with pytest.raises(AssertionError, match=r"vectors without .*VECTORS"):
+        check_metric(Modest())
+
+
+def test_a_strategy_of_somebody_else_declares_what_it_needs():
+    @dataclass(frozen=True)
+    class Mine(Options):
+        name: ClassVar[str] = "mine"
+        metric: Any = metric_option(needs=Ability.QUALITY)
+
+    assert Mine(CometQE()).metric == CometQE()
+    with pytest.raises(minrisk.InputError, match="strategy 'mine' needs a metric that judges"):
+        Mine(CHRF)
+
+
+def test_listings_tell_which_metrics_and_strategies_go_together():
+    metrics = {entry["name"]: entry for entry in run("list", "metrics", "--json").records}
+    assert metrics["chrf"]["aggregates"]
+    assert not {"centroid", "control-variate", "rerank"} & set(metrics["chrf"]["strategies"])
+    assert metrics["symmetric"]["strategies"] is None
+    strategies = {entry["name"]: entry for entry in run("list", "strategies", "--json").records}
+    judges = ["comet-qe", "comet-kiwi", "metricx-qe"]
+    assert strategies["rerank"]["metrics"] == {"metric": judges}
+    assert strategies["quality-then-mbr"]["metrics"]["quality"] == judges
+    shown = run("list", "metrics").out
+    assert "strategies: all but centroid, control-variate, rerank\nbleu:" in shown
+    assert "--quality takes a metric that judges by the source alone: comet-qe" in (
+        run("list", "strategies").out)

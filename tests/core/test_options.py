@@ -1,0 +1,154 @@
+"""Options refuse values that they do not take, all in one phrasing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pytest
+
+import minrisk
+from minrisk._core.options import Options, option
+from minrisk._core.recipe import Recipe
+from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
+
+
+@dataclass(frozen=True)
+class Everything(Options):
+    name = "all"
+
+    whole: int = option(4, ge=1, le=9, help="a whole number")
+    share: float = option(0.5, gt=0, lt=1, help="a share")
+    free: float = option(1.0, help="any number")
+    flag: bool = option(False, help="a flag")
+    text: str = option("x", help="a text")
+    unit: Literal["character", "word"] = option("word", help="a choice")
+    maybe: int | None = option(None, ge=0, help="a number or none")
+    either: int | str = option("a", help="a number or a text")
+    parts: tuple[float, ...] = option((), help="numbers")
+    shares: tuple[float, ...] = option((), ge=0, help="shares")
+    plain: int = "no option, so nobody looks"  # type: ignore[assignment]
+    made: list[int] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"whole": "6"}, "all: whole must be an integer from 1 to 9; got '6'"),
+    ({"whole": 2.5}, "whole must be an integer from 1 to 9; got 2.5"),
+    ({"whole": True}, "whole must be an integer from 1 to 9; got True"),
+    ({"whole": None}, "whole must be an integer from 1 to 9; got None"),
+    ({"whole": 0}, "whole must be an integer from 1 to 9; got 0"),
+    ({"whole": 10}, "got 10"),
+    ({"share": 0}, "share must be a number above 0 and below 1; got 0"),
+    ({"share": 1.0}, "got 1.0"),
+    ({"share": float("nan")}, "got nan"),
+    ({"share": False}, "got False"),
+    ({"free": float("inf")}, "free must be a finite number; got inf"),
+    ({"free": 10**400}, "free must be a finite number; got 1000"),
+    ({"flag": 1}, "flag must be True or False; got 1"),
+    ({"text": b"x"}, "text must be a string; got b'x'"),
+    ({"unit": "words"}, "unit must be 'character' or 'word'; got 'words'; did you mean 'word'?"),
+    ({"unit": 3}, "unit must be 'character' or 'word'; got 3"),
+    ({"unit": ["word"]}, "got ['word']"),
+    ({"maybe": -1}, "maybe must be an integer of at least 0 or None; got -1"),
+    ({"maybe": "auto"}, "got 'auto'"),
+    ({"either": 1.5}, "either must be an integer or a string; got 1.5"),
+    ({"parts": (1.0, "2")}, "parts must be a tuple, each part a finite number; got (1.0, '2')"),
+    ({"parts": 1.0}, "parts must be a tuple"),
+    ({"shares": (1, -1)}, "shares must be a tuple, each part a number of at least 0; got (1, -1)"),
+    ({"maybe": 10**5000}, "got a value of type int that is too large to show"),
+    ({"text": 10**5000}, "text must be a string; got a value of type int"),
+    ({"unit": 10**5000}, "unit must be 'character' or 'word'; got a value of type int"),
+])
+def test_what_an_option_does_not_take_is_refused(options, message):
+    with pytest.raises(minrisk.InputError) as error:
+        Everything(**options)
+    assert message in str(error.value)
+
+
+def test_what_an_option_takes_is_held_as_its_type():
+    made = Everything(whole=np.int64(3), free=2, parts=[1, 2.5], maybe=0, either=7)
+    assert (made.whole, made.free, made.parts) == (3, 2.0, (1.0, 2.5))
+    assert [type(value) for value in (made.whole, made.free, made.parts[0])] == [int, float, float]
+    assert (made.maybe, made.either) == (0, 7)
+    assert Everything() == Everything()
+
+
+def test_long_values_are_shortened():
+    with pytest.raises(minrisk.InputError) as error:
+        Everything(whole="x" * 1000)
+    assert len(str(error.value)) < 150
+
+
+def test_a_class_of_its_own_that_is_no_options_is_checked_where_it_is_made_by_name():
+    @dataclass(frozen=True)
+    class Plugin:
+        name = "plugin"
+        size: int = option(1, ge=1, help="a size")
+
+    assert Plugin(0).size == 0
+    with pytest.raises(minrisk.InputError, match="plugin: size must be an integer"):
+        Recipe("metric", "plugin", Plugin).make({"size": 0})
+
+
+def test_types_that_cannot_be_resolved_are_not_checked():
+    class Local: ...
+
+    @dataclass(frozen=True)
+    class Plugin(Options):
+        thing: Local = option(None, help="something")
+
+    assert Plugin(3).thing == 3
+
+
+NUMBERS = [(name, f) for name in STRATEGIES.builtin for f in STRATEGIES.get(name)
+           .__dataclass_fields__.values() if f.type in ("int", "float", "int | None", "bool")]
+
+
+@pytest.mark.parametrize(("name", "given"), NUMBERS,
+                         ids=lambda value: getattr(value, "name", value))
+def test_no_strategy_takes_a_text_for_a_number(name, given):
+    cls = STRATEGIES.get(name)
+    needed = {"subset": 1} if name == "n-by-s" else {}
+    metrics = {f: Anything() for f in ("metric", "coarse", "quality")
+               if f in cls.__dataclass_fields__}
+    with pytest.raises(minrisk.InputError, match=f"^{name}: {given.name} must be .*; got '6'"):
+        cls(**metrics, **needed | {given.name: "6"})
+
+
+@pytest.mark.parametrize(("name", "options", "message"), [
+    ("openai", {"endpoint": (1,)}, "openai: endpoint must be a string; got (1,)"),
+    ("openai", {"model": None}, "openai: model must be a string; got None"),
+    ("openai", {"max_tokens": "6"}, "openai: max_tokens must be an integer; got '6'"),
+    ("openai", {"retries": 1.5}, "openai: retries must be an integer; got 1.5"),
+    ("openai", {"timeout": float("nan")}, "openai: timeout must be a finite number; got nan"),
+    ("openai", {"prompt": 7}, "openai: prompt must be a string or None; got 7"),
+    ("hf", {"model": None}, "hf: model must be a string; got None"),
+    ("hf", {"beams": "6"}, "hf: beams must be an integer; got '6'"),
+    ("hf", {"min_tokens": None}, "hf: min_tokens must be an integer; got None"),
+    ("ct2", {"temperature": "hot"}, "ct2: temperature must be a finite number; got 'hot'"),
+])
+def test_samplers_refuse_what_their_options_do_not_take(name, options, message):
+    needed = {"model": "m"} | ({"endpoint": "http://localhost:1/v1"} if name == "openai" else {})
+    with pytest.raises(minrisk.InputError) as error:
+        SAMPLERS.get(name)(**needed | options)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["cached", "symmetric"])
+def test_a_metric_around_one_other_does_not_take_several(name):
+    with pytest.raises(minrisk.InputError, match=r"metric must be a metric, .*; got \(\)"):
+        METRICS.get(name)(metric=())
+
+
+def test_what_is_no_metric_or_strategy_is_told_however_large_it_is():
+    with pytest.raises(minrisk.InputError, match="got a value of type int that is too large"):
+        minrisk.Standard(10**5000)
+    with pytest.raises(minrisk.InputError, match="got a value of type int that is too large"):
+        minrisk.decode(["a"], metric="chrf", strategy=10**5000)
+
+
+class Anything:
+    """Can do everything, by name."""
+
+    features = scores = aggregate = vectors = quality = surrogate = evidence = verdict = print

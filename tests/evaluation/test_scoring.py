@@ -1,0 +1,221 @@
+"""Scores of systems: sacreBLEU's numbers, at every level and with every option."""
+
+from __future__ import annotations
+
+import pytest
+import sacrebleu
+from hypothesis import given
+from hypothesis import strategies as st
+from sacrebleu.significance import PairedTest
+
+import minrisk
+from generators import texts
+from minrisk import InputError
+from minrisk.evaluation.scoring import sacrebleu_signature
+from minrisk.metrics.ter import Ter
+from small_metrics import Common, Shared
+from tolerance import assert_close
+
+OPTIONS = [
+    {},
+    {"word_order": 2},
+    {"order": 3, "beta": 1},
+    {"whitespace": True, "lowercase": True},
+    {"eps_smoothing": True, "word_order": 1},
+]
+
+
+def ours_and_theirs(options):
+    theirs = {"char_order" if key == "order" else key: value for key, value in options.items()}
+    return minrisk.ChrF(**options), sacrebleu.CHRF(**theirs)
+
+
+METRICS = [
+    *map(ours_and_theirs, OPTIONS),
+    (minrisk.BLEU(), sacrebleu.BLEU(effective_order=True)),
+    (minrisk.BLEU(order=2, smooth_method="floor"),
+     sacrebleu.BLEU(max_ngram_order=2, smooth_method="floor", effective_order=True)),
+    (Ter(), sacrebleu.TER()),
+    (Ter(normalized=True, case_sensitive=True),
+     sacrebleu.TER(normalized=True, case_sensitive=True)),
+]
+EACH = pytest.mark.parametrize(("ours", "theirs"), METRICS, ids=[str(ours) for ours, _ in METRICS])
+
+
+def own_sign(metric):
+    return -1 if getattr(metric, "is_error", False) else 1
+
+
+@st.composite
+def corpora(draw):
+    """Hypotheses with one to three references each, as many for each line."""
+    lines, refs = draw(st.integers(1, 6)), draw(st.integers(1, 3))
+    column = st.lists(texts, min_size=lines, max_size=lines)
+    return draw(column), [draw(column) for _ in range(refs)]
+
+
+@EACH
+@given(corpus=corpora())
+def test_scores_of_corpora_and_sentences_are_sacrebleus(ours, theirs, corpus):
+    hyps, streams = corpus
+    sign = own_sign(ours)
+    found = minrisk.score({"x": hyps}, list(zip(*streams, strict=True)), metric=ours)["x"]
+    assert_close(sign * found.value, theirs.corpus_score(hyps, streams).score, scale=100)
+    for hyp, own, sentence in zip(hyps, zip(*streams, strict=True), found.sentences, strict=True):
+        assert_close(sign * sentence, theirs.sentence_score(hyp, own).score, scale=100)
+
+
+SIGNED = [
+    (minrisk.BLEU(), sacrebleu.BLEU()),
+    (minrisk.BLEU(effective_order=False), sacrebleu.BLEU()),
+    (minrisk.BLEU(tokenize="intl", lowercase=True), sacrebleu.BLEU(tokenize="intl",
+                                                                    lowercase=True)),
+    (minrisk.BLEU(smooth_method="floor"), sacrebleu.BLEU(smooth_method="floor")),
+    (minrisk.BLEU(smooth_method="add-k", smooth_value=0.25),
+     sacrebleu.BLEU(smooth_method="add-k", smooth_value=0.25)),
+    *(ours_and_theirs(options) for options in OPTIONS if "beta" not in options),
+    (Ter(), sacrebleu.TER()),
+    (Ter(normalized=True, no_punct=True, asian_support=True, case_sensitive=True),
+     sacrebleu.TER(normalized=True, no_punct=True, asian_support=True, case_sensitive=True)),
+]
+
+
+def signed(metric, hyps, streams, **options):
+    scores = minrisk.score({"x": hyps}, list(zip(*streams, strict=True)), metric=metric)
+    found = sacrebleu_signature(metric, scores.values(), len(streams), **options)
+    return found.removesuffix(f"|version:minrisk-{minrisk.__version__}")
+
+
+def theirs_of(metric):
+    return str(metric.get_signature()).rpartition("|version:")[0]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), SIGNED, ids=[str(ours) for ours, _ in SIGNED])
+def test_signatures_are_sacrebleus(ours, theirs):
+    hyps, streams = ["the cat sat on the mat", "no"], [["a cat sat on a mat", "yes"]] * 2
+    theirs.corpus_score(hyps, streams)
+    assert signed(ours, hyps, streams) == theirs_of(theirs)
+
+
+def test_signatures_of_resampled_scores_are_sacrebleus():
+    hyps, streams, theirs = ["the cat sat on the mat"], [["a cat sat on a mat"]], sacrebleu.BLEU()
+    theirs.corpus_score(hyps, streams, n_bootstrap=100)
+    assert signed(minrisk.BLEU(), hyps, streams, resamples=100) == theirs_of(theirs)
+
+
+def test_an_effective_order_that_counts_is_in_the_signature():
+    short, long = ["a cat", "no"], ["a cat sat on the mat", "no"]
+    assert "|eff:yes|" in signed(minrisk.BLEU(), short, [long])
+    assert "|eff:no|" in signed(minrisk.BLEU(), long, [short])
+    assert "|eff:yes|" in signed(minrisk.BLEU(), long, [short], of_corpus=False)
+
+
+@pytest.mark.parametrize("metric", [Common(), minrisk.ChrF(beta=1), minrisk.BLEU(order=2)])
+def test_what_sacrebleu_could_not_say_has_no_signature_of_it(metric):
+    scores = minrisk.score({"x": ["a"]}, ["a"], ["a"], metric=metric)
+    assert sacrebleu_signature(metric, scores.values(), 1) is None
+
+
+def test_quality_needs_no_references():
+    systems = {"one": ["ab", "cd"], "two": ["abc", ""]}
+    found = minrisk.score(systems, sources=["abcd", "bc"], metric=Shared(), resamples=10)
+    assert found["one"].sentences.tolist() == [2, 1]
+    assert found["two"].sentences.tolist() == [3, 0]
+    assert found["two"].value == 1.5
+
+
+def outputs_and_references(records):
+    """Three systems, and two references for each line."""
+    outputs = {"greedy": [r["greedy"] for r in records], "beam": [r["beam5"] for r in records],
+               "sample": [r["samples"][0] for r in records]}
+    return outputs, [[r["reference"] for r in records], [r["samples"][1] for r in records]]
+
+
+def check_significance(records, metric, theirs):
+    outputs, streams = outputs_and_references(records)
+    found = minrisk.score(outputs, list(zip(*streams, strict=True)), metric=metric, resamples=1000)
+    _, table = PairedTest(list(outputs.items()), {metric.name: theirs}, streams, "bs", 1000)()
+    sign = own_sign(metric)
+    [expected] = [column for name, column in table.items() if name != "System"]
+    for ours, other in zip(found.values(), expected, strict=True):
+        assert_close(sign * ours.value, other.score)
+        assert_close(sign * ours.mean, other.mean, "fp32")
+        assert_close(ours.interval, other.ci, "fp32", scale=abs(other.score))
+        assert ours.p_value == other.p_value
+
+
+@EACH
+def test_confidence_and_significance_are_sacrebleus(bundled, ours, theirs):
+    check_significance(bundled, ours, theirs)
+
+
+def test_confidence_and_significance_are_sacrebleus_on_more(ntrex):
+    check_significance(ntrex, *METRICS[0])
+
+
+def test_the_difference_from_the_baseline_is_resampled_in_pairs():
+    """Lines that differ much, each by the same from the baseline's: the difference is certain."""
+    lines = ["a", "ab", "abc"] * 4
+    systems = {"base": lines, "same": lines, "more": [f"{line}d" for line in lines]}
+    found = minrisk.score(systems, ["abcd"] * 12, ["abcd"] * 12, metric=Common(), resamples=200)
+    assert found["base"].ahead is None
+    assert found["same"].ahead == (0, 0)
+    assert found["more"].ahead == pytest.approx((1, 1))
+    assert found["more"].interval > 0.3  # of itself
+
+
+def test_the_interval_of_a_difference_holds_it_and_most_of_its_resamples():
+    better = {"base": ["a"] * 40, "half": ["ab", "a"] * 20}
+    found = minrisk.score(better, ["ab"] * 40, ["ab"] * 40, metric=Common(), resamples=1000)
+    low, high = found["half"].ahead
+    assert low == pytest.approx(0.5 - 1.96 * 0.5 / 40**0.5, abs=0.03)
+    assert high == pytest.approx(0.5 + 1.96 * 0.5 / 40**0.5, abs=0.03)
+
+
+def test_other_metrics_are_means_over_the_best_references():
+    found = minrisk.score({"one": ["ab", "cd"], "two": ["abc", ""]}, ["a", ["b", "bcd"]],
+                          ["abcd", "bc"], metric=Common(), resamples=50)
+    assert found["one"].sentences.tolist() == [1, 1]
+    assert found["two"].sentences.tolist() == [1, 0]
+    assert (found["one"].value, found["two"].value) == (1, 0.5)
+    assert found["one"].interval == 0
+    assert found["two"].mean == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_system_does_not_differ_from_itself():
+    lines = ["the cat", "a dog", "birds"]
+    found = minrisk.score({"one": lines, "two": lines}, ["a cat", "the dog", "bird"], resamples=99)
+    assert found["one"].p_value is None
+    assert found["two"].p_value == 0.01  # the smallest: sacreBLEU counts what strays from zero
+
+
+def test_without_resamples_there_is_no_confidence():
+    found = minrisk.score({"one": ["a"], "two": ["b"]}, ["a"])
+    assert [(s.mean, s.interval, s.p_value) for s in found.values()] == [(None, None, None)] * 2
+
+
+@pytest.mark.parametrize(("systems", "references", "message"), [
+    ({"mine": ["a"]}, ["a", "b"], "mine has 1 lines, the references have 2"),
+    ({}, ["a"], "0 systems with 1 lines"),
+    ({"mine": []}, [], "1 systems with 0 lines"),
+    ({"mine": ["a"]}, [[]], "line 1: zero references"),
+])
+def test_senseless_scores_are_refused(systems, references, message):
+    with pytest.raises(InputError, match=message):
+        minrisk.score(systems, references)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (({"mine": ["a"]},), "neither references nor sources"),
+    (({"mine": ["a"]}, None, ["a", "b"]), "mine has 1 lines, the source has 2"),
+    (({"mine": ["a"]}, None, ["a"]), "metric 'chrf' compares with references; give some, or"),
+    (({"mine": "a"}, ["a"]), "mine must be a list of strings, not one string"),
+])
+def test_arguments_that_make_no_sense_are_told(arguments, message):
+    with pytest.raises(InputError, match=message):
+        minrisk.score(*arguments)
+
+
+def test_sources_that_do_not_fit_are_refused():
+    with pytest.raises(InputError, match="the source has 2 lines"):
+        minrisk.score({"mine": ["a"]}, ["a"], ["x", "y"])

@@ -1,0 +1,484 @@
+"""What an output keeps of its run: manifests, journals, locks, and what is not its own."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import Result, read, run, spawn, wait_for, write
+from minrisk.cli.running import RunOptions
+from minrisk.cli.shared import SOME_FAILED
+from minrisk.io.store import LocalStore
+from minrisk.pipeline.runner import Inline
+from openai_server import answer, status
+from project import SUPPORT
+from shard_folders import errors, lines, partials, segments, wait_for_results, write_shards
+
+EQUAL = ("--metric", "python:faults:equal")
+
+
+@pytest.fixture(params=["out/", "out.jsonl"])
+def output(request, tmp_path) -> str:
+    """A folder, or a file."""
+    return f"{tmp_path}/{request.param}"
+
+
+def made(output: str, name: str = "in.jsonl") -> Path:
+    """The file that came of this input, or of all."""
+    return Path(output) / name if output.endswith("/") else Path(output)
+
+
+def manifest(output: str) -> Path:
+    return Path(f"{output}manifest.json" if output.endswith("/") else f"{output}.run.json")
+
+
+@pytest.fixture
+def inline(monkeypatch) -> None:
+    """Without processes, whose start takes a hundred times as long as all the rest."""
+    monkeypatch.setattr(RunOptions, "runner", lambda *_: Inline())
+
+
+class Killed(BaseException):
+    """As if the process were gone."""
+
+
+def unfinished(monkeypatch: pytest.MonkeyPatch, *args: object) -> None:
+    """A run that is killed before a shard has its name."""
+    with monkeypatch.context() as patch:
+        put = LocalStore.put
+
+        def die(self, temporary, name):
+            if name.endswith(".json"):  # the manifest
+                put(self, temporary, name)
+            else:
+                raise Killed
+
+        patch.setattr(LocalStore, "put", die)
+        with pytest.raises(Killed):
+            run(*args)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*")
+            if path.is_file()}
+
+
+# pipes
+
+
+def bash(command: str, tmp_path: Path) -> subprocess.CompletedProcess[bytes]:
+    minrisk = f"{sys.executable} -m minrisk"
+    return subprocess.run(["bash", "-c", command.replace("MINRISK", minrisk)], cwd=tmp_path,
+                          capture_output=True, timeout=60)
+
+
+def test_a_pipe_as_input_goes_into_a_file_but_into_no_folder(tmp_path):
+    """Whose inputs are read twice: to know them again, and for what is in them."""
+    write(tmp_path / "in.jsonl", *segments(100))
+    expected = run("decode", tmp_path / "in.jsonl").out
+    refused = bash("MINRISK decode <(cat in.jsonl) -o out/", tmp_path)
+    assert refused.returncode == 2
+    assert b"a folder as output needs files as input, which can be read again" in refused.stderr
+    assert not (tmp_path / "out").exists()
+    os.mkfifo(tmp_path / "pipe")
+    assert bash("MINRISK decode pipe -o out/", tmp_path).returncode == 2  # and does not wait
+    done = bash("MINRISK decode <(cat in.jsonl) -o out.jsonl", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.jsonl").read_text() == expected
+    assert bash("MINRISK decode <(cat in.jsonl)", tmp_path).stdout.decode() == expected
+
+
+# names
+
+
+def test_outputs_may_be_called_like_anything_and_other_files_are_left_alone(tmp_path, inline):
+    names = ["z.jsonl", "fresh-z.jsonl", "tidy-z.jsonl", "z.jsonl.partial.jsonl", ".z.jsonl"]
+    (tmp_path / "in").mkdir()
+    for number, name in enumerate(names):
+        write(tmp_path / "in" / name, *segments(3, number))
+    out = tmp_path / "out"
+    out.mkdir()
+    own = ["fresh-a.jsonl", "tidy-a.jsonl", "manifest.json.fresh", "z.jsonl.partial", "x.tmp"]
+    for name in own:
+        (out / name).write_text("precious")
+    inputs = [tmp_path / "in" / name for name in names]
+    assert run("decode", *inputs, "-o", f"{out}/").code == 0
+    assert {name: (out / name).read_text() for name in names} == {
+        path.name: run("decode", path).out for path in inputs}
+    assert {(out / name).read_text() for name in own} == {"precious"}
+    assert run("decode", *inputs, "-o", f"{out}/", "--resume").code == 0
+    assert {(out / name).read_text() for name in own} == {"precious"}
+
+
+def test_the_working_folder_is_no_output(tmp_path):
+    for name in (".minrisk", "a"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        write(tmp_path / "in" / name / "x.jsonl", *segments(1))
+    inputs = [tmp_path / "in" / name / "x.jsonl" for name in (".minrisk", "a")]
+    result = run("decode", *inputs, "-o", f"{tmp_path}/out/")
+    assert result.code == 2
+    assert "the working folder and" in result.err
+
+
+# what ends a run, and what is tried again
+
+
+@pytest.fixture
+def sample(server, tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_text("".join(f"source {i}\n" for i in range(30)))
+
+    def command(*args: object, endpoint: str = server.endpoint) -> Result:
+        return run("sample", path, "--endpoint", endpoint, "--model", "m", "-n", "2", "--retries",
+                   "0", "--batch-size", "4", *args)
+
+    return command
+
+
+def test_what_concerns_every_segment_ends_the_run_and_records_nothing(
+        sample, server, tmp_path, inline, output):
+    server.always = status(401, "not with me")
+    before = tree(tmp_path)
+    for trouble in (sample("-o", output), sample(
+            "-o", output, endpoint="http://127.0.0.1:9/v1")):
+        assert trouble.code == 2
+        assert "error: " in trouble.err
+        assert tree(tmp_path) == before
+    server.always = None
+    assert sample("-o", output).code == 0
+
+
+def test_a_model_that_is_missing_ends_the_run(tmp_path):
+    path = write(tmp_path / "in.jsonl", {"source": "s", "samples": ["a", "b"]})
+    result = run("decode", path, "--metric", "comet", "--metric.model", f"{tmp_path}/none", "-o",
+                 f"{tmp_path}/out/", "--workers", "1")
+    assert result.code == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_failed_segments_are_made_again_and_no_others(sample, server, tmp_path, inline, output):
+    whole = sample().out
+    bad = "source 7", "source 21"
+
+    def moody(handler):
+        content = handler.body["messages"][-1]["content"]
+        (status(400, "not with me") if content in bad else answer)(handler)
+
+    server.always = moody
+    assert sample("-o", output).code == SOME_FAILED
+    server.always = None
+    server.bodies.clear()
+    result = sample("-o", output, "--resume")
+    assert result.code == 0, result.err
+    assert "28 segments finished, 2 failed ones are tried again" in result.err
+    assert sorted(body["messages"][-1]["content"] for body in server.bodies) == sorted(bad)
+    assert made(output).read_text() == whole
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_failures_that_are_tried_again_count_once(tmp_path, inline):
+    path = write(tmp_path / "in.jsonl", *segments(3), {"samples": ["bad"]}, {"samples": ["bad"]})
+    args = ("decode", path, "-o", f"{tmp_path}/out/", *EQUAL, "--max-errors", "2")
+    assert run(*args).code == SOME_FAILED
+    assert run(*args, "--resume").code == SOME_FAILED
+    assert len(errors(tmp_path / "out")) == 2
+
+
+def test_shards_that_all_break_off_end_the_run_with_the_first_reason(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl.gz").write_bytes(gzip.compress(b"x" * 1000)[:15])
+    result = run("decode", f"{tmp_path}/*.gz", "-o", f"{tmp_path}/out/", "--workers", "1")
+    assert result.code == 2
+    assert "error: " in result.err
+    assert "a.jsonl.gz: truncated gz" in result.err
+    assert not (tmp_path / "out").exists()
+
+
+# of other runs, and of other people
+
+
+def test_what_another_run_left_without_its_manifest_is_not_taken_up(tmp_path, monkeypatch, inline):
+    inputs, out = write_shards(tmp_path / "in", 9, 9), tmp_path / "out"
+    unfinished(monkeypatch, "decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "chrf")
+    assert partials(out)
+    (out / "manifest.json").unlink()
+    (out / "errors.jsonl").unlink()
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "bleu").code == 0
+    assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/new/", "--metric", "bleu").code == 0
+    assert lines(out) == lines(tmp_path / "new")
+    assert not (out / ".minrisk").exists()
+
+
+@pytest.mark.parametrize("content", ["", "123\n", "{}\n", '{"file": 1}\n', "precious\n"])
+def test_the_errors_of_somebody_else_are_left_alone(tmp_path, inline, content):
+    inputs, out = write_shards(tmp_path / "in", 2), tmp_path / "out"
+    out.mkdir()
+    (out / "errors.jsonl").write_text(content)
+    result = run("decode", f"{inputs}/*", "-o", f"{out}/")
+    assert result.code == 2
+    assert "errors.jsonl exists, and is of no earlier run that could be resumed" in result.err
+    assert tree(out) == {"errors.jsonl": content.encode()}
+
+
+def test_odd_lines_in_the_list_of_errors_do_no_harm(tmp_path, inline):
+    path = write(tmp_path / "in.jsonl", *segments(2), {"samples": ["bad"]})
+    args = ("decode", path, "-o", f"{tmp_path}/out/", *EQUAL)
+    assert run(*args).code == SOME_FAILED
+    known = errors(tmp_path / "out")
+    (tmp_path / "out" / "errors.jsonl").write_text('123\n{}\n[[\n"x')
+    assert run(*args, "--resume").code == SOME_FAILED
+    assert errors(tmp_path / "out") == known
+
+
+def test_an_output_that_is_there_is_replaced_only_if_asked_for(tmp_path, inline, output):
+    path = write(tmp_path / "in.jsonl", *segments(4, 1))
+    assert run("decode", path, "-o", output).code == 0
+    write(path, *segments(4, 2))
+    before = tree(tmp_path)
+    result = run("decode", path, "-o", output)
+    assert result.code == 2
+    assert "holds an earlier run; --resume goes on with it, --overwrite starts again" in result.err
+    assert tree(tmp_path) == before
+    assert run("decode", path, "-o", output, "--overwrite").code == 0
+    assert made(output).read_text() == run("decode", path).out
+
+
+# what was tampered with
+
+
+@pytest.mark.parametrize("change", [
+    {"run": 5}, {"run": None}, {"run": "../../victim"}, {"run": "/victim"}, {"run": "A" * 32},
+    {"settings": []}, {"settings": 1}, {"settings": None}, {"finished": []}, {"finished": None},
+    {"finished": {"0.jsonl": 1}}, {"finished": {"0.jsonl": {"segments": "x"}}},
+    {"finished": {"0.jsonl": {"failed": [1]}}}, {"finished": {"0.jsonl": {"size": None}}},
+    "[]", "null", "3", '"x"', "", "{", "\xff", "[" * 100_000, '{"a":' * 100_000,
+    '{"settings": ' + "[" * 900 + "]" * 900 + "}",
+    {"settings": {"nbest": json.loads("[" * 900 + "]" * 900)}}], ids=lambda c: str(c)[:40])
+def test_a_manifest_that_was_tampered_with_is_told_in_one_line(tmp_path, inline, output, change):
+    inputs = write_shards(tmp_path / "in", 2, 2)
+    args = ("decode", *sorted(inputs.iterdir()), "-o", output, "-q")
+    assert run(*args).code == 0
+    path = manifest(output)
+    if isinstance(change, str):
+        path.write_text(change, encoding="latin-1")
+    else:
+        path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    before = tree(tmp_path)
+    result = run(*args, "--resume")
+    assert result.code == 2
+    assert result.err.count("\n") == 1
+    assert "is no manifest of this version" in result.err or "cannot resume" in result.err
+    assert tree(tmp_path) == before
+
+
+def test_a_bit_that_flips_in_a_journal_never_gives_a_wrong_shard(tmp_path, monkeypatch, inline):
+    rng = random.Random(0)
+    inputs, out = write_shards(tmp_path / "in", 6, 3), tmp_path / "out"
+    write(inputs / "2.jsonl", {"samples": ["bad"]}, *segments(2))
+    args = ("decode", f"{inputs}/*", "-o", f"{out}/", *EQUAL)
+    assert run(*args).code == SOME_FAILED
+    expected = lines(out)
+    shutil.rmtree(out)
+    unfinished(monkeypatch, *args)
+    shutil.move(out, tmp_path / "killed")
+    [journal] = [path.relative_to(tmp_path / "killed") for path in partials(tmp_path / "killed")]
+    content = (tmp_path / "killed" / journal).read_bytes()
+    for _ in range(60):
+        shutil.copytree(tmp_path / "killed", out)
+        place = rng.randrange(8 * len(content))
+        flipped = bytearray(content)
+        flipped[place // 8] ^= 1 << place % 8
+        (out / journal).write_bytes(flipped)
+        assert run(*args, "--resume").code == SOME_FAILED
+        assert lines(out) == expected
+        shutil.rmtree(out)
+
+
+# options that change results
+
+
+@pytest.mark.parametrize(("before", "after", "message"), [
+    (["--confidence", "--seed", "1"], ["--confidence", "--seed", "2"], "confidence.seed was 1, is"),
+    (["--confidence"], [], "confidence was True, is False"),
+    ([], ["--matrix", "@scores/"], "matrix was None, is "),
+    (["-n", "2"], ["-n", "4"], "num_candidates was 2, is 4")])
+def test_options_that_change_results_are_known(tmp_path, inline, before, after, message):
+    inputs = tmp_path / "in"
+    inputs.mkdir()
+    for name in "ab":
+        (inputs / name).write_text('{"samples": ["a", "b"]}\n' * 8)
+    args = ("decode", f"{inputs}/*", "-o", f"{tmp_path}/out/")
+    assert run(*args, *before).code == 0
+    result = run(*args, "--resume", *(arg.replace("@", f"{tmp_path}/") for arg in after))
+    assert result.code == 2
+    assert message in result.err
+
+
+def test_the_format_of_the_input_is_known(sample, tmp_path, inline, output):
+    assert sample("-o", output, "--input-format", "text").code == 0
+    result = sample("-o", output, "--resume")
+    assert result.code == 2
+    assert "input_format was text, is auto" in result.err
+
+
+def test_a_source_that_changed_is_told(tmp_path, inline, output):
+    (tmp_path / "hyps.txt").write_text("a\nb\nc\nd\n")
+    source = tmp_path / "source.txt"
+    source.write_text("x\ny\n")
+    args = ("decode", tmp_path / "hyps.txt", "-n", "2", "-s", source, "-o", output)
+    assert run(*args).code == 0
+    source.write_text("x\nz\n")
+    result = run(*args, "--resume")
+    assert result.code == 2
+    assert f"input {source} was 4 bytes" in result.err
+
+
+# plain text and matrices in folders
+
+
+def test_plain_text_goes_into_a_folder_as_into_files(tmp_path, inline):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, words in {"a": ["cat", "cats", "dog"], "b": ["dogs", "dog", "a dog"]}.items():
+        (folder / f"{name}.hyp").write_text("".join(f"{word}\n" for word in words) * 2)
+        (folder / f"{name}.src").write_text(f"{name}\n" * 2)
+    args = ("-n", "3", "--utilities")
+    result = run("decode", f"{folder}/*.hyp", "-s", f"{folder}/*.src", *args, "-o",
+                 f"{tmp_path}/out/")
+    assert result.code == 0, result.err
+    assert lines(tmp_path / "out") == {
+        f"{name}.hyp.jsonl": run("decode", folder / f"{name}.hyp", "-s", folder / f"{name}.src",
+                                 *args).out.encode() for name in "ab"}
+    few = run("decode", f"{folder}/*.hyp", "-s", folder / "a.src", *args, "-o", f"{tmp_path}/few/")
+    assert few.code == 2
+    assert "--source names 1 files; for a folder as output, one for each INPUT" in few.err
+
+
+def matrices(path: Path) -> dict[str, list[list[float]]]:
+    with np.load(path) as found:
+        return {name: found[name].tolist() for name in found.files}
+
+
+def test_matrices_have_all_segments_also_after_failures_were_made_again(
+        tmp_path, monkeypatch, inline, output):
+    monkeypatch.setenv("MINRISK_TEST_FLAG", str(tmp_path / "flag"))
+    path = write(tmp_path / "in.jsonl", *segments(2), {"samples": ["panic", "b"]}, *segments(2))
+    scores = f"{tmp_path}/{'scores/' if output.endswith('/') else 'scores.npz'}"
+    args = ("decode", path, "-o", output, "--metric", "python:faults:leaving", "--matrix", scores)
+    found = made(scores, "in.jsonl.npz")
+    (tmp_path / "flag").touch()
+    assert run(*args).code == SOME_FAILED
+    assert sorted(matrices(found)) == ["0", "1", "3", "4"]
+    (tmp_path / "flag").unlink()
+    assert run(*args, "--resume").code == 0
+    assert run("decode", path, "--metric", "python:faults:leaving", "--matrix",
+               tmp_path / "whole.npz").code == 0
+    assert matrices(found) == matrices(tmp_path / "whole.npz")
+    assert not list(tmp_path.rglob("*.npy"))
+
+
+# reports
+
+
+@pytest.mark.parametrize("report", ["out/0.jsonl", "out/manifest.json", "out/errors.jsonl",
+                                    "out/../out/0.jsonl"])
+def test_a_report_is_no_part_of_the_output(tmp_path, inline, report):
+    inputs = write_shards(tmp_path / "in", 2)
+    (tmp_path / "out").mkdir()
+    result = run("decode", f"{inputs}/*", "-o", f"{tmp_path}/out/", "--report", tmp_path / report)
+    assert result.code == 2
+    assert "is part of the output; name two files" in result.err
+    assert tree(tmp_path / "out") == {}
+
+
+@pytest.mark.parametrize("report", ["out.jsonl", "out.jsonl.run.json"])
+def test_nor_of_a_single_one(tmp_path, inline, report):
+    path = write(tmp_path / "in.jsonl", *segments(2))
+    result = run("decode", path, "-o", tmp_path / "out.jsonl", "--report", tmp_path / report)
+    assert result.code == 2
+    assert "is part of the output" in result.err
+
+
+@pytest.mark.parametrize(("report", "reason"), [
+    ("missing/report.json", "No such file or directory"), ("in", "Is a directory")])
+def test_a_report_that_cannot_be_written_is_told_before_any_work(tmp_path, inline, report, reason):
+    inputs = write_shards(tmp_path / "in", 2)
+    result = run("decode", f"{inputs}/*", "-o", f"{tmp_path}/out/", "--report", tmp_path / report)
+    assert result.code == 2
+    assert f"{report}: {reason}" in result.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_report_goes_to_standard_output_and_to_no_file_called_dash(tmp_path, inline, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path / "in.jsonl", *segments(2))
+    result = run("decode", path, "-o", "out.jsonl", "--report", "-")
+    assert json.loads(result.out)["output"]["segments"] == 2
+    assert not (tmp_path / "-").exists()
+
+
+def test_a_run_that_is_refused_leaves_no_report(tmp_path, inline):
+    path = write(tmp_path / "in.jsonl", *segments(2))
+    (tmp_path / "out.jsonl").write_text("precious")
+    assert run("decode", path, "-o", tmp_path / "out.jsonl", "--report", tmp_path / "r").code == 2
+    assert not (tmp_path / "r").exists()
+
+
+# limits and locks
+
+
+def test_shards_that_break_off_do_not_stay_open(tmp_path):
+    inputs = tmp_path / "in"
+    inputs.mkdir()
+    content = gzip.compress("".join(json.dumps(s) + "\n" for s in segments(3)).encode())
+    for number in range(120):
+        (inputs / f"{number}.jsonl.gz").write_bytes(content[:-12])
+    write(inputs / "good.jsonl", *segments(2))
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+
+    args = ("decode", *sorted(inputs.iterdir()), "-o", f"{tmp_path}/out/", "--workers", "1", "-q")
+    with spawn(*args, preexec_fn=limit) as process:
+        _, error = process.communicate(timeout=100)
+    assert process.returncode == SOME_FAILED, error
+    assert list(lines(tmp_path / "out")) == ["good.jsonl"]
+    assert len(errors(tmp_path / "out")) == 120
+
+
+@pytest.mark.parametrize("flags", [["--resume"], ["--overwrite"], []])
+def test_two_runs_do_not_share_a_file(tmp_path, flags):
+    out = tmp_path / "out.jsonl"
+    big = write(tmp_path / "big.jsonl", *segments(40))
+    args = ("decode", big, "-o", out, "--metric", "python:faults:slow")
+    with spawn(*args, cwd=SUPPORT) as process:
+        wait_for_results(process, tmp_path)
+        result = run(*args, *flags)
+        process.kill()
+    assert result.code == 2
+    assert "another run is writing" in result.err
+    wait_for(lambda: run(*args[:-1], "python:faults:equal").code == 2)  # the lock is free again
+
+
+def test_a_list_of_errors_that_is_named_is_passed_over_with_a_note(tmp_path, inline):
+    inputs, out = write_shards(tmp_path / "in", 2), tmp_path / "out"
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    (out / "0.jsonl").write_bytes((inputs / "0.jsonl").read_bytes())
+    named = run("decode", out / "0.jsonl", out / "errors.jsonl")
+    assert f"passed over {out}/errors.jsonl: of the run that made the folder" in named.err
+    matched = run("decode", f"{out}/*.jsonl")
+    assert matched.out == named.out == run("decode", inputs / "0.jsonl").out
+    assert "passed over" not in matched.err
+    alone = run("decode", out / "errors.jsonl")
+    assert "passed over" not in alone.err
+    assert read(alone.out) == []

@@ -1,0 +1,154 @@
+"""Compares COMET's kernels, and what is made of them, with plain torch.
+
+usage: python kernels.py cpu|cuda        (on the CPU with TRITON_INTERPRET=1)
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+
+from comet_models import CHECKPOINTS, DATA, GOLDEN, cast
+from minrisk.metrics.comet import Comet, checkpoint, fused, kernels, packed
+from minrisk.metrics.comet.estimator import Estimator, feed_forward
+from tolerance import assert_close, assert_no_worse
+
+DEVICE = sys.argv[1]
+PRODUCTS = "fp32" if DEVICE == "cpu" else "tf32"  # the precision of products of matrices
+HALVES = (torch.float16, torch.bfloat16)
+IDS = [[0, 7, 9, 2], [0, 2], [0, *range(5, 23), 2]]
+
+
+def random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, device=DEVICE).to(dtype)
+
+
+def estimator(hidden: tuple[int, ...], width: int) -> Estimator:
+    network = feed_forward(6 * width, hidden, "Tanh", None).to(DEVICE, torch.float64)
+    return Estimator.of(network, fast=False)
+
+
+def check_pairs(hidden: tuple[int, ...], dtype: torch.dtype, width: int = 24) -> None:
+    exact = estimator(hidden, width)
+    src, left, right = (random(count, width, dtype=dtype) for count in (1, 5, 9))
+    wanted = exact.pair_scores(exact.both(left.double(), src.double()),
+                               exact.both(right.double(), src.double()), both=True)
+    plain = cast(exact, dtype)
+    quick = replace(plain, fast=True)
+    sides = plain.both(left, src), plain.both(right, src)
+    found = quick.pair_scores(*sides, both=True)
+    assert found.shape == (2, 5, 9)
+    if dtype in HALVES:
+        assert_no_worse(found, plain.pair_scores(*sides, both=True), wanted)
+    else:
+        assert_close(found, wanted, "fp32", scale=1)  # as its hidden units have
+    assert_close(quick.pair_scores(*sides)[0], found[0], "fp32", scale=1)
+
+
+def check_add_norm(dtype: torch.dtype) -> None:
+    norm = torch.nn.LayerNorm(24, device=DEVICE)
+    torch.nn.init.normal_(norm.weight)
+    torch.nn.init.normal_(norm.bias)
+    change, stream = random(7, 24, dtype=dtype), random(7, 24, dtype=dtype)
+    wanted = norm.double()(change.double() + stream.double())
+    norm = norm.to(dtype)
+    found = kernels.add_norm(change, stream, norm)
+    if dtype in HALVES:
+        assert_no_worse(found, norm(change + stream), wanted)
+    else:
+        assert_close(found, wanted, "fp32")
+
+
+def check_token_sums() -> None:
+    hidden = random(12, 300)
+    starts = torch.tensor([0, 3, 4, 12], dtype=torch.int32, device=DEVICE)
+    wanted = torch.stack([part.sum(0) for part in hidden.split([3, 1, 8])])
+    assert_close(kernels.token_sums(hidden, starts), wanted, "fp32")
+
+
+def check_attention(dtype: torch.dtype, heads: int = 3, width: int = 20) -> None:
+    """Texts shorter than a block, of one token, and of several blocks."""
+    lengths = [5, 1, 64, 130]
+    starts = torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32, device=DEVICE)
+    joint = random(sum(lengths), 3 * heads * width, dtype=dtype)
+
+    def plain(numbers: torch.Tensor) -> torch.Tensor:
+        parts = []
+        for own in numbers.split(lengths):
+            q, k, v = own.view(len(own), 3, heads, width).permute(1, 2, 0, 3)
+            mixed = functional.scaled_dot_product_attention(q, k, v)  # (heads, n, width)
+            parts.append(mixed.transpose(0, 1).flatten(1))
+        return torch.cat(parts)
+
+    found = kernels.attention(joint, starts, max(lengths), heads)
+    if dtype in HALVES:
+        assert_no_worse(found, plain(joint), plain(joint.double()))
+    else:
+        assert_close(found, plain(joint.double()), PRODUCTS)
+
+
+def pretrained(folder: Path) -> str:
+    return checkpoint.load(str(folder)).architecture.pretrained_model
+
+
+def check_gelu(dtype: torch.dtype) -> None:
+    given = random(3, 50, dtype=dtype)
+    wanted, plain = functional.gelu(given.double()), functional.gelu(given)
+    found = kernels.gelu(given)
+    if dtype in HALVES:
+        assert_no_worse(found, plain, wanted)
+    else:
+        assert_close(found, wanted, "fp32")
+
+
+def check_encoder(variant: str, dtype: str) -> None:
+    """A whole encoder, packed and padded, against one in single precision."""
+    options = {"model": str(CHECKPOINTS / variant), "device": DEVICE, "fast": False,
+               "encoder": str(DATA / GOLDEN["hub"][pretrained(CHECKPOINTS / variant)])}
+    encoder = Comet(**options, dtype=dtype)._embedder.encoder
+    ids = [encoder.cut(np.array(own)) for own in IDS]
+    reasons = [r for r in packed.not_supported_reasons(encoder) if "device" not in r]
+    assert reasons == ([] if dtype != "fp32" else reasons)
+    with torch.inference_mode():
+        found = packed.Packed(encoder).embed(ids)
+        padded = encoder.encode(ids, 10**6)
+        exact = Comet(**options, dtype="fp32")._embedder.encoder.encode(ids, 10**6)
+    if dtype == "fp32":
+        assert_close(found, exact, PRODUCTS)
+    else:
+        assert_no_worse(found, padded, exact)
+
+
+def check_reasons() -> None:
+    relu = replace(estimator((8,), 4), activation=torch.nn.ReLU())
+    reasons = fused.not_supported_reasons(relu)
+    assert any("ReLU" in reason for reason in reasons)
+    assert any("cpu" in reason for reason in reasons) == (DEVICE == "cpu")
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    for dtype in (torch.float32, *HALVES):
+        for hidden in ((40,), (40, 12), (40, 12, 8)):
+            check_pairs(hidden, dtype)
+        check_add_norm(dtype)
+        check_gelu(dtype)
+    check_token_sums()
+    check_reasons()
+    # Triton's interpreter does not multiply matrices of bfloat16
+    names = {"fp32": torch.float32, "fp16": torch.float16}
+    for name, dtype in (names | ({"bf16": torch.bfloat16} if DEVICE == "cuda" else {})).items():
+        check_attention(dtype)
+        for variant in ("xlmr_mix_softmax_layernorm", "pool_cls"):
+            check_encoder(variant, name)
+
+
+if __name__ == "__main__":
+    main()

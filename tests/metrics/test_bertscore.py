@@ -1,0 +1,176 @@
+"""BERTScore has bert-score's values, for all pairs at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
+pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
+
+import minrisk
+from commands import run, write
+from minrisk._core.errors import MissingExtra
+from minrisk._core.metric import Ability
+from minrisk._core.progress import listening
+from minrisk.metrics.bertscore import BertScore
+from minrisk.metrics.bertscore.encoder import Tokens
+from minrisk.testing import check_metric, check_strategy
+from tolerance import SINGLE, assert_close
+
+DATA = Path(__file__).parent / "bertscore"
+GOLDEN = json.loads((DATA / "golden.json").read_text(encoding="utf-8"))
+HYPS, REFS = GOLDEN["hypotheses"], GOLDEN["references"]
+PARTS = ("precision", "recall", "f1")
+
+
+def bertscore(kind: str = "bert", **options) -> BertScore:
+    chosen = {"model": str(DATA / kind), "layer": GOLDEN["models"][kind]["layer"], "device": "cpu"}
+    return BertScore(**chosen | options)
+
+
+def scores(metric: BertScore, hyps=HYPS, refs=REFS):
+    return metric.scores(metric.features(hyps), metric.features(refs))
+
+
+@pytest.mark.parametrize("kind", GOLDEN["models"])
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize(("name", "options"), [
+    ("plain", {}), ("idf", {"idf": "references"}),
+    ("baseline", {"baseline": str(DATA / "baseline.csv")})])
+def test_scores_equal_those_of_bert_score(kind, part, name, options):
+    ours = scores(bertscore(kind, part=part, **options))
+    theirs = np.array(GOLDEN["models"][kind][name])[:, :, PARTS.index(part)]
+    assert_close(ours, theirs, "fp32")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_frequencies_of_a_file_are_those_of_the_references_that_are_in_it(part, tmp_path):
+    file = tmp_path / "texts"
+    file.write_text("\n".join(REFS), encoding="utf-8")
+    counted, by_file = (bertscore(idf=idf, part=part) for idf in ("references", str(file)))
+    assert_close(scores(counted), scores(by_file), "fp32")
+
+
+def test_matching_equals_a_loop_over_texts_where_nothing_is_similar():
+    """Padding, which is at right angles to all, must not seem nearer than what is there."""
+    rng = torch.Generator().manual_seed(0)
+
+    def texts(sign: float) -> list[Tokens]:
+        vectors = [sign * torch.rand(length, 16, generator=rng) for length in (3, 7, 5)]
+        return [Tokens(np.arange(10, 10 + len(own)), torch.nn.functional.normalize(own))
+                for own in vectors]
+
+    hyps, refs = texts(1.0), texts(-1.0)
+    near = [[hyp.vectors @ ref.vectors.T for ref in refs] for hyp in hyps]
+    for part, over in (("precision", 1), ("recall", 0)):
+        expected = [[float(own.amax(over).mean()) for own in row] for row in near]
+        found = bertscore(part=part)._matcher.scores(hyps, refs)
+        assert_close(found, expected, "fp32")
+
+
+def test_small_batches_and_blocks_change_nothing(monkeypatch):
+    large = scores(bertscore())
+    monkeypatch.setattr("minrisk.metrics.bertscore.matcher._TOKENS_PER_BLOCK", {False: 1})
+    assert_close(scores(bertscore(tokens=1)), large, "fp32")
+
+
+def test_it_keeps_the_contract():
+    for part in PARTS:
+        check_metric(bertscore(part=part), rtol=SINGLE)
+    check_metric(bertscore("xlm-roberta", idf=str(DATA / "README.md"), layer=0), rtol=SINGLE)
+    segments = [minrisk.Segment([*HYPS, *REFS][i : i + 4], index=i) for i in range(3)]
+    check_strategy(minrisk.Standard(bertscore(tokens=1)), segments)
+
+
+def test_the_fine_stage_of_a_cascade_is_exact_for_what_it_keeps():
+    strategy = minrisk.CoarseToFine(bertscore(), coarse=minrisk.ChrF(), keep=2)
+    ranking = strategy.rank([minrisk.Segment(HYPS, REFS)])[0]
+    kept = np.flatnonzero(~np.isnan(ranking.utility))
+    assert kept.size == 2
+    theirs = np.array(GOLDEN["models"]["bert"]["plain"])[:, :, 2].mean(1)
+    assert_close(ranking.utility[kept], theirs[kept], "fp32")
+
+
+def test_averages_are_refused_with_what_to_do():
+    assert Ability.AVERAGES not in bertscore().abilities
+    with pytest.raises(minrisk.InputError, match=r"averages references .*'bertscore' does not"):
+        minrisk.Aggregate(bertscore()).rank([minrisk.Segment(["a", "b"])])
+
+
+def test_half_precision_is_near():
+    exact, half = scores(bertscore()), scores(bertscore(dtype="bf16"))
+    assert_close(half, exact, "bf16")
+    assert np.any(half != exact)
+
+
+def test_layers_above_the_wanted_one_are_not_run():
+    assert len(bertscore(layer=1)._matcher._encoder._model.encoder.layer) == 1
+
+
+def test_texts_that_are_cut_off_are_counted():
+    with pytest.warns(UserWarning, match="1 of 2 texts have more than 128 tokens"):
+        long, short = bertscore().features(["a long story " * 200, "a"]).base
+    assert (long.ids.size, long.ids[-1]) == (128, short.ids[-1])
+
+
+def test_progress_tells_encoding_and_matching_apart():
+    told = []
+    with listening(lambda *event: told.append(event)):
+        scores(bertscore())
+    assert ("texts encoded", 6, 6) in told
+    assert told[-1] == ("pairs scored", 30, 30)
+
+
+def test_decode_from_the_command_line(tmp_path):
+    samples = write(tmp_path / "x.jsonl", {"samples": HYPS})
+    result = run("decode", samples, "--metric", "bertscore", "--metric.model", DATA / "bert",
+                 "--metric.layer", "2", "--metric.device", "cpu")
+    assert result.code == 0, result.err
+    assert result.records[0]["text"] in HYPS
+
+
+class Malicious:
+    def __reduce__(self):
+        return os.system, ("touch executed",)
+
+
+def test_a_malicious_model_is_told_and_never_executed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(DATA / "bert", "model")
+    Path("model/model.safetensors").unlink()
+    torch.save({"embeddings.word_embeddings.weight": Malicious()}, "model/pytorch_model.bin")
+    with pytest.raises(minrisk.InputError, match=r"its pickle would call \w+\.system"):
+        bertscore(model="model").features(["a"])
+    assert not Path("executed").exists()
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"layer": None}, "choose one from 0 to 3 by the option `layer`"),
+    ({"layer": 4}, "layer 4 of 3; choose from 0 to 3"),
+    ({"model": "owner/absent"}, "owner/absent: there is no such folder"),
+    ({"idf": "nowhere.txt"}, r"nowhere\.txt: cannot be read as texts"),
+    ({"baseline": "nowhere.csv"}, r"nowhere\.csv: cannot be read as baselines of layer 2"),
+    ({"baseline": str(DATA / "README.md")}, "wanted the columns LAYER,P,R,F")])
+def test_bad_options_are_told(options, message):
+    with pytest.raises(minrisk.InputError, match=message):
+        bertscore(**options).features(["a"])
+
+
+def test_the_layer_of_a_well_known_model_is_known():
+    from minrisk.metrics.bertscore.encoder import _layer
+
+    assert _layer("FacebookAI/roberta-large", None, 24) == 17
+    assert _layer("FacebookAI/roberta-large", 3, 24) == 3
+
+
+def test_without_torch_the_install_line_is_given(monkeypatch):
+    monkeypatch.setitem(sys.modules, "minrisk.metrics.bertscore.matcher", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[neural\]'"):
+        bertscore().features(["a"])

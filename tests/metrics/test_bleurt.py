@@ -1,0 +1,164 @@
+"""BLEURT-20 has the scores of its PyTorch package."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
+pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
+pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
+
+import minrisk
+from commands import run, write
+from minrisk._core.errors import MissingExtra
+from minrisk._core.metric import Ability
+from minrisk._core.progress import listening
+from minrisk.metrics.bleurt import Bleurt
+from minrisk.testing import check_metric, check_strategy
+from tolerance import SINGLE, assert_close
+
+DATA = Path(__file__).parent / "bleurt"
+GOLDEN = json.loads((DATA / "golden.json").read_text(encoding="utf-8"))
+HYPS, REFS = GOLDEN["hypotheses"], GOLDEN["references"]
+
+
+def bleurt(**options) -> Bleurt:
+    return Bleurt(**{"model": str(DATA / "model"), "device": "cpu"} | options)
+
+
+def scores(metric: Bleurt, hyps=HYPS, refs=REFS):
+    return metric.scores(metric.features(hyps), metric.features(refs))
+
+
+@pytest.mark.parametrize("tokens", [1, 4096])
+def test_scores_equal_those_of_its_package(tokens):
+    """In batches of one and in large ones."""
+    assert_close(scores(bleurt(tokens=tokens)), GOLDEN["scores"], "fp32")
+
+
+def test_weights_in_safetensors_score_the_same(tmp_path):
+    from safetensors.torch import save_file
+
+    shutil.copytree(DATA / "model", tmp_path / "model")
+    weights = torch.load(tmp_path / "model" / "pytorch_model.bin", weights_only=True)
+    (tmp_path / "model" / "pytorch_model.bin").unlink()
+    save_file(weights, tmp_path / "model" / "model.safetensors")
+    found = scores(bleurt(model=str(tmp_path / "model")))
+    assert_close(found, GOLDEN["scores"], "fp32")
+
+
+@pytest.mark.parametrize(("ref", "hyp"), [(300, 5), (5, 300), (300, 300), (200, 100), (100, 153)])
+def test_what_is_too_long_loses_the_end_of_its_longer_text(ref, hyp):
+    """Token by token, as BLEURT itself does it."""
+    reader = bleurt()._reader
+    ids, cut = reader._joined(np.full(ref, 7), np.full(hyp, 9))
+    while ref + hyp > 253:
+        ref, hyp = (ref - 1, hyp) if ref > hyp else (ref, hyp - 1)
+    assert (np.sum(ids == 7), np.sum(ids == 9)) == (ref, hyp)
+    assert (ids.size == 256) == (ref + hyp == 253)
+    assert cut == (ids.size == 256 and (ref, hyp) != (100, 153))
+
+
+def test_texts_that_are_cut_off_are_counted():
+    with pytest.warns(UserWarning, match="1 of 2 pairs have more tokens than the model takes"):
+        scores(bleurt(), ["a very long story " * 100, "a"], ["b"])
+
+
+def test_it_keeps_the_contract():
+    check_metric(bleurt(), rtol=SINGLE)
+    segments = [minrisk.Segment(HYPS[i : i + 4], index=i) for i in range(3)]
+    check_strategy(minrisk.Standard(bleurt(tokens=1)), segments)
+
+
+def test_the_fine_stage_of_a_cascade_is_exact_for_what_it_keeps():
+    strategy = minrisk.CoarseToFine(bleurt(), coarse=minrisk.ChrF(), keep=3)
+    ranking = strategy.rank([minrisk.Segment(HYPS, REFS)])[0]
+    kept = np.flatnonzero(~np.isnan(ranking.utility))
+    assert kept.size == 3
+    theirs = np.array(GOLDEN["scores"]).mean(1)
+    assert_close(ranking.utility[kept], theirs[kept], "fp32")
+
+
+def test_averages_are_refused_with_what_to_do():
+    assert Ability.AVERAGES not in bleurt().abilities
+    with pytest.raises(minrisk.InputError, match=r"averages references .*'bleurt' does not"):
+        minrisk.Aggregate(bleurt()).rank([minrisk.Segment(["a", "b"])])
+
+
+def test_half_precision_is_near():
+    exact, half = scores(bleurt()), scores(bleurt(dtype="bf16"))
+    assert_close(half, exact, "bf16")
+    assert np.any(half != exact)
+
+
+def test_progress_counts_pairs():
+    told = []
+    with listening(lambda *event: told.append(event)):
+        scores(bleurt())
+    assert told[-1] == ("pairs scored", len(HYPS) * len(REFS), len(HYPS) * len(REFS))
+
+
+def test_decode_from_the_command_line(tmp_path):
+    samples = write(tmp_path / "x.jsonl", {"samples": HYPS})
+    result = run("decode", samples, "--metric", "bleurt", "--metric.model", DATA / "model",
+                 "--metric.device", "cpu")
+    assert result.code == 0, result.err
+    assert result.records[0]["text"] in HYPS
+
+
+class Malicious:
+    def __reduce__(self):
+        return os.system, ("touch executed",)
+
+
+def broken(kind: str, folder: Path) -> None:
+    weights = folder / "pytorch_model.bin"
+    if kind == "malicious":
+        torch.save({"classifier.bias": Malicious()}, weights)
+    elif kind == "truncated":
+        weights.write_bytes(weights.read_bytes()[:1000])
+    elif kind == "lacking":
+        torch.save({"classifier.bias": torch.zeros(1)}, weights)
+    elif kind == "other":
+        (folder / "config.json").write_text('{"model_type": "bert"}')
+    elif kind == "first":
+        (folder / "config.json").write_text('{"model_type": "bleurt", "embedding_size": null}')
+    elif kind == "json":
+        (folder / "config.json").write_text("{")
+    elif kind == "pieces":
+        (folder / "spm.model").write_bytes(b"no model")
+    elif kind == "absent":
+        (folder / "spm.model").unlink()
+
+
+@pytest.mark.parametrize(("kind", "message"), [
+    ("malicious", r"its pickle would call \w+\.system"), ("truncated", "it may be truncated"),
+    ("lacking", "the checkpoint lacks"), ("other", "found no BLEURT"),
+    ("first", "one of the first BLEURT models, which are BERTs for English; wanted BLEURT-20"),
+    ("json", "found invalid JSON"), ("pieces", "cannot be read as a model of SentencePiece"),
+    ("absent", r"found no spm\.model")])
+def test_a_broken_model_is_told_and_never_executed(kind, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(DATA / "model", "model")
+    broken(kind, Path("model"))
+    with pytest.raises(minrisk.InputError, match=message):
+        scores(bleurt(model="model"))
+    assert not Path("executed").exists()
+
+
+def test_a_model_that_is_not_there_is_told():
+    with pytest.raises(minrisk.InputError, match="owner/absent: there is no such folder"):
+        scores(bleurt(model="owner/absent"))
+
+
+def test_without_torch_the_install_line_is_given(monkeypatch):
+    monkeypatch.setitem(sys.modules, "minrisk.metrics.bleurt.reader", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[neural\]'"):
+        scores(bleurt())

@@ -1,0 +1,432 @@
+"""Metrics made of metrics: names, options, signatures, and what they compute."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minrisk
+from commands import PATIENCE, run, spawn, write
+from generators import FEW, cases, text_lists
+from minrisk._core.metric import Ability
+from minrisk._core.registry import METRICS
+from minrisk._core.signature import parts_signature
+from minrisk.metrics._fingerprint import fingerprint
+from minrisk.metrics.cached import Cached, _Keys, _store
+from minrisk.metrics.combined import Combined
+from minrisk.metrics.edit import Edit
+from minrisk.metrics.exact_match import ExactMatch
+from minrisk.metrics.symmetric import Symmetric
+from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS, check_metric
+from tolerance import assert_close
+
+CHRF = minrisk.ChrF()
+AVERAGES = st.builds(Combined, st.just((CHRF, ExactMatch(lowercase=True))),
+                     weights=st.tuples(st.floats(-2, 2), st.floats(0, 2)),
+                     by=st.sampled_from(["score", "rank"]))
+WRAPPED = st.sampled_from([Combined((CHRF, Edit())), Combined((CHRF, Edit()), by="rank"),
+                           Symmetric(CHRF), Cached(CHRF), Cached(Symmetric(Edit()))])
+
+
+def scores(metric, hyps, refs):
+    return metric.scores(metric.features(hyps), metric.features(refs))
+
+
+@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
+                         ids=lambda c: c.__name__)
+@FEW
+@given(metric=AVERAGES, case=cases())
+def test_combined_averages_keep_the_contract(check, metric, case):
+    check(metric, case, 1e-9)
+
+
+@pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda c: c.__name__)
+@FEW
+@given(metric=WRAPPED, case=cases())
+def test_wrappers_keep_the_contract(check, metric, case):
+    check(metric, case, 1e-9)
+
+
+@given(hyps=text_lists, refs=text_lists)
+def test_a_sum_is_the_sum(hyps, refs):
+    expected = 0.5 * scores(CHRF, hyps, refs) + 3 * scores(Edit(), hyps, refs)
+    assert_close(scores(METRICS.make("chrf*0.5+edit*3"), hyps, refs), expected, scale=100)
+
+
+def test_ranks_ignore_scale_and_halve_ties():
+    metric = Combined((CHRF, Edit()), by="rank")
+    found = scores(Combined((CHRF,), by="rank"), ["cat", "cat", "dog", "cats"], ["cat"])
+    assert_close(found[:, 0], [6 / 8, 6 / 8, 1 / 8, 3 / 8])
+    hyps, refs = ["the cat", "a cat", "dogs", ""], ["the cats", "dog"]
+    apart = sum(scores(Combined((m,), by="rank"), hyps, refs) for m in (CHRF, Edit()))
+    assert_close(scores(metric, hyps, refs), apart)
+
+
+def test_a_combination_averages_references_if_all_of_it_does():
+    both = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
+    assert Combined((CHRF, ExactMatch())).abilities == both
+    assert Combined((CHRF, Edit())).abilities == Ability.NONE
+    assert Ability.AVERAGES not in Symmetric(CHRF).abilities
+    with pytest.raises(minrisk.InputError, match=r"averages references .*'chrf\+edit' does not"):
+        minrisk.decode(["a", "b"], metric="chrf+edit", strategy="aggregate")
+
+
+@given(texts=text_lists)
+def test_symmetric_scores_are_symmetric(texts):
+    found = scores(Symmetric(CHRF), texts, texts)
+    assert_close(found, found.T, scale=100)
+    there = scores(CHRF, texts, texts)
+    assert_close(found, (there + there.T) / 2, scale=100)
+
+
+@pytest.mark.parametrize("name", ["chrf", "bleu", "ter", "edit"])
+@pytest.mark.parametrize("references", [["the cat sat", "a dog"],
+                                        [["the cat sat", "cats"], ["dogs", "a big dog"]]])
+def test_a_corpus_scores_the_same_through_a_cache(name, references):
+    systems = {"one": ["the cat sat down", "dogs"], "two": ["a cat", "a dog"]}
+    plain = minrisk.score(systems, references, metric=name, resamples=20)
+    cached = minrisk.score(systems, references, metric=f"cached:{name}", resamples=20)
+    for system in systems:
+        assert cached[system].signature.startswith(f"cached:{name}|")
+        assert replace(cached[system], signature=plain[system].signature) == plain[system]
+
+
+@pytest.mark.parametrize("name", ["chrf", "bleu", "ter"])
+@given(hyps=text_lists, refs=text_lists)
+def test_a_symmetric_corpus_score_is_the_mean_of_both_directions(name, hyps, refs):
+    """With a reference each; a corpus has as many texts as both lists."""
+    count = min(len(hyps), len(refs))
+    hyps, refs = hyps[:count], refs[:count]
+    there, back = (minrisk.score({"it": ours}, theirs, metric=name)["it"].value
+                   for ours, theirs in ((hyps, refs), (refs, hyps)))
+    found = minrisk.score({"it": hyps}, refs, metric=f"symmetric:{name}")["it"].value
+    assert found == pytest.approx((there + back) / 2)
+
+
+def test_on_the_way_back_every_reference_counts():
+    metric = METRICS.make("symmetric:ter")
+    (rows,) = metric.statistics(["a b c"], [["a b", "a b c d"]])
+    assert rows.tolist() == [1, 3, 2, 6]  # nearest and mean length; both edits and lengths
+
+
+@pytest.mark.parametrize("name", ["cached:ter", "symmetric:ter", "cached:symmetric:ter"])
+def test_an_error_stays_one_inside_a_wrapper(name, tmp_path):
+    metric = METRICS.make(name)
+    assert metric.is_error
+    assert metric == pickle.loads(pickle.dumps(metric))
+    assert not METRICS.make(name.replace("ter", "edit")).is_error
+    lines = write(tmp_path / "system.txt", "a dog")
+    references = write(tmp_path / "references.txt", "a cat")
+    result = run("score", lines, "-r", references, "--metric", name)
+    assert json.loads(result.out)["score"] == 50.0
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Scores that count how often they were asked for, and need the source."""
+
+    name: ClassVar[str] = "counting"
+    needs_source: ClassVar[bool] = True
+    asked: ClassVar[list[tuple[int, int]]] = []
+    bias: float = 0.0
+
+    def features(self, texts):
+        return np.array([len(t) for t in texts], dtype=float)
+
+    def scores(self, hyps, refs, source=None):
+        self.asked.append((len(hyps), len(refs)))
+        return self.bias + np.subtract.outer(hyps, refs) + source[0]
+
+
+@pytest.fixture(params=["memory", "file"])
+def path(request, tmp_path):
+    return ":memory:" if request.param == "memory" else str(tmp_path / "scores.db")
+
+
+def test_a_pair_is_scored_once(path):
+    metric = Cached(Counting(), path)
+    Counting.asked.clear()
+    first = minrisk.decode(["a", "bb", "ccc"], source="s", metric=metric)
+    again = minrisk.decode(["a", "bb", "ccc"], source="s", metric=metric)
+    np.testing.assert_array_equal(again.utility, first.utility)
+    assert Counting.asked == [(3, 3)]
+    minrisk.decode(["a", "bb"], ["ccc", "dddd"], source="s", metric=metric)
+    assert Counting.asked == [(3, 3), (2, 1)]
+    other = minrisk.decode(["a", "bb", "ccc"], source="long source", metric=metric)
+    assert_close(other.utility, first.utility + 10)
+
+
+def test_scores_of_other_options_are_not_found(tmp_path):
+    path = str(tmp_path / "scores.db")
+    for order in (1, 2):
+        np.testing.assert_array_equal(scores(Cached(minrisk.ChrF(order), path), ["abc"], ["abd"]),
+                                      scores(minrisk.ChrF(order), ["abc"], ["abd"]))
+
+
+def decoded_utility(folder, metric):
+    """By a run of its own, as a user has one after each change."""
+    samples = write(folder / "samples.jsonl", {"samples": ["ab", "c"]})
+    with spawn("decode", samples, "--metric", f"cached:{metric}", "--metric.path",
+               folder / "scores.db", "--utilities", cwd=folder) as process:
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err.decode()
+    return json.loads(out)["utilities"]
+
+
+def test_a_function_that_changed_is_asked_again(tmp_path):
+    module = tmp_path / "changing.py"
+    module.write_text("def score(hypothesis, reference): return len(hypothesis)")
+    assert decoded_utility(tmp_path, "python:changing:score") == [2, 1]
+    (tmp_path / "front.py").write_text("from changing import score")
+    assert decoded_utility(tmp_path, "python:front:score") == [2, 1]
+    module.write_text("def score(hypothesis, reference): return -len(hypothesis)")
+    assert decoded_utility(tmp_path, "python:changing:score") == [-2, -1]
+    assert decoded_utility(tmp_path, "python:front:score") == [-2, -1]
+
+
+@pytest.mark.parametrize("command", ["./score.sh", "sh score.sh", "sh score.sh --scale=scale.txt"])
+def test_a_program_that_changed_is_asked_again(tmp_path, command):
+    scale, shell = tmp_path / "scale.txt", tmp_path / "score.sh"
+    scale.write_text("3")
+    shell.write_text("#!/bin/sh\nwhile read line; do cat scale.txt; echo; done\n")
+    shell.chmod(0o755)
+    assert decoded_utility(tmp_path, f"command:{command}") == [3, 3]
+    if "scale" in command:
+        scale.write_text("5")
+    else:
+        shell.write_text(shell.read_text().replace("cat scale.txt", "printf 5"))
+    assert decoded_utility(tmp_path, f"command:{command}") == [5, 5]
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """A metric with a model in a folder, or a file."""
+
+    name: ClassVar[str] = "modelled"
+    model: str
+
+    def features(self, texts):
+        return np.array([len(t) for t in texts], dtype=float)
+
+    def scores(self, hyps, refs, source=None):
+        bias = float(next(Path(self.model).rglob("weights")).read_text())
+        return bias + np.subtract.outer(hyps, refs)
+
+
+@pytest.mark.parametrize("content", ["2", "2" + " " * (1 << 20)], ids=["small", "large"])
+def test_a_model_that_was_replaced_gives_its_own_scores(tmp_path, content):
+    """A large file is not read whole: its size, or the time of its change, tells."""
+    folder = tmp_path / "model" / "inner"
+    folder.mkdir(parents=True)
+    (folder / "weights").write_text("1" + content[1:])
+    os.utime(folder / "weights", (1, 1))
+    path = str(tmp_path / "scores.db")
+    assert scores(Cached(Modelled(str(tmp_path / "model")), path), ["a"], ["a"]) == 1
+    (folder / "weights").write_text(content)
+    assert scores(Cached(Modelled(str(tmp_path / "model")), path), ["a"], ["a"]) == 2
+
+
+def test_a_model_that_stayed_the_same_is_found_again(tmp_path):
+    (tmp_path / "weights").write_text("1")
+    metric, path = Modelled(str(tmp_path)), str(tmp_path.with_suffix(".db"))
+    assert fingerprint(metric) == fingerprint(Modelled(str(tmp_path)))
+    assert scores(Cached(metric, path), ["a"], ["a"]) == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Modelled, "scores", lambda *_: pytest.fail("the model was asked"))
+        assert scores(Cached(Modelled(str(tmp_path)), path), ["a"], ["a"]) == 1
+
+
+def test_only_the_pairs_of_a_segment_are_looked_up(path):
+    """Some samples are part of every segment: what they met elsewhere must not be read again."""
+    metric = Cached(CHRF, path)
+    for i in range(20):
+        minrisk.decode(["Yes.", "", f"answer {i}"], metric=metric)
+    keys = _Keys.of(metric._identity, *(metric.features(["Yes.", "answer 1"]) for _ in "ab"), None)
+    found = [list(_store(path, os.getpid())._query(keys, hyp)) for hyp in keys.hyps]
+    assert [len(rows) for rows in found] == [2, 2]
+
+
+def test_references_beyond_one_query_are_found(path):
+    texts = [f"text {i}" for i in range(1201)]
+    first = scores(Cached(CHRF, path), texts[:2], texts)
+    np.testing.assert_array_equal(scores(Cached(CHRF, path), texts[:2], texts), first)
+    columns = (np.array(some, object) for some in (texts[:2], texts))
+    keys = _Keys.of(Cached(CHRF, path)._identity, *columns, None)
+    np.testing.assert_array_equal(_store(path, os.getpid()).find(keys), first)
+
+
+@pytest.mark.parametrize("score", ["abc", float("inf"), None, b"\0\1"])
+def test_rows_that_hold_no_score_are_computed_again(tmp_path, score):
+    path = str(tmp_path / "scores.db")
+    expected = scores(Cached(CHRF, path), ["abc"], ["abd", "x"])
+    with contextlib.closing(sqlite3.connect(path)) as table, table:
+        table.execute("UPDATE scores SET score = ?", (score,))
+    np.testing.assert_array_equal(scores(Cached(CHRF, path), ["abc"], ["abd", "x"]), expected)
+    with contextlib.closing(sqlite3.connect(path)) as table:
+        assert sorted(table.execute("SELECT score FROM scores")) == sorted(
+            (value,) for value in expected[0].tolist())
+
+
+def test_scores_that_are_not_finite_are_not_kept(path):
+    class Lost(Counting):
+        name = "lost"
+        needs_source = False
+
+        def scores(self, hyps, refs, source=None):
+            self.asked.append((len(hyps), len(refs)))
+            return np.full((len(hyps), len(refs)), np.inf)
+
+    Lost.asked.clear()
+    for _ in range(2):
+        assert np.isinf(scores(Cached(Lost(), path), ["a"], ["b"]))
+    assert len(Lost.asked) == 2
+
+
+def test_a_disk_that_is_full_is_told(tmp_path):
+    path = str(tmp_path / "scores.db")
+    scores(Cached(CHRF, path), ["a"], ["b"])
+    _store(path, os.getpid())._table.execute("PRAGMA max_page_count = 1")
+    texts = [f"text {i}" for i in range(100)]
+    with pytest.raises(minrisk.InputError, match=r"for scores: database or disk is full; give"):
+        scores(Cached(CHRF, path), texts, texts)
+
+
+def test_a_table_that_stays_locked_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("minrisk.metrics.cached._LOCK_TIMEOUT", 0.1)
+    path = str(tmp_path / "scores.db")
+    scores(Cached(CHRF, path), ["a"], ["b"])
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(minrisk.InputError, match=r"for scores: database is locked; give"):
+            scores(Cached(CHRF, path), ["a"], ["c"])
+
+
+def test_processes_share_a_file_of_scores(tmp_path):
+    path = tmp_path / "scores.db"
+    code = ("import sys, minrisk; from minrisk.metrics.cached import Cached;"
+            "texts = [str(i % 50) * 3 for i in range(int(sys.argv[2]))];"
+            "print(minrisk.decode(texts, metric=Cached(minrisk.ChrF(), sys.argv[1])).best)")
+    made = [subprocess.Popen([sys.executable, "-c", code, str(path), count],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for count in ("60", "90", "60")]
+    for process in made:
+        _, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, err.decode()
+    with sqlite3.connect(path) as table:
+        (count,) = table.execute("SELECT COUNT(*) FROM scores").fetchone()
+    table.close()
+    assert count == 50 * 50
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "no/such/folder.db", "."])
+def test_a_file_that_cannot_hold_scores_is_told(name, tmp_path):
+    (tmp_path / "notes.txt").write_text("these are my notes, not a table of scores\n" * 20)
+    with pytest.raises(minrisk.InputError, match=r"cannot be used for scores: .*; give another"):
+        scores(Cached(CHRF, str(tmp_path / name)), ["a"], ["b"])
+
+
+@pytest.mark.parametrize(("name", "options", "made"), [
+    ("chrf", {"order": 2}, minrisk.ChrF(2)),
+    ("chrf+edit", {}, Combined((CHRF, Edit()))),
+    ("chrf*0.5+edit*-1e-1", {"chrf__order": 4}, Combined((minrisk.ChrF(4), Edit()), (0.5, -0.1))),
+    ("chrf*2", {}, Combined((CHRF,), (2.0,))),
+    ("chrf+chrf", {"chrf2__word_order": 2, "by": "rank"},
+     Combined((CHRF, minrisk.ChrF(word_order=2)), by="rank")),
+    ("symmetric:edit", {"edit__unit": "word"}, Symmetric(Edit("word"))),
+    ("cached:symmetric:chrf", {"path": "x", "symmetric__chrf__order": 1},
+     Cached(Symmetric(minrisk.ChrF(1)), "x")),
+    ("exact-match:a (\\d+)", {"numbers": True}, ExactMatch(r"a (\d+)", numbers=True)),
+    ("chrf+exact-match:x+", {"exact_match__lowercase": True},
+     Combined((CHRF, ExactMatch("x+", lowercase=True)))),
+])
+def test_names_are_taken_apart(name, options, made):
+    metric = METRICS.make(name, **options)
+    assert metric == made
+    assert type(metric) is type(made)
+    assert pickle.loads(pickle.dumps(metric)) == metric
+
+
+@pytest.mark.parametrize(("name", "options", "message"), [
+    ("chrf+nothing", {}, "unknown metric 'nothing'"),
+    ("cached:", {}, "unknown metric ''"),
+    ("cached", {}, "'cached' is made of others; name one, as in cached:comet"),
+    ("combined", {}, r"'combined' is made of others; name some, as in chrf\*0.5\+comet"),
+    ("chrf:6", {}, "'chrf' takes nothing after a colon"),
+    ("chrf*1.2.3", {}, "the weight '1.2.3' is no number"),
+    ("chrf+edit", {"order": 3}, r"unknown option of metric 'chrf\+edit': 'order'"),
+    ("chrf+edit", {"chrf__ordr": 3}, "unknown option of metric 'chrf': 'ordr'; did you mean"),
+    ("python", {}, r"'python' needs the option function \(--metric.function\)"),
+])
+def test_names_that_make_no_metric_are_told(name, options, message):
+    with pytest.raises(minrisk.InputError, match=message):
+        METRICS.make(name, **options)
+
+
+@pytest.mark.parametrize(("metrics", "options", "message"), [
+    ((), {}, "at least one metric"),
+    ((CHRF,), {"weights": (1.0, 2.0)}, "expected 1 weights .* got 2"),
+    ((CHRF,), {"weights": (float("inf"),)}, "must be a tuple, each part a finite number; got")])
+def test_combinations_that_make_no_sense_are_refused(metrics, options, message):
+    with pytest.raises(minrisk.InputError, match=message):
+        Combined(metrics, **options)
+
+
+def test_the_command_line_fills_the_options_of_inner_metrics(tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a cat", "the cat", "cats"]})
+    config = tmp_path / "run.yaml"
+    config.write_text("metric: {name: chrf*0.5+symmetric:edit, by: rank, chrf: {order: 4},"
+                      " symmetric: {edit: {unit: word}}}\n")
+    flags = run("decode", samples, "--metric", "chrf*0.5+symmetric:edit", "--metric.by", "rank",
+                "--metric.chrf.order", "4", "--metric.symmetric.edit.unit", "word", "--utilities")
+    made = Combined((minrisk.ChrF(4), Symmetric(Edit("word"))), (0.5, 1.0), "rank")
+    expected = minrisk.decode(["a cat", "the cat", "cats"], metric=made)
+    assert flags.records[0]["utilities"] == pytest.approx(expected.utility)
+    shown = flags.err.split("\n")[0]
+    for part in ("|metric:chrf*0.5+symmetric:edit|", "|metric.chrf.order:4|", "|metric.by:rank|",
+                 "|metric.symmetric.edit.unit:word|", "|metric.weights:(0.5, 1.0)|"):
+        assert part in shown
+    assert run("decode", samples, "--config", config).err.split("\n")[0] == shown
+
+
+def test_an_unknown_option_of_an_inner_metric_is_told(tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a"]})
+    result = run("decode", samples, "--metric", "chrf+edit", "--metric.order", "4")
+    assert result.code == 2
+    assert "--metric.chrf.order" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_description_names_every_option_of_every_metric():
+    text = parts_signature(metric=Cached(Combined((CHRF, minrisk.ChrF(2)))))
+    assert text.startswith("metric:cached:chrf+chrf|")
+    assert "chrf.order:6|" in text
+    assert "chrf2.order:2|" in text
+
+
+def test_the_source_reaches_who_needs_it():
+    metric = Combined((CHRF, Counting()))
+    assert metric.needs_source
+    ranking = minrisk.decode(["a", "bb"], source="abc", metric=metric)
+    plain = minrisk.decode(["a", "bb"], metric=CHRF)
+    assert_close(ranking.utility - plain.utility, [2.5, 3.5], scale=100)
+
+
+def test_a_wrapped_metric_in_a_cascade():
+    samples = ["the cat sat", "the cat sat down", "a cat sat", "dogs"]
+    ranking = minrisk.decode(samples, metric="cached:chrf", strategy="coarse-to-fine",
+                             coarse="edit", keep=2)
+    assert np.isnan(ranking.utility).sum() == 2
+    check_metric(Cached(CHRF))

@@ -1,0 +1,255 @@
+"""What holds for every metric that has a name, with models as small as can be."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minrisk
+from minrisk._core.metric import Ability, AnyMetric, strategies_with
+from minrisk._core.options import inner_field
+from minrisk._core.registry import METRICS, STRATEGIES
+from minrisk.cli.listing import strategies_for
+from minrisk.testing import TEXTS, cases, check_metric
+from tolerance import SINGLE, assert_close
+
+HERE = Path(__file__).parent
+LONG = "A long story without an end, " * 150
+LITTLE = ["The cat sat on the mat.", "", " ", "a cat", "日本語のテキスト。", "👩‍👩‍👧 emoji"]
+SOURCE = "Le chat."
+PROGRAM = ("import json, sys\n"
+           "for line in sys.stdin:\n"
+           "    pair = json.loads(line)\n"
+           "    print(abs(len(pair['hypothesis']) - len(pair['reference'])), flush=True)\n")
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*more (than .* )?tokens")  # long texts are cut
+
+
+def overlap(hypothesis: str, reference: str) -> int:
+    return len(set(hypothesis) & set(reference))
+
+
+def comet(name: str, variant: str, encoder: str) -> AnyMetric:
+    pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
+    return METRICS.make(name, model=str(HERE / "comet" / "checkpoints" / variant), device="cpu",
+                        encoder=str(HERE / "comet" / "encoders" / encoder))
+
+
+def neural(name: str, **options: object) -> AnyMetric:
+    pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
+    pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
+    return METRICS.make(name, device="cpu", **options)
+
+
+def metricx(name: str, folder: Path) -> AnyMetric:
+    metric = neural(name, model=str(folder), tokenizer=str(HERE / "metricx" / "tokenizer"))
+    from metricx_model import expand
+
+    expand(folder)
+    return metric
+
+
+def command(folder: Path) -> AnyMetric:
+    (folder / "program.py").write_text(PROGRAM)
+    return METRICS.make("command", command=f"{sys.executable} -I {folder / 'program.py'}",
+                        error=True)
+
+
+MADE: dict[str, Callable[[Path], AnyMetric]] = {
+    **{name: lambda _, name=name: METRICS.make(name)
+       for name in ("chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "exact-match", "embedding")},
+    "comet": lambda _: comet("comet", "xlmr_mix_sparsemax", "xlm-roberta"),
+    "comet-qe": lambda _: comet("comet-qe", "referenceless", "xlm-roberta-short"),
+    "comet-kiwi": lambda _: comet("comet-kiwi", "kiwi", "xlm-roberta"),
+    "xcomet": lambda _: comet("xcomet", "xcomet", "xlm-roberta-xl"),
+    "mqm": lambda _: METRICS.make("mqm", device="numpy"),
+    "bertscore": lambda _: neural("bertscore", model=str(HERE / "bertscore" / "bert"), layer=2),
+    "metricx": lambda folder: metricx("metricx", folder),
+    "metricx-qe": lambda folder: metricx("metricx-qe", folder),
+    "bleurt": lambda _: neural("bleurt", model=str(HERE / "bleurt" / "model")),
+    "python": lambda _: METRICS.make(f"python:{__name__}:overlap"),
+    "command": command,
+    "combined": lambda _: METRICS.make("chrf*0.5+exact-match*-2"),
+    "symmetric": lambda _: METRICS.make("symmetric:bleu"),
+    "cached": lambda folder: METRICS.make("cached:rouge-l", path=str(folder / "scores.db")),
+}
+
+
+NEURAL = {"embedding", "comet", "comet-qe", "comet-kiwi", "xcomet", "mqm", "bertscore", "metricx",
+          "metricx-qe", "bleurt"}
+
+
+@pytest.fixture(scope="module", params=MADE)
+def metric(request, tmp_path_factory) -> AnyMetric:
+    return MADE[request.param](tmp_path_factory.mktemp(request.param))
+
+
+def scores(metric: AnyMetric, hyps: list[str], refs: list[str]):
+    return metric.scores(*(metric.features(texts) for texts in (hyps, refs, [SOURCE])))
+
+
+def assert_near(one, other):
+    """As near as single precision is, where a model computes."""
+    assert_close(one, other, "fp32")
+
+
+def test_no_metric_is_left_out():
+    assert set(MADE) == set(METRICS.builtin)
+
+
+def test_half_a_character_is_scored_like_any_other_text(metric):
+    """JSON can write lone surrogates; UTF-8, and so a tokenizer, cannot."""
+    texts = ["the \ud800 cat", "\udfff", "a cat"]
+    found = scores(metric, texts, texts)
+    assert np.isfinite(found).all()
+    if metric.name in NEURAL:
+        replaced = ["the \ufffd cat", "\ufffd", "a cat"]
+        assert_near(found, scores(metric, replaced, replaced))
+
+
+def test_the_contract_holds(metric):
+    check_metric(metric, cases(count=2), rtol=SINGLE)
+
+
+def test_empty_texts_have_scores(metric):
+    found = scores(metric, ["", " ", "\n"], ["", "a cat", "\t"])
+    assert found.shape == (3, 3)
+    assert np.all(np.isfinite(found))
+
+
+def test_a_very_long_text_has_a_score_and_changes_no_other(metric):
+    texts = [LONG, *LITTLE[:3]]
+    found = scores(metric, texts, texts)
+    assert np.all(np.isfinite(found))
+    assert_near(found[1:, 1:], scores(metric, texts[1:], texts[1:]))
+
+
+def test_a_pair_scores_the_same_alone_and_in_any_batch(metric):
+    together = scores(metric, LITTLE, LITTLE)
+    alone = [[scores(metric, [hyp], [ref])[0, 0] for ref in LITTLE] for hyp in LITTLE]
+    assert_near(together, alone)
+
+
+@pytest.mark.parametrize("strategy", [minrisk.Standard, minrisk.Aggregate])
+def test_a_weight_is_as_many_references(metric, strategy):
+    """Also through averages, which a metric that has none refuses."""
+    refs, weights = list(TEXTS[:4]), [3, 1, 0, 2]
+    copies = [ref for ref, weight in zip(refs, weights, strict=True) for _ in range(weight)]
+    weighted = minrisk.Segment(LITTLE, refs, SOURCE, weights)
+    repeated = minrisk.Segment(LITTLE, copies, SOURCE)
+    if strategy is minrisk.Aggregate and Ability.AVERAGES not in metric.abilities:
+        with pytest.raises(minrisk.InputError, match="needs a metric that averages references"):
+            strategy(metric).rank([weighted])
+        return
+    one, other = (strategy(metric).rank([segment])[0] for segment in (weighted, repeated))
+    assert_near(one.utility, other.utility)
+
+
+class Short:
+    """Prefers short hypotheses, by nothing but them."""
+
+    name = "short"
+
+    def features(self, texts):
+        return np.array([len(text) for text in texts], float)
+
+    def scores(self, hyps, refs, source=None):
+        return np.zeros((len(hyps), len(refs)))
+
+    def quality(self, hyps, source):
+        return -hyps
+
+    needs_source = True
+
+
+FURTHER = {"n-by-s": {"subset": 2}, "centroid": {"centroids": 2},
+           "coarse-to-fine": {"coarse": "ter"}, "quality-then-mbr": {"quality": Short()}}
+
+
+def works(strategy: str, metric: AnyMetric) -> bool:
+    """Whether a strategy gets by with a metric that does what it can, whatever it declares."""
+    segment = minrisk.Segment(["a cat", "the cat", "cats"], source=SOURCE)
+    try:
+        minrisk.make_strategy(strategy, metric, **FURTHER.get(strategy, {})).rank([segment])
+    except minrisk.InputError:
+        return False
+    return True
+
+
+def test_the_strategies_that_work_are_those_that_its_abilities_allow(metric, monkeypatch):
+    told = set(strategies_with(metric.abilities))
+    monkeypatch.setattr(type(metric), "abilities", ~Ability.NONE)  # so that everything is tried
+    assert {name for name in STRATEGIES.builtin if works(name, metric)} == told
+
+
+def test_the_listing_tells_the_same(metric):
+    listed = strategies_for(type(metric))
+    if inner_field(metric):
+        assert listed is None
+    else:
+        assert listed == list(strategies_with(metric.abilities))
+
+
+def test_whatever_it_needs_can_be_loaded_before_the_first_segment(metric):
+    metric.prepare()
+
+
+def test_models_and_programs_are_heavy(metric):
+    light = {"chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "exact-match",
+             "chrf*0.5+exact-match*-2", "symmetric:bleu", "cached:rouge-l"}
+    assert metric.loads_model == (metric.name not in light)
+
+
+NEURAL = ["comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx", "metricx-qe",
+          "bleurt"]
+
+
+@pytest.mark.parametrize("metric", NEURAL, indirect=True)
+def test_too_little_memory_is_told_with_the_option_to_change(metric, monkeypatch):
+    torch = pytest.importorskip("torch", reason="needs the extra minrisk[comet]")
+
+    def linear(self, given):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    scores(metric, ["a"], ["b"])
+    monkeypatch.setattr(torch.nn.Linear, "forward", linear)
+    with pytest.raises(minrisk.InputError, match=r"not enough memory for 4096 tokens at once; "
+                                                 r"lower the option tokens \(--metric.tokens\)"):
+        scores(metric, ["a"], ["b"])
+
+
+@pytest.mark.parametrize("device", ["nonsense", "cuda:99"])
+@pytest.mark.parametrize("metric", NEURAL, indirect=True)
+def test_a_device_that_is_not_there_is_told(metric, device):
+    with pytest.raises(minrisk.InputError, match=f"device '{device}' cannot be used: .*; wanted"):
+        scores(replace(metric, device=device), ["a"], ["b"])
+
+
+@pytest.mark.parametrize(("name", "options", "message"), [
+    ("bertscore", {"dtype": "fp8"}, "bertscore: dtype must be 'auto' or .*; got 'fp8'"),
+    ("bertscore", {"part": "f2"}, "part must be 'f1' or 'precision' or 'recall'; got 'f2'"),
+    ("bertscore", {"tokens": 0}, "bertscore: 0 tokens at once; a number from 1 on"),
+    ("metricx", {"version": "25"}, "metricx: version must be '24' or '23'; got '25'"),
+    ("metricx", {"model": "google/metricx-23-xl-v2p0"}, "give it version 23"),
+    ("metricx-qe", {"version": "23"}, "give it version 24"),
+    ("metricx", {"model": "google/metricx-23-qe-xl-v2p0", "version": "23"},
+     "use it as --metric metricx-qe"),
+    ("metricx-qe", {"model": "google/metricx-23-xl-v2p0", "version": "23"},
+     "use it as --metric metricx$"),
+    ("comet", {"aggregation": "media"}, "comet: aggregation .* did you mean 'mean'"),
+    ("comet", {"memory": 0.0}, "comet: 0.0 gigabytes of memory; a positive number"),
+    ("bleu", {"tokenize": "13b"}, "bleu: tokenize .* got '13b'; did you mean '13a'"),
+    ("bleu", {"smooth_method": "x"}, "bleu: smooth_method must be .*; got 'x'"),
+    ("edit", {"unit": "line"}, "edit: unit must be 'character' or 'word'; got 'line'"),
+    ("exact-match", {"pick": "middle"}, "exact-match: pick must be .*; got 'middle'"),
+    ("chrf+edit", {"by": "vote"}, "by must be 'score' or 'rank'; got 'vote'"),
+    ("command", {"command": "cat", "timeout": float("nan")}, "timeout must be .*; got nan"),
+])
+def test_an_option_that_makes_no_sense_is_told(name, options, message):
+    with pytest.raises(minrisk.InputError, match=message):
+        METRICS.make(name, **options)

@@ -1,0 +1,399 @@
+"""Functions and programs of somebody else's as metrics."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minrisk
+from commands import run, spawn, write
+from minrisk._core.foreign import foreign_code
+from minrisk._core.registry import METRICS
+from minrisk.metrics._program import Program
+from minrisk.metrics.command import Command, _program
+from minrisk.metrics.python import Python
+from minrisk.testing import check_metric
+
+FUNCTIONS = '''
+def overlap(hypothesis, reference):
+    return len(set(hypothesis.split()) & set(reference.split()))
+
+def with_source(hypothesis, reference, source):
+    return len(source) + len(hypothesis) - len(reference)
+
+def in_lists(hypotheses, references):
+    return [overlap(h, r) for h, r in zip(hypotheses, references, strict=True)]
+
+def distance(hypothesis, reference):
+    return abs(len(hypothesis) - len(reference))
+
+def failing(hypothesis, reference):
+    raise KeyError("no such thing")
+
+def wordy(hypothesis, reference):
+    return "good"
+
+def short(hypotheses, references):
+    return [1.0]
+
+def lost(hypothesis, reference):
+    return float("nan")
+
+def huge(hypothesis, reference):
+    return 10**400
+
+def leaving(hypothesis, reference):
+    if hypothesis == "b":
+        raise SystemExit(3)
+    return 1.0
+
+def interrupting(hypothesis, reference):
+    raise KeyboardInterrupt
+
+def closing(hypothesis, reference):
+    raise GeneratorExit
+
+def talking(hypothesis, reference):
+    print("I am thinking")
+    return len(hypothesis)
+
+def waiting(hypothesis, reference):
+    pathlib.Path("waiting").touch()
+    time.sleep(600)
+
+import pathlib, time
+print("welcome")
+constant = 3
+'''
+
+
+def scores(metric, hyps, refs, source=None):
+    return metric.scores(metric.features(hyps), metric.features(refs),
+                         None if source is None else metric.features([source]))
+
+
+@pytest.fixture
+def functions(tmp_path, monkeypatch):
+    """A module in the current folder."""
+    (tmp_path / "theirs_functions.py").write_text(FUNCTIONS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield "theirs_functions"
+    sys.modules.pop("theirs_functions", None)
+
+
+def test_a_function_of_the_current_folder_is_a_metric(functions):
+    found = scores(Python(f"{functions}:overlap"), ["a b", "c", ""], ["b a c", ""])
+    np.testing.assert_array_equal(found, [[2, 0], [1, 0], [0, 0]])
+    check_metric(Python(f"{functions}:overlap"))
+
+
+def test_lists_give_what_pairs_give(functions):
+    hyps, refs = ["a b", "c"], ["b a c", "", "c c"]
+    np.testing.assert_array_equal(scores(Python(f"{functions}:in_lists", lists=True), hyps, refs),
+                                  scores(Python(f"{functions}:overlap"), hyps, refs))
+
+
+def test_the_source_is_a_third_argument_if_asked_for(functions):
+    metric = Python(f"{functions}:with_source", source=True)
+    np.testing.assert_array_equal(scores(metric, ["ab"], ["a", "abcd"], "12345"), [[6, 3]])
+    with pytest.raises(minrisk.InputError, match="needs the source"):
+        minrisk.decode(["a"], metric=metric)
+
+
+def test_errors_are_negated(functions):
+    assert scores(Python(f"{functions}:distance", error=True), ["abc"], ["a"]) == -2
+
+
+@pytest.mark.parametrize(("function", "options", "message"), [
+    ("theirs_functions:failing", {}, "failing failed: KeyError: 'no such thing'"),
+    ("theirs_functions:wordy", {}, "returned 'good'; a finite number is wanted"),
+    ("theirs_functions:lost", {}, "returned nan; a finite number"),
+    ("theirs_functions:huge", {}, "returned 1000.*; a finite number"),
+    ("theirs_functions:leaving", {}, "leaving failed: SystemExit: 3"),
+    ("theirs_functions:interrupting", {}, "interrupting failed: KeyboardInterrupt"),
+    ("theirs_functions:closing", {}, "closing failed: GeneratorExit"),
+    ("theirs_functions:short", {"lists": True}, "returned 1 scores; expected 4"),
+    ("theirs_functions:nothing", {}, "module 'theirs_functions' has no function 'nothing'"),
+    ("theirs_functions:constant", {}, "has no function 'constant'"),
+    ("no_such_module:f", {}, "'no_such_module:f' cannot be imported: ModuleNotFoundError: No "),
+    ("theirs_functions", {}, "wanted package.module:function"),
+])
+def test_a_function_that_is_none_or_fails_is_told(function, options, message, functions):
+    with pytest.raises(minrisk.InputError, match=message):
+        scores(Python(function, **options), ["a", "b"], ["a", "b"])
+
+
+def test_a_function_is_named_on_the_command_line(functions, tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a b", "a", "c"]})
+    result = run("decode", samples, "--metric", f"python:{functions}:overlap")
+    assert result.code == 0, result.err
+    assert result.records[0]["text"] == "a b"
+    assert f"metric:python|metric.function:{functions}:overlap|" in result.err
+
+
+def test_a_function_that_exits_costs_its_segment_and_no_other(functions, tmp_path):
+    samples = write(tmp_path / "in.jsonl", *({"samples": [text, "x"]} for text in "abcb"))
+    result = run("decode", samples, "--metric", f"python:{functions}:leaving", "--on-error", "skip")
+    assert result.code == 3
+    assert ["error" in record for record in result.records] == [False, True, False, True]
+
+
+def test_what_a_function_prints_is_no_result(functions, tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a", "bb"]}, {"samples": ["ccc", "d"]})
+    result = run("decode", samples, "--metric", f"python:{functions}:talking")
+    assert [record["text"] for record in result.records] == ["bb", "ccc"]
+    assert "welcome" in result.err
+    assert "I am thinking" in result.err
+
+
+def test_threads_that_leave_in_any_order_find_standard_output_again():
+    output = sys.stdout
+    first, second = foreign_code("first"), foreign_code("second")
+    for step in (first.__enter__, second.__enter__):
+        step()
+        assert sys.stdout is sys.stderr
+    first.__exit__(None, None, None)
+    assert sys.stdout is sys.stderr
+    second.__exit__(None, None, None)
+    assert sys.stdout is output
+
+
+def test_ctrl_c_in_a_function_is_no_failure_of_it(functions, tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a", "b"]})
+    with spawn("decode", samples, "--metric", f"python:{functions}:waiting",
+               "--on-error", "skip", cwd=tmp_path) as process:
+        wait_until((tmp_path / "waiting").exists)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+
+
+def test_a_plug_in_that_exits_when_it_is_imported_is_told(functions, monkeypatch):
+    Path("leaving_plugin.py").write_text("print('hello'); raise SystemExit(5)")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    monkeypatch.setitem(METRICS.builtin, "leaving", "leaving_plugin:Metric")
+    with pytest.raises(minrisk.InputError, match=r"cannot be loaded .*: SystemExit: 5; reinstall"):
+        METRICS.get("leaving")
+
+
+PROGRAM = '''
+import json, pathlib, sys
+{before}
+for count, line in enumerate(sys.stdin):
+    pair = json.loads(line)
+    {each}
+    score = len(pair["hypothesis"]) * 10 + len(pair["reference"]) + len(pair.get("source", ""))
+    print(json.dumps({answer}), flush=True)
+'''
+
+
+@pytest.fixture
+def program(tmp_path):
+    """A command with a program that answers, and does something else besides."""
+    def make(each: str = "", before: str = "", answer: str = "score") -> str:
+        path = tmp_path / "program.py"
+        path.write_text(PROGRAM.format(each=each, before=before, answer=answer))
+        return f"{sys.executable} -I {path}"
+
+    return make
+
+
+EXPECTED = [[11, 10], [21, 20], [1, 0]]
+
+
+@pytest.mark.parametrize("answer", ["score", '{"score": score, "why": "ü"}'])
+def test_a_program_answers_line_by_line(program, answer):
+    metric = Command(program(answer=answer))
+    np.testing.assert_array_equal(scores(metric, ["é", "bb", ""], ["\n", ""]), EXPECTED)
+    np.testing.assert_array_equal(scores(metric, ["bb"], ["ccc"]), [[23]])
+
+
+def test_a_program_keeps_the_contract(program):
+    check_metric(Command(program(), source=True))
+
+
+def test_many_pairs_do_not_fill_the_pipes(program):
+    texts = ["x" * 300 for _ in range(60)]
+    assert scores(Command(program()), texts, texts).shape == (60, 60)
+
+
+def test_a_program_gets_the_source_if_asked_for(program):
+    command = program()
+    assert scores(Command(command, source=True), ["a"], [""], "src") == 13
+    assert scores(Command(command), ["a"], [""], "src") == 10
+
+
+def test_a_program_that_dies_is_started_again_where_it_stopped(program):
+    command = program(each="if count == 2: sys.exit('tired')")
+    np.testing.assert_array_equal(scores(Command(command), ["é", "bb", ""], ["c", ""]), EXPECTED)
+
+
+def test_a_program_that_dies_at_once_is_given_up_with_its_last_words(program):
+    with pytest.raises(minrisk.InputError, match=r"ended without an answer, 3 times; "
+                                                 r"exit code 1, standard error: .*no model here"):
+        scores(Command(program(before="sys.exit('no model here')")), ["a"], ["b"])
+
+
+def test_a_program_that_is_silent_is_given_up_after_a_time():
+    command = "sh -c 'echo busy >&2; exec sleep 600'"  # which starts at once
+    with pytest.raises(minrisk.InputError, match=r"no answer for 1 seconds; .*busy"):
+        scores(Command(command, timeout=1), ["a"], ["b"])
+
+
+@pytest.mark.parametrize(("command", "message"), [
+    ("no-such-program-at-all", "'no-such-program-at-all' cannot be started"),
+    ("'unbalanced", "cannot be started: No closing quotation"),
+])
+def test_a_program_that_is_not_there_is_told(command, message):
+    with pytest.raises(minrisk.InputError, match=message):
+        scores(Command(command), ["a"], ["b"])
+
+
+@pytest.mark.parametrize("answer", ["'9' * 400", "'[' * 100_000"])
+def test_an_answer_that_is_too_large_or_too_deep_is_told(program, answer):
+    with pytest.raises(minrisk.InputError, match=r"finite number|a number or"):
+        scores(Command(program(each=f"print({answer}, flush=True); continue")), ["a"], ["b"])
+
+
+@pytest.mark.parametrize(("answer", "message"), [
+    ("'good'", "returned 'good'; a finite number"), ('{"result": 1}', "returned None"),
+    ("[score]", r"returned \[11\]"), ("float('nan')", "returned nan")])
+def test_an_answer_that_is_no_score_is_told(program, answer, message):
+    with pytest.raises(minrisk.InputError, match=message):
+        scores(Command(program(answer=answer)), ["a"], ["b"])
+
+
+def test_an_answer_that_is_no_json_is_told(program):
+    with pytest.raises(minrisk.InputError, match=r"(answered|more lines .*) 'loading"):
+        scores(Command(program(before="print('loading')")), ["a"], ["b"])
+
+
+@pytest.mark.parametrize(("before", "answer"), [
+    ("print(7)", "score"),  # a greeting that looks like a score, written with the first answer
+    ("", '[score, print("0")][0]'),  # two lines for each pair
+])
+def test_surplus_lines_do_not_shift_the_scores(program, before, answer):
+    with pytest.raises(minrisk.InputError, match=r"more lines than it was given pairs, '(7|0)"):
+        scores(Command(program(before=before, answer=answer)), ["a", "bb"], ["c", "dd"])
+
+
+def test_a_surplus_line_that_comes_later_is_found_by_the_next_to_ask(program, tmp_path):
+    go = tmp_path / "go"
+    metric = Command(program(before="import threading, time", each=f"""
+    def late():
+        while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)
+        print(3, flush=True)
+    threading.Thread(target=late, daemon=True).start()"""))
+    assert scores(metric, ["a"], ["b"]) == 11
+    go.touch()
+    wait_until(_program(metric, os.getpid())._process._answers.qsize)
+    with pytest.raises(minrisk.InputError, match=r"more lines than .* '3\\n' last"):
+        scores(metric, ["a"], ["b"])
+
+
+def test_a_program_that_ends_after_its_answers_is_started_again(program):
+    metric = Command(program(each="if count: sys.exit()"))
+    assert [scores(metric, ["a"], ["b"]).item() for _ in range(3)] == [11, 11, 11]
+
+
+HANGING = '''
+import os, pathlib, sys, time
+pathlib.Path({started!r}).write_text(str(os.getpid()))
+time.sleep(600)
+'''
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A shell script whose child hangs, and the file in which that child says who it is."""
+    started, child, shell = (tmp_path / name for name in ("started", "hang.py", "score.sh"))
+    child.write_text(HANGING.format(started=str(started)))
+    shell.write_text(f"#!/bin/sh\n{sys.executable} -I {child}\n")
+    shell.chmod(0o755)
+    return shell, started
+
+
+def wait_until(is_true, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_gone(started):
+    """Whether the child ended; a zombie that nobody waited for did."""
+    try:
+        status = Path(f"/proc/{started.read_text()}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    return status.rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_script_that_hangs_is_given_up_with_its_children(script):
+    shell, started = script
+    begin = time.monotonic()
+    with pytest.raises(minrisk.InputError, match="no answer for 2 seconds"):
+        scores(Command(str(shell), timeout=2), ["a"], ["b"])
+    assert time.monotonic() - begin < 30
+    wait_until(lambda: is_gone(started))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_script_with_its_children(script, tmp_path, number, code):
+    shell, started = script
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a", "b"]})
+    with spawn("decode", samples, "--metric", f"command:{shell}") as process:
+        wait_until(lambda: started.exists() and started.read_text())
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert b"Traceback" not in err
+    wait_until(lambda: is_gone(started))
+
+
+def test_children_of_a_script_end_with_the_interpreter(script, tmp_path):
+    """One that answered, and left something behind that still runs."""
+    shell, started = script
+    background = shell.read_text().replace("hang.py", "hang.py &")
+    shell.write_text(f"{background}while read line; do echo 1; done\n")
+    code = ("from minrisk.metrics.command import Command; import pathlib, sys, time\n"
+            "m = Command(sys.argv[1]); print(m.scores(m.features(['a']), m.features(['b'])))\n"
+            "while not pathlib.Path(sys.argv[2]).exists(): time.sleep(0.01)")
+    done = subprocess.run([sys.executable, "-c", code, shell, started], capture_output=True,
+                          timeout=60)
+    assert done.stdout == b"[[1.]]\n", done.stderr
+    wait_until(lambda: is_gone(started))
+
+
+def test_a_child_that_left_the_session_does_not_hold_the_run(script):
+    """It keeps the pipes open, but nobody waits for them."""
+    shell, started = script
+    shell.write_text(f"#!/bin/sh\nsetsid {shell.read_text().splitlines()[1]} &\n"
+                     f"read line; while [ ! -s {started} ]; do sleep 0.05; done; echo 1; sleep 600")
+    program = Program(str(shell), timeout=60, restarts=0)
+    assert program.ask(["line"]) == ["1\n"]
+    begin = time.monotonic()
+    program.close()
+    assert time.monotonic() - begin < 30
+    os.kill(int(started.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("options", [{"command": " "}, {"command": "cat", "timeout": 0},
+                                     {"command": "cat", "restarts": -1}])
+def test_options_of_a_program_that_make_no_sense_are_refused(options):
+    with pytest.raises(minrisk.InputError, match="command: "):
+        Command(**options)
+
+
+def test_the_metric_that_ran_scripts_of_evaluate_says_what_to_use_instead():
+    with pytest.raises(minrisk.InputError, match=r"'evaluate' was removed; use python:module:"):
+        METRICS.make("evaluate:overlap", run_code=True)

@@ -1,0 +1,78 @@
+"""ROUGE has the numbers of rouge-score."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
+
+import minrisk
+from generators import FEW, cases, text_lists
+from minrisk.metrics.rouge import Rouge, RougeL
+from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS
+from tolerance import assert_close
+
+ROUGE = st.builds(Rouge, n=st.integers(1, 4), stemmer=st.booleans())
+ROUGE_L = st.builds(RougeL, stemmer=st.booleans())
+ENGLISH = st.lists(st.lists(st.sampled_from(["runs", "running", "ponies", "the", "The", "cat's",
+                                             "a-b", "Straße", "42"]), max_size=30).map(" ".join),
+                   min_size=1, max_size=4)
+
+
+def scores(metric: Rouge | RougeL, hyps: list[str], refs: list[str]) -> np.ndarray:
+    return metric.scores(metric.features(hyps), metric.features(refs))
+
+
+def package_scores(metric: Rouge | RougeL, hyps: list[str], refs: list[str]) -> np.ndarray:
+    kind = f"rouge{metric.n}" if isinstance(metric, Rouge) else "rougeL"
+    theirs = RougeScorer([kind], use_stemmer=metric.stemmer)
+    return np.array([[theirs.score(r, h)[kind].fmeasure for r in refs] for h in hyps])
+
+
+@given(metric=st.one_of(ROUGE, ROUGE_L), hyps=st.one_of(text_lists, ENGLISH),
+       refs=st.one_of(text_lists, ENGLISH))
+@example(Rouge(2), ["", "one", "one two"], ["", "one two one two", "Ω"])
+@example(RougeL(), ["", "日本"], ["", "a"])
+@example(RougeL(stemmer=True), ["dies skies"], ["die sky"])
+def test_every_pair_equals_rouge_score(metric, hyps, refs):
+    assert_close(scores(metric, hyps, refs), package_scores(metric, hyps, refs), scale=1)
+
+
+@pytest.mark.parametrize("metric", [Rouge(2), RougeL()], ids=lambda m: m.name)
+def test_very_long_texts_equal_rouge_score(metric):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(["the", "cat", "sat", "mat", "on"], size)) for size in (700, 900)]
+    assert_close(scores(metric, texts, texts), package_scores(metric, texts, texts))
+
+
+@pytest.mark.parametrize("check", [*METRIC_CHECKS, *AGGREGATE_CHECKS, *PARTS_CHECKS],
+                         ids=lambda c: c.__name__)
+@FEW
+@given(metric=ROUGE, case=cases())
+def test_rouge_n_keeps_the_contract(check, metric, case):
+    check(metric, case, 1e-9)
+
+
+@pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda c: c.__name__)
+@FEW
+@given(metric=ROUGE_L, case=cases())
+def test_rouge_l_keeps_the_contract(check, metric, case):
+    check(metric, case, 1e-9)
+
+
+@pytest.mark.parametrize(("metric", "module", "needs"), [
+    (RougeL(), "rapidfuzz.distance", "'rouge-l' metric needs"),
+    (Rouge(stemmer=True), "nltk.stem.porter", "stemmer needs")])
+def test_a_missing_package_is_told_with_its_extra(metric, module, needs, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(minrisk.MissingExtra, match=rf"{needs}.*pip install 'minrisk\[rouge\]'"):
+        scores(metric, ["a"], ["b"])
+
+
+def test_no_words_in_an_n_gram_are_refused():
+    with pytest.raises(minrisk.InputError, match="at least 1; got n=0"):
+        Rouge(0)

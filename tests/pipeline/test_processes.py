@@ -1,0 +1,549 @@
+"""Many files into a folder: the same bytes however it is made, and nothing lost or twice."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import subprocess
+import sys
+import tracemalloc
+from array import array
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commands import read, run, spawn, write
+from minrisk import ChrF, Standard
+from minrisk._core.errors import InputError
+from minrisk.cli.shared import SOME_FAILED
+from minrisk.io.inputs import InputFile, expand
+from minrisk.io.jsonl import SampleReader
+from minrisk.io.partial import Partial
+from minrisk.io.record import Result, checksum
+from minrisk.io.shards import Shard, folder_shards
+from minrisk.io.sink import MISSING, Remaining
+from minrisk.pipeline import processes
+from minrisk.pipeline.processes import Processes, plan_workers
+from minrisk.pipeline.reading import Reading
+from minrisk.pipeline.stages import Choose
+from minrisk.pipeline.workers import Block, End, WorkerPool
+from project import SUPPORT
+from shard_folders import (
+    errors,
+    kill_again_and_again,
+    lines,
+    partials,
+    segments,
+    wait_for_results,
+    write_shards,
+)
+
+
+@pytest.fixture
+def inputs(tmp_path) -> Path:
+    return write_shards(tmp_path / "in")
+
+
+def alone(inputs: Path, *args: object) -> dict[str, bytes]:
+    """What one process makes of every shard by itself."""
+    return {path.name: run("decode", path, *args).out.encode() for path in inputs.iterdir()}
+
+
+def shards(paths: list[str]) -> list[Shard]:
+    return folder_shards(paths, ".jsonl", lambda number, file: SampleReader((file,)))
+
+
+def reading(path: Path, records: int, size: int = 10**6, done: Any = None,
+            number: int = 0) -> Reading:
+    file = InputFile.at(str(path))
+    shard = Shard("out", (file,), SampleReader((file,)))
+    return Reading(Remaining(number, shard, array("q") if done is None else done), records, size)
+
+
+@pytest.mark.parametrize("args", [
+    (), ("--strategy", "n-by-s", "--subset", "3", "--seed", "7"),
+    ("--confidence", "--utilities", "--nbest", "2"), ("--format", "text")])
+@pytest.mark.parametrize("scale", [("--workers", "1"), ("--workers", "3", "--batch-size", "1")])
+def test_a_folder_has_the_bytes_of_single_runs(inputs, tmp_path, args, scale):
+    result = run("decode", f"{inputs}/*.jsonl", "-o", f"{tmp_path}/out/", *args, *scale)
+    assert result.code == 0
+    expected = alone(inputs, *args)
+    if "text" in args:
+        expected = {Path(name).stem + ".txt": text for name, text in expected.items()}
+    assert lines(tmp_path / "out") == expected
+    assert "68 segments" in result.err
+    assert errors(tmp_path / "out") == []
+
+
+def test_parquet_becomes_json_lines(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra minrisk[parquet]")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(segments(9)), tmp_path / "a.parquet")
+    write(tmp_path / "a.jsonl", *segments(9))
+    run("decode", f"{tmp_path}/*.parquet", "-o", f"{tmp_path}/out/", "--workers", 1)
+    expected = run("decode", tmp_path / "a.jsonl").out.encode()
+    assert lines(tmp_path / "out") == {"a.jsonl": expected}
+
+
+@pytest.mark.parametrize("pattern", ["*", "*.jsonl", "[0-9e]*"])
+def test_a_folder_that_was_made_can_be_read_by_a_pattern(server, tmp_path, pattern):
+    sources = tmp_path / "sources.txt"
+    sources.write_text("one\ntwo\n")
+    drawn, out = tmp_path / "drawn", tmp_path / "out"
+    assert run("sample", sources, "--endpoint", server.endpoint, "--model", "m", "-n", "4",
+               "--prompt", "{source}", "-o", f"{drawn}/").code == 0
+    drawn.joinpath("sources.jsonl").rename(drawn / "0.jsonl")
+    found = glob(f"{drawn}/{pattern}")  # as a shell would
+    assert len(found) > 1
+    assert run("decode", *found, "-o", f"{out}/").code == 0
+    expected = run("decode", drawn / "0.jsonl").out
+    assert lines(out) == {"0.jsonl": expected.encode()}
+    assert run("decode", f"{drawn}/{pattern}").out == expected
+
+
+def test_patterns_of_urls_name_the_files_there(tmp_path):
+    fsspec = pytest.importorskip("fsspec", reason="needs the extra minrisk[fsspec]")
+    for number in (2, 1):
+        with fsspec.open(f"memory://shards/{number}.jsonl", "w") as file:
+            file.write("".join(json.dumps(s) + "\n" for s in segments(3, number)))
+    for beside in ("manifest.json", "errors.jsonl"):
+        fsspec.filesystem("memory").touch(f"/shards/{beside}")
+    found = expand(["memory://shards/*.jsonl"])
+    assert found == ["memory://shards/1.jsonl", "memory://shards/2.jsonl"]
+    assert [shard.name for shard in shards(found)] == ["1.jsonl", "2.jsonl"]
+
+
+def test_shards_stay_compressed_as_they_were(tmp_path):
+    content = "".join(json.dumps(s) + "\n" for s in segments(9)).encode()
+    (tmp_path / "in.jsonl.gz").write_bytes(gzip.compress(content))
+    (tmp_path / "in.jsonl").write_bytes(content)
+    assert run("decode", tmp_path / "in.jsonl.gz", "-o", f"{tmp_path}/out/").code == 0
+    plain = run("decode", tmp_path / "in.jsonl").out
+    assert gzip.decompress((tmp_path / "out" / "in.jsonl.gz").read_bytes()).decode() == plain
+
+
+def test_the_memory_that_is_given_bounds_what_is_on_its_way(tmp_path):
+    path = write(tmp_path / "in.jsonl", *segments(40))
+    size = path.stat().st_size // 10
+    *blocks, end = reading(path, 16, size).blocks()
+    assert end == End(0, 40)
+    assert all(sum(len(raw.content) for raw in block.items) <= size for block in blocks)
+    assert [len(block.items) for block in reading(path, 16, 1).blocks()
+            if isinstance(block, Block)] == [1] * 40
+    assert run("decode", path, "-o", f"{tmp_path}/out/", "--buffer", "0.000001").code == 0
+    assert lines(tmp_path / "out") == {"in.jsonl": run("decode", path).out.encode()}
+
+
+def test_the_memory_of_the_driver_does_not_grow_with_the_number_of_segments(tmp_path):
+    def peak(count):
+        path = write(tmp_path / f"{count}.jsonl",
+                     *({"samples": ["a", "b"], "x": "x" * 5000},) * count)
+        tracemalloc.start()
+        try:
+            assert run("decode", path, "-o", f"{tmp_path}/{count}/", "-q", "--workers", "1",
+                       "--batch-size", "4").code == 0
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(5)  # whatever is made once
+    few, many = peak(40), peak(400)
+    assert many < few + 300_000  # holding the records alone would take 2 megabytes
+
+
+@given(st.integers(0, 30), st.sets(st.integers(0, 29)), st.integers(1, 7))
+def test_every_segment_is_read_once_unless_it_is_done(tmp_path_factory, count, done, size):
+    path = tmp_path_factory.getbasetemp() / "in.jsonl"
+    contents = [f'"{i}"'.encode() for i in range(count)]
+    path.write_bytes(b"\n \n".join(contents))
+    known = array("q", [checksum(contents[i]) if i in done else MISSING
+                        for i in range(max([i for i in done if i < count], default=-1) + 1)])
+    *blocks, last = reading(path, size, done=known, number=3).blocks()
+    seen = [(raw.index, raw.line, raw.content, raw.shard) for b in blocks for raw in b.items]
+    assert seen == [(i, 2 * i + 1, contents[i], 3) for i in range(count) if i not in done]
+    assert last == End(3, count)
+    assert all(len(block.items) <= size for block in blocks)
+
+
+def test_names_are_kept_below_the_common_folder(tmp_path):
+    for name in ("a/x.jsonl", "b/x.jsonl.zst", "b/c/y.txt", "c/x.jsonl", "c/x.txt", "errors.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = expand([f"{tmp_path}/[ab]/**/*.*"])
+    assert [shard.name for shard in shards(found)] == [
+        "a/x.jsonl", "b/c/y.jsonl", "b/x.jsonl.zst"]
+    with pytest.raises(InputError, match="would both become"):
+        shards([f"{tmp_path}/c/x.jsonl", f"{tmp_path}/c/x.txt"])
+    with pytest.raises(InputError, match=r"the list of errors and .* would both become"):
+        shards([f"{tmp_path}/errors.txt"])
+    with pytest.raises(InputError, match="no file matches"):
+        expand([f"{tmp_path}/*.parquet"])
+
+
+def test_relative_paths_are_found_by_every_worker(inputs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    [shard] = shards(["in/0.jsonl"])
+    assert shard.files == (("in/0.jsonl", f"{tmp_path}/in/0.jsonl"),)
+    [shard] = shards(["memory://bucket/x.jsonl"])
+    assert shard.files[0].location == "memory://bucket/x.jsonl"
+    assert shard.name == "x.jsonl"
+
+
+def test_what_is_finished_is_not_made_again(inputs, tmp_path):
+    out = tmp_path / "out"
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    times = {name: (out / name).stat().st_mtime_ns for name in lines(out)}
+    expected = lines(out)
+    (out / "2.jsonl").unlink()
+    result = run("decode", f"{inputs}/*", "-o", out, "--resume")
+    assert result.code == 0
+    assert "3 of 4 shards and 63 segments finished" in result.err
+    assert lines(out) == expected
+    assert [n for n in times if times[n] != (out / n).stat().st_mtime_ns] == ["2.jsonl"]
+
+
+def test_segments_of_a_torn_shard_are_kept_and_what_is_torn_is_redone(inputs, tmp_path):
+    out = tmp_path / "out"
+    args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:faults:equal")
+    assert run(*args, "--workers", "1", "--batch-size", "4").code == 0
+    whole = lines(out)
+    (out / "3.jsonl").unlink()  # as if it were not done, but for 8 segments
+    path = out / ".minrisk" / json.loads((out / "manifest.json").read_text())["run"]
+    partial = Partial(str(path / "3.jsonl.partial"), f"{path.name}/3.jsonl")
+    given = (inputs / "3.jsonl").read_bytes().splitlines()
+    texts = whole["3.jsonl"].decode().splitlines(keepends=True)
+    for start in (8, 0):
+        partial.add([Result(3, i, checksum(given[i]), texts[i]) for i in range(start, start + 4)])
+    with open(path / "3.jsonl.partial", "ab") as torn:
+        torn.write(b'0123abcd {"indices": [4, ')
+    result = run(*args, "--resume")
+    assert "3 of 4 shards and 36 segments finished" in result.err
+    assert "minrisk: 32 segments" in result.err
+    assert lines(out) == whole
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (["--metric.order", "4"], "metric.order was 6, is 4"),
+    (["--strategy", "aggregate"], "strategy was standard, is aggregate"),
+    (["--nbest", "2"], "nbest was None, is 2"),
+    (["--weights", "uniform"], "weights was auto, is uniform")])
+def test_going_on_in_another_way_is_refused(inputs, tmp_path, change, message):
+    out = tmp_path / "out"
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    before = lines(out)
+    result = run("decode", f"{inputs}/*", "-o", out, "--resume", *change)
+    assert result.code == 2
+    assert message in result.err
+    assert lines(out) == before
+
+
+def test_changed_and_missing_inputs_are_refused_by_name(inputs, tmp_path):
+    out = tmp_path / "out"
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    path = inputs / "2.jsonl"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"cat", b"cow"))
+    result = run("decode", f"{inputs}/*", "-o", out, "--resume")
+    assert result.code == 2
+    assert f"input {path} was {len(content)} bytes, " in result.err
+    path.unlink()
+    result = run("decode", f"{inputs}/*", "-o", out, "--resume")
+    assert f"input {path} was {len(content)} bytes" in result.err
+    assert "is None" in result.err
+
+
+def test_a_folder_is_never_overwritten(inputs, tmp_path):
+    out = tmp_path / "out"
+    assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
+    result = run("decode", f"{inputs}/*", "-o", f"{out}/")
+    assert result.code == 2
+    assert "holds an earlier run; --resume goes on with it" in result.err
+    other = tmp_path / "other"
+    other.mkdir()
+    write(other / "2.jsonl", "precious")
+    result = run("decode", f"{inputs}/*", "-o", other)
+    assert result.code == 2
+    assert "2.jsonl exists, and is of no earlier run" in result.err
+    assert (other / "2.jsonl").read_text() == "precious\n"
+
+
+def test_two_runs_do_not_share_a_folder(inputs, tmp_path):
+    out = tmp_path / "out"
+    big = write(tmp_path / "big.jsonl", *segments(400))
+    args = ("decode", big, "-o", f"{out}/", "--metric", "python:faults:slow", "--workers", "1")
+    with spawn(*args, cwd=SUPPORT) as process:
+        wait_for_results(process, out)
+        result = run(*args, "--resume")
+        process.kill()
+    assert result.code == 2
+    assert "another run is writing" in result.err
+
+
+def poisoned(tmp_path: Path) -> Path:
+    good = {"samples": ["a", "b", "a"]}
+    return write(tmp_path / "in.jsonl", good, "not JSON", {"id": "x", "samples": ["bad"]},
+                 {"id": "empty", "samples": []}, {"id": "last", **good})
+
+
+def test_poison_is_recorded_and_costs_no_other_segment(tmp_path):
+    path, out = poisoned(tmp_path), tmp_path / "out"
+    result = run("decode", path, "-o", f"{out}/", "--metric", "python:faults:equal")
+    assert result.code == SOME_FAILED
+    assert "5 segments, 3 failed" in result.err
+    assert [(e["file"], e["line"], e["id"]) for e in errors(out)] == [
+        (str(path), 2, 1), (str(path), 3, "x"), (str(path), 4, "empty")]
+    reasons = [e["reason"] for e in errors(out)]
+    assert reasons[0].startswith("found invalid JSON")
+    assert "ZeroDivisionError: a bad word" in reasons[1]
+    assert reasons[2].startswith("zero hypotheses")
+    records = read((out / "in.jsonl").read_text())
+    assert [("error" in r) for r in records] == [False, True, True, True, False]
+    again = run("decode", path, "-o", out, "--metric", "python:faults:equal", "--resume")
+    assert again.code == SOME_FAILED
+    assert len(errors(out)) == 3
+
+
+def test_a_segment_that_kills_its_worker_is_recorded(tmp_path):
+    good = {"samples": ["a", "b", "a"]}
+    path = write(tmp_path / "in.jsonl", good, {"id": "k", "samples": ["deadly", "a"]}, good)
+    out = tmp_path / "out"
+    result = run("decode", path, "-o", f"{out}/", "--metric", "python:faults:equal")
+    assert result.code == SOME_FAILED
+    [failure] = errors(out)
+    assert (failure["id"], failure["line"]) == ("k", 2)
+    assert "ended by SIGKILL" in failure["reason"]
+    assert [r.get("text") for r in read((out / "in.jsonl").read_text())] == ["a", None, "a"]
+
+
+def test_a_worker_that_dies_once_loses_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINRISK_TEST_FLAG", str(tmp_path / "flag"))
+    path = write(tmp_path / "in.jsonl", *segments(9), {"samples": ["deadly", "x"]}, *segments(9))
+    out = tmp_path / "out"
+    result = run("decode", path, "-o", f"{out}/", "--metric", "python:faults:fatal_once",
+                 "--batch-size", "4")
+    assert result.code == 0
+    assert (tmp_path / "flag").exists()
+    assert lines(out) == {"in.jsonl": run("decode", path, "--metric",
+                                          "python:faults:fatal_once").out.encode()}
+
+
+@dataclass(frozen=True)
+class Losing(Processes):
+    """Never brings back the third segment, as a cluster on which it kills all workers."""
+
+    @contextmanager
+    def start(self, pools):
+        with super().start(pools) as running:
+            yield LosingRunning(running.pools, running)
+
+
+@dataclass(frozen=True)
+class LosingRunning:
+    pools: Any
+    whole: Any
+
+    def run(self, readings, stop, wait):
+        for piece in self.whole.run(readings, stop, wait):
+            if not isinstance(piece, Block) or 2 not in [item.index for item in piece.items]:
+                yield piece
+
+
+@pytest.mark.parametrize("output", ["out/", "out.jsonl"])
+def test_what_a_runner_loses_is_tried_alone_and_then_recorded(tmp_path, monkeypatch, output):
+    path = write(tmp_path / "in.jsonl", *segments(9))
+    monkeypatch.setattr("minrisk.cli.running.Processes", Losing)
+    result = run("decode", path, "-o", f"{tmp_path}/{output}", "--workers", "1")
+    assert result.code == SOME_FAILED
+    assert f"the first failure: {path}:3: every worker that tried it died" in result.err
+    expected = run("decode", path).out.splitlines()
+    made = (tmp_path / output / "in.jsonl" if output == "out/" else tmp_path / output).read_text()
+    found = made.splitlines()
+    assert found[:2] + found[3:] == expected[:2] + expected[3:]
+    assert json.loads(found[2]) == {"id": "0-2", "error":
+                                    f"{path}:3: every worker that tried it died"}
+
+
+def test_an_error_stops_where_that_is_asked_for_and_is_tried_again(tmp_path):
+    path, out = poisoned(tmp_path), tmp_path / "out"
+    args = ["decode", path, "-o", f"{out}/", "--batch-size", "1", "--workers", "1",
+            "--metric", "python:faults:equal"]
+    result = run(*args, "--on-error", "stop")
+    assert result.code == 2
+    assert f"error: {path}:2: found invalid JSON" in result.err
+    assert "in.jsonl" not in lines(out)
+    few = run(*args, "--resume", "--max-errors", "2")
+    assert few.code == 2
+    assert "3 segments failed, more than --max-errors 2" in few.err
+    assert run(*args, "--resume", "--max-errors", "3").code == SOME_FAILED
+    assert len(errors(out)) == 3
+
+
+def test_a_shard_that_breaks_off_is_told_and_the_others_are_made(inputs, tmp_path):
+    content = gzip.compress("".join(json.dumps(s) + "\n" for s in segments(300)).encode())
+    (inputs / "5.jsonl.gz").write_bytes(content[: len(content) // 2])
+    out = tmp_path / "out"
+    result = run("decode", f"{inputs}/*", "-o", f"{out}/")
+    assert result.code == SOME_FAILED
+    [failure] = errors(out)
+    assert failure["file"] == str(inputs / "5.jsonl.gz")
+    assert "truncated gz" in failure["reason"]
+    assert set(lines(out)) == {"0.jsonl", "1.jsonl", "2.jsonl", "3.jsonl"}
+    assert [path.name for path in partials(out)] == ["5.jsonl.gz.partial"]
+    assert f"unfinished: {inputs}/5.jsonl.gz: truncated gz" in result.err
+    assert run("decode", f"{inputs}/*", "-o", out, "--resume").code == SOME_FAILED
+    assert len(errors(out)) == 1
+
+
+def test_a_full_disk_is_told_and_gone_on_from(inputs, tmp_path):
+    out = tmp_path / "out"
+    code = ("import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000)); "
+            "from minrisk.cli import main; sys.exit(main())")
+    args = ["decode", *sorted(inputs.iterdir()), "-o", f"{out}/", "--batch-size", "2", "-q"]
+    done = subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True)
+    assert done.returncode == 2
+    assert b"cannot write" in done.stderr
+    assert b"File too large" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert run(*args, "--resume").code == 0
+    assert lines(out) == alone(inputs)
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    big, out = write(tmp_path / "big.jsonl", *segments(50)), tmp_path / "out"
+    args = ("decode", big, "-o", f"{out}/", "--metric", "python:faults:slow", "--workers", "2",
+            "--batch-size", "2")
+    with spawn(*args, cwd=SUPPORT) as process:
+        wait_for_results(process, out)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"--resume goes on" in error
+    assert b"Traceback" not in error
+    assert run(*args, "--resume").code == 0
+    assert lines(out) == {"big.jsonl": run("decode", big, "--metric",
+                                           "python:faults:equal").out.encode()}
+
+
+@pytest.mark.parametrize("scale", [(), ("--workers", "2", "--batch-size", "5")])
+def test_samples_go_into_a_folder_as_into_files(server, tmp_path, scale):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\n\ntwo\n")
+    write(folder / "b.jsonl", *({"source": f"source {i}", "lang": "fr"} for i in range(9)))
+    args = ["--endpoint", server.endpoint, "--model", "m", "-n", "6", "--seed", "3"]
+    args += ["--on-blank", "fail"]
+    result = run("sample", f"{folder}/*", "-o", f"{tmp_path}/out/", *args, *scale)
+    assert result.code == SOME_FAILED
+    assert "66 samples" in result.err
+    assert lines(tmp_path / "out") == {
+        f"{path.stem}.jsonl": run("sample", path, *args).out.encode()
+        for path in folder.iterdir()}
+    assert [(e["line"], e["id"]) for e in errors(tmp_path / "out")] == [(2, 1)]
+
+
+def test_translations_are_drawn_by_some_and_chosen_by_others(server, tmp_path):
+    sources, out = tmp_path / "sources.txt", tmp_path / "out"
+    sources.write_text("".join(f"source {i}\n" for i in range(11)))
+    args = ["translate", sources, "--endpoint", server.endpoint, "--model", "m", "-n", "6",
+            "--strategy", "n-by-s", "--subset", "2"]
+    plain = run(*args, "--prompt", "{source}").out.encode()
+    result = run(*args, "--prompt", "{source}", "-o", f"{out}/", "--workers", "2",
+                 "--sampling-workers", "1", "--batch-size", "3")
+    assert result.code == 0
+    assert lines(out) == {"sources.txt": plain}
+    assert "1 workers for sample were busy" in result.err
+    assert "2 workers for decode were busy" in result.err
+    bare = run(*args, "-o", f"{tmp_path}/bare/")
+    assert bare.code == 2
+    assert f"{sources}:1: the model does not know what to do with a source" in bare.err
+    assert not (tmp_path / "bare").exists()
+
+
+def test_a_report_says_what_was_done_and_how_fast(inputs, tmp_path):
+    report = tmp_path / "run.json"
+    args = ("decode", f"{inputs}/*", "-o", f"{tmp_path}/out/", "--report", report, "--workers", "2")
+    assert run(*args, "--threads", "1").code == 0
+    found = json.loads(report.read_text())
+    assert found["signatures"][0].startswith("strategy:standard|metric:chrf")
+    assert (found["engine"], found["workers"], found["threads"]) == (
+        "local", {"decode": 2}, {"decode": 1})
+    assert found["this_run"]["segments"] == found["output"]["segments"] == 68
+    assert found["this_run"]["pairs"] == found["output"]["pairs"] > 0
+    assert set(found["seconds_of_stages"]) == {"read", "parse", "decode", "render", "write"}
+    assert 0 < found["utilisation"]["decode"] <= 1
+    assert found["output"]["is_finished"]
+
+
+@pytest.mark.parametrize(("args", "message"), [
+    (["--resume"], "--resume goes with a file or a folder; name one with -o"),
+    (["--overwrite"], "--overwrite goes with a file or a folder"),
+    (["-o", "@out/", "--resume", "--overwrite"], "give one"),
+    (["-o", "@out/", "--address", "auto"], "give --engine ray"),
+    (["-o", "@out/", "--matrix", "m.npz"], "--matrix is a folder (scores/) where the output is"),
+    (["-o", "@out.jsonl", "--matrix", "@scores/"], "and otherwise a file"),
+    (["-o", "@in/"], "the output is the input"),
+    (["-o", "@out/", "-"], "standard input: a folder as output needs files as input"),
+    (["-o", "@out/", "@missing.jsonl"], "missing.jsonl: No such file or directory"),
+    (["-o", "@out/", "@in"], "/in: it is a directory; wanted a file")])
+def test_what_makes_no_sense_with_a_folder_is_told(inputs, tmp_path, args, message):
+    given = [arg.replace("@", f"{tmp_path}/") for arg in args]
+    result = run("decode", *sorted(inputs.iterdir()), *given)
+    assert result.code == 2
+    assert message in result.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_ray_where_it_is_missing_says_what_to_install(inputs, tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "minrisk.pipeline.ray", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    result = run("decode", f"{inputs}/*", "-o", f"{tmp_path}/out/", "--engine", "ray")
+    assert result.code == 2
+    assert "pip install 'minrisk[ray]'" in result.err
+
+
+@pytest.mark.parametrize(("given", "gpus", "devices"), [
+    (None, 1, ["0", "1"]), (None, 0.5, ["0", "0"]), (None, 2, ["0,1", "2,3"]),
+    ("5,7", 1, ["5", "7"])])
+def test_workers_share_the_gpus(monkeypatch, given, gpus, devices):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert [processes._devices(number, gpus) for number in range(2)] == devices
+
+
+def test_there_are_as_many_workers_as_gpus_for_them(monkeypatch):
+    pool = WorkerPool([Choose(Standard(ChrF()))], gpus=0.5)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert [planned.workers for planned in plan_workers([pool])] == [4]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(InputError, match="has 0 NVIDIA GPUs, too few for 1 workers with"):
+        plan_workers([pool])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    with pytest.raises(InputError, match="has 1 NVIDIA GPUs, too few for 4 workers with"):
+        plan_workers([replace(pool, workers=4)])
+
+
+@pytest.mark.parametrize("output", ["out/", "out.jsonl"])
+def test_the_driver_may_be_killed_with_its_results_kept(tmp_path, output):
+    inputs, out = write_shards(tmp_path / "in", 5, 0, 2, 9), tmp_path / "out"
+    out.mkdir()
+    args = ("decode", *sorted(inputs.iterdir()), "-o", f"{out}/" if output == "out/" else
+            out / output, "--batch-size", "1", "--workers", "1", "--resume",
+            "--metric", "python:faults:slow")
+    kill_again_and_again(lambda: spawn(*args, cwd=SUPPORT), out)
+    assert run(*args).code == 0
+    expected = alone(inputs, "--metric", "python:faults:equal")
+    if output == "out/":
+        assert lines(out) == expected
+        assert errors(out) == []
+    else:
+        assert [json.loads(line)["text"] for line in (out / output).read_text().splitlines()] == [
+            record["text"] for name in sorted(expected) for record in read(expected[name].decode())]

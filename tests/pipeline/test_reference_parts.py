@@ -1,0 +1,281 @@
+"""References in shards: whoever reads them, and however they are cut, the answer is the same."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minrisk
+from commands import run
+from generators import cases
+from minrisk import References
+from minrisk._core.progress import listening
+from minrisk.io.record import Result
+from minrisk.io.references import ReferenceFile
+from minrisk.metrics.edit import Edit
+from minrisk.pipeline.references import MAX_WAITING, Sum
+from reference_shards import HYPS, REFS, WEIGHTS, shards
+from tolerance import assert_close
+
+METRICS = ["chrf", "bleu", "rouge", "exact-match", "chrf*0.5+bleu"]
+
+
+@pytest.mark.parametrize("strategy", ["aggregate", "standard"])
+@given(metric=st.sampled_from(METRICS), case=cases())
+def test_shards_of_any_size_and_weight_give_what_all_references_give(strategy, metric, case):
+    parts = [[i for i, label in enumerate(case.labels) if label == group]
+             for group in range(max(case.labels) + 1)]
+    found = minrisk.decode_shards(
+        case.hyps, [References([case.refs[i] for i in p], [case.weights[i] for i in p])
+                    for p in parts], metric=metric, strategy=strategy)
+    whole = minrisk.decode(case.hyps, case.refs, weights=case.weights, metric=metric,
+                           strategy=strategy)
+    assert_close(found.utility, whole.utility, scale=100)
+    assert found.best == whole.best
+
+
+@given(case=cases(), cut=st.integers(1, 6))
+def test_counts_of_references_are_exact_however_they_are_cut(case, cut):
+    """Whole numbers add up without rounding."""
+    refs = list(case.refs)
+    found = minrisk.decode_shards(case.hyps, [refs[i:i + cut] for i in range(0, len(refs), cut)])
+    np.testing.assert_array_equal(found.utility, minrisk.decode_shards(case.hyps, [refs]).utility)
+
+
+@pytest.mark.parametrize("strategy", ["aggregate", "standard"])
+def test_processes_change_no_bit(strategy):
+    alone, several = (minrisk.decode_shards(HYPS, shards(1, 4), strategy=strategy, workers=n)
+                      for n in (1, 2))
+    np.testing.assert_array_equal(several.utility, alone.utility)
+    assert several.pairs == alone.pairs
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_large_shard_is_work_for_all(monkeypatch, workers):
+    monkeypatch.setattr("minrisk._core.references.BLOCK", 2)
+    told = []
+    with listening(lambda *what: told.append(what)):
+        found = minrisk.decode_shards(HYPS, shards(), strategy="standard", workers=workers)
+    assert [(what, done) for what, done, _ in told] == [("parts", 1), ("parts", 2), ("parts", 3)]
+    expected = minrisk.decode(HYPS, REFS, weights=WEIGHTS)
+    assert_close(found.utility, expected.utility)
+
+
+def test_a_count_is_as_many_references():
+    counted = minrisk.decode_shards(HYPS, [References(["a cat", "dogs"], counts=[3, 1]), ["cats"]])
+    repeated = minrisk.decode_shards(HYPS, [["a cat"] * 3 + ["dogs", "cats"]])
+    np.testing.assert_array_equal(counted.utility, repeated.utility)
+
+
+def test_pairs_are_counted_where_they_are_evaluated():
+    assert minrisk.decode_shards(HYPS, shards(3), strategy="standard").pairs == 3 * (3 + 3)
+    assert minrisk.decode_shards(HYPS, shards(3)).pairs == 3
+
+
+def test_memory_does_not_grow_with_the_references():
+    def peak(count):
+        tracemalloc.start()
+        minrisk.decode_shards(HYPS, ([f"the cat sat {i} {j}" for j in range(500)]
+                                     for i in range(count)))
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(2)
+    assert peak(60) < 1.5 * peak(6)
+
+
+def test_parts_are_added_in_order_whoever_finishes_first():
+    """Letters add up as statistics do."""
+    total = Sum([])
+    for index in (2, 1, 4, 0, 3):
+        total.add(0, [Result(0, index, 0, "", value="abcde"[index])])
+    assert total.total == "abcde"
+
+
+def test_not_too_many_parts_wait_for_one_before_them():
+    read, waiting = [], []
+
+    def parts():
+        for number in range(3 * MAX_WAITING):
+            read.append(number)
+            yield _SlowFirst(number)
+
+    with listening(lambda _, done, __: waiting.append(len(read) - done)):
+        minrisk.decode_shards(HYPS, parts(), workers=2)
+    assert len(read) == 3 * MAX_WAITING
+    assert max(waiting) <= MAX_WAITING + 4  # one that each worker has, and one before each door
+
+
+@pytest.mark.parametrize(("given", "wants"), [
+    ({"shards": []}, "no references; at least one file or list"),
+    ({"shards": [REFS, []]}, "shard 2: zero references"),
+    ({"shards": [REFS, "a text"]}, "shard 2: references must be a list of strings"),
+    ({"shards": [[1]]}, "shard 1: references must be strings; found int"),
+    ({"shards": [References(REFS, [1.0])]}, "references: expected 6 weights"),
+    ({"shards": [References(["a"], [-1.0], name="x")]}, "x: weights must be finite"),
+    ({"shards": [References(["a"], [0.0])]}, "add up to 0.0; a positive number"),
+    ({"shards": [References(["a"], [1.0], name="x"), ["b"]]}, "shard 2 has no weights, but x has"),
+    ({"shards": [["b"], References(["a"], [1.0], name="x")]}, "shard 1 has no weights, but x has"),
+    ({"strategy": "prune"}, "'prune' needs all references at once"),
+    ({"strategy": minrisk.Aggregate(minrisk.ChrF(), groups=2)}, "2 groups of references"),
+    ({"metric": Edit()}, "needs a metric that averages references"),
+    ({"workers": 0}, "0 workers; at least one is wanted"),
+    ({"address": "auto"}, "address= goes with engine='ray'"),
+    ({"hypotheses": []}, "zero hypotheses"),
+    ({"strategy": minrisk.Standard(minrisk.ChrF()), "metric": "bleu"}, "metric: already part of"),
+])
+def test_what_makes_no_sense_is_told(given, wants):
+    with pytest.raises(minrisk.InputError, match=wants.replace("(", "[(]")):
+        minrisk.decode_shards(**{"hypotheses": HYPS, "shards": [REFS]} | given)
+
+
+def test_an_error_of_a_worker_is_told_as_it_was_raised():
+    with pytest.raises(minrisk.InputError, match=r"^shard 2: zero references"):
+        minrisk.decode_shards(HYPS, [REFS, [], REFS], workers=2)
+
+
+class _Deadly:
+    name = "deadly"
+
+    def blocks(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _SlowFirst:
+    def __init__(self, number):
+        self.name = str(number)
+
+    def blocks(self):
+        time.sleep(0.5 if self.name == "0" else 0)
+        return References(REFS).blocks()
+
+
+def test_a_worker_that_is_killed_is_told():
+    with pytest.raises(minrisk.MinriskError, match="deadly: the worker process was ended by SIGK"):
+        minrisk.decode_shards(HYPS, [_Deadly()], workers=2)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Hypotheses, and the same references as text, as JSON lines and with weights."""
+    monkeypatch.chdir(tmp_path)
+    lines = {
+        "hyps.txt": HYPS,
+        "segment.jsonl": [json.dumps({"id": "s", "source": "die Katze", "samples": HYPS})],
+        "a.txt": REFS[:2], "b.txt": REFS[2:], "blank.txt": ["", ""],
+        "ab.jsonl": [json.dumps({"references": REFS[:2]}), "", json.dumps({"samples": REFS[2:]})],
+        "weighted.jsonl": [json.dumps({"samples": REFS, "weights": WEIGHTS})],
+        "counted.jsonl": [json.dumps({"samples": ["a cat", "dogs"], "counts": [3, 1]})],
+        "two.jsonl": [json.dumps({"samples": HYPS})] * 2,
+        "number.jsonl": [json.dumps({"samples": REFS}), json.dumps({"samples": [1]})],
+        "other.jsonl": [json.dumps({"texts": REFS})],
+        "mixed.jsonl": [json.dumps({"samples": REFS}),
+                        json.dumps({"samples": REFS, "weights": WEIGHTS})],
+    }
+    for name, content in lines.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in content), encoding="utf-8")
+    (tmp_path / "empty.txt").write_bytes(b"")
+    (tmp_path / "blank.jsonl").write_bytes(b"\n\n")
+    (tmp_path / "torn.txt.gz").write_bytes(gzip.compress(b"a cat\n" * 100)[:-9])
+    (tmp_path / "latin.txt").write_bytes(b"a cat\nna\xefve\n")
+    return tmp_path
+
+
+def ranked(*args):
+    done = run("rank", *args, "-q")
+    assert done.code == 0, done.err
+    [record] = done.records
+    return record
+
+
+@pytest.mark.parametrize("strategy", ["aggregate", "standard"])
+def test_the_command_ranks_as_decode_does(folder, strategy):
+    found = ranked("hyps.txt", "a.txt", "b.txt", "--strategy", strategy, "--utilities", "--nbest",
+                   2, "--metric.order", 4)
+    expected = minrisk.decode(HYPS, REFS, strategy=strategy, metric=minrisk.ChrF(order=4))
+    assert found["text"] == HYPS[expected.best]
+    assert [choice["index"] for choice in found["nbest"]] == expected.order[:2].tolist()
+    assert_close(found["utilities"], expected.utility)
+
+
+def test_the_format_of_a_shard_does_not_matter(folder):
+    text = ranked("hyps.txt", "a.txt", "b.txt", "--utilities")
+    assert ranked("hyps.txt", "ab.jsonl", "--utilities") == text
+    assert ranked("segment.jsonl", "ab.jsonl", "--utilities", "--workers", 2) == text | {"id": "s"}
+
+
+def test_weights_and_counts_of_a_shard_count(folder):
+    weighted = ranked("hyps.txt", "weighted.jsonl", "--utilities")
+    expected = minrisk.decode(HYPS, REFS, weights=WEIGHTS, strategy="aggregate")
+    assert_close(weighted["utilities"], expected.utility)
+    counted = ranked("hyps.txt", "counted.jsonl", "a.txt", "--utilities")
+    expected = minrisk.decode(HYPS, ["a cat"] * 3 + ["dogs", *REFS[:2]], strategy="aggregate")
+    assert_close(counted["utilities"], expected.utility)
+
+
+def test_hypotheses_and_references_may_come_from_standard_input(folder):
+    expected = ranked("segment.jsonl", "a.txt")
+    for args, name in ((("-", "a.txt"), "segment.jsonl"), (("segment.jsonl", "-"), "a.txt")):
+        done = run("rank", *args, "-q", stdin=(folder / name).read_bytes())
+        assert done.records == [expected]
+
+
+def test_a_blank_line_of_text_is_a_reference(folder):
+    assert [list(block.texts) for block in ReferenceFile("blank.txt").blocks()] == [["", ""]]
+
+
+def test_a_file_is_read_a_block_at_a_time(folder, monkeypatch):
+    monkeypatch.setattr("minrisk.io.references.BLOCK", 3)
+    assert [list(b.texts) for b in ReferenceFile("b.txt").blocks()] == [REFS[2:5], REFS[5:]]
+
+
+def test_the_summary_and_the_signature_are_on_standard_error(folder):
+    done = run("rank", "hyps.txt", "a.txt", "b.txt")
+    assert "strategy:aggregate|metric:chrf" in done.err
+    assert "6 references, 3 pairs" in done.err
+
+
+@pytest.mark.parametrize(("args", "wants"), [
+    ("hyps.txt", "Missing argument 'REFERENCES...'"),
+    ("hyps.txt a.txt empty.txt", "empty.txt has no references; at least one is wanted"),
+    ("hyps.txt a.txt blank.jsonl", "blank.jsonl has no references; at least one is wanted"),
+    ("hyps.txt a.txt missing.txt", "cannot read missing.txt: No such file or directory"),
+    ("hyps.txt a.txt torn.txt.gz", "torn.txt.gz: truncated gz"),
+    ("hyps.txt a.txt latin.txt", "latin.txt:2: found byte 0xef"),
+    ("hyps.txt weighted.jsonl a.txt", "a.txt has no weights, but weighted.jsonl:1 has"),
+    ("hyps.txt mixed.jsonl", "mixed.jsonl:1 has no weights, but mixed.jsonl:2 has"),
+    ("hyps.txt number.jsonl", "number.jsonl:2: references must be strings; found int"),
+    ("hyps.txt other.jsonl", "other.jsonl:1: found the fields texts, wanted samples"),
+    ("empty.txt a.txt", "empty.txt: zero hypotheses"),
+    ("two.jsonl a.txt", "two.jsonl has 2 segments, wanted one"),
+    ("number.jsonl a.txt", "number.jsonl has 2 segments"),
+    ("hyps.txt a.txt --strategy prune", "'prune' is not one of 'aggregate', 'standard'"),
+    ("hyps.txt a.txt --metric edit", "'edit' does not; strategies that work with it: standard"),
+    ("hyps.txt a.txt --workers 0", "0 is not in the range"),
+    ("hyps.txt a.txt --address auto", "--address is of a Ray cluster; give --engine ray"),
+    ("hyps.txt a.txt --gpus-per-worker 99", "NVIDIA GPUs, too few for 1 workers with 99 each"),
+    ("hyps.txt a.txt -o hyps.txt", "the output is the input hyps.txt"),
+    ("hyps.txt - -", "standard input was given more than once"),
+    ("hyps.txt - --workers 2", "standard input is read by this process alone"),
+])
+def test_mistakes_on_the_command_line_are_told_in_one_line(folder, args, wants):
+    done = run("rank", *args.split(), "-q")
+    assert done.code == 2
+    assert wants in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_the_help_names_the_metrics_and_no_strategies_of_other_kinds():
+    done = run("rank", "--help")
+    assert "--metric.word-order" in done.out
+    assert "--engine" in done.out

@@ -1,0 +1,106 @@
+"""References in shards on a Ray cluster of several nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+import minrisk
+from commands import run
+from minrisk import References
+from reference_shards import HYPS, REFS, shards
+
+
+@pytest.fixture(scope="module")
+def address():
+    """Of a cluster with two nodes."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1,
+                                                            "include_dashboard": False})
+    cluster.add_node(num_cpus=1)
+    yield cluster.address
+    cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def connected(address):
+    """The same, when somebody has connected us before."""
+    ray.init(address, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+def test_no_cluster_at_an_address_is_told():
+    with pytest.raises(minrisk.MinriskError, match="no Ray cluster at nobody"):
+        minrisk.decode_shards(HYPS, [REFS], engine="ray", address="nobody")
+
+
+def test_without_an_address_a_cluster_is_started_and_ended():
+    """Before the tests with another cluster, to which a process cannot come back for actors."""
+    found = minrisk.decode_shards(HYPS, shards(2), engine="ray", workers=1)
+    np.testing.assert_array_equal(found.utility, minrisk.decode_shards(HYPS, shards(2)).utility)
+    assert not ray.is_initialized()
+
+
+def test_the_command_reads_files_on_the_cluster(address, tmp_path):
+    for name, texts in {"hyps": HYPS, "a": REFS[:1], "b": REFS[1:]}.items():
+        (tmp_path / f"{name}.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    files = [tmp_path / f"{name}.txt" for name in ("hyps", "a", "b")]
+    found = run("rank", *files, "--engine", "ray", "--address", address, "--utilities", "-q")
+    assert found.code == 0, found.err
+    assert found.out == run("rank", *files, "--utilities", "-q").out
+    assert not ray.is_initialized()
+
+
+@pytest.mark.parametrize("strategy", ["aggregate", "standard"])
+@pytest.mark.parametrize("metric", ["chrf", "bleu"])
+def test_a_cluster_changes_no_bit(connected, strategy, metric):
+    cut = shards(1, 4)
+    found = minrisk.decode_shards(HYPS, cut, metric=metric, strategy=strategy, engine="ray")
+    alone = minrisk.decode_shards(HYPS, cut, metric=metric, strategy=strategy)
+    np.testing.assert_array_equal(found.utility, alone.utility)
+    assert found.pairs == alone.pairs
+    assert ray.is_initialized()
+
+
+@dataclass(frozen=True)
+class DeadlyOnce:
+    """The first worker that reads it dies."""
+
+    marker: Path
+    name: str = "deadly"
+
+    def blocks(self):
+        if not self.marker.exists():
+            self.marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return References(REFS).blocks()
+
+
+def test_a_worker_that_dies_is_replaced(connected, tmp_path):
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # no worker has this file
+    cut = [["a cat"], DeadlyOnce(tmp_path / "dead"), ["the dog"]]
+    found = minrisk.decode_shards(HYPS, cut, engine="ray")
+    alone = minrisk.decode_shards(HYPS, [["a cat"], REFS, ["the dog"]])
+    np.testing.assert_array_equal(found.utility, alone.utility)
+    assert (tmp_path / "dead").exists()
+
+
+def test_an_error_on_the_cluster_is_told_as_it_was_raised(connected):
+    with pytest.raises(minrisk.InputError, match=r"^shard 2: zero references"):
+        minrisk.decode_shards(HYPS, [REFS, [], REFS], engine="ray")
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.delitem(sys.modules, "minrisk.pipeline.ray", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(minrisk.MissingExtra, match=r"pip install 'minrisk\[ray\]'"):
+        minrisk.decode_shards(HYPS, [REFS], engine="ray")

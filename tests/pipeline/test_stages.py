@@ -1,0 +1,282 @@
+"""Records through stages: order, attribution of errors, batches and memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commands import run as minrisk
+from commands import write
+from minrisk import ChrF, InputError, MissingExtra, Ranking, Segment, Standard
+from minrisk._core.errors import UnusableError
+from minrisk._core.sample_columns import columns, distinct
+from minrisk._core.sampler import PartialError, Sample
+from minrisk.io.record import Record
+from minrisk.pipeline.stages import Choose, DrawSamples
+
+SAMPLES = st.lists(st.builds(
+    Sample, st.sampled_from(["a", "b", ""]), st.integers(1, 4),
+    st.floats(-9, 0) | st.none(), st.floats(-9, 0)), min_size=1)
+
+
+@dataclass
+class Lengths:
+    """Ranks by length, refuses the word `bad`, and remembers the batches it saw."""
+
+    name: ClassVar[str] = "lengths"
+    metric: ClassVar[ChrF] = ChrF()
+    batches: list[int] = field(default_factory=list)
+    error: type[BaseException] = InputError
+
+    def rank(self, segments):
+        self.batches.append(len(segments))
+        if any("bad" in s.hypotheses for s in segments):
+            raise self.error("a bad word")
+        return [Ranking.of(np.array([len(h) for h in s.hypotheses], float)) for s in segments]
+
+
+def records(*words):
+    """A record per word; an exception is a record that could not be read."""
+    for index, word in enumerate(words):
+        record = Record(index, index, "in", index)
+        if isinstance(word, Exception):
+            yield record.failed(word)
+        else:
+            yield Record(index, index, "in", index, segment=Segment([word, word + word]))
+
+
+def ranked(found):
+    return {r.id: str(r.error) if r.error else r.ranking.best for r in found}
+
+
+def choose(strategy, items, size=16, on_error="skip"):
+    return Choose(strategy, size, on_error)(iter(items))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_answers_do_not_depend_on_the_batch_size(size):
+    strategy = Lengths()
+    assert ranked(choose(strategy, records(*"abcde"), size)) == dict.fromkeys(range(5), 1)
+    assert max(strategy.batches) == min(size, 5)
+
+
+def test_skipping_keeps_every_other_segment_of_the_batch():
+    items = records("a", "bad", InputError("unreadable"), "c")
+    assert ranked(choose(Lengths(), items, 4)) == {0: 1, 1: "a bad word", 2: "unreadable", 3: 1}
+
+
+def test_stopping_gives_what_came_before_and_then_the_error():
+    found = choose(Lengths(), records("a", "b", "bad", "d"), 4, "stop")
+    assert ranked(found) == {0: 1, 1: 1, 2: "a bad word"}
+
+
+@pytest.mark.parametrize("place", [0, 15])
+def test_stopping_tries_what_cannot_work_no_more_than_twice(place):
+    words = ["a"] * 16
+    words[place] = "bad"
+    strategy = Lengths()
+    list(choose(strategy, records(*words), 16, "stop"))
+    assert strategy.batches == [16] + [1] * (place + 1)
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+@pytest.mark.parametrize("error", [UnusableError, MissingExtra])
+def test_what_concerns_every_segment_is_tried_once_and_ends_the_run(error, on_error):
+    strategy = Lengths(error=error)
+    with pytest.raises(error, match="a bad word"):
+        list(choose(strategy, records("a", "b", "bad", "d"), 4, on_error))
+    assert strategy.batches == [4]
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_an_input_that_breaks_off_gives_what_came_before(on_error):
+    def broken():
+        yield from records("a", "b")
+        raise InputError("truncated")
+
+    found = choose(Lengths(), broken(), 16, on_error)
+    assert ranked([next(found), next(found)]) == {0: 1, 1: 1}
+    with pytest.raises(InputError, match="truncated"):
+        next(found)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
+def test_whatever_a_metric_raises_is_the_failure_of_its_segment(error):
+    found = ranked(choose(Lengths(error=error), records("bad", "a"), 2))
+    assert found == {0: f"{error.__name__}: a bad word", 1: 1}
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch names it."""
+
+
+@dataclass
+class Small(Lengths):
+    """Has memory for so many segments at a time."""
+
+    room: int = 2
+
+    def rank(self, segments):
+        found = super().rank(segments)
+        if len(segments) > self.room:
+            raise OutOfMemoryError("CUDA out of memory")
+        return found
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_what_does_not_fit_into_memory_is_tried_in_smaller_batches(on_error):
+    strategy = Small()
+    assert ranked(choose(strategy, records(*"abcde"), 5, on_error)) == dict.fromkeys(range(5), 1)
+    assert strategy.batches == [5, 2, 3, 1, 2]
+
+
+def test_a_segment_that_never_fits_is_told():
+    reason = "OutOfMemoryError: CUDA out of memory"
+    assert ranked(choose(Small(room=0), records("a", "b"), 2)) == {0: reason, 1: reason}
+
+
+def test_a_batch_is_as_large_as_the_metric_likes():
+    seen = []
+
+    def watched(*words):
+        for item in records(*words):
+            seen.append(item)
+            yield item
+
+    next(choose(Standard(ChrF()), watched("a", "b"), None))  # features are made segment by segment
+    assert len(seen) == 1
+
+
+def test_memory_does_not_grow_with_the_number_of_segments(tmp_path):
+    def peak(count):
+        path = write(tmp_path / "in.jsonl", *({"samples": ["a", "b"], "x": "x" * 5000},) * count)
+        tracemalloc.start()
+        try:
+            assert minrisk("decode", path, "-o", tmp_path / f"{count}.jsonl", "-q").code == 0
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(5)  # whatever is made once
+    few, many = peak(20), peak(300)
+    assert (tmp_path / "300.jsonl").read_text().count("\n") == 300
+    assert many < few + 300_000  # holding the records alone would take 1.5 megabytes
+
+
+@dataclass
+class Echo:
+    """Repeats the prompt with its index, refuses the word `bad`, and remembers its batches."""
+
+    name: ClassVar[str] = "echo"
+    partial: bool = False  # whether it keeps what did not fail
+    batches: list[int] = field(default_factory=list)
+
+    def batch_size(self, n):
+        return 3
+
+    def sample(self, prompts, n, seed=0, indices=None):
+        self.batches.append(len(prompts))
+        results = [InputError("a bad word") if prompt == "bad" else [Sample(f"{prompt}{index}", n)]
+                   for prompt, index in zip(prompts, indices, strict=True)]
+        for error in (r for r in results if isinstance(r, InputError)):
+            raise PartialError(results) if self.partial else error
+        return results
+
+
+@dataclass
+class Streaming(Echo):
+    """Gives results in another order, as they come."""
+
+    def stream(self, requests, n, seed=0):
+        held = []
+        for request in requests:
+            held.append(request)
+            if len(held) == 2:
+                yield held[1], [Sample(f"{held[1].prompt}{held[1].index}", n)]
+                held.pop()
+        for request in held:
+            yield request, InputError("a bad word")
+
+
+def prompts(*given):
+    for index, prompt in enumerate(given):
+        record = Record(index, index, "in", index)
+        if isinstance(prompt, Exception):
+            yield record.failed(prompt)
+        else:
+            yield Record(index, index, "in", index, prompt=prompt)
+
+
+def sampled(found):
+    return {r.id: str(r.error) if r.error else r.samples[0].text for r in found}
+
+
+def draw(sampler, items, **options):
+    return DrawSamples(sampler, 4, **options)(iter(items))
+
+
+@pytest.mark.parametrize(("size", "batches"), [(None, [3, 2]), (1, [1] * 5), (9, [5])])
+def test_a_sampler_gets_batches_of_its_size_with_the_indices_of_its_prompts(size, batches):
+    sampler = Echo()
+    assert sampled(draw(sampler, prompts(*"abcde"), batch_size=size)) == {
+        0: "a0", 1: "b1", 2: "c2", 3: "d3", 4: "e4"}
+    assert sampler.batches == batches
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_skipping_keeps_every_other_prompt_of_the_batch(partial):
+    items = prompts("a", "bad", InputError("unreadable"), "c")
+    assert sampled(draw(Echo(partial), items, batch_size=9)) == {
+        0: "a0", 1: "a bad word", 2: "unreadable", 3: "c3"}
+
+
+def test_a_failure_keeps_the_rest_of_its_batch_which_was_paid_for():
+    found = draw(Echo(partial=True), prompts("a", "bad", "c"), on_error="stop")
+    assert sampled(found) == {0: "a0", 1: "a bad word", 2: "c2"}
+
+
+def test_a_sampler_that_streams_gives_samples_as_they_come():
+    found = list(draw(Streaming(), prompts("a", "b", InputError("unreadable"), "c", " ")))
+    assert sampled(found) == {0: "a bad word", 1: "b1", 2: "unreadable", 3: "c3", 4: ""}
+    assert [r.id for r in found] == [1, 2, 3, 4, 0]
+
+
+@pytest.mark.parametrize("sampler", [Echo(), Streaming()], ids=["batches", "stream"])
+def test_a_blank_source_has_blank_samples_unless_it_is_to_fail(sampler):
+    [record] = draw(sampler, prompts(" "))
+    assert record.samples == [Sample("", 4, 0.0)]
+    [record] = draw(sampler, prompts(" "), fail_blank=True)
+    assert "the source is blank" in str(record.error)
+    assert sampler.batches == []
+
+
+@given(SAMPLES)
+def test_counts_are_repetitions(samples):
+    counted, repeated = columns(samples), columns(samples, repeat=True)
+    assert Counter(repeated["samples"]) == dict(
+        zip(counted["samples"], counted["counts"], strict=True))
+    assert sum(counted["counts"]) == sum(sample.count for sample in samples)
+    assert "counts" not in repeated
+
+
+@given(SAMPLES)
+def test_lists_are_whole_or_absent(samples):
+    for found in (columns(samples), columns(samples, repeat=True)):
+        assert {len(values) for values in found.values()} == {len(found["samples"])}
+        assert None not in found.get("logprobs", [])
+        assert "truncated_logprobs" in found
+    if all(sample.logprob is not None for sample in samples):
+        assert "logprobs" in columns(samples)
+
+
+def test_equal_texts_keep_the_likeliest_way_to_write_them():
+    ways = [Sample("a", 2, -3.0, -2.0, (1, 2)), Sample("b", 1, -1.0),
+            Sample("a", 1, -2.0, -1.0, (3,))]
+    assert distinct(ways) == [Sample("a", 3, -2.0, -1.0, (3,)), Sample("b", 1, -1.0)]

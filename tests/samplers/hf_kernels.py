@@ -1,0 +1,166 @@
+"""Compares the sampler's kernels, and what is drawn with them, with plain torch.
+
+usage: python kernels.py cpu|cuda        (on the CPU with TRITON_INTERPRET=1)
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+import tiny_models
+from minrisk._torch.device import triton_not_supported_reasons
+from minrisk.samplers.hf import attention, fast, graphs, kernels, truncation
+from minrisk.samplers.hf import engine as sampler
+from minrisk.samplers.hf.attention import KVCache, TorchAttention, TritonAttention
+from minrisk.samplers.hf.engine import Engine, SampledSequence
+from minrisk.samplers.hf.graphs import Graphs
+from minrisk.samplers.hf.prefixes import TokenizedPrompt
+from minrisk.samplers.hf.truncation import Truncation
+from tolerance import assert_close
+
+DEVICE = sys.argv[1]
+# tokens of a sample, and how many samples: the interpreter is slow
+LIMIT, SAMPLES = (12, 30) if DEVICE == "cuda" else (5, 3)
+SOURCES = [(6, 7, 8, 2), (6, 12, 2), (15, 13, 14, 9, 10, 2)]
+
+
+def random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, device=DEVICE).to(dtype)
+
+
+def indices(*numbers: int) -> torch.Tensor:
+    return torch.tensor(numbers, device=DEVICE)
+
+
+def check_attention(heads: int, size: int, name: str) -> None:
+    """Rows of three sources, up to and past a block of tokens; what follows them is not read."""
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[name]
+    self_kv = random(1, 2, 7, heads, 64, size, dtype=dtype)
+    self_kv[:, :, :, :, 35:] = math.nan
+    caches = [KVCache(self_kv.clone(), random(1, 2, 3, heads, 33, size, dtype=dtype),
+                      indices(33, 1, 17))]
+    caches.append(KVCache(self_kv.clone(), caches[0].cross_kv, caches[0].lengths))
+    source, places = indices(2, 0, 0, 1, 2), indices(4, 0, 1, 2, 5)
+    for position in (0, 15, 16, 34):
+        at = indices(position)
+        ways = (TorchAttention(caches[0], at, position + 1, places, 2),
+                TritonAttention(caches[1], at, source))
+        query, key, value = (random(5, heads, size, dtype=dtype) for _ in range(3))
+        for found in zip(*([way.self_attention(0, query, key, value).reshape(5, heads, size),
+                            way.cross_attention(0, query)] for way in ways), strict=True):
+            assert_close(*found, name)
+    torch.testing.assert_close(caches[0].self_kv, caches[1].self_kv, equal_nan=True)
+
+
+def check_likely(dtype: torch.dtype, vocabulary: int) -> None:
+    """Also a row whose best token is below the bar, and one in which a token is impossible."""
+    logits = 4 * random(4, vocabulary, dtype=dtype)
+    logits[1] = 0
+    logits[1, 5] = 0.5
+    logits[2, 3] = -math.inf
+    tokens, scores, totals = kernels.likely(logits, math.log(0.02), 52)
+    assert_close(totals, logits.float().logsumexp(1), "fp32")
+    for row, logs in enumerate(logits.float().log_softmax(1)):
+        bar = min(math.log(0.02), logs.max().item())
+        wanted = {token: p for token, p in enumerate(logs.tolist()) if p >= bar}
+        inside = scores[row] > -math.inf
+        found = dict(zip(tokens[row][inside].tolist(), scores[row][inside].tolist(), strict=True))
+        assert found.keys() == wanted.keys(), (found, wanted)
+        assert_close([found[token] for token in wanted], list(wanted.values()), "fp32")
+
+
+def check_copy(length: int) -> None:
+    """Within a buffer, and to one with more room."""
+    known = random(2, 2, 5, 3, 8, 4)
+    for size in ((5, 3, 8, 4), (7, 3, 16, 4)):
+        wanted = random(2, 2, *size) if size[0] > 5 else known.clone()
+        found = wanted.clone()
+        of, to = indices(4, 1, 1), indices(0, 2, 3)
+        attention.copy_rows_with_torch(known, wanted, of, to, length)
+        kernels.copy_rows(known if size[0] > 5 else found, found, of, to, length)
+        assert torch.equal(found, wanted)
+
+
+class Rerun:
+    """Stands in for a CUDA graph: runs what was recorded once more, into the same memory."""
+
+    def __init__(self, run, candidates):
+        self.run, self.candidates = run, candidates
+
+    def replay(self):
+        again = self.run()
+        self.candidates.cumulative.copy_(again.cumulative)
+        self.candidates.table.copy_(again.table)
+
+
+def record(self, size, cache):
+    given = torch.from_numpy(graphs._blank(size, size.room - 1))
+    candidates = self._run(size, given, cache)
+    return graphs._Recorded(Rerun(lambda: self._run(size, given, cache), candidates), given,
+                            candidates)
+
+
+def engine(model) -> Engine:
+    return Engine(model, model.generation_config, Truncation(epsilon=0.02), LIMIT)
+
+
+def counts(drawn: list[list[SampledSequence]]) -> list[list[tuple]]:
+    return [[(d.tokens, d.count, d.first) for d in own] for own in drawn]
+
+
+def check_drawing(kind: str, largest: int) -> None:
+    """Sources, rows and lengths that fill up, buffers that grow, are left and come back."""
+    model = tiny_models.model(kind)
+    start = (model.generation_config.decoder_start_token_id,)
+    given = [TokenizedPrompt(source, start) for source in SOURCES]
+    plain = engine(model).draw(given, SAMPLES, 3, range(3))
+    fast.MAX_RECORDED_ROWS = largest
+    for module in (fast, truncation):
+        module.triton_not_supported_reasons = lambda device: []
+    sampler._per_thread.decoders.clear()
+    made = engine(model.to(DEVICE))
+    for batch in (given[:2], given[1:2]):
+        first = given.index(batch[0])
+        places = range(first, first + len(batch))
+        drawn = made.draw(batch, SAMPLES, 3, places)
+        assert counts(drawn) == counts([plain[place] for place in places])
+        for own, place in zip(drawn, places, strict=True):
+            assert_close([d.logprob for d in own], [d.logprob for d in plain[place]], "fp32",
+                         ulps=1024)  # a sum over tokens, each after a whole decoder
+    recorded = made._decoder._graphs._recorded
+    before = len(recorded)
+    made.draw(given[1:2], SAMPLES, 3, [1])
+    assert 0 < before == len(recorded) < 20, before
+    for module in (fast, truncation):
+        module.triton_not_supported_reasons = triton_not_supported_reasons
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    check_attention(2, 8, "fp32")
+    check_attention(1, 24, "bf16")
+    check_likely(torch.float32, 200)
+    check_likely(torch.bfloat16, 5000)
+    check_copy(3)
+    check_copy(8)
+    fast._MIN_BUFFER_TOKENS = 4
+    if DEVICE == "cpu":
+        torch.cuda.graph_pool_handle = lambda: None
+        graphs._round = lambda number: -(-number // 4) * 4
+        Graphs._record = record
+    check_drawing("m2m", SAMPLES)
+    if DEVICE == "cuda":
+        check_drawing("marian", 2048)
+        check_drawing("fsmt", SAMPLES)
+
+
+if __name__ == "__main__":
+    with torch.inference_mode():
+        main()

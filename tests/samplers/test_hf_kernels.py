@@ -1,0 +1,30 @@
+"""The sampler's kernels draw what plain torch draws.
+
+On the CPU the kernels run under Triton's interpreter, which must be on before Triton is imported:
+hence a process of its own. On a CUDA device they run as they are.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra minrisk[hf]")
+pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
+pytest.importorskip("triton", reason="needs triton, which comes with torch for CUDA")
+
+CHECKS = Path(__file__).with_name("hf_kernels.py")
+
+
+@pytest.mark.parametrize("device", [
+    "cpu",
+    pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(
+        not torch.cuda.is_available(), reason="needs a CUDA device")])])
+def test_kernels_draw_what_the_plain_path_draws(device, monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "0" if device == "cuda" else "1")
+    done = subprocess.run([sys.executable, "-W", "error", str(CHECKS), device],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

