@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from minrisk._core.groups import Groups
     from minrisk._core.pool import Batch, Pool, bind
     from minrisk._core.references import References
-    from minrisk._core.segment import Confidence, Ranking, Segment, weights_from_logprobs
+    from minrisk._core.segment import (
+        Confidence,
+        Ranking,
+        Segment,
+        Uncertainty,
+        weights_from_logprobs,
+    )
     from minrisk._core.signature import signature
     from minrisk._core.threads import set_threads
     from minrisk.evaluation.scoring import Score, score
@@ -61,6 +67,7 @@ if TYPE_CHECKING:
     from minrisk.strategies.quality_then_mbr import QualityThenMBR
     from minrisk.strategies.rerank import Rerank
     from minrisk.strategies.standard import Standard
+    from minrisk.strategies.uncertain import Uncertain
 
 _HOME = {  # the same names by module, at run time
     "_core.decoding": ("decode", "make_metric", "make_strategy"),
@@ -68,7 +75,8 @@ _HOME = {  # the same names by module, at run time
     "_core.groups": ("Groups",),
     "_core.pool": ("Batch", "Pool", "bind"),
     "_core.references": ("References",),
-    "_core.segment": ("Confidence", "Ranking", "Segment", "weights_from_logprobs"),
+    "_core.segment": ("Confidence", "Ranking", "Segment", "Uncertainty",
+                      "weights_from_logprobs"),
     "_core.signature": ("signature",),
     "_core.threads": ("set_threads",),
     "evaluation.scoring": ("Score", "score"),
@@ -109,6 +117,7 @@ _HOME = {  # the same names by module, at run time
     "strategies.quality_then_mbr": ("QualityThenMBR",),
     "strategies.rerank": ("Rerank",),
     "strategies.standard": ("Standard",),
+    "strategies.uncertain": ("Uncertain",),
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 
@@ -165,6 +174,8 @@ __all__ = [
     "Symmetric",
     "Ter",
     "Transformers",
+    "Uncertain",
+    "Uncertainty",
     "UnusableError",
     "XComet",
     "__version__",

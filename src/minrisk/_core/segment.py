@@ -119,6 +119,20 @@ class Confidence:
     probability: float
 
 
+@dataclass(frozen=True)
+class Uncertainty:
+    """How far the samples of a segment disagree, over clusters of texts that mean nearly the same.
+
+    >>> Uncertainty(entropy=0.69, largest=0.5, utility=70.0, clusters=2).largest
+    0.5
+    """
+
+    entropy: float  # of the clusters' mass, in nats: its exponential is a number of meanings
+    largest: float  # mass of the largest cluster
+    utility: float  # mean pairwise utility: what a sample at random is worth
+    clusters: int
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Ranking:
     """All hypotheses, best first, with their utilities in input order.
@@ -137,6 +151,7 @@ class Ranking:
     utility: Floats  # (H,), NaN where a later stage did not look
     pairs: int = 0  # that the metric evaluated for it
     confidence: Confidence | None = None  # where somebody asked for it
+    uncertainty: Uncertainty | None = None  # likewise
     hypotheses: tuple[str, ...] | None = None
     signature: str | None = None
 
@@ -217,7 +232,7 @@ class Ranking:
 def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return np.array_equal(one, other, equal_nan=True)
-    if isinstance(one, Confidence) and isinstance(other, Confidence):
+    if isinstance(one, Confidence | Uncertainty) and type(one) is type(other):
         return np.array_equal(astuple(one), astuple(other), equal_nan=True)
     return bool(one == other)
 
