@@ -27,7 +27,7 @@ DOCUMENTED = [
     "strategies.confident", "strategies.control_variate", "strategies.diverse",
     "strategies.low_rank", "strategies.medoids", "strategies.n_by_s",
     "strategies.prune", "strategies.quality_then_mbr", "strategies.rerank",
-    "strategies.standard", "strategies.uncertain"]
+    "strategies.standard", "strategies.uncertain", "report.inspecting"]
 
 
 def test_what_is_visible_is_what_is_exported():

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.symmetric import Symmetric
     from minrisk.metrics.ter import Ter
     from minrisk.pipeline.references import decode_shards
+    from minrisk.report.inspecting import Report, inspect
     from minrisk.samplers.ct2 import CTranslate2
     from minrisk.samplers.hf import Transformers
     from minrisk.samplers.openai import Endpoint
@@ -100,6 +101,7 @@ _HOME = {  # the same names by module, at run time
     "metrics.symmetric": ("Symmetric",),
     "metrics.ter": ("Ter",),
     "pipeline.references": ("decode_shards",),
+    "report.inspecting": ("Report", "inspect"),
     "samplers.ct2": ("CTranslate2",),
     "samplers.hf": ("Transformers",),
     "samplers.openai": ("Endpoint",),
@@ -165,6 +167,7 @@ __all__ = [
     "Ranking",
     "ReferenceFile",
     "References",
+    "Report",
     "Rerank",
     "Rouge",
     "RougeL",
@@ -182,6 +185,7 @@ __all__ = [
     "bind",
     "decode",
     "decode_shards",
+    "inspect",
     "make_metric",
     "make_strategy",
     "score",

@@ -19,6 +19,7 @@ from minrisk.cli.completion import completion
 from minrisk.cli.decode import decode
 from minrisk.cli.demo import demo
 from minrisk.cli.export import export
+from minrisk.cli.inspect import inspect
 from minrisk.cli.lists import KINDS, lists, moved
 from minrisk.cli.rank import rank
 from minrisk.cli.sample import sample
@@ -62,8 +63,8 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (decode, sample, translate, score, validate, export, rank, lists, demo, comet,
-                completion, *map(moved, KINDS)):
+for command in (decode, sample, translate, score, validate, inspect, export, rank, lists, demo,
+                comet, completion, *map(moved, KINDS)):
     cli.add_command(command)
 
 

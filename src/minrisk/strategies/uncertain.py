@@ -21,7 +21,7 @@ from minrisk._core.pool import Batch, Pool, bind
 from minrisk._core.segment import Ranking, Segment, Uncertainty
 from minrisk._core.strategy import Strategy, leaves_self_out, segment_rng, stage_option
 
-THRESHOLD = 0.5
+THRESHOLD = 0.6  # which tells most of chrF against human references: experiments/uncertainty
 MAX_CENTRES = 64  # texts that others are compared with; what is like none of them stands alone
 _CENTRES_AT_ONCE = 16
 _REFERENCES = 64  # for the mean utility, where the strategy left utilities out
@@ -110,13 +110,13 @@ def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD) ->
     once, place = pool.once()
     order = place[ranking.order]  # distinct hypotheses by rank, with repetitions
     order = order[np.sort(np.unique(order, return_index=True)[1])]
-    labels = _labels(_samples(once), order, threshold)
+    labels = _labels(as_references(once), order, threshold)
     rows = np.zeros(order.size, np.intp)
     rows[place[::-1]] = np.arange(place.size)[::-1]  # the first place of each is written last
     return Clusters(rows[order], _weights(pool, once, place)[order], labels[order])
 
 
-def _samples(once: Pool[Any]) -> Pool[Any]:
+def as_references(once: Pool[Any]) -> Pool[Any]:
     """The hypotheses as each other's references."""
     if once.segment.own is not None:
         return once
