@@ -42,10 +42,12 @@ function apply(changed) {
   $('confidence').value = state.r.startsWith('confidence:') ? state.r : '';
   if ($('confidence').selectedIndex < 0) $('confidence').value = '';
   if ($('search').value !== state.q) $('search').value = state.q;
-  if (isCorpus) return showCorpus();
-  if (['s', 'd', 'q', 'f', 'r'].some((key) => changed.has(key))) return refresh();
-  render();
-  return showSegment();
+  if (isCorpus) showCorpus();
+  if (['s', 'd', 'q', 'f', 'r'].some((key) => changed.has(key))) refresh();
+  else if (!isCorpus) {
+    render();
+    showSegment();
+  }
 }
 
 const KEYS = {
