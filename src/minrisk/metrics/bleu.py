@@ -16,9 +16,9 @@ from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
+from minrisk.metrics._backend import backend
 from minrisk.metrics._bleu_plain import bleu
-from minrisk.metrics._core import core
-from minrisk.metrics._indexed import (
+from minrisk.metrics._ngram import (
     finalize,
     index_texts,
     lowercased,
@@ -26,8 +26,8 @@ from minrisk.metrics._indexed import (
     scores,
     utility,
 )
-from minrisk.metrics._plain import ngram_counts
-from minrisk.metrics._plain import statistics as order_statistics
+from minrisk.metrics._ngram_plain import ngram_counts
+from minrisk.metrics._ngram_plain import statistics as order_statistics
 from minrisk.metrics._tokenizers import BUILTIN, sacrebleu_tokenizer, tokenizer_signature
 
 Tokenize = Literal["13a", "zh", "char", "none", "intl", "ja-mecab", "ko-mecab", "flores101",
@@ -119,7 +119,7 @@ class BLEU(Metric[WeightedRows]):
     def _statistics(self, hypothesis: str, references: Sequence[str]) -> list[float]:
         if not references:
             raise InputError("each hypothesis needs at least one reference; got none")
-        texts = core(self.name).tokenize(*self._preprocessed([hypothesis, *references]))
+        texts = backend(self.name).tokenize(*self._preprocessed([hypothesis, *references]))
         hyp, *refs = (tuple(text.split()) for text in texts)
         closest = min((len(ref) for ref in refs), key=lambda n: (abs(n - len(hyp)), n))
         ref_counts = [ngram_counts(ref, self.order) for ref in refs]

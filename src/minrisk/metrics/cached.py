@@ -23,9 +23,8 @@ from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import option
 from minrisk._core.signature import parts_signature
-from minrisk.metrics._around import Around
+from minrisk.metrics._base import Objects, WrapperMetric, objects
 from minrisk.metrics._fingerprint import fingerprint
-from minrisk.metrics._objects import Objects, objects
 
 _MEMORY = ":memory:"
 _LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes
@@ -36,7 +35,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS scores (
 
 
 @dataclass(frozen=True)
-class Cached(Around):
+class Cached(WrapperMetric):
     """remembers the scores of another metric: --metric cached:NAME
 
     A score is found again by the texts, every option of the metric, the version of minrisk, and the
@@ -113,7 +112,7 @@ class _Keys:
                        refs=[self.refs[column] for column in columns])
 
 
-class _ScoreStore:
+class _ScoreCache:
     """A table of scores; SQLite keeps processes that share a file apart."""
 
     def __init__(self, path: str) -> None:
@@ -167,6 +166,6 @@ def _digest(text: str) -> bytes:
 
 
 @cache
-def _store(path: str, process: int) -> _ScoreStore:
+def _store(path: str, process: int) -> _ScoreCache:
     """One for each process: a connection must not be shared with a fork."""
-    return _ScoreStore(path)
+    return _ScoreCache(path)

@@ -15,7 +15,7 @@ from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics import _chrf_plain
-from minrisk.metrics._indexed import (
+from minrisk.metrics._ngram import (
     finalize,
     index_texts,
     lowercased,
@@ -23,7 +23,7 @@ from minrisk.metrics._indexed import (
     scores,
     utility,
 )
-from minrisk.metrics._plain import Statistics
+from minrisk.metrics._ngram_plain import Statistics
 
 _MAX_ORDER = 1000  # more is a mistake, as is a larger beta
 _MAX_BETA = 1000

@@ -13,16 +13,16 @@ from typing import Any, ClassVar
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.options import option
+from minrisk.metrics._base import Objects
 from minrisk.metrics._fingerprint import digest
-from minrisk.metrics._objects import Objects
-from minrisk.metrics._pairs import OfPairs, Pairs, as_scores
+from minrisk.metrics._pairwise import Pairs, PairwiseMetric, as_scores
 from minrisk.metrics._program import Program
 
-_NAMES = ("hypothesis", "reference", "source")
+_FIELDS = ("hypothesis", "reference", "source")
 
 
 @dataclass(frozen=True)
-class Command(OfPairs):
+class Command(PairwiseMetric):
     """a program that reads pairs and writes scores, as JSON lines: --metric command:PROGRAM
 
     It gets {"hypothesis": "...", "reference": "..."} per line, and "source" if that is asked for;
@@ -48,7 +48,7 @@ class Command(OfPairs):
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) what the program says of every pair."""
         pairs = Pairs.of(hyps, refs, source if self.source else None)
-        lines = [json.dumps(dict(zip(_NAMES, pair, strict=False))) for pair in pairs]
+        lines = [json.dumps(dict(zip(_FIELDS, pair, strict=False))) for pair in pairs]
         answers = _program(self, os.getpid()).ask(lines)
         found = [self._score(answer) for answer in answers]
         return as_scores(found, hyps, refs, self.command, self.error)

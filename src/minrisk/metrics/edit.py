@@ -13,7 +13,7 @@ from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
 from minrisk._core.threads import threads
-from minrisk.metrics._objects import Objects, objects
+from minrisk.metrics._base import Objects, objects
 
 
 @dataclass(frozen=True)

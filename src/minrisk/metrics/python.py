@@ -14,13 +14,13 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.foreign import foreign_code
 from minrisk._core.options import option
+from minrisk.metrics._base import Objects
 from minrisk.metrics._fingerprint import digest, module_files
-from minrisk.metrics._objects import Objects
-from minrisk.metrics._pairs import OfPairs, Pairs, as_scores
+from minrisk.metrics._pairwise import Pairs, PairwiseMetric, as_scores
 
 
 @dataclass(frozen=True)
-class Python(OfPairs):
+class Python(PairwiseMetric):
     """a function of hypothesis and reference: --metric python:package.module:function"""
 
     name: ClassVar[str] = "python"

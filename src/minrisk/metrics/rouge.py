@@ -19,7 +19,7 @@ from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.threads import threads
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics._objects import Objects, objects
+from minrisk.metrics._base import Objects, objects
 from minrisk.metrics.chrf import ChrF
 
 _WORD = re.compile("[a-z0-9]+")

@@ -12,11 +12,11 @@ import numpy as np
 from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats
 from minrisk._core.metric import Ability, AnyMetric
-from minrisk.metrics._around import Around
+from minrisk.metrics._base import WrapperMetric
 
 
 @dataclass(frozen=True)
-class Symmetric(Around):
+class Symmetric(WrapperMetric):
     """the mean of both directions of a metric: --metric symmetric:NAME"""
 
     metric: AnyMetric = inner(help="one, as in symmetric:edit")

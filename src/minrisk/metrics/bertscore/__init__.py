@@ -19,7 +19,7 @@ from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.neural import NeuralModel
 
 if TYPE_CHECKING:
-    from minrisk.metrics.bertscore.matcher import Matcher
+    from minrisk.metrics.bertscore.matcher import GreedyMatcher
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class BertScore(NeuralModel):
                                       for side in (hyps, refs)))
 
     @cached_property
-    def _matcher(self) -> Matcher:
+    def _matcher(self) -> GreedyMatcher:
         with needs_extra("BERTScore", "neural"):
-            from minrisk.metrics.bertscore.matcher import Matcher
-        return Matcher(self)
+            from minrisk.metrics.bertscore.matcher import GreedyMatcher
+        return GreedyMatcher(self)

@@ -14,7 +14,7 @@ from minrisk._core.options import option
 from minrisk.metrics.neural.cross_encoder import CrossEncoder
 
 if TYPE_CHECKING:
-    from minrisk.metrics.bleurt.reader import BleurtReader
+    from minrisk.metrics.bleurt.scorer import BleurtScorer
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Bleurt(CrossEncoder):
     model: str = option("lucadiliello/BLEURT-20", help="a hub name or a folder")
 
     @cached_property
-    def _reader(self) -> BleurtReader:
+    def _scorer(self) -> BleurtScorer:
         with needs_extra("BLEURT", "neural"):
-            from minrisk.metrics.bleurt.reader import BleurtReader
-        return BleurtReader(self)
+            from minrisk.metrics.bleurt.scorer import BleurtScorer
+        return BleurtScorer(self)

@@ -17,7 +17,12 @@ from minrisk._core.errors import InputError, needs_extra
 from minrisk._core.metric import Ability
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics.comet.estimated import AGGREGATION, Aggregation, Estimated, PairScorer
+from minrisk.metrics.comet.estimator_metric import (
+    AGGREGATION,
+    Aggregation,
+    EstimatorMetric,
+    PairScorer,
+)
 from minrisk.metrics.neural import NeuralModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
 
@@ -33,7 +38,7 @@ class CometModel(NeuralModel):
     """What all COMET models have in common."""
 
     needs_source: ClassVar[bool] = True
-    reads_jointly: ClassVar[bool]  # source, hypothesis and reference as one text
+    is_unified: ClassVar[bool]  # source, hypothesis and reference as one text
 
     model: str = option("Unbabel/wmt22-comet-da", help="a hub name, a folder or a .ckpt file")
     encoder: str | None = option(None, help="where the encoder's configuration and tokenizer are")
@@ -53,7 +58,7 @@ class CometModel(NeuralModel):
 class EmbeddingModel(CometModel):
     """A COMET model on sentence embeddings."""
 
-    reads_jointly: ClassVar[bool] = False
+    is_unified: ClassVar[bool] = False
 
     cache: str | None = option(None, help="folder that keeps embeddings for other runs",
                                matters=False)
@@ -80,7 +85,7 @@ class EmbeddingModel(CometModel):
 
 
 @dataclass(frozen=True)
-class Comet(Estimated, EmbeddingModel):
+class Comet(EstimatorMetric, EmbeddingModel):
     """a trained metric on sentence embeddings; needs the source, and minrisk[comet]"""
 
     name: ClassVar[str] = "comet"
@@ -97,9 +102,9 @@ class Comet(Estimated, EmbeddingModel):
     def _scorer(self) -> PairScorer:
         embedder = self._embedder
         from minrisk.metrics.comet.checkpoint import REGRESSION
-        from minrisk.metrics.comet.scorer import Scorer
+        from minrisk.metrics.comet.scorer import TorchScorer
 
-        return Scorer(embedder.network(REGRESSION), embedder.runtime,
+        return TorchScorer(embedder.network(REGRESSION), embedder.runtime,
                       self.aggregation == "expected", self.fast, self.memory)
 
 

@@ -20,30 +20,30 @@ from minrisk.metrics.comet import CometModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
 
 if TYPE_CHECKING:
-    from minrisk.metrics.comet.joint import Joint
+    from minrisk.metrics.comet.unified_scorer import UnifiedScorer
 
 _MODEL_HELP = "a hub name, a folder or a .ckpt file"
 
 
 @dataclass(frozen=True)
-class JointModel(CometModel):
+class UnifiedMetric(CometModel):
     """What both have in common: features are tokens, and all work is in the pairs."""
 
-    reads_jointly: ClassVar[bool] = True
+    is_unified: ClassVar[bool] = True
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        return WeightedRows.plain(self, self._joint.tokenize(texts), np.arange(len(texts)))
+        return WeightedRows.plain(self, self._unified_scorer.tokenize(texts), np.arange(len(texts)))
 
     @cached_property
-    def _joint(self) -> Joint:
+    def _unified_scorer(self) -> UnifiedScorer:
         embedder = self._embedder
-        from minrisk.metrics.comet.joint import Joint
+        from minrisk.metrics.comet.unified_scorer import UnifiedScorer
 
-        return Joint(embedder, self.model)
+        return UnifiedScorer(embedder, self.model)
 
 
 @dataclass(frozen=True)
-class CometKiwi(ReferenceFree, JointModel):
+class CometKiwi(ReferenceFree, UnifiedMetric):
     """a COMET model that reads source and hypothesis together; every strategy ranks by quality"""
 
     name: ClassVar[str] = "comet-kiwi"
@@ -51,11 +51,11 @@ class CometKiwi(ReferenceFree, JointModel):
 
     def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
         source = self._checked(source, hyps)
-        return self._joint.quality(_tokens(hyps), _tokens(source)[0])
+        return self._unified_scorer.quality(_tokens(hyps), _tokens(source)[0])
 
 
 @dataclass(frozen=True)
-class XComet(JointModel):
+class XComet(UnifiedMetric):
     """XCOMET and UniTE, which read source, hypothesis and reference together: pairs only"""
 
     name: ClassVar[str] = "xcomet"
@@ -65,7 +65,7 @@ class XComet(JointModel):
                source: WeightedRows | None = None) -> Floats:
         """(H, R) the score of every pair."""
         source = self._checked(source, hyps, refs)
-        return self._joint.scores(_tokens(hyps), _tokens(refs), _tokens(source)[0])
+        return self._unified_scorer.scores(_tokens(hyps), _tokens(refs), _tokens(source)[0])
 
 
 def _tokens(features: WeightedRows) -> list[Ints]:

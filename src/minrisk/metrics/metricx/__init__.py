@@ -18,10 +18,10 @@ from minrisk.metrics.neural.cross_encoder import CrossEncoder
 from minrisk.metrics.neural.reference_free import ReferenceFree
 
 if TYPE_CHECKING:
-    from minrisk.metrics.metricx.reader import MetricXReader
+    from minrisk.metrics.metricx.scorer import MetricXScorer
 
 _MODEL = "google/metricx-24-hybrid-large-v2p6"
-_NAME = re.compile(r"metricx-(23|24)(-qe)?")  # of published models
+_PUBLISHED_NAME = re.compile(r"metricx-(23|24)(-qe)?")  # of published models
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class MetricX(CrossEncoder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        named = _NAME.search(self.model)
+        named = _PUBLISHED_NAME.search(self.model)
         if named and named[1] != self.version:
             raise InputError(f"{self.model}: is MetricX-{named[1]} by its name; give it version "
                              f"{named[1]} (--metric.version {named[1]})")
@@ -51,10 +51,10 @@ class MetricX(CrossEncoder):
         return self.version == "24"
 
     @cached_property
-    def _reader(self) -> MetricXReader:
+    def _scorer(self) -> MetricXScorer:
         with needs_extra("MetricX", "neural"):
-            from minrisk.metrics.metricx.reader import MetricXReader
-        return MetricXReader(self)
+            from minrisk.metrics.metricx.scorer import MetricXScorer
+        return MetricXScorer(self)
 
 
 @dataclass(frozen=True)
@@ -67,4 +67,4 @@ class MetricXQE(ReferenceFree, MetricX):
 
     def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
         (text,) = self._texts(self._checked(source))
-        return self._reader.quality(self._texts(hyps), text)
+        return self._scorer.quality(self._texts(hyps), text)

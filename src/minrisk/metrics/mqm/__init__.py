@@ -15,12 +15,17 @@ import numpy as np
 from minrisk._core.arrays import Points
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics.comet.estimated import AGGREGATION, Aggregation, Estimated, PairScorer
+from minrisk.metrics.comet.estimator_metric import (
+    AGGREGATION,
+    Aggregation,
+    EstimatorMetric,
+    PairScorer,
+)
 from minrisk.metrics.embedding import Embedding
 
 
 @dataclass(frozen=True)
-class MQM(Estimated):
+class MQM(EstimatorMetric):
     """ours: trained on expert judgements, small; needs the source, and minrisk[embedding]"""
 
     name: ClassVar[str] = "mqm"

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Literal
 
 from minrisk._core.errors import InputError
 from minrisk._core.options import option
-from minrisk.metrics._sourced import Sourced
+from minrisk.metrics._base import SourceMetric
 
 Dtype = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 
 
 @dataclass(frozen=True)
-class NeuralModel(Sourced):
+class NeuralModel(SourceMetric):
     """A model, and how it runs."""
 
     loads_model: ClassVar[bool] = True

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from minrisk._core.arrays import Ints
-from minrisk._torch.device import staged, upload
+from minrisk._torch.device import pinned, upload
 from minrisk.samplers.hf.attention import KVCache, TritonAttention
 from minrisk.samplers.hf.bart import BartLike
 from minrisk.samplers.hf.logits_processing import LogitsProcessing
@@ -60,7 +60,7 @@ class Graphs:
         if size not in self._recorded:
             self._recorded[size] = self._record(size, cache)
         recorded = self._recorded[size]
-        recorded.given.copy_(staged(given, cache.self_kv.device), non_blocking=True)
+        recorded.given.copy_(pinned(given, cache.self_kv.device), non_blocking=True)
         recorded.graph.replay()
         return recorded.candidates
 
