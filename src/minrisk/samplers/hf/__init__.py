@@ -19,9 +19,9 @@ from minrisk.samplers.prompt import check_template
 if TYPE_CHECKING:
     from minrisk.samplers.hf.generator import Generator
 
-_MOST_SOURCES = 16  # in a batch
+_MAX_SOURCES_PER_BATCH = 16  # in a batch
 # a CPU takes about as long for each of them in larger batches
-_SAMPLES_ON_CPU, _BEAMS_ON_CPU = 512, 64
+_CPU_SAMPLES_PER_BATCH, _CPU_BEAMS_PER_BATCH = 512, 64
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ class Transformers(Options):
     def batch_size(self, n: int) -> int:
         """On a CPU no more sources than keep it busy, so that the first ones are done early."""
         if not self._runs_on_cpu:
-            return _MOST_SOURCES
-        at_once = _BEAMS_ON_CPU // self.beams if self.beams else _SAMPLES_ON_CPU // n
-        return max(1, min(_MOST_SOURCES, at_once))
+            return _MAX_SOURCES_PER_BATCH
+        at_once = _CPU_BEAMS_PER_BATCH // self.beams if self.beams else _CPU_SAMPLES_PER_BATCH // n
+        return max(1, min(_MAX_SOURCES_PER_BATCH, at_once))
 
     @property
     def _runs_on_cpu(self) -> bool:
