@@ -41,7 +41,30 @@ _MAX_SMOOTH_VALUE = 1000
 
 @dataclass(frozen=True)
 class BLEU(Metric[WeightedRows]):
-    """token n-gram precision with a brevity penalty, 0 to 100"""
+    """token n-gram precision with a brevity penalty, 0 to 100
+
+    Sentence BLEU (Papineni et al. 2002), equal to sacreBLEU's scores pair by pair, and corpus BLEU
+    in `minrisk.score`. References can be averaged: their n-gram counts and lengths are.
+
+    Args:
+        order: maximum order of n-grams.
+        tokenize: tokenizer of sacreBLEU; "13a", "zh", "char" and "none" are built in, the others
+            need minrisk[bleu].
+        smooth_method: smoothing of orders without a match, as sacreBLEU names it.
+        smooth_value: value of the smoothing; None is 0.1 for "floor" and 1 for "add-k".
+        effective_order: whether orders are left out that a hypothesis is too short for.
+        lowercase: whether case is ignored.
+
+    Raises:
+        InputError: if a value is out of range.
+        MissingExtra: when it is used, if the tokenizer's package is not installed.
+
+    >>> import minrisk
+    >>> bleu = minrisk.BLEU()
+    >>> hyps, refs = bleu.features(["the cat sat down"]), bleu.features(["the cat sat there"])
+    >>> bleu.scores(hyps, refs).round(1)
+    array([[59.5]])
+    """
 
     name: ClassVar[str] = "bleu"
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS

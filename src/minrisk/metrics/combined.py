@@ -36,12 +36,29 @@ class _CombinedFeatures:
 
 @dataclass(frozen=True)
 class Combined(Metric[_CombinedFeatures]):
-    """a weighted sum of metrics: --metric chrf*0.5+comet; averages references if all of them do"""
+    """a weighted sum of metrics: --metric chrf*0.5+comet; averages references if all of them do
 
-    metrics: tuple[AnyMetric, ...] = inner(help="some, as in chrf*0.5+comet", several=True)
-    weights: tuple[float, ...] = option((), help="one each; 1 unless given")
+    Args:
+        metrics: the metrics, each by object, class or name.
+        weights: weight of each metric; 1 unless given.
+        by: what is added: "score" the scores, which should have similar scales; "rank" the share of
+            hypotheses that each hypothesis outranks by each metric.
+
+    Raises:
+        InputError: if there are no metrics, or not as many weights as metrics.
+
+    >>> import minrisk
+    >>> both = minrisk.Combined((minrisk.ChrF(), minrisk.BLEU()), weights=(0.5, 0.5))
+    >>> both.name
+    'chrf*0.5+bleu*0.5'
+    >>> minrisk.decode(["the cat sat", "a cat sat", "the cat sat down"], metric=both).text
+    'the cat sat'
+    """
+
+    metrics: tuple[AnyMetric, ...] = inner(help="inner metrics, as in chrf*0.5+comet", several=True)
+    weights: tuple[float, ...] = option((), help="weight of each metric; 1 unless given")
     by: Literal["score", "rank"] = option(
-        "score", help="add scores, or the share of hypotheses that each hypothesis is better than")
+        "score", help="add scores, or the share of hypotheses that each hypothesis outranks")
 
     def __post_init__(self) -> None:
         super().__post_init__()

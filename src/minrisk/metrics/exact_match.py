@@ -35,18 +35,36 @@ class _Answers(NamedTuple):
 class ExactMatch(Metric[WeightedRows]):
     """1 where two texts give the same answer, else 0: a vote among reasoned answers
 
-    A hypothesis in which the pattern finds nothing has no answer, and agrees with none. Such a
-    reference is its own answer, so that gold answers may be plain.
+    Utilities are shares of the votes: self-consistency (Wang et al. 2023). A hypothesis that the
+    pattern does not match has no answer, and agrees with none; a reference that it does not match
+    is its own answer, so that gold answers may be plain.
+
+    Args:
+        pattern: regular expression of the answer, which is its first group, if it has one; None is
+            the whole text.
+        pick: match of the pattern that is the answer, "first" or "last".
+        lowercase: whether case is ignored.
+        whitespace: whether white space is compared too.
+        numbers: whether numbers are compared by value, so that 1,000.0 is 1000.
+
+    Raises:
+        InputError: if the pattern is not a regular expression.
+
+    >>> import minrisk
+    >>> vote = minrisk.ExactMatch(pattern="answer is (.*)", numbers=True)
+    >>> samples = ["3 + 4, the answer is 7", "the answer is 8", "so the answer is 7.0"]
+    >>> minrisk.decode(samples, metric=vote).utility.round(2)
+    array([0.67, 0.33, 0.67])
     """
 
     name: ClassVar[str] = "exact-match"
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
 
     pattern: str | None = option(
-        None, help="regular expression of the answer (its first group, if any); the whole text")
-    pick: Literal["first", "last"] = option("last", help="which match of the pattern")
+        None, help="regular expression of the answer (its first group, if any)")
+    pick: Literal["first", "last"] = option("last", help="match of the pattern that is the answer")
     lowercase: bool = option(False, help="ignore case")
-    whitespace: bool = option(False, help="white space must agree too")
+    whitespace: bool = option(False, help="compare white space too")
     numbers: bool = option(False, help="compare numbers by value: 1,000.0 is 1000")
 
     def __post_init__(self) -> None:

@@ -56,7 +56,23 @@ class TokenizedText(NamedTuple):
 
 @dataclass(frozen=True)
 class Ter(Metric[Objects]):
-    """translation edit rate, negated: from 0 (equal) down, -100 for an edit per word"""
+    """translation edit rate, negated: from 0 (equal) down, -100 for an edit per word
+
+    TER (Snover et al. 2006) in percent, equal to sacreBLEU's: insertions, deletions, substitutions
+    and shifts of words, relative to the length of the reference. It is negated, so that higher is
+    better; `minrisk.score` shows it without the sign.
+
+    Args:
+        normalized: whether punctuation is split off and XML escapes are decoded.
+        no_punct: whether punctuation is removed.
+        asian_support: whether both of these include Chinese, Japanese and Korean.
+        case_sensitive: whether upper and lower case differ.
+
+    >>> import minrisk
+    >>> ter = minrisk.Ter()
+    >>> ter.scores(ter.features(["sat the cat there"]), ter.features(["the cat sat there"]))
+    array([[-25.]])
+    """
 
     name: ClassVar[str] = "ter"
     abilities: ClassVar[Ability] = Ability.CORPUS_STATISTICS

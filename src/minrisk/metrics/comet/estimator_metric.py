@@ -12,7 +12,7 @@ from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics._base import SourceMetric
 
 Aggregation = Literal["expected", "mean"]
-AGGREGATION = "average the first layer's features, or (the paper's) the embeddings"
+AGGREGATION = "average of references: of first-layer outputs, or (the paper's) of embeddings"
 
 
 class PairScorer(Protocol):

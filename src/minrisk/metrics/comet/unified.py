@@ -16,13 +16,11 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics.comet import CometModel
+from minrisk.metrics.comet import MODEL_HELP, CometModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet.unified_scorer import UnifiedScorer
-
-_MODEL_HELP = "a hub name, a folder or a .ckpt file"
 
 
 @dataclass(frozen=True)
@@ -44,10 +42,35 @@ class UnifiedMetric(CometModel):
 
 @dataclass(frozen=True)
 class CometKiwi(ReferenceFree, UnifiedMetric):
-    """a COMET model that reads source and hypothesis together; every strategy ranks by quality"""
+    """a COMET model that reads source and hypothesis together; every strategy ranks by quality
+
+    CometKiwi (Rei et al. 2022) and other unified COMET models without references. Needs
+    minrisk[comet].
+
+    Args:
+        model: hub name, folder or .ckpt file of the model.
+        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        tokens: maximum number of tokens in a batch; None chooses by the device.
+        encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
+            checkpoint names, or the folder `encoder` beside it.
+        fast: whether packed batches and fused kernels are used where they can run.
+
+    Raises:
+        InputError: when it is used, if the model cannot be read or is of another class.
+        MissingExtra: when it is used, if torch or transformers is not installed.
+
+    >>> import minrisk
+    >>> kiwi = minrisk.CometKiwi(tokens=4096)
+    >>> kiwi.model, kiwi.needs_source
+    ('Unbabel/wmt22-cometkiwi-da', True)
+    >>> samples = ["Le chat dort.", "Le chien dort."]
+    >>> minrisk.decode(samples, strategy=minrisk.Rerank(kiwi),
+    ...                source="The cat is asleep.")  # doctest: +SKIP
+    """
 
     name: ClassVar[str] = "comet-kiwi"
-    model: str = option("Unbabel/wmt22-cometkiwi-da", help=_MODEL_HELP)
+    model: str = option("Unbabel/wmt22-cometkiwi-da", help=MODEL_HELP)
 
     def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
         source = self._checked(source, hyps)
@@ -56,10 +79,32 @@ class CometKiwi(ReferenceFree, UnifiedMetric):
 
 @dataclass(frozen=True)
 class XComet(UnifiedMetric):
-    """XCOMET and UniTE, which read source, hypothesis and reference together: pairs only"""
+    """XCOMET and UniTE, which read source, hypothesis and reference together: pairs only
+
+    XCOMET (Guerreiro et al. 2024), XCOMET-lite (Larionov et al. 2024) and UniTE (Wan et al. 2022),
+    0 to 1. The model reads each pair, so that references cannot be averaged. Needs minrisk[comet].
+
+    Args:
+        model: hub name, folder or .ckpt file of the model.
+        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        tokens: maximum number of tokens in a batch; None chooses by the device.
+        encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
+            checkpoint names, or the folder `encoder` beside it.
+        fast: whether packed batches and fused kernels are used where they can run.
+
+    Raises:
+        InputError: when it is used, if the model cannot be read or is of another class.
+        MissingExtra: when it is used, if torch or transformers is not installed.
+
+    >>> import minrisk
+    >>> strategy = minrisk.CoarseToFine(minrisk.XComet(), coarse="chrf", keep=4)
+    >>> samples = ["Le chat dort.", "Le chien dort."]
+    >>> minrisk.decode(samples, strategy=strategy, source="The cat is asleep.")  # doctest: +SKIP
+    """
 
     name: ClassVar[str] = "xcomet"
-    model: str = option("Unbabel/XCOMET-XL", help=_MODEL_HELP)
+    model: str = option("Unbabel/XCOMET-XL", help=MODEL_HELP)
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows,
                source: WeightedRows | None = None) -> Floats:
