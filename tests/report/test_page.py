@@ -29,7 +29,8 @@ RECORDS = [
      "samples": ["\u4e0b\u96e8\u65f6\u732b\u5750\u5728\u57ab\u5b50\u4e0a",
                  "\u4e0b\u96e8\u65f6\u72d7\u5750\u5728\u57ab\u5b50\u4e0a"],
      "logprobs": [-1.0, -2.0], "beam5": "\u4e0b\u96e8"},
-    {"id": "arabic", "source": "postponed", "samples": ["\u062a\u0645 \u062a\u0623\u062c\u064a\u0644"],
+    {"id": "arabic", "source": "postponed",
+     "samples": ["\u062a\u0645 \u062a\u0623\u062c\u064a\u0644"],
      "logprobs": [-1.0], "beam5": "x", "reference": "y"},
     {"id": "<b>hostile</b>", "source": HOSTILE[0], "samples": HOSTILE, "beam5": HOSTILE[1],
      "logprobs": [-1.0, -2.0, -3.0, -4.0, -5.0], "reference": HOSTILE[2]},
@@ -108,8 +109,8 @@ def test_it_sorts_by_a_measure_and_back(page):
     ("\u732b", ["chinese"]), ("zebra", []), ("<script>", ["<b>hostile</b>"])])
 def test_it_finds_texts_in_sources_samples_references_and_outputs(page, query, expected):
     page.fill("#search", query)
-    page.wait_for_function("n => document.getElementById('count').textContent.startsWith(n + ' of')",
-                           arg=str(len(expected)))
+    page.wait_for_function("text => document.getElementById('count').textContent.startsWith(text)",
+                           arg=f"{len(expected)} of")
     assert ids(page) == expected
     assert page.locator("#empty").is_visible() == (not expected)
 
