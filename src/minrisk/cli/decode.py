@@ -26,6 +26,7 @@ from minrisk.io.writer import ChoiceWriter, Writer
 from minrisk.pipeline.batches import BATCH
 from minrisk.pipeline.stages import Choose, Stage, Write
 from minrisk.strategies.confident import Confident
+from minrisk.strategies.uncertain import Uncertain
 
 LIGHT_BLOCK = 64  # segments that take milliseconds each: to carry a block around costs more
 _POSITIVE = click.IntRange(min=1)
@@ -73,6 +74,10 @@ _run = partial(option, "Run")
 @_output("--confidence/--no-confidence",
          help="Add how sure each choice is: its margin, and the probability that references drawn "
          "again would give the same.")
+@_output("--uncertainty/--no-uncertainty",
+         help="Add how far the samples disagree: the entropy over clusters of meaning, and more.")
+@_output("--abstain", type=click.FloatRange(min=0, max=1), metavar="P",
+         help="Give no text where no meaning has this share of the samples.")
 @_output("--matrix", metavar="FILE", type=click.Path(),
          help="Write all scores to an .npz: an array (hypotheses, references) per segment.")
 @run_options
@@ -92,11 +97,13 @@ def decode(ctx: click.Context, /, **params: Any) -> int:
     """
     options = RunOptions.of(params)
     if params["form"] == "text" and (
-            params["nbest"] or params["utilities"] or params["confidence"]):
-        raise InputError("--nbest, --utilities and --confidence need --format json; "
+            params["nbest"] or params["utilities"] or params["confidence"]
+            or params["uncertainty"]):
+        raise InputError("--nbest, --utilities, --confidence and --uncertainty need --format json; "
                          "text has one line per segment")
-    writer = ChoiceWriter(params["form"], params["nbest"], params["utilities"])
-    output = {name: params[name] for name in ("form", "nbest", "utilities", "confidence")}
+    writer = ChoiceWriter(params["form"], params["nbest"], params["utilities"], params["abstain"])
+    output = {name: params[name] for name in ("form", "nbest", "utilities", "confidence",
+                                              "uncertainty", "abstain")}
     extension = ".txt" if params["form"] == "text" else ".jsonl"
     return execute(ctx, options, decode_job(params, options, writer, output, extension)).code
 
@@ -106,7 +113,7 @@ def decode_job(params: dict[str, Any], options: RunOptions, writer: Writer,
     """What `decode` and what is like it do, with this writer."""
     strategy, weighting = strategy_of(params), weighting_of(params)
     _check_input(params, weighting)
-    choose = Choose(_confident(strategy, params), options.batch_size, options.on_error,
+    choose = Choose(_measured(strategy, params), options.batch_size, options.on_error,
                     scores=params["matrix"] is not None)
     columns = {name: tuple(map(InputFile.at, expand([params[name]])))
                for name in _COLUMNS if params[name] is not None}
@@ -130,8 +137,14 @@ def _paths(params: dict[str, Any]) -> list[str]:
     return [*params["inputs"], *params["typed"]] or list(params["configured"])
 
 
-def _confident(strategy: Strategy, params: dict[str, Any]) -> Strategy:
-    return Confident(strategy, seed=params["seed"] or 0) if params.get("confidence") else strategy
+def _measured(strategy: Strategy, params: dict[str, Any]) -> Strategy:
+    """The strategy with what is to be said of its choices."""
+    seed = params["seed"] or 0
+    if params.get("confidence"):
+        strategy = Confident(strategy, seed=seed)
+    if params.get("uncertainty") or params.get("abstain") is not None:
+        strategy = Uncertain(strategy, seed=seed)
+    return strategy
 
 
 def _confidence_seed(params: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ Examples:
   minrisk export samples.jsonl --pairs consecutive --stride 8 --conversational \\
       --prompt "Translate into French: {source}" -o dpo.jsonl"""
 
-_OTHERS = ("form", "nbest", "utilities", "confidence")
+_OTHERS = ("form", "nbest", "utilities", "confidence", "uncertainty", "abstain")
 _SHARED = [p for p in decode.params if p.name not in _OTHERS]
 _output = partial(option, "Output")
 
