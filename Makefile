@@ -9,7 +9,7 @@ SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -
 .PHONY: demo test test-cpus lint bench sanitize clean
 
 demo: $(VENV)/.installed
-	$(BIN)/minrisk demo
+	$(BIN)/minrisk demo --report demo.html
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest

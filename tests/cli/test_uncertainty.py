@@ -41,7 +41,8 @@ def test_a_choice_that_most_samples_do_not_mean_is_withheld(samples):
 
 
 def test_in_plain_text_an_abstention_is_a_blank_line(samples):
-    assert run("decode", samples, "--abstain", "0.7", "--format", "text").out == "the cat sat down\n\n"
+    done = run("decode", samples, "--abstain", "0.7", "--format", "text")
+    assert done.out == "the cat sat down\n\n"
 
 
 def test_nobody_abstains_below_a_share_of_zero(samples):
