@@ -222,10 +222,20 @@ def _statistics(metric: AnyMetric, systems: Sequence[Sequence[str]],
                 sources: Sequence[str] | None) -> Floats:
     """(K, N, S) of K systems with N lines; a score and a one make a mean of scores."""
     if Ability.CORPUS_STATISTICS in metric.abilities and references is not None:
-        return np.stack([metric.statistics(lines, references) for lines in systems])
+        return _statistics_of_lines(metric, systems, references)
     scores = (_best_scores(metric, systems, references, sources) if references is not None
               else _qualities(metric, systems, sources or ()))
     return np.stack([scores, np.ones_like(scores)], axis=-1)
+
+
+def _statistics_of_lines(metric: AnyMetric, systems: Sequence[Sequence[str]],
+                         references: Sequence[Sequence[str]]) -> Floats:
+    """(K, N, S); where systems say the same, it is counted once."""
+    places: dict[tuple[int, str], int] = {}
+    rows = [[places.setdefault(pair, len(places)) for pair in enumerate(lines)]
+            for lines in systems]
+    found = metric.statistics([text for _, text in places], [references[n] for n, _ in places])
+    return found[np.array(rows, np.intp)]
 
 
 def _qualities(metric: AnyMetric, systems: Sequence[Sequence[str]],

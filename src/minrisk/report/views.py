@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -160,12 +161,11 @@ class _Look:
 
     def _support(self, shown: list[int]) -> dict[str, Any]:
         """How well each reference supports the choice: its score against it."""
-        pool = self._pool.keep(self._clusters.rows[:1])
-        columns, mass = self._pool.references_once()
-        scores = pool.scores(columns)[0]
-        if pool.segment.own is None:
+        segment, (columns, mass) = self._pool.segment, self._references
+        scores = self._scores[0]
+        if segment.own is None:
             best = np.argsort(-mass * scores, kind="stable")[:_MAX_REFERENCES]
-            return {"references": [[pool.segment.references[columns[i]], number(mass[i]),
+            return {"references": [[segment.references[columns[i]], number(mass[i]),
                                     number(scores[i])] for i in best]}
         by_text = dict(zip(self._pool.ref_rows[columns].tolist(), range(columns.size), strict=True))
         rows = self._pool.hyp_rows[self._clusters.rows]
@@ -176,16 +176,33 @@ class _Look:
         return {"support": [number(scores[place[i]]) if known[i] else None for i in shown],
                 "parts": [number(part[n]) for n, *_ in self._masses()]}
 
-    def _systems(self) -> dict[str, list[Any]]:
-        """Each output with its expected utility, exactly, whatever the strategy looked at."""
+    @cached_property
+    def _outputs(self) -> dict[str, str]:
+        """The choice, and what it is compared with."""
         texts = {CHOICE: self._texts[0], SAMPLE: self._at_random()}
         probable = self._most_probable()
         if probable is not None:
             texts[PROBABLE] = self._texts[probable]
-        texts |= self._view.outputs(self._record)
-        utilities = expected_utilities(self._pool, list(texts.values()))
-        return {name: [text, number(utility)]
-                for (name, text), utility in zip(texts.items(), utilities, strict=True)}
+        return texts | self._view.outputs(self._record)
+
+    @cached_property
+    def _references(self) -> tuple[Ints, Floats]:
+        """The first place of each distinct reference, and its mass."""
+        return self._pool.references_once()
+
+    @cached_property
+    def _scores(self) -> Floats:
+        """(outputs, references) exactly, whatever the strategy looked at."""
+        pool = self._pool
+        refs = pool.texts[pool.ref_rows[self._references[0]]]
+        features = pool.metric.features(list(self._outputs.values()))
+        return pool.metric.scores(features, refs, pool.source)
+
+    def _systems(self) -> dict[str, list[Any]]:
+        """Each output with its expected utility."""
+        utilities = numbers(self._scores @ self._references[1])
+        return {name: [text, utility] for (name, text), utility
+                in zip(self._outputs.items(), utilities, strict=True)}
 
     def _at_random(self) -> str:
         counts = np.array(self._counts, np.float64)
@@ -208,13 +225,6 @@ def source_of(record: Record) -> str | None:
     last = messages[-1] if isinstance(messages, list) and messages else None
     content = last.get("content") if isinstance(last, dict) else None
     return content if isinstance(content, str) else None
-
-
-def expected_utilities(pool: Pool[Any], texts: list[str]) -> Floats:
-    """Of any texts, over the references of a segment."""
-    columns, mass = pool.references_once()
-    refs = pool.texts[pool.ref_rows[columns]]
-    return pool.metric.utility(pool.metric.features(texts), refs, mass, pool.source)
 
 
 def number(value: float) -> float | None:

@@ -22,8 +22,8 @@ from minrisk._core.segment import Ranking, Segment, Uncertainty
 from minrisk._core.strategy import Strategy, leaves_self_out, segment_rng, stage_option
 
 THRESHOLD = 0.6  # which tells most of chrF against human references: experiments/uncertainty
-MAX_CENTRES = 64  # texts that others are compared with; what is like none of them stands alone
-_CENTRES_AT_ONCE = 16
+# hypotheses that others are compared with: the best, then some of what is like none of them
+_BEST, _SOME = 4, 64
 _REFERENCES = 64  # for the mean utility, where the strategy left utilities out
 
 
@@ -53,12 +53,13 @@ class Clusters:
 class Uncertain(Options):
     """A strategy whose rankings say how far the samples disagree.
 
-    Each hypothesis, from the best to the worst, joins the first cluster whose best member it is
-    like, or begins one. Costs 64 * n evaluations more, or fewer where there are fewer clusters.
+    Each hypothesis, from the best to the worst, joins the first cluster whose centre it is like, or
+    begins one. Of more than 68 distinct hypotheses, the best and some others are centres, and what
+    is like none of them stands alone. Costs 68 * n evaluations more, or n * n where n is less.
 
     Args:
         strategy: the strategy that ranks.
-        threshold: the share of its own score that a cluster's best member gives to the others.
+        threshold: the share of its own score that a cluster's centre gives to the others.
         seed: seed of the references for the mean utility, where the strategy leaves some out.
 
     >>> import minrisk
@@ -70,8 +71,8 @@ class Uncertain(Options):
 
     strategy: Strategy = stage_option(help="strategy that ranks")
     threshold: float = option(THRESHOLD, ge=0, le=1,
-                              help="share of its own score that a cluster's best member gives to "
-                              "the others")
+                              help="share of its own score that a cluster's centre gives to the "
+                              "others")
     seed: int = option(0, ge=0, help="seed of the references for the mean utility")
 
     @property
@@ -136,20 +137,35 @@ def _weights(pool: Pool[Any], once: Pool[Any], place: Ints) -> Floats:
 
 
 def _labels(pool: Pool[Any], order: Ints, threshold: float) -> Ints:
-    """(D,) the cluster of each hypothesis, whose best member is the first of its order."""
+    """(D,) the cluster of each hypothesis; what is like no centre stands alone."""
     own = pool.segment.own
     assert own is not None
-    labels = np.full(order.size, -1)
-    waiting, count = order, 0
-    while waiting.size and count < MAX_CENTRES:
-        centres = waiting[:min(_CENTRES_AT_ONCE, MAX_CENTRES - count)]
-        alike = _alike(pool.scores(own[centres]), centres, threshold)
-        for column, centre in enumerate(centres.tolist()):
-            if labels[centre] < 0:
-                labels[alike[:, column] & (labels < 0)] = count
-                count += 1
-        waiting = waiting[labels[waiting] < 0]
-    labels[waiting] = count + np.arange(waiting.size)
+    centre = np.full(order.size, -1)  # of the cluster of each
+    for size in (_BEST, _SOME):
+        waiting = order[centre[order] < 0]
+        candidates = waiting[:size] if size == _BEST else _spread(waiting, size)
+        if candidates.size:
+            alike = _alike(pool.scores(own[candidates]), candidates, threshold)
+        for column, row in enumerate(candidates.tolist()):
+            if centre[row] < 0:
+                centre[alike[:, column] & (centre < 0)] = row
+    centre = np.where(centre < 0, np.arange(order.size), centre)
+    return _numbered(centre, order)
+
+
+def _spread(rows: Ints, size: int) -> Ints:
+    """So many of them, evenly; all where there are fewer."""
+    places: Ints = np.linspace(0, rows.size - 1, min(size, rows.size)).astype(np.intp)
+    return rows[places]
+
+
+def _numbered(centre: Ints, order: Ints) -> Ints:
+    """(D,) clusters by number, in the order in which they first appear."""
+    _, first, label = np.unique(centre[order], return_index=True, return_inverse=True)
+    rank = np.empty_like(first)
+    rank[np.argsort(first)] = np.arange(first.size)
+    labels = np.empty_like(order)
+    labels[order] = rank[label]
     return labels
 
 
