@@ -54,21 +54,25 @@ async function detailsOf(segment) {
 }
 
 // what lists are sorted by: a name, how to say it, and the value of a segment
-function measures() {
+let known_ = null;
+const measures = () => [...(known_ ??= allMeasures()).values()];
+const measure = (key) => (known_ ??= allMeasures()).get(key);
+
+function allMeasures() {
   const c = DATA.columns;
   const found = [
     ['order', 'Input order', (i) => -i],
     ['utility', 'Utility', (i) => signed(c.utility[i])],
     ['margin', 'Margin', (i) => c.margin[i]],
     ['confidence', 'Confidence', (i) => c.confidence[i]],
-    ['entropy', 'Entropy of meanings', (i) => c.entropy[i]],
+    ['entropy', 'Entropy', (i) => c.entropy[i]],
     ['distinct', 'Distinct share', (i) => c.samples[i] ? c.distinct[i] / c.samples[i] : null],
     ['length', 'Length', (i) => (c.source[i] ?? c.text[i] ?? '').length],
     ['gain', 'Gain over a sample', (i) => difference(c.utility[i], c.mean[i])],
   ];
   others().forEach((name) => found.push(
     [`ahead:${name}`, `Difference from ${name}`, (i) => aheadOf(name, i)]));
-  return found;
+  return new Map(found.map((entry) => [entry[0], entry]));
 }
 
 const others = () => DATA.systems.names.filter((name) => name !== 'choice');
@@ -82,8 +86,6 @@ function aheadOf(name, i) {
   const table = scores[own] && scores[other] ? scores : utilities;
   return difference(table[own][i], table[other][i]);
 }
-
-const measure = (key) => measures().find(([name]) => name === key);
 
 function digitsFor(values) {
   const sizes = values.filter((v) => v !== null).map(Math.abs).sort((a, b) => a - b);

@@ -2,6 +2,7 @@
 
 const ROW = 76;  // pixels, as in the style sheet
 let rows = [];   // the numbers of the segments that are shown, in order
+let drawn = new Map();  // the elements that are shown, by place
 let searching = 0;  // the number of the last search; older ones stop
 
 function matchesColumns(i) {
@@ -73,14 +74,19 @@ function rangeChip() {
     onclick: () => go({r: ''})}, text, h('span', {'aria-hidden': 'true'}, ' ×'));
 }
 
-function render() {
+// while nothing but the position changes, elements that stay in the window are kept
+function render({keep = false} = {}) {
   const list = $('list'), canvas = $('canvas');
   canvas.style.height = `${rows.length * ROW}px`;
   const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 4);
   const last = Math.min(rows.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + 4);
-  const visible = [];
-  for (let place = first; place < last; place++) visible.push(row(place));
-  canvas.replaceChildren(...visible);
+  const visible = new Map();
+  for (let place = first; place < last; place++) {
+    visible.set(place, (keep && drawn.get(place)) || row(place));
+  }
+  for (const [place, element] of drawn) if (visible.get(place) !== element) element.remove();
+  for (const [place, element] of visible) if (drawn.get(place) !== element) canvas.append(element);
+  drawn = visible;
   const open = $(`row-${current()}`);
   if (open) list.setAttribute('aria-activedescendant', open.id);
   else list.removeAttribute('aria-activedescendant');

@@ -25,8 +25,8 @@ function setUp() {
   $('to-help').addEventListener('click', () => $('help').showModal());
   $('save-jsonl').addEventListener('click', saveJsonLines);
   $('save-tsv').addEventListener('click', saveTsv);
-  $('list').addEventListener('scroll', () => requestAnimationFrame(render), {passive: true});
-  new ResizeObserver(() => render()).observe($('list'));
+  $('list').addEventListener('scroll', () => requestAnimationFrame(() => render({keep: true})), {passive: true});
+  new ResizeObserver(() => render({keep: true})).observe($('list'));
   document.addEventListener('keydown', press);
 }
 
