@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minrisk._core.sqlite_cache import VARIABLES, Store
+from minrisk._core.sqlite_cache import SqliteCache, chunks
 
 Vectors = npt.NDArray[np.float32]
 
@@ -24,7 +24,7 @@ class VectorStore:
     """Vectors by text, for one model, of which `model` is a fingerprint."""
 
     def __init__(self, folder: str, model: bytes) -> None:
-        self._store = Store(str(Path(folder) / _FILE), _TABLE)
+        self._store = SqliteCache(str(Path(folder) / _FILE), _TABLE)
         self._model = model
 
     def through(self, texts: Sequence[str], encode: Callable[[list[str]], Vectors]) -> Vectors:
@@ -41,7 +41,7 @@ class VectorStore:
         """Those that are known; rows that were damaged are not."""
         keys = {self._key(text): text for text in texts}
         found: dict[str, Vectors] = {}
-        for some in _chunks(list(keys)):
+        for some in chunks(list(keys)):
             wanted = ",".join("?" * len(some))
             rows = self._store.read(
                 f"SELECT key, vector FROM embeddings WHERE key IN ({wanted})", some)
@@ -68,7 +68,3 @@ def _opened(key: bytes, sealed: Any) -> Vectors | None:
         return None
     checksum, vector = sealed[:_CHECKSUM], sealed[_CHECKSUM:]
     return np.frombuffer(vector, np.float32) if checksum == _sum(key, vector) else None
-
-
-def _chunks(keys: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
-    return (keys[i : i + VARIABLES] for i in range(0, len(keys), VARIABLES))
