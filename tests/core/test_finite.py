@@ -143,10 +143,10 @@ def test_references_in_shards_are_looked_at_too():
 
 
 class Parts(Poisoned):
-    def evidence(self, hyps, refs, weights):
+    def partial_statistics(self, hyps, refs, weights):
         return np.zeros(1)
 
-    def verdict(self, hyps, evidence, source=None):
+    def finalize(self, hyps, statistics, source=None):
         return hyps[:, 0]
 
 

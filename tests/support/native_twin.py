@@ -24,6 +24,6 @@ def check_twin(metric: Any, case: Case) -> None:
 def _everything(metric: Any, case: Case) -> list[np.ndarray]:
     hyps, refs = metric.features(case.hyps), metric.features(case.refs)
     averages = metric.aggregate(refs, case.groups)
-    evidence = metric.evidence(hyps, averages, case.groups.mass)
+    statistics = metric.partial_statistics(hyps, averages, case.groups.mass)
     return [metric.scores(hyps, refs), metric.scores(hyps, averages),
-            metric.utility(hyps, averages, case.groups.mass), metric.verdict(hyps, evidence)]
+            metric.utility(hyps, averages, case.groups.mass), metric.finalize(hyps, statistics)]

@@ -18,8 +18,8 @@ from minrisk._core.groups import Groups
 from minrisk._core.metric import (
     Ability,
     AnyMetric,
-    Evidence,
     Metric,
+    PartialStatistics,
     Surrogate,
     implemented,
     unable,
@@ -177,12 +177,13 @@ class Adapted(Metric[Any]):
     def aggregate(self, refs: Any, groups: Groups) -> Any:
         return self._able(Ability.AVERAGES).aggregate(refs, groups)
 
-    def evidence(self, hyps: Any, refs: Any, weights: Floats) -> Evidence:
-        found: Evidence = self._able(Ability.PARTIAL_STATISTICS).evidence(hyps, refs, weights)
+    def partial_statistics(self, hyps: Any, refs: Any, weights: Floats) -> PartialStatistics:
+        able = self._able(Ability.PARTIAL_STATISTICS)
+        found: PartialStatistics = able.partial_statistics(hyps, refs, weights)
         return found
 
-    def verdict(self, hyps: Any, evidence: Evidence, source: Any = None) -> Floats:
-        found: Floats = self._able(Ability.PARTIAL_STATISTICS).verdict(hyps, evidence, source)
+    def finalize(self, hyps: Any, statistics: PartialStatistics, source: Any = None) -> Floats:
+        found: Floats = self._able(Ability.PARTIAL_STATISTICS).finalize(hyps, statistics, source)
         return found
 
     def vectors(self, features: Any) -> Points:

@@ -28,7 +28,7 @@ class Features(Protocol):
     def __getitem__(self, rows: Ints, /) -> Self: ...
 
 
-Evidence = npt.NDArray[Any]  # what references say of given hypotheses; parts of it add up
+PartialStatistics = npt.NDArray[Any]  # of references; those of parts add up
 
 F = TypeVar("F", bound=Features)
 F_in = TypeVar("F_in", bound=Features, contravariant=True)
@@ -39,7 +39,7 @@ class Ability(Flag):
 
     NONE = 0
     AVERAGES = auto()  # aggregate
-    PARTIAL_STATISTICS = auto()  # evidence and verdict
+    PARTIAL_STATISTICS = auto()  # partial_statistics and finalize
     VECTORS = auto()  # vectors
     QUALITY = auto()  # quality
     SURROGATE = auto()  # surrogate
@@ -52,7 +52,7 @@ class Ability(Flag):
 
 METHODS = {
     Ability.AVERAGES: ("aggregate",),
-    Ability.PARTIAL_STATISTICS: ("evidence", "verdict"),
+    Ability.PARTIAL_STATISTICS: ("partial_statistics", "finalize"),
     Ability.VECTORS: ("vectors",),
     Ability.QUALITY: ("quality",),
     Ability.SURROGATE: ("surrogate",),
@@ -141,7 +141,7 @@ class Metric(Options, ABC, Generic[F]):
         """G rows: the average reference of each group."""
         raise unable(self, Ability.AVERAGES)
 
-    def evidence(self, hyps: F, refs: F, weights: Floats) -> Evidence:
+    def partial_statistics(self, hyps: F, refs: F, weights: Floats) -> PartialStatistics:
         """All that the hypotheses need to know of averaged references.
 
         It can be pickled, grows with the hypotheses and not with the references, and is linear in
@@ -149,7 +149,7 @@ class Metric(Options, ABC, Generic[F]):
         """
         raise unable(self, Ability.PARTIAL_STATISTICS)
 
-    def verdict(self, hyps: F, evidence: Evidence, source: F | None = None) -> Floats:
+    def finalize(self, hyps: F, statistics: PartialStatistics, source: F | None = None) -> Floats:
         """(H,) scores against the average of references whose weights sum to 1."""
         raise unable(self, Ability.PARTIAL_STATISTICS)
 

@@ -2,7 +2,7 @@
 
 What each shard says of the hypotheses adds up, for standard MBR as for averaged references:
 
-    U(h) = verdict(sum over shards of evidence / sum over shards of weight)
+    U(h) = finalize(sum over shards of statistics / sum over shards of weight)
 
 Nothing else is kept of a shard, so memory does not grow with the number of references.
 """
@@ -19,7 +19,7 @@ import numpy as np
 from minrisk._core.arrays import Floats, sums
 from minrisk._core.errors import InputError
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import AnyMetric, Evidence
+from minrisk._core.metric import AnyMetric, PartialStatistics
 from minrisk._core.pool import Pool, Tally, bind
 from minrisk._core.references import References, Shard
 from minrisk._core.segment import Ranking, Segment
@@ -32,10 +32,10 @@ class TakesParts(Protocol):
     @property
     def metric(self) -> AnyMetric: ...
 
-    def evidence(self, pool: Pool[Any], refs: Any, weights: Floats) -> Evidence:
+    def partial_statistics(self, pool: Pool[Any], refs: Any, weights: Floats) -> PartialStatistics:
         """What some references say of the hypotheses; it adds up with what others do."""
 
-    def verdict(self, pool: Pool[Any], evidence: Evidence) -> Floats:
+    def finalize(self, pool: Pool[Any], statistics: PartialStatistics) -> Floats:
         """(H,) utilities, from references whose weights sum to 1."""
 
 
@@ -43,7 +43,7 @@ class TakesParts(Protocol):
 class Part:
     """What is left of some references."""
 
-    evidence: Evidence
+    statistics: PartialStatistics
     weight: float
     count: int  # of references
     pairs: int  # that were evaluated
@@ -56,7 +56,7 @@ class Part:
             raise InputError(f"{without.name} has no weights, but {having.name} has; "
                              "give them to all references, or to none")
         with np.errstate(over="ignore"):  # `ranking` refuses weights that add up to infinity
-            return replace(self, evidence=self.evidence + other.evidence,
+            return replace(self, statistics=self.statistics + other.statistics,
                            weight=self.weight + other.weight, count=self.count + other.count,
                            pairs=self.pairs + other.pairs)
 
@@ -83,7 +83,7 @@ class Question:
             raise InputError(f"the weights of all references add up to {part.weight}; "
                              "a positive number is wanted")
         pool = self._fresh_pool()
-        utility = self.strategy.verdict(pool, part.evidence / part.weight)
+        utility = self.strategy.finalize(pool, part.statistics / part.weight)
         return Ranking.of(utility, part.pairs + pool.tally.pairs)
 
     def _part(self, block: References) -> Part:
@@ -91,9 +91,9 @@ class Question:
         place = {text: row for row, text in enumerate(texts)}
         rows = np.array([place[text] for text in block.texts], np.intp)
         mass, pool = block.mass(), self._fresh_pool()
-        evidence = self.strategy.evidence(pool, self.strategy.metric.features(texts),
-                                          sums(rows, mass, len(texts)))
-        return Part(evidence, float(mass.sum()), rows.size, pool.tally.pairs, block.name,
+        statistics = self.strategy.partial_statistics(
+            pool, self.strategy.metric.features(texts), sums(rows, mass, len(texts)))
+        return Part(statistics, float(mass.sum()), rows.size, pool.tally.pairs, block.name,
                     block.weights is not None)
 
     def _fresh_pool(self) -> Pool[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
-from minrisk._core.metric import AnyMetric, Evidence
+from minrisk._core.metric import AnyMetric, PartialStatistics
 from minrisk._core.threads import threads
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics._core import core
@@ -42,19 +42,20 @@ def utility(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows, mass: Flo
     return result
 
 
-def evidence(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows,
-             weights: Floats) -> Evidence:
+def partial_statistics(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows,
+                       weights: Floats) -> PartialStatistics:
     """(E,) counts of n-grams in the references: those of the hypotheses, and totals."""
     _check_features(metric, hyps, refs)
-    result: Evidence = core(metric.name).evidence(hyps.base, refs.base, refs.members,
-                                                  refs.spread(weights))
+    result: PartialStatistics = core(metric.name).evidence(
+        hyps.base, refs.base, refs.members, refs.spread(weights))
     return result
 
 
-def verdict(metric: AnyMetric, hyps: WeightedRows, evidence: Evidence, *options: Any) -> Floats:
-    """(H,) scores against the average of the references whose evidence this is."""
+def finalize(metric: AnyMetric, hyps: WeightedRows, statistics: PartialStatistics,
+             *options: Any) -> Floats:
+    """(H,) scores against the average of the references that the statistics are of."""
     _check_features(metric, hyps, hyps)
-    result: Floats = core(metric.name).verdict(hyps.base, hyps.members, evidence, *options)
+    result: Floats = core(metric.name).verdict(hyps.base, hyps.members, statistics, *options)
     return result
 
 

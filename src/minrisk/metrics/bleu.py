@@ -13,12 +13,19 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics._bleu_plain import bleu
 from minrisk.metrics._core import core
-from minrisk.metrics._indexed import evidence, index_texts, lowercased, scores, utility, verdict
+from minrisk.metrics._indexed import (
+    finalize,
+    index_texts,
+    lowercased,
+    partial_statistics,
+    scores,
+    utility,
+)
 from minrisk.metrics._plain import ngram_counts
 from minrisk.metrics._plain import statistics as order_statistics
 from minrisk.metrics._tokenizers import BUILTIN, sacrebleu_tokenizer, tokenizer_signature
@@ -73,11 +80,13 @@ class BLEU(Metric[WeightedRows]):
                 source: object = None) -> Floats:
         return utility(self, hyps, refs, mass, *self._formula)
 
-    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
-        return evidence(self, hyps, refs, weights)
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
+        return partial_statistics(self, hyps, refs, weights)
 
-    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
-        return verdict(self, hyps, evidence, *self._formula)
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: object = None) -> Floats:
+        return finalize(self, hyps, statistics, *self._formula)
 
     def statistics(self, hypotheses: Sequence[str],
                    references: Sequence[Sequence[str]]) -> Floats:

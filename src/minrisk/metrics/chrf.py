@@ -11,11 +11,18 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics import _chrf_plain
-from minrisk.metrics._indexed import evidence, index_texts, lowercased, scores, utility, verdict
+from minrisk.metrics._indexed import (
+    finalize,
+    index_texts,
+    lowercased,
+    partial_statistics,
+    scores,
+    utility,
+)
 from minrisk.metrics._plain import Statistics
 
 _MAX_ORDER = 1000  # more is a mistake, as is a larger beta
@@ -62,11 +69,13 @@ class ChrF(Metric[WeightedRows]):
                 source: object = None) -> Floats:
         return utility(self, hyps, refs, mass, self.beta, self.eps_smoothing)
 
-    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
-        return evidence(self, hyps, refs, weights)
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
+        return partial_statistics(self, hyps, refs, weights)
 
-    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
-        return verdict(self, hyps, evidence, self.beta, self.eps_smoothing)
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: object = None) -> Floats:
+        return finalize(self, hyps, statistics, self.beta, self.eps_smoothing)
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
         """(N, 3 x orders) n-grams of the hypothesis, of its best reference, and matches."""

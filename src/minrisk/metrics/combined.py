@@ -14,7 +14,7 @@ from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, AnyMetric, Evidence, Metric
+from minrisk._core.metric import Ability, AnyMetric, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk.metrics._objects import objects
 
@@ -106,15 +106,16 @@ class Combined(Metric[_Parts]):
         parts = zip(self.metrics, refs.features, strict=True)
         return _Parts(tuple(metric.aggregate(part, groups) for metric, part in parts))
 
-    def evidence(self, hyps: _Parts, refs: _Parts, weights: Floats) -> Evidence:
+    def partial_statistics(self, hyps: _Parts, refs: _Parts, weights: Floats) -> PartialStatistics:
         """That of each metric."""
-        return objects(metric.evidence(ours, theirs, weights)
+        return objects(metric.partial_statistics(ours, theirs, weights)
                        for metric, _, ours, theirs, _ in self._each(hyps, refs, None))
 
-    def verdict(self, hyps: _Parts, evidence: Evidence, source: _Parts | None = None) -> Floats:
+    def finalize(self, hyps: _Parts, statistics: PartialStatistics,
+                 source: _Parts | None = None) -> Floats:
         total = np.zeros((len(hyps), 1))
-        for metric, weight, ours, found, src in self._each(hyps, _Parts(tuple(evidence)), source):
-            total += weight * self._counted(metric.verdict(ours, found, src)[:, None])
+        for metric, weight, ours, found, src in self._each(hyps, _Parts(tuple(statistics)), source):
+            total += weight * self._counted(metric.finalize(ours, found, src)[:, None])
         return total[:, 0]
 
     def _counted(self, scores: Floats) -> Floats:

@@ -13,7 +13,7 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, needs_extra
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.progress import tell
 from minrisk._core.unicode import valid_unicode
@@ -89,13 +89,14 @@ class Embedding(Metric[Floats]):
         result: Floats = hyps @ (mass @ refs)
         return result
 
-    def evidence(self, hyps: Floats, refs: Floats, weights: Floats) -> Evidence:
+    def partial_statistics(self, hyps: Floats, refs: Floats, weights: Floats) -> PartialStatistics:
         """(D,) the sum of the references."""
         result: Floats = weights @ refs
         return result
 
-    def verdict(self, hyps: Floats, evidence: Evidence, source: object = None) -> Floats:
-        result: Floats = hyps @ evidence
+    def finalize(self, hyps: Floats, statistics: PartialStatistics,
+                 source: object = None) -> Floats:
+        result: Floats = hyps @ statistics
         return result
 
     def vectors(self, features: Floats) -> Floats:

@@ -14,7 +14,7 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints, sums
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.weighted_rows import WeightedRows
@@ -99,12 +99,14 @@ class ExactMatch(Metric[WeightedRows]):
         votes[0] = 0
         return votes[ours]
 
-    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
         """(H,) votes, which add up."""
         return self.utility(hyps, refs, weights)
 
-    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
-        return evidence
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: object = None) -> Floats:
+        return statistics
 
     def _numbered(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Ints, Ints, int]:
         """The answers of either side as numbers, and how many there are; 0 is none."""

@@ -15,7 +15,7 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, MissingExtra
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.threads import threads
 from minrisk._core.weighted_rows import WeightedRows
@@ -62,11 +62,13 @@ class Rouge(Metric[WeightedRows]):
         """(H,) `scores @ mass`, without the matrix."""
         return _UNIGRAM_F1.utility(hyps, refs, mass) / 100
 
-    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
-        return _UNIGRAM_F1.evidence(hyps, refs, weights)
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
+        return _UNIGRAM_F1.partial_statistics(hyps, refs, weights)
 
-    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
-        return _UNIGRAM_F1.verdict(hyps, evidence) / 100
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: object = None) -> Floats:
+        return _UNIGRAM_F1.finalize(hyps, statistics) / 100
 
     def _ngrams(self, words: list[str]) -> str:
         return " ".join("_".join(words[i:i + self.n]) for i in range(len(words) - self.n + 1))

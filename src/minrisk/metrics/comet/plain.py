@@ -53,18 +53,18 @@ class PlainScorer:
                 source: WeightedRows) -> Floats:
         return self.scores(hyps, refs, source) @ mass
 
-    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Floats:
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Floats:
         """(1, D) the sum of the references; below it the moments that expected features need."""
         texts = refs.base[refs.members]
         mt = _texts_of(hyps) if self._expected else texts[:0]
         return moments(mt, texts, refs.spread(weights))
 
-    def verdict(self, hyps: WeightedRows, evidence: Floats, source: WeightedRows) -> Floats:
+    def finalize(self, hyps: WeightedRows, statistics: Floats, source: WeightedRows) -> Floats:
         mt = _texts_of(hyps)
         own = self._hyp_part(mt, _texts_of(source))
         if self._expected:
-            return self._finish(own + self._rest_of(mt, evidence)).astype(np.float64)
-        return self._pair_scores(mt, own, evidence.astype(np.float32))[:, 0]
+            return self._finish(own + self._rest_of(mt, statistics)).astype(np.float64)
+        return self._pair_scores(mt, own, statistics.astype(np.float32))[:, 0]
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                   source: WeightedRows) -> PlainLinearised:

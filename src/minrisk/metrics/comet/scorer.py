@@ -72,7 +72,7 @@ class Scorer:
             return array(estimator.utility(left, right, weights, pairs, progress))
 
     @torch.inference_mode()
-    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Floats:
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Floats:
         """(1, D) the sum of the references; below it the moments that expected features need."""
         texts = rows_of(refs.base, refs.members)
         spread = _weights(refs.spread(weights), texts.device)
@@ -81,9 +81,9 @@ class Scorer:
         return found
 
     @torch.inference_mode()
-    def verdict(self, hyps: WeightedRows, evidence: Floats, source: WeightedRows) -> Floats:
+    def finalize(self, hyps: WeightedRows, statistics: Floats, source: WeightedRows) -> Floats:
         mt, src, estimator = texts_of(hyps), texts_of(source), self.estimator
-        found = upload(evidence.astype(_precise(mt.device)), mt.device)
+        found = upload(statistics.astype(_precise(mt.device)), mt.device)
         with self._runtime.precision():
             if self._expected:
                 return array(estimator.finish(estimator.first_of_moments(mt, src, found)))
