@@ -22,7 +22,8 @@ INIT = ROOT / "src" / "minrisk" / "__init__.py"
 DOCUMENTED = [
     "_core.adapters", "_core.decoding", "_core.errors", "_core.groups", "_core.metric",
     "_core.strategy", "_core.options", "plugins", "evaluation.scoring", "_core.segment",
-    "_core.signature", "_core.references", "_core.pool", "strategies.adaptive",
+    "_core.signature", "_core.references", "_core.pool", "_core.threads", "io.references",
+    "pipeline.references", "strategies.adaptive",
     "strategies.aggregate", "strategies.cascade", "strategies.centroid",
     "strategies.confident", "strategies.control_variate", "strategies.diverse",
     "strategies.low_rank", "strategies.medoids", "strategies.n_by_s",
@@ -66,6 +67,11 @@ def test_everything_with_a_name_is_exported_by_its_class(registry):
 def test_names_that_editors_complete_are_those_of_the_registry():
     assert list(get_args(MetricName)) == list(METRICS.builtin)
     assert list(get_args(StrategyName)) == list(STRATEGIES.builtin)
+
+
+def test_a_name_that_was_changed_tells_the_new_one():
+    with pytest.raises(AttributeError, match=r"decode_shards was renamed to minrisk.decode_parts"):
+        minrisk.decode_shards  # noqa: B018
 
 
 def test_plugins_have_what_they_export():

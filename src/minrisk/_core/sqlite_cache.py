@@ -26,7 +26,7 @@ _inherited: list[object] = []  # connections of parent processes, which must not
 
 
 @dataclass(frozen=True)
-class _Connection:
+class _OpenDatabase:
     """The open database of one process."""
 
     database: sqlite3.Connection
@@ -45,7 +45,7 @@ class SqliteCache:
     def __init__(self, path: str, table: str) -> None:
         """`table` is the statement that creates the table if it does not exist."""
         self._path, self._table = path, table
-        self._open: _Connection | None = None
+        self._open: _OpenDatabase | None = None
         self._connection()
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -67,13 +67,13 @@ class SqliteCache:
         except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
             raise self._failure(error) from None
 
-    def _connection(self) -> _Connection:
+    def _connection(self) -> _OpenDatabase:
         """The connection of this process; a forked process opens its own."""
         if self._open is not None and self._open.process != os.getpid():
             _inherited.append(self._open)
             self._open = None
         if self._open is None:
-            self._open = _Connection(self._connect())
+            self._open = _OpenDatabase(self._connect())
             finalize(self, self._open.close)
         return self._open
 

@@ -64,7 +64,7 @@ class Parse:
 
 
 @dataclass(frozen=True)
-class DrawSamples:
+class GenerateSamples:
     """From prompts to samples."""
 
     name: ClassVar[str] = "sample"
@@ -189,7 +189,7 @@ class SamplesToSegments:
 
 
 @dataclass(frozen=True)
-class Choose:
+class Decode:
     """From segments to rankings."""
 
     name: ClassVar[str] = "decode"
@@ -224,7 +224,7 @@ class Choose:
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckRecords:
     """Fails the records that an output cannot use."""
 
     name: ClassVar[str] = "check"
