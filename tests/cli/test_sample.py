@@ -183,7 +183,7 @@ def test_options_that_make_no_sense_are_told(sample, sources, args, message):
 def test_an_option_that_is_needed_is_asked_for(server, sources):
     result = run("sample", sources, "--endpoint", server.endpoint)
     assert result.code == 2
-    assert "sampler 'openai' needs the option model (--model)" in result.err
+    assert "sampler 'openai' needs the option --model" in result.err
 
 
 @pytest.mark.parametrize(("content", "message"), [
@@ -426,7 +426,7 @@ def test_a_model_that_writes_on_must_be_told_to_translate(server, sources, tmp_p
     common = ["--endpoint", server.endpoint, "--model", "m", "-n", "2"]
     result = run("translate", sources, *common)
     assert result.code == 2
-    assert "does not know what to do with a source; say so with --prompt" in result.err
+    assert "needs an instruction besides the source; give --prompt" in result.err
     prompts = write(tmp_path / "prompts.jsonl", {"source": "one", "prompt": "In French: one"})
     assert run("translate", prompts, *common).code == 0
 

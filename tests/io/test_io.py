@@ -267,7 +267,7 @@ def test_a_bad_line_keeps_its_place_and_its_id(tmp_path):
 
 def test_logprobs_weigh_only_on_request(tmp_path):
     line = '{"samples": ["a", "b"], "logprobs": [0, -1.5]}'
-    with pytest.warns(UserWarning, match="--weights logprobs uses them"):
+    with pytest.warns(UserWarning, match="weights='logprobs' uses them"):
         auto = jsonl(tmp_path / "in", line)
     uniform = jsonl(tmp_path / "in", line, weighting=Weighting("uniform"))
     softmax = jsonl(tmp_path / "in", line, weighting=Weighting("logprobs"))

@@ -368,7 +368,7 @@ def test_names_are_taken_apart(name, options, made):
     ("chrf*1.2.3", {}, "the weight '1.2.3' is no number"),
     ("chrf+edit", {"order": 3}, r"unknown option of metric 'chrf\+edit': 'order'"),
     ("chrf+edit", {"chrf__ordr": 3}, "unknown option of metric 'chrf': 'ordr'; did you mean"),
-    ("python", {}, r"'python' needs the option function \(--metric.function\)"),
+    ("python", {}, r"'python' needs the option function="),
 ])
 def test_names_that_make_no_metric_are_told(name, options, message):
     with pytest.raises(minrisk.InputError, match=message):

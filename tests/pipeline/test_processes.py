@@ -464,7 +464,7 @@ def test_translations_are_drawn_by_some_and_chosen_by_others(server, tmp_path):
     assert "2 workers for decode were busy" in result.err
     bare = run(*args, "-o", f"{tmp_path}/bare/")
     assert bare.code == 2
-    assert f"{sources}:1: the model does not know what to do with a source" in bare.err
+    assert f"{sources}:1: the model needs an instruction besides the source" in bare.err
     assert not (tmp_path / "bare").exists()
 
 

@@ -88,7 +88,7 @@ class Output:
         self._compressor = codec.compressor() if codec else None
         self._own = path != "-"
         if not self._own and sys.stdout is None:
-            raise InputError("standard output is closed; name a file with -o")
+            raise InputError("standard output is closed; name a file")
         with as_input_error("write", path):
             self._stream = _create(path, append) if self._own else sys.stdout.buffer
 

@@ -167,8 +167,8 @@ class RunStore:
                 self._refuse_others(sizes)
             return
         if not self._resume:
-            raise InputError(f"{self._name} holds an earlier run; --resume goes on with it, "
-                             "--overwrite starts again, or name another output")
+            raise InputError(f"{self._name} holds an earlier run; resume=True goes on with "
+                             "it, overwrite=True starts again, or name another output")
         self._is_new = False
         self._load_manifest(content)
         for _, entry in self._finished_journal:
@@ -199,7 +199,7 @@ class RunStore:
         if sizes:
             there = shown(self.store.location(next(iter(sizes))))
             raise InputError(f"{there} exists, and is of no earlier run that could be resumed; "
-                             "--overwrite replaces it, or name another output")
+                             "overwrite=True replaces it, or name another output")
 
     def _load_manifest(self, content: bytes) -> None:
         try:
@@ -212,7 +212,8 @@ class RunStore:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             path = shown(self.store.location(self._manifest))
             raise InputError(f"{path}, which says how the output was made, is no manifest of this "
-                             "version; --overwrite starts again, or name another output") from None
+                             "version; overwrite=True starts again, or name another "
+                             "output") from None
         check_same(self._name, differing)
         self._run, self._finished = run, finished
         self._saved = len(finished)

@@ -218,8 +218,8 @@ class Worker:
         self._restart()
         self._failures += 1
         if code == -signal.SIGALRM:
-            yield from self._give_up(f"took longer than {self._pool.segment_timeout:g} s, "
-                                     "which is --segment-timeout")
+            yield from self._give_up("took longer than the segment timeout of "
+                                     f"{self._pool.segment_timeout:g} s")
         elif self._failures >= _ATTEMPTS:
             yield from self._give_up(f"the worker process {_ending(code)}, {_ATTEMPTS} times")
 

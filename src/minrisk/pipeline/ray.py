@@ -25,7 +25,7 @@ try:
     import ray
     import ray.data
 except ImportError as missing:
-    raise MissingExtra(f"--engine ray needs {missing.name}: pip install 'minrisk[ray]'") from None
+    raise MissingExtra(f"engine='ray' needs {missing.name}: pip install 'minrisk[ray]'") from None
 
 _RETRIES = 3  # of a block whose worker or node died
 _WORKERS_PER_READER = 4  # that one reader keeps busy; it is a process, and dear to start
@@ -107,7 +107,7 @@ def connected(address: str | None, cpus: int | None) -> Iterator[None]:
                      include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise InputError(f"no Ray cluster at {address or 'this machine'}: {error}; start one with "
-                         "`ray start --head`, or leave --address out") from None
+                         "`ray start --head`, or leave address= out") from None
     try:
         yield
     finally:

@@ -100,7 +100,7 @@ class Run:
     def _refuse(self, item: Block | End) -> Item:
         for pool in self.pools:
             if isinstance(item, Block):
-                late = ", or took longer than --segment-timeout" if pool.segment_timeout else ""
+                late = ", or exceeded the segment timeout" if pool.segment_timeout else ""
                 item = pool.refuse(item, f"every worker that tried it died{late}")
         return item
 
@@ -149,7 +149,7 @@ class Run:
             return results
         failed = self.sink.counts["failed"] + len(failures)
         if failed > limit:
-            self._stop(f"{failed} segments failed, more than --max-errors {limit}; "
+            self._stop(f"{failed} segments failed, more than max_errors={limit}; "
                        f"the last: {_located(failures[-1])}")
             return [r for r in results if r.failure is None]
         return results

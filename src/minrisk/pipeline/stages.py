@@ -104,8 +104,8 @@ class GenerateSamples:
             return record.failed(InputError(f"found messages, which sampler {self.sampler.name!r} "
                                             "does not take; wanted a source or a prompt"))
         if self._lacks_instruction(record):
-            return record.failed(InputError("the model does not know what to do with a source; say "
-                                            'so with --prompt "Translate into French: {source}"'))
+            return record.failed(InputError("the model needs an instruction besides the source; "
+                                            'give prompt="Translate into French: {source}"'))
         return record
 
     def _lacks_instruction(self, record: Record) -> bool:
