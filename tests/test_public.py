@@ -13,7 +13,7 @@ import pytest
 
 import minrisk
 import minrisk.plugins
-from minrisk._core.decoding import MetricName, StrategyName
+from minrisk._core.decoding import MetricName, SamplerName, StrategyName
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from project import ROOT
 
@@ -21,7 +21,8 @@ INIT = ROOT / "src" / "minrisk" / "__init__.py"
 # whose public names have docstrings with an example that runs
 DOCUMENTED = [
     "_core.adapters", "_core.decoding", "_core.errors", "_core.groups", "_core.metric",
-    "_core.strategy", "_core.options", "plugins", "evaluation.scoring", "_core.segment",
+    "_core.strategy", "_core.options", "_core.sampler", "samplers.ct2", "samplers.openai",
+    "plugins", "evaluation.scoring", "_core.segment",
     "_core.signature", "_core.references", "_core.pool", "_core.threads", "io.references",
     "pipeline.references", "strategies.adaptive",
     "strategies.aggregate", "strategies.cascade", "strategies.centroid",
@@ -67,6 +68,7 @@ def test_everything_with_a_name_is_exported_by_its_class(registry):
 def test_names_that_editors_complete_are_those_of_the_registry():
     assert list(get_args(MetricName)) == list(METRICS.builtin)
     assert list(get_args(StrategyName)) == list(STRATEGIES.builtin)
+    assert list(get_args(SamplerName)) == list(SAMPLERS.builtin)
 
 
 def test_a_name_that_was_changed_tells_the_new_one():

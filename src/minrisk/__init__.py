@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from minrisk.version import __version__
 
 if TYPE_CHECKING:
-    from minrisk._core.decoding import decode, make_metric, make_strategy
+    from minrisk._core.decoding import decode, make_metric, make_sampler, make_strategy
     from minrisk._core.errors import InputError, MinriskError, MissingExtra, UnusableError
     from minrisk._core.groups import Groups
     from minrisk._core.pool import Batch, Pool, bind
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from minrisk.strategies.standard import Standard
 
 _HOME = {  # the same names by module, at run time
-    "_core.decoding": ("decode", "make_metric", "make_strategy"),
+    "_core.decoding": ("decode", "make_metric", "make_sampler", "make_strategy"),
     "_core.errors": ("InputError", "MinriskError", "MissingExtra", "UnusableError"),
     "_core.groups": ("Groups",),
     "_core.pool": ("Batch", "Pool", "bind"),
@@ -173,6 +173,7 @@ __all__ = [
     "decode",
     "decode_parts",
     "make_metric",
+    "make_sampler",
     "make_strategy",
     "score",
     "set_threads",

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from commands import run as minrisk
 from commands import write
 from minrisk import ChrF, InputError, MissingExtra, Ranking, Segment, Standard
+from minrisk._core.adapters import as_sampler
 from minrisk._core.errors import UnusableError
 from minrisk._core.sample_columns import columns, distinct
 from minrisk._core.sampler import PartialError, Sample
@@ -219,7 +220,7 @@ def sampled(found):
 
 
 def draw(sampler, items, **options):
-    return GenerateSamples(sampler, 4, **options)(iter(items))
+    return GenerateSamples(as_sampler(sampler), 4, **options)(iter(items))
 
 
 @pytest.mark.parametrize(("size", "batches"), [(None, [3, 2]), (1, [1] * 5), (9, [5])])

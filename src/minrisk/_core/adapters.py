@@ -1,4 +1,4 @@
-"""The one place where whatever a user has becomes a metric: a name, a class, a function, an object.
+"""The one place where whatever a user has becomes a metric or a sampler.
 
 Fields that hold metrics are declared with `metric_option` (of a strategy) or `inner` (of a metric
 around others), which adapt what they are given.
@@ -7,7 +7,7 @@ around others), which adapt what they are given.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -25,7 +25,8 @@ from minrisk._core.metric import (
     lacks_ability,
 )
 from minrisk._core.options import owner
-from minrisk._core.registry import METRICS
+from minrisk._core.registry import METRICS, SAMPLERS
+from minrisk._core.sampler import AnyRequest, Result, Sample, Sampler
 from minrisk._core.segment import Ranking, Segment
 
 MAX_LOADED_METRICS = 4  # metrics made by name that stay loaded
@@ -229,3 +230,69 @@ class MetricAdapter(Metric[Any]):
         if ability not in self.abilities:
             raise lacks_ability(self, ability)
         return self.metric
+
+
+def as_sampler(value: Any) -> Sampler:
+    """The sampler that somebody means.
+
+    Args:
+        value: a sampler; the name of one that needs no options; or an object with `sample`.
+
+    Raises:
+        InputError: if it is none of these.
+    """
+    if isinstance(value, Sampler):
+        return value
+    if isinstance(value, str):
+        return as_sampler(SAMPLERS.make(value))
+    if callable(getattr(value, "sample", None)) and not isinstance(value, type):
+        return SamplerAdapter(value)
+    raise InputError(f"sampler must be a sampler or the name of one; got {brief(value)}")
+
+
+@dataclass(frozen=True)
+class SamplerAdapter(Sampler):
+    """An object that has the methods of a sampler but is none: what it does not say, is not so."""
+
+    sampler: Any = dataclasses.field(metadata={"transparent": True})
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.sampler, "name", type(self.sampler).__name__))
+
+    @property
+    def takes_messages(self) -> bool:
+        return bool(getattr(self.sampler, "takes_messages", False))
+
+    @property
+    def is_causal(self) -> bool:
+        return bool(getattr(self.sampler, "is_causal", False))
+
+    @property
+    def prompt(self) -> str | None:
+        found: str | None = getattr(self.sampler, "prompt", None)
+        return found
+
+    @property
+    def streams(self) -> bool:
+        return callable(getattr(self.sampler, "stream", None))
+
+    def batch_size(self, n: int) -> int:
+        chosen = getattr(self.sampler, "batch_size", None)
+        return int(chosen(n)) if callable(chosen) else super().batch_size(n)
+
+    def prepare(self) -> None:
+        if callable(getattr(self.sampler, "prepare", None)):
+            self.sampler.prepare()
+
+    def sample(self, prompts: Sequence[Any], n: int, seed: int = 0,
+               places: Sequence[int] | None = None) -> list[list[Sample]]:
+        found: list[list[Sample]] = self.sampler.sample(prompts, n, seed, places)
+        return found
+
+    def stream(self, requests: Iterable[AnyRequest], n: int,
+               seed: int = 0) -> Generator[tuple[AnyRequest, Result]]:
+        if not self.streams:
+            return super().stream(requests, n, seed)
+        found: Generator[tuple[AnyRequest, Result]] = self.sampler.stream(requests, n, seed)
+        return found

@@ -18,7 +18,7 @@ from minrisk.cli.sampling import draw_samples, prompt_files, prompt_reader, samp
 from minrisk.cli.shared import SETTINGS, names_of, option
 from minrisk.io.record import Weighting
 from minrisk.io.writer import ChoiceWriter
-from minrisk.pipeline.stages import Decode, SamplesToSegments, Write, preferred_batch_size
+from minrisk.pipeline.stages import Decode, SamplesToSegments, Write
 
 _EXAMPLES = """\b
 Examples:
@@ -79,6 +79,6 @@ def translate(ctx: click.Context, /, **params: Any) -> int:
         signatures=[signature(sampler, "sampler", **drawing),
                     signature(strategy, weights=params["weights"])],
         extension=".txt" if params["form"] == "text" else ".jsonl",
-        block=preferred_batch_size(sampler, draw.n),
-        is_streaming=hasattr(sampler, "stream"),
+        block=sampler.batch_size(draw.n),
+        is_streaming=sampler.streams,
     )).code

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minrisk._core.errors import InputError, needs_extra
-from minrisk._core.options import Options, option
-from minrisk._core.sampler import Prompt, Sample
+from minrisk._core.options import option
+from minrisk._core.sampler import Prompt, Sample, Sampler, check_numbers
 from minrisk.samplers.prompt import check_template
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _SAMPLES_ON_CPU, _BEAMS_ON_CPU = 512, 64
 
 
 @dataclass(frozen=True)
-class Transformers(Options):
+class Transformers(Sampler):
     """any model of transformers that translates or writes on; needs minrisk[hf]
 
     A sample's tokens are those that were drawn, the one that ends it included; one that was cut has
@@ -45,15 +45,20 @@ class Transformers(Options):
     takes_messages: ClassVar[bool] = True
 
     model: str = option(help="hub name or folder of the model")
-    epsilon: float = option(0.0, help="least probability of a token that may be drawn")
-    eta: float = option(0.0, help="the same, but lower where the distribution is flat")
-    top_k: int = option(0, help="number of likeliest tokens that may be drawn; 0 is all")
-    top_p: float = option(1.0, help="mass of the likeliest tokens that may be drawn")
-    min_p: float = option(0.0, help="least probability, as a share of the likeliest token's")
-    temperature: float = option(1.0, help="divisor of the logits before anything is cut off")
-    beams: int = option(0, help="number of beams of a search instead of sampling; 1 is greedy")
-    max_tokens: int | None = option(None, help="most tokens of a sample; the generation config's")
-    min_tokens: int = option(0, help="least tokens of a sample")
+    epsilon: float = option(0.0, ge=0, lt=1, help="least probability of a token that may be drawn")
+    eta: float = option(0.0, ge=0, lt=1,
+                        help="the same, but lower where the distribution is flat")
+    top_k: int = option(0, ge=0, help="number of likeliest tokens that may be drawn; 0 is all")
+    top_p: float = option(1.0, gt=0, le=1, help="mass of the likeliest tokens that may be drawn")
+    min_p: float = option(0.0, ge=0, lt=1,
+                          help="least probability, as a share of the likeliest token's")
+    temperature: float = option(1.0, gt=0,
+                                help="divisor of the logits before anything is cut off")
+    beams: int = option(0, ge=0,
+                        help="number of beams of a search instead of sampling; 1 is greedy")
+    max_tokens: int | None = option(None, ge=1,
+                                    help="most tokens of a sample; the generation config's")
+    min_tokens: int = option(0, ge=0, help="least tokens of a sample")
     source_language: str | None = option(None, help="the model's code of it, where it has codes")
     target_language: str | None = option(None, help="the model's code of it, where it has codes")
     prompt: str | None = option(None, help="template of a prompt, with {source} for the source")
@@ -63,10 +68,10 @@ class Transformers(Options):
     device: str = option("auto", help="device to run on, cuda or cpu; the best there is")
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = option(
         "auto", help="number format; bf16 on CUDA, fp32 elsewhere")
-    rows: int | None = option(None, help="most samples drawn at once; as memory allows",
+    rows: int | None = option(None, ge=1, help="most samples drawn at once; as memory allows",
                               matters=False)
-    memory: float | None = option(None, help="gigabytes for the KV cache; half of what is free",
-                                  matters=False)
+    memory: float | None = option(None, gt=0, matters=False,
+                                  help="gigabytes for the KV cache; half of what is free")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,10 +79,6 @@ class Transformers(Options):
         self._check_beams()
         check_template(self.prompt)
         _ = self.stop_strings
-        if self.rows is not None and self.rows < 1:
-            raise InputError(f"rows {self.rows}; 1 at least is wanted")
-        if self.memory is not None and not self.memory > 0:
-            raise InputError(f"memory {self.memory}; more than 0 gigabytes are wanted")
 
     @cached_property
     def stop_strings(self) -> list[str]:
@@ -103,8 +104,7 @@ class Transformers(Options):
 
         Beams come best first, at most as many as there are.
         """
-        if n < 1:
-            raise InputError(f"n = {n} samples; 1 at least is wanted")
+        check_numbers(n, seed)
         if self.beams and n > self.beams:
             raise InputError(f"n = {n} of {self.beams} beams; there are no more than those")
         places = range(len(prompts)) if places is None else places
@@ -141,17 +141,11 @@ class Transformers(Options):
         return Generator(self)
 
     def _check_lengths(self) -> None:
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise InputError(f"max_tokens {self.max_tokens}; 1 at least is wanted")
-        if self.min_tokens < 0:
-            raise InputError(f"min_tokens {self.min_tokens}; 0 at least is wanted")
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise InputError(f"min_tokens {self.min_tokens} is more than max_tokens "
                              f"{self.max_tokens}; swap them, or leave one out")
 
     def _check_beams(self) -> None:
-        if self.beams < 0:
-            raise InputError(f"beams {self.beams}; 0 to sample, 1 or more to search")
         off = {"epsilon": 0.0, "eta": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
                "temperature": 1.0}
         given = [name for name, value in off.items() if getattr(self, name) != value]
