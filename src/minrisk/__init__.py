@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from minrisk.version import __version__
 
 if TYPE_CHECKING:
-    from minrisk._core.decoding import decode, make_metric, make_strategy
+    from minrisk._core.decoding import decode, make_metric, make_sampler, make_strategy
     from minrisk._core.errors import InputError, MinriskError, MissingExtra, UnusableError
     from minrisk._core.groups import Groups
     from minrisk._core.pool import Batch, Pool, bind
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.rouge import Rouge, RougeL
     from minrisk.metrics.symmetric import Symmetric
     from minrisk.metrics.ter import Ter
-    from minrisk.pipeline.references import decode_shards
+    from minrisk.pipeline.references import decode_parts
     from minrisk.samplers.ct2 import CTranslate2
     from minrisk.samplers.hf import Transformers
     from minrisk.samplers.openai import Endpoint
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from minrisk.strategies.standard import Standard
 
 _HOME = {  # the same names by module, at run time
-    "_core.decoding": ("decode", "make_metric", "make_strategy"),
+    "_core.decoding": ("decode", "make_metric", "make_sampler", "make_strategy"),
     "_core.errors": ("InputError", "MinriskError", "MissingExtra", "UnusableError"),
     "_core.groups": ("Groups",),
     "_core.pool": ("Batch", "Pool", "bind"),
@@ -91,7 +91,7 @@ _HOME = {  # the same names by module, at run time
     "metrics.rouge": ("Rouge", "RougeL"),
     "metrics.symmetric": ("Symmetric",),
     "metrics.ter": ("Ter",),
-    "pipeline.references": ("decode_shards",),
+    "pipeline.references": ("decode_parts",),
     "samplers.ct2": ("CTranslate2",),
     "samplers.hf": ("Transformers",),
     "samplers.openai": ("Endpoint",),
@@ -110,6 +110,7 @@ _HOME = {  # the same names by module, at run time
     "strategies.rerank": ("Rerank",),
     "strategies.standard": ("Standard",),
 }
+_RENAMED = {"decode_shards": "decode_parts (and its argument shards to parts)"}
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
@@ -170,8 +171,9 @@ __all__ = [
     "__version__",
     "bind",
     "decode",
-    "decode_shards",
+    "decode_parts",
     "make_metric",
+    "make_sampler",
     "make_strategy",
     "score",
     "set_threads",
@@ -181,6 +183,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        raise AttributeError(f"minrisk.{name} was renamed to minrisk.{_RENAMED[name]}")
     if name not in _MODULES:
         raise AttributeError(f"module 'minrisk' has no attribute {name!r}")
     found = getattr(import_module(f"minrisk.{_MODULES[name]}"), name)

@@ -158,7 +158,7 @@ def test_counts_are_bounded_where_they_are_unrolled():
     with pytest.raises(minrisk.InputError, match=r"counts add up to 1,048,577 samples .* weights"):
         minrisk.Segment(["a", "b"], counts=[2**20, 1])
     shard = minrisk.References(["a", "b"], counts=[2**40, 1])  # which is not
-    assert minrisk.decode_shards(["a", "b"], [shard]).text == "a"
+    assert minrisk.decode_parts(["a", "b"], [shard]).text == "a"
     weights = minrisk.weights_from_logprobs([-1.0, -1.0], ["a", "b"], [2**40, 1])
     np.testing.assert_allclose(weights * [2**40, 1], 0.5)
 

@@ -150,7 +150,7 @@ def test_a_configuration_file_says_the_same_as_flags(server, sources, tmp_path):
 
 def test_samplers_are_listed():
     listed = run("list", "samplers").out
-    assert "--endpoint text (needed)" in listed
+    assert "--endpoint text (auto)" in listed
     assert [entry["name"] for entry in run("list", "samplers", "--json").records] == [
         "hf", "openai", "ct2"]
 
@@ -166,9 +166,9 @@ def test_help_lists_the_samplers_and_their_options(command):
 
 @pytest.mark.parametrize(("args", "message"), [
     (["-n", "0"], "0 is not in the range x>=1"),
-    (["--epsilon", "0.02"], "sampler 'openai' takes --endpoint --model"),
+    (["--epsilon", "0.02"], "sampler 'openai' takes --model --endpoint"),
     (["--temprature", "1"], "did you mean '--temperature'?"),
-    (["--top-p", "2"], "top_p 2.0; wanted"),
+    (["--top-p", "2"], "top_p must be a number above 0 and at most 1 or None; got 2.0"),
     (["--sampler", "nobody"], "unknown sampler 'nobody'"),
     (["--resume"], "--resume goes with a file or a folder; name one with -o"),
     (["--system", "s", "--api", "completions"], "system is for chats"),
@@ -183,7 +183,7 @@ def test_options_that_make_no_sense_are_told(sample, sources, args, message):
 def test_an_option_that_is_needed_is_asked_for(server, sources):
     result = run("sample", sources, "--endpoint", server.endpoint)
     assert result.code == 2
-    assert "sampler 'openai' needs the option model (--model)" in result.err
+    assert "sampler 'openai' needs the option --model" in result.err
 
 
 @pytest.mark.parametrize(("content", "message"), [
@@ -426,7 +426,7 @@ def test_a_model_that_writes_on_must_be_told_to_translate(server, sources, tmp_p
     common = ["--endpoint", server.endpoint, "--model", "m", "-n", "2"]
     result = run("translate", sources, *common)
     assert result.code == 2
-    assert "does not know what to do with a source; say so with --prompt" in result.err
+    assert "needs an instruction besides the source; give --prompt" in result.err
     prompts = write(tmp_path / "prompts.jsonl", {"source": "one", "prompt": "In French: one"})
     assert run("translate", prompts, *common).code == 0
 

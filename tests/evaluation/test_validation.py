@@ -19,7 +19,7 @@ from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk.cli.shared import SOME_FAILED
 from minrisk.evaluation import budgets
 from minrisk.evaluation.budgets import Budget, Trial, trials
-from minrisk.evaluation.study import EXACT, Outcome, SegmentOutcomes, Study
+from minrisk.evaluation.study import EXACT, SegmentOutcomes, Study, TrialOutcome
 from minrisk.evaluation.summary import summarise
 from project import SUPPORT
 from small_metrics import Counting, Curved
@@ -168,7 +168,7 @@ def test_ids_may_have_any_character(tmp_path):
 
 
 def test_a_gain_that_rounding_makes_negative_is_summed_up():
-    segment = SegmentOutcomes(-1e-17, 3, 0.1, {EXACT.label: Outcome(True, True, 0.0, 9, 0.1)})
+    segment = SegmentOutcomes(-1e-17, 3, 0.1, {EXACT.label: TrialOutcome(True, True, 0.0, 9, 0.1)})
     summary = summarise([EXACT], [segment])
     assert summary.recommended is summary.fewest_pairs is summary.exact
 
@@ -232,7 +232,7 @@ def test_real_samples_give_the_known_accuracy(ntrex):
 
 def summary_of(*rows, tolerance=None):
     """A summary of one segment; a row is strategy, loss, pairs and seconds."""
-    made = {name: Outcome(lost == 0, True, lost, pairs, seconds)
+    made = {name: TrialOutcome(lost == 0, True, lost, pairs, seconds)
             for name, lost, pairs, seconds in rows}
     segment = SegmentOutcomes(10.0, 8, 0.5, made)
     return summarise([Trial(name) for name in made], [segment, segment], tolerance)

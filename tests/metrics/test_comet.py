@@ -136,7 +136,7 @@ def test_references_may_come_in_shards(strategy):
     metric, weights = comet(), np.arange(1.0, 9.0)
     shards = [minrisk.References(TEXTS[rows], weights[rows]) for rows in (slice(2), slice(2, 8))]
     chosen = {"source": TEXTS[0], "metric": metric, "strategy": strategy}
-    found = minrisk.decode_shards(TEXTS[3:9], shards, **chosen)
+    found = minrisk.decode_parts(TEXTS[3:9], shards, **chosen)
     whole = minrisk.decode(TEXTS[3:9], TEXTS[:8], weights=weights, **chosen)
     assert_close(found.utility, whole.utility, "fp32")
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import click
 
 from minrisk._core.adapters import named_metric
-from minrisk._core.decoding import METRIC, STRATEGY
+from minrisk._core.decoding import METRIC, STRATEGY, make_sampler
 from minrisk._core.errors import InputError, MinriskError, unknown
 from minrisk._core.metric import AnyMetric, Metric
 from minrisk._core.recipe import key
@@ -228,8 +228,7 @@ def sampler_of(params: dict[str, Any]) -> Sampler:
     """The sampler that the parsed options describe."""
     values = _values({key: v for key, v in params.items() if v is not None}, "sampler")
     name = params["sampler"] or (ENDPOINT if "endpoint" in values else SAMPLER)
-    made: Sampler = SAMPLERS.make(name, **values)
-    return made
+    return make_sampler(name, **values)
 
 
 def _values(given: dict[str, Any], owner: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from minrisk.cli.running import Job, RunOptions, execute, output_option, run_opt
 from minrisk.cli.sampling import draw_samples, prompt_files, prompt_reader, sampling_options
 from minrisk.cli.shared import SETTINGS, option
 from minrisk.io.writer import SampleWriter
-from minrisk.pipeline.stages import Write, preferred_batch_size
+from minrisk.pipeline.stages import Write
 
 _EXAMPLES = """\b
 Examples:
@@ -50,6 +50,6 @@ def sample(ctx: click.Context, /, **params: Any) -> int:
         pools=lambda parse: [options.pool(parse, draw, Write(SampleWriter(params["repeat"])))],
         settings=settings(sampler, "sampler") | drawing | others,
         signatures=[signature(sampler, "sampler", **drawing)],
-        block=preferred_batch_size(sampler, draw.n),
-        is_streaming=hasattr(sampler, "stream"),
+        block=sampler.batch_size(draw.n),
+        is_streaming=sampler.streams,
     )).code
