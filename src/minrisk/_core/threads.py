@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from minrisk._core.errors import InputError
 
@@ -27,6 +29,16 @@ def threads() -> int:
     if not given.isdecimal() or not 1 <= int(given) <= _MOST:
         raise InputError(f"MINRISK_THREADS is {given!r}; wanted a number from 1 to {_MOST}")
     return int(given)
+
+
+@contextmanager
+def restored_threads() -> Iterator[None]:
+    """Whatever is set inside holds inside only."""
+    before = _threads
+    try:
+        yield
+    finally:
+        set_threads(before)
 
 
 def _cores() -> int:

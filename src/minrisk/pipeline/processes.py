@@ -191,7 +191,11 @@ class Worker:
         self.connection, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_serve, args=(self._pool, self._number, theirs),
                                        daemon=True)
-        self._process.start()
+        try:
+            self._process.start()
+        except UNSENDABLE as error:
+            raise InputError(f"worker processes cannot be sent the metric, strategy or sampler "
+                             f"({error}); define it in a module, or work without workers") from None
         theirs.close()
 
     def _restart(self) -> None:
