@@ -102,10 +102,11 @@ def decode_corpus(
         utilities: whether to add the utilities of all hypotheses to the output.
         matrix: NPZ file (or folder, where the output is one) for the scores of all pairs.
         options: of a strategy that is given by name or class (`subset=16`, `seed=1`), and of the
-            run: `workers`, `engine`, `address`, `gpus_per_worker`, `batch_size`, `threads`,
-            `segment_timeout`, `on_error`, `max_errors`, `resume`, `overwrite`, `buffer`, `work`,
-            and `progress`: True for a line on standard error, or a function of the numbers of
-            segments that are done and that failed.
+            run: `workers`, a number of processes (none unless given; a script then begins under
+            `if __name__ == "__main__":`), `engine`, `address`, `gpus_per_worker`, `batch_size`,
+            `threads`, `segment_timeout`, `on_error`, `max_errors`, `resume`, `overwrite`,
+            `buffer`, `work`, and `progress`: True for a line on standard error, or a function of
+            the numbers of segments that are done and that failed.
 
     Returns:
         An iterator of results in input order, each with its `ranking`, or its `error` if it failed;

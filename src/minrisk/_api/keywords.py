@@ -19,9 +19,10 @@ class RunKeywords(TypedDict, total=False):
     """How a run is done.
 
     Args:
-        workers: number of worker processes; unless given, none without `output`, or where that is
-            a file, and one per core, GPU or model for a folder.
-        engine: "local" for processes of this machine, "ray" for a Ray cluster.
+        workers: number of worker processes; none unless given. A script that has some begins under
+            `if __name__ == "__main__":`, because they import it.
+        engine: "local" for worker processes of this machine, one per core, GPU or model; "ray" for
+            a Ray cluster.
         address: address of the Ray cluster, or "auto".
         gpus_per_worker: number of GPUs of each worker; may be a fraction.
         batch_size: number of segments per batch; chosen by the metric or the sampler unless given.

@@ -279,6 +279,5 @@ def _work(prompts: Any, sampler: Sampler, draw: DrawSamples, form: InputFormat, 
         signatures=[signature(sampler, "sampler", **drawing), *signatures],
         extension=extension,
         block=sampler.batch_size(draw.n),
-        is_streaming=sampler.streams,
         parser=source.parser(lines(())),
     )

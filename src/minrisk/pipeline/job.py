@@ -78,14 +78,14 @@ class RunConfig(Options):
     def memory(self) -> int:
         return int(self.buffer * _GB)
 
-    def runner(self, is_streaming: bool) -> Runner:
-        """Without workers where there is one output, or where a server does the work."""
+    def runner(self) -> Runner:
+        """This process, unless others are asked for: they import the script that starts them."""
         if self.engine == "ray":
             from minrisk.pipeline.ray import Ray  # here, for it is an extra, and slow to import
 
             return Ray(self.address, self.memory)
         wants_workers = self.workers or self.engine or self.segment_timeout or self.gpus_per_worker
-        return Processes() if wants_workers or (self.is_folder and not is_streaming) else Inline()
+        return Processes() if wants_workers else Inline()
 
     def pool(self, *stages: Stage, gpus: bool = True) -> WorkerPool:
         return WorkerPool(stages, self.workers, self.threads,
@@ -105,7 +105,6 @@ class Work:
     extension: str = ".jsonl"
     block: int = BATCH  # records that go to a worker together
     matrix: str | None = None
-    is_streaming: bool = False  # a server does the work, and no request waits for another
     parser: Reader | None = None  # of records, if not the reader: workers are sent it
 
 
@@ -117,7 +116,7 @@ def open_run(config: RunConfig, work: Work) -> Iterator[Run]:
     with ExitStack() as stack:
         sink: Sink = stack.enter_context(_sink(config, work, shards, stack))
         yield Run(sink, work.pools(Parse(work.parser or shards[0].reader)),
-                  config.runner(work.is_streaming),
+                  config.runner(),
                   Policy(config.batch_size or work.block, config.memory, config.on_error,
                          config.max_errors))
 

@@ -150,7 +150,8 @@ class Worker:
         except (EOFError, OSError):
             self._process.join()
             raise MinriskError(f"a worker process {_ending(self._process.exitcode)} before it had "
-                               "any work; if it ran out of memory, use fewer workers") from None
+                               "any work; if it ran out of memory, use fewer workers; a Python "
+                               "script starts workers under if __name__ == '__main__'") from None
         if isinstance(answer, BaseException):
             raise answer
 
