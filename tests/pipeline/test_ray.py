@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from project import SUPPORT
 from shard_folders import (
     errors,
     kill_again_and_again,
+    kill_at_random,
     lines,
     segments,
     wait_for_results,
@@ -98,11 +100,13 @@ def test_a_segment_that_kills_its_workers_is_recorded(on_ray, tmp_path):
      "interrupt": "KeyboardInterrupt: ", "panic": "PanicError: no such byte"},
     {"hang": "every worker that tried it died, or took longer than --segment-timeout"}],
     ids=["leaves", "hangs"])
-def test_a_metric_that_leaves_or_hangs_costs_its_segment(on_ray, flag, tmp_path, ways):
+def test_a_metric_that_leaves_or_hangs_costs_its_segment(on_ray, flag, tmp_path, ways,
+                                                         monkeypatch):
+    monkeypatch.setattr("minrisk.pipeline.ray._RETRIES", 0)  # each takes a new worker
     flag.touch()
     path = write(tmp_path / "in.jsonl", *segments(3),
                  *({"id": "x", "samples": [way]} for way in ways), *segments(2))
-    timeout = ("--segment-timeout", "1") if "hang" in ways else ()
+    timeout = ("--segment-timeout", "3") if "hang" in ways else ()
     result = on_ray("decode", path, "-o", tmp_path / "out", "--metric", "python:faults:leaving",
                     "--workers", "1", *timeout)
     assert result.code == SOME_FAILED, result.err
@@ -135,13 +139,18 @@ def test_a_node_that_goes_takes_nothing_with_it(cluster, spawn_on_ray, inputs, t
     assert lines(out) == lines(tmp_path / "local")
 
 
-def test_the_driver_may_be_killed_with_its_results_kept(spawn_on_ray, on_ray, tmp_path):
+@pytest.mark.parametrize("kill", [
+    partial(kill_again_and_again, seconds=PATIENCE, kills=1),
+    pytest.param(lambda start, _: kill_at_random(start, within=8), marks=pytest.mark.slow)],
+    ids=["with results", "at random"])
+def test_the_driver_may_be_killed(spawn_on_ray, on_ray, tmp_path, kill):
+    """Once, for what is written is the same on all engines, whose kills test_processes.py has."""
     inputs, out = write_shards(tmp_path / "in", 5, 0, 2, 12), tmp_path / "out"
     args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:faults:slow",
             "--batch-size", "1", "--workers", "2", "--resume")
     metric = ("--metric", "python:faults:equal")
     assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/local/", *metric).code == 0
-    kill_again_and_again(lambda: spawn_on_ray(*args), out, seconds=PATIENCE)
+    kill(lambda: spawn_on_ray(*args), out)
     assert on_ray(*args).code == 0
     assert lines(out) == lines(tmp_path / "local")
     assert errors(out) == []
