@@ -103,7 +103,7 @@ def test_parts_are_added_in_order_whoever_finishes_first():
 
 def test_not_too_many_parts_wait_for_one_before_them(tmp_path, monkeypatch):
     """The first is held until no more are read, or all of them if nothing bounds that."""
-    read, waiting, go, is_full = [], [], tmp_path / "go", Sum.is_full
+    read, waiting, go, is_full = [], [], tmp_path / "go", PartSum.is_full
 
     def parts():
         for number in range(3 * MAX_WAITING):
@@ -116,7 +116,7 @@ def test_not_too_many_parts_wait_for_one_before_them(tmp_path, monkeypatch):
             go.touch()
         return found
 
-    monkeypatch.setattr(Sum, "is_full", let_go)
+    monkeypatch.setattr(PartSum, "is_full", let_go)
     with listening(lambda _, done, __: waiting.append(len(read) - done)):
         minrisk.decode_parts(HYPS, parts(), workers=2)
     assert len(read) == 3 * MAX_WAITING

@@ -261,13 +261,14 @@ def _draw(sampler: Sampler, n: int, seed: int, config: RunConfig, on_blank: OnBl
           must_instruct: bool = False) -> GenerateSamples:
     check_numbers(n, seed)
     checked("on_blank", on_blank, OnBlank)
-    return GenerateSamples(sampler, n, seed, config.batch_size, config.on_error, on_blank == "fail",
-                       must_instruct)
+    return GenerateSamples(sampler, n, seed, config.batch_size, config.on_error,
+                           on_blank == "fail", must_instruct)
 
 
 def _work(prompts: Any, sampler: Sampler, draw: GenerateSamples, form: InputFormat,
-          on_blank: OnBlank, drawing: Mapping[str, Any], pools: Any, changes: Mapping[str, Any] | None = None,
-          signatures: Sequence[str] = (), extension: str = ".jsonl") -> Work:
+          on_blank: OnBlank, drawing: Mapping[str, Any], pools: Any,
+          changes: Mapping[str, Any] | None = None, signatures: Sequence[str] = (),
+          extension: str = ".jsonl") -> Work:
     source = prompt_input(prompts)
     lines = partial(PromptReader, form=checked("input_format", form, InputFormat))
     return Work(
