@@ -11,8 +11,7 @@ from torch import Tensor
 
 from minrisk._core.arrays import Ints
 from minrisk._torch.device import staged, upload
-from minrisk.samplers.hf.attention import KVCache, TritonAttention
-from minrisk.samplers.hf.bart import BartLike
+from minrisk.samplers.hf.attention import KVCache, Network, TritonAttention
 from minrisk.samplers.hf.logits_processing import LogitsProcessing
 from minrisk.samplers.hf.truncation import Candidates
 
@@ -22,7 +21,7 @@ _WARM_UP = 2  # runs before a recording, in which libraries choose their kernels
 @dataclass(frozen=True)
 class _Recorded:
     graph: torch.cuda.CUDAGraph
-    given: Tensor  # (1 + 2 * rows,) a position, tokens, sources
+    given: Tensor  # (1 + 3 * rows,) a position, tokens, sources, rows by source
     candidates: Candidates
 
 
@@ -38,8 +37,8 @@ class _Size:
 class Graphs:
     """Sizes are rounded up, so that few are needed; the rows that fill up are nobody's."""
 
-    def __init__(self, bart: BartLike) -> None:
-        self._bart = bart
+    def __init__(self, network: Network) -> None:
+        self._network = network
         self._recorded: dict[_Size, _Recorded] = {}
         self._pool = _pool()
 
@@ -57,6 +56,7 @@ class Graphs:
         given = _blank(size, position)
         given[1 : 1 + len(tokens)] = tokens
         given[1 + size.rows : 1 + size.rows + len(tokens)] = source
+        given[1 + 2 * size.rows : 1 + 2 * size.rows + len(tokens)] = source.argsort(kind="stable")
         if size not in self._recorded:
             self._recorded[size] = self._record(size, cache)
         recorded = self._recorded[size]
@@ -79,8 +79,9 @@ class Graphs:
         return _Recorded(graph, given, candidates)
 
     def _run(self, size: _Size, given: Tensor, cache: KVCache) -> Candidates:
-        position, tokens, source = torch.split(given, [1, size.rows, size.rows])
-        logits = self._bart.step(tokens, position, TritonAttention(cache, position, source))
+        position, tokens, source, order = torch.split(given, [1, *[size.rows] * 3])
+        logits = self._network.step(tokens, position,
+                                    TritonAttention(cache, position, source, order))
         return size.processing(logits, _no_history)
 
 
@@ -91,8 +92,9 @@ def _pool() -> Any:
 
 def _blank(size: _Size, position: int) -> Ints:
     """A position, and rows of nobody, which look at the first source."""
-    given = np.zeros(1 + 2 * size.rows, np.intp)
+    given = np.zeros(1 + 3 * size.rows, np.intp)
     given[0] = position
+    given[1 + 2 * size.rows :] = np.arange(size.rows)
     return given
 
 
