@@ -46,7 +46,7 @@ def _fast_decoder(tokenizer: Any) -> Decode | None:
     """A decoder of whole batches for the tokenizers that we know one for."""
     if type(tokenizer).__name__ == "MarianTokenizer" and hasattr(tokenizer, "spm_target"):
         return _Marian(tokenizer)
-    backend = getattr(tokenizer, "backend_tokenizer", None)
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if hasattr(backend, "decode_batch") and not tokenizer.clean_up_tokenization_spaces:
         return lambda sequences: backend.decode_batch([own.tolist() for own in sequences],
                                                       skip_special_tokens=True)

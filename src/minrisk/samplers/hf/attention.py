@@ -104,20 +104,17 @@ class TorchAttention:
     def shared_prompt_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor,
                                 scale: float, softcap: float | None) -> Tensor:
         prompt_kv, own_kv = self.cache.cross_kv[layer], self._append(layer, keys, values)
-        grouped = (queries * scale).unflatten(1, (keys.shape[1], -1))  # (R, kv heads, G, D)
-        group, length = grouped.shape[2], prompt_kv.shape[3]
-        wide = self._by_source(grouped.flatten(2)).unflatten(-1, (group, -1))  # (S, K, W, G, D)
-        there = (wide @ prompt_kv[0].mT[:, :, None]).float()  # (S, K, W, G, L)
+        kv_heads, length, size = prompt_kv.shape[2:]
+        grouped = (queries * scale).view(len(queries), kv_heads, -1, size)  # (R, K, G, D)
+        there = (self._by_source(grouped) @ prompt_kv[0].mT[:, :, None]).float()  # (S, K, W, G, L)
         own = (grouped @ own_kv[0].mT).float()  # (R, K, G, T)
         if softcap is not None:
             there, own = (softcap * (part / softcap).tanh() for part in (there, own))
         there = there.masked_fill(~self._inside(prompt_kv)[:, None, None, None], -torch.inf)
-        scores = torch.cat([self._by_row(there.flatten(3)).unflatten(-1, (group, -1)), own], -1)
-        shares = scores.softmax(-1).to(queries.dtype)
-        wide = self._by_source(shares[..., :length].flatten(2)).unflatten(-1, (group, -1))
-        from_prompt = self._by_row((wide @ prompt_kv[1][:, :, None]).flatten(3))
-        from_own = shares[..., length:] @ own_kv[1]
-        return (from_prompt.unflatten(-1, (group, -1)) + from_own).flatten(1, 2)
+        shares = torch.cat([self._by_row(there), own], -1).softmax(-1).to(queries.dtype)
+        from_prompt = self._by_source(shares[..., :length]) @ prompt_kv[1][:, :, None]
+        out = self._by_row(from_prompt) + shares[..., length:] @ own_kv[1]
+        return out.flatten(1, 2)
 
     def prompt_lengths(self) -> Tensor:
         return self.cache.lengths[self.source]
@@ -135,14 +132,14 @@ class TorchAttention:
         return tokens < self.cache.lengths[:, None]
 
     def _by_source(self, per_row: Tensor) -> Tensor:
-        """(S, heads, widest, D) from (R, heads, D)."""
+        """(S, heads, widest, ...) from (R, heads, ...)."""
         sources = len(self.cache.lengths)
         wide = per_row.new_zeros(sources * self.widest, *per_row.shape[1:])
         wide[self.places] = per_row
         return wide.view(sources, self.widest, *per_row.shape[1:]).transpose(1, 2)
 
     def _by_row(self, per_source: Tensor) -> Tensor:
-        """(R, heads, D) from (S, heads, widest, D)."""
+        """(R, heads, ...) from (S, heads, widest, ...)."""
         return per_source.transpose(1, 2).flatten(0, 1)[self.places]
 
 

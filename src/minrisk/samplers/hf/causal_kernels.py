@@ -114,8 +114,8 @@ def _prompt_part(queries, cache, sums, tops, masses, order, source, lengths, row
 
 @triton.jit
 def _own_part(queries, keys, values, cache, out, sums, tops, masses, position, rows, room,
-              to_values, scale, group_width: tl.constexpr, splits: tl.constexpr, block: tl.constexpr,
-              heads: tl.constexpr, kv_heads: tl.constexpr, size: tl.constexpr,
+              to_values, scale, group_width: tl.constexpr, splits: tl.constexpr,
+              block: tl.constexpr, heads: tl.constexpr, kv_heads: tl.constexpr, size: tl.constexpr,
               width: tl.constexpr, group: tl.constexpr, softcap: tl.constexpr,
               precision: tl.constexpr):
     row, kv_head = tl.program_id(0).to(tl.int64), tl.program_id(1)
