@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 
 OPTIONS = frozenset({"resume", "overwrite", "max_errors", "num_candidates", "input_format",
-                     "weights", "conversational", "prompt", "work", "engine", "address"})
+                     "weights", "conversational", "prompt", "work", "engine", "address",
+                     "output", "oracle"})
 _OPTION = re.compile(rf"""\b({'|'.join(sorted(OPTIONS))})=(True\b|'\w+'|"[^"]*"|\d+)?""")
 
 _MISSING = re.compile(r"\b(metric|strategy|sampler) ('[^']*') needs the option (\w+)=")
