@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Unpack, overload
@@ -11,7 +11,7 @@ from typing import Any, Literal, Unpack, overload
 from minrisk._api.keywords import SampleKeywords, TranslateKeywords
 from minrisk._api.results import Collect, DecodedSegment, RunSummary, SampledPrompt
 from minrisk._api.runs import (
-    FilePath,
+    CorpusInput,
     complete,
     field_names,
     iterate,
@@ -35,9 +35,11 @@ from minrisk._core.sampler import Message, Sampler, check_numbers
 from minrisk._core.signature import settings, signature
 from minrisk.io.prompts import InputFormat, PromptReader
 from minrisk.io.record import Weighting
+from minrisk.io.text_files import FilePath
 from minrisk.io.writer import ChoiceWriter, SampleWriter
 from minrisk.pipeline.job import RunConfig, Work
-from minrisk.pipeline.stages import Choose, DrawSamples, SamplesToSegments, Stage, Write
+from minrisk.pipeline.stages import Choose, DrawSamples, Parse, SamplesToSegments, Stage, Write
+from minrisk.pipeline.workers import WorkerPool
 
 SAMPLER, ENDPOINT = "hf", "openai"  # unless given; the second where there is an endpoint
 Prompts = os.PathLike[str] | Iterable[
@@ -117,7 +119,7 @@ def sample(
                    else Write(SampleWriter(checked("repeat", repeat, bool))))
     if output is None and repeat:
         raise InputError("repeat= is for output=; samples have their counts")
-    work = _work(prompts, chosen, draw, input_format, on_blank, drawing,
+    work = _work(prompt_input(prompts, options), chosen, draw, input_format, on_blank, drawing,
                  pools=lambda parse: [config.pool(parse, draw, last)])
     progress = options.get("progress", False)
     return (iterate if output is None else complete)(config, work, progress)
@@ -216,7 +218,7 @@ def translate(
     choose = (SamplesToSegments(weighting), Choose(decision, None, config.on_error), last)
     changes = {"form": format, "nbest": nbest, "utilities": utilities, "weights": weights}
     work = _work(
-        sources, chosen, draw, input_format, on_blank,
+        prompt_input(sources, options), chosen, draw, input_format, on_blank,
         {"n": n, "seed": seed},
         # some draw, on GPUs where there are some, and others choose from what they drew
         pools=lambda parse: [replace(config.pool(parse, draw), workers=sampling_workers),
@@ -265,19 +267,19 @@ def _draw(sampler: Sampler, n: int, seed: int, config: RunConfig, on_blank: OnBl
                        must_instruct)
 
 
-def _work(prompts: Any, sampler: Sampler, draw: DrawSamples, form: InputFormat, on_blank: OnBlank,
-          drawing: Mapping[str, Any], pools: Any, changes: Mapping[str, Any] | None = None,
+def _work(source: CorpusInput, sampler: Sampler, draw: DrawSamples, form: InputFormat,
+          on_blank: OnBlank, drawing: Mapping[str, Any],
+          pools: Callable[[Parse], Sequence[WorkerPool]], changes: Mapping[str, Any] | None = None,
           signatures: Sequence[str] = (), extension: str = ".jsonl") -> Work:
-    source = prompt_input(prompts)
     lines = partial(PromptReader, form=checked("input_format", form, InputFormat))
     return Work(
         files=source.files,
-        reader=lambda files, number: source.reader(lines(files)),
+        reader=partial(source.reader, lines),
         pools=pools,
         settings=settings(sampler, "sampler") | dict(changes or {}) | dict(drawing) | {
             "input_format": form, "on_blank": on_blank},
         signatures=[signature(sampler, "sampler", **drawing), *signatures],
         extension=extension,
         block=sampler.batch_size(draw.n),
-        parser=source.parser(lines(())),
+        parser=source.parser(lines),
     )

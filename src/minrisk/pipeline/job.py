@@ -106,6 +106,7 @@ class Work:
     block: int = BATCH  # records that go to a worker together
     matrix: str | None = None
     parser: Reader | None = None  # of records, if not the reader: workers are sent it
+    also_read: Sequence[InputFile] = ()
 
 
 @contextmanager
@@ -142,7 +143,8 @@ def _check_files(config: RunConfig, work: Work, shards: Sequence[Shard]) -> None
     written = list(_outputs(config, shards))
     if work.matrix and os.path.realpath(work.matrix) in map(os.path.realpath, written):
         raise InputError(f"{work.matrix} is part of the output; name two files")
-    keys = {file_key(file.location, "stdin"): file.name for file in work.files}
+    read = (*work.files, *work.also_read)
+    keys = {file_key(file.location, "stdin"): file.name for file in read}
     for path in filter(None, [*written, work.matrix]):
         key = file_key(path, "stdout")
         if key is not None and key in keys:
@@ -169,7 +171,8 @@ def _sink(config: RunConfig, work: Work, shards: list[Shard], stack: ExitStack) 
     if matrix and config.is_folder != names_folder(matrix):
         raise InputError("the matrix is a folder (scores/) where the output is one, and otherwise "
                          "a file")
-    identities = {f"input {file.name}": file.identity() for file in work.files}
+    identities = {f"input {file.name}": file.identity()
+                  for file in (*work.files, *work.also_read)}
     settings = {**work.settings, "matrix": matrix, **identities, "version": __version__}
     common: dict[str, Any] = {"resume": config.resume, "overwrite": config.overwrite,
                               "matrix_of": partial(_matrix, matrix) if matrix else None}
