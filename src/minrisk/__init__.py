@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.rouge import Rouge, RougeL
     from minrisk.metrics.symmetric import Symmetric
     from minrisk.metrics.ter import Ter
-    from minrisk.pipeline.references import decode_shards
+    from minrisk.pipeline.references import decode_parts
     from minrisk.samplers.ct2 import CTranslate2
     from minrisk.samplers.hf import Transformers
     from minrisk.samplers.openai import Endpoint
@@ -101,7 +101,7 @@ _HOME = {  # the same names by module, at run time
     "metrics.rouge": ("Rouge", "RougeL"),
     "metrics.symmetric": ("Symmetric",),
     "metrics.ter": ("Ter",),
-    "pipeline.references": ("decode_shards",),
+    "pipeline.references": ("decode_parts",),
     "samplers.ct2": ("CTranslate2",),
     "samplers.hf": ("Transformers",),
     "samplers.openai": ("Endpoint",),
@@ -120,6 +120,7 @@ _HOME = {  # the same names by module, at run time
     "strategies.rerank": ("Rerank",),
     "strategies.standard": ("Standard",),
 }
+_RENAMED = {"decode_shards": "decode_parts (and its argument shards to parts)"}
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
@@ -186,7 +187,7 @@ __all__ = [
     "bind",
     "decode",
     "decode_corpus",
-    "decode_shards",
+    "decode_parts",
     "export",
     "make_metric",
     "make_sampler",
@@ -202,6 +203,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        raise AttributeError(f"minrisk.{name} was renamed to minrisk.{_RENAMED[name]}")
     if name not in _MODULES:
         raise AttributeError(f"module 'minrisk' has no attribute {name!r}")
     found = getattr(import_module(f"minrisk.{_MODULES[name]}"), name)

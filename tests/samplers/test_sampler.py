@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 import minrisk
-from minrisk._core.adapters import AdaptedSampler, as_sampler
+from minrisk._core.adapters import SamplerAdapter, as_sampler
 from minrisk._core.registry import SAMPLERS
 from minrisk._core.sampler import Sample, Sampler
 from minrisk._core.signature import signature
@@ -68,7 +68,7 @@ def test_what_a_sampler_does_not_declare_is_not_so(sampler):
 def test_an_object_that_derives_from_nothing_is_adapted_with_what_it_has():
     foreign = Foreign()
     sampler = as_sampler(foreign)
-    assert isinstance(sampler, AdaptedSampler)
+    assert isinstance(sampler, SamplerAdapter)
     assert (sampler.name, sampler.takes_messages, sampler.is_causal, sampler.prompt,
             sampler.streams) == ("foreign", True, True, "Continue: {source}", True)
     assert sampler.batch_size(4) == 8

@@ -21,7 +21,7 @@ from minrisk._api.runs import (
     run_config,
     segment_input,
 )
-from minrisk._core.decoding import STRATEGY, MetricLike, StrategyLike, chosen_strategy
+from minrisk._core.decoding import STRATEGY, MetricLike, StrategyLike, resolve_strategy
 from minrisk._core.errors import InputError
 from minrisk._core.options import Bounds, checked
 from minrisk._core.registry import STRATEGIES
@@ -36,7 +36,7 @@ from minrisk.io.training import SOURCE, PairChoice, TrainingRecipe, TrainingWrit
 from minrisk.io.writer import ChoiceWriter
 from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
 from minrisk.pipeline.job import RunConfig, Work
-from minrisk.pipeline.stages import Check, Choose, Stage, Write
+from minrisk.pipeline.stages import CheckRecords, Decode, Stage, Write
 from minrisk.strategies.confident import Confident
 
 Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
@@ -223,7 +223,7 @@ def export(
     writer = TrainingWriter(recipe)
     last: Stage = Collect(_Examples(writer)) if output is None else Write(writer)
     work = method.work(config, method.strategy, last, {"recipe": recipe},
-                       ".tsv" if recipe.tabs else ".jsonl", Check(writer.check))
+                       ".tsv" if recipe.tabs else ".jsonl", CheckRecords(writer.check))
     progress = options.get("progress", False)
     if output is not None:
         return complete(config, work, progress)
@@ -251,7 +251,7 @@ class Method:
 
     def work(self, config: RunConfig, chosen: Strategy, last: Stage, changes: Mapping[str, Any],
              extension: str, *checks: Stage, matrix: str | None = None) -> Work:
-        choose = Choose(chosen, config.batch_size, config.on_error, scores=matrix is not None)
+        choose = Decode(chosen, config.batch_size, config.on_error, scores=matrix is not None)
         lines = partial(SampleReader, weighting=self.weighting, oracle=self.oracle)
         return Work(
             files=self.source.files,
@@ -276,7 +276,7 @@ def _method(segments: Any, metric: MetricLike | None, strategy: StrategyLike | N
     others = other_options(options, fields, ["seed"])
     if "seed" not in fields and isinstance(strategy, str | None):
         others.pop("seed", None)  # as on the command line: for strategies that draw at random
-    chosen = chosen_strategy(strategy, metric, others)
+    chosen = resolve_strategy(strategy, metric, others)
     source = segment_input(segments, options)
     if oracle and source.text:
         raise InputError("oracle= names a field of JSON lines; for plain text, give the human "

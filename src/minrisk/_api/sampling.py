@@ -25,8 +25,8 @@ from minrisk._core.decoding import (
     MetricLike,
     SamplerLike,
     StrategyLike,
-    chosen_strategy,
     make_sampler,
+    resolve_strategy,
 )
 from minrisk._core.errors import InputError
 from minrisk._core.options import Bounds, checked
@@ -38,7 +38,7 @@ from minrisk.io.record import Weighting
 from minrisk.io.text_files import FilePath
 from minrisk.io.writer import ChoiceWriter, SampleWriter
 from minrisk.pipeline.job import RunConfig, Work
-from minrisk.pipeline.stages import Choose, DrawSamples, Parse, SamplesToSegments, Stage, Write
+from minrisk.pipeline.stages import Decode, GenerateSamples, Parse, SamplesToSegments, Stage, Write
 from minrisk.pipeline.workers import WorkerPool
 
 SAMPLER, ENDPOINT = "hf", "openai"  # unless given; the second where there is an endpoint
@@ -210,12 +210,12 @@ def translate(
     own = {k: v for k, v in others.items() if k not in sampler_fields}
     if "seed" in fields and isinstance(strategy, str | type | None):
         own["seed"] = seed
-    decision = chosen_strategy(strategy, metric, own)
+    decision = resolve_strategy(strategy, metric, own)
     weighting = Weighting(checked("weights", weights, Literal["uniform", "logprobs"]))
     draw = _draw(chosen, n, seed, config, on_blank, must_instruct=True)
     last: Stage = (Collect(partial(DecodedSegment.of, signature=signature(decision)))
                    if output is None else Write(ChoiceWriter(format, nbest, utilities)))
-    choose = (SamplesToSegments(weighting), Choose(decision, None, config.on_error), last)
+    choose = (SamplesToSegments(weighting), Decode(decision, None, config.on_error), last)
     changes = {"form": format, "nbest": nbest, "utilities": utilities, "weights": weights}
     work = _work(
         prompt_input(sources, options), chosen, draw, input_format, on_blank,
@@ -260,14 +260,14 @@ def _sampler(sampler: SamplerLike | None, options: Mapping[str, Any]) -> Sampler
 
 
 def _draw(sampler: Sampler, n: int, seed: int, config: RunConfig, on_blank: OnBlank,
-          must_instruct: bool = False) -> DrawSamples:
+          must_instruct: bool = False) -> GenerateSamples:
     check_numbers(n, seed)
     checked("on_blank", on_blank, OnBlank)
-    return DrawSamples(sampler, n, seed, config.batch_size, config.on_error, on_blank == "fail",
-                       must_instruct)
+    return GenerateSamples(sampler, n, seed, config.batch_size, config.on_error,
+                           on_blank == "fail", must_instruct)
 
 
-def _work(source: CorpusInput, sampler: Sampler, draw: DrawSamples, form: InputFormat,
+def _work(source: CorpusInput, sampler: Sampler, draw: GenerateSamples, form: InputFormat,
           on_blank: OnBlank, drawing: Mapping[str, Any],
           pools: Callable[[Parse], Sequence[WorkerPool]], changes: Mapping[str, Any] | None = None,
           signatures: Sequence[str] = (), extension: str = ".jsonl") -> Work:

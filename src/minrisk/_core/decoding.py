@@ -138,7 +138,7 @@ def decode(
     [0, 1, 2]
     """
     segment = Segment(hypotheses, references, source, weights, index, counts)
-    chosen = chosen_strategy(strategy, metric, options)
+    chosen = resolve_strategy(strategy, metric, options)
     (ranking,) = chosen.rank([segment])
     return add_texts(ranking, segment, chosen)
 
@@ -148,7 +148,7 @@ def add_texts(ranking: Ranking, segment: Segment, strategy: Strategy) -> Ranking
     return replace(ranking, hypotheses=segment.hypotheses, signature=signature(strategy))
 
 
-def chosen_strategy(strategy: StrategyLike | None, metric: MetricLike | None,
+def resolve_strategy(strategy: StrategyLike | None, metric: MetricLike | None,
                     options: dict[str, Any], default: str = STRATEGY) -> Strategy:
     """A strategy by name or class with its metric and options, or one that has them."""
     if strategy is None or isinstance(strategy, str):

@@ -24,7 +24,7 @@ from minrisk.io.lines import Column, TextReader
 from minrisk.io.record import Reader, Weighting
 from minrisk.io.writer import ChoiceWriter, Writer
 from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
-from minrisk.pipeline.stages import Choose, Stage, Write
+from minrisk.pipeline.stages import Decode, Stage, Write
 from minrisk.strategies.confident import Confident
 
 _POSITIVE = click.IntRange(min=1)
@@ -105,7 +105,7 @@ def decode_job(params: dict[str, Any], options: RunOptions, writer: Writer,
     """What `decode` and what is like it do, with this writer."""
     strategy, weighting = strategy_of(params), weighting_of(params)
     _check_input(params, weighting)
-    choose = Choose(_confident(strategy, params), options.batch_size, options.on_error,
+    choose = Decode(_confident(strategy, params), options.batch_size, options.on_error,
                     scores=params["matrix"] is not None)
     columns = {name: tuple(map(InputFile.at, expand([params[name]])))
                for name in _COLUMNS if params[name] is not None}

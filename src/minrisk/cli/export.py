@@ -14,7 +14,7 @@ from minrisk.cli.method import MethodCommand
 from minrisk.cli.running import RunOptions, execute
 from minrisk.cli.shared import SETTINGS, option
 from minrisk.io.training import SOURCE, PairChoice, TrainingRecipe, TrainingWriter
-from minrisk.pipeline.stages import Check
+from minrisk.pipeline.stages import CheckRecords
 
 _EXAMPLES = """\b
 Examples:
@@ -53,7 +53,8 @@ def export(ctx: click.Context, /, **params: Any) -> int:
     options, recipe = RunOptions.of(params), _recipe(params)
     extension = ".tsv" if recipe.tabs else ".jsonl"
     writer = TrainingWriter(recipe)
-    job = decode_job(params, options, writer, {"recipe": recipe}, extension, Check(writer.check))
+    job = decode_job(params, options, writer, {"recipe": recipe}, extension,
+                     CheckRecords(writer.check))
     outcome = execute(ctx, options, job)
     if outcome.counts["without_pairs"] and not options.quiet:
         click.echo("minrisk: segments without two hypotheses of different utility: "

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import click
 
+from minrisk.cli.flags import as_flags
+
 _LIVE = 0.1  # seconds between updates on a terminal
 _PLAIN = 10.0
 _WIDTH = 24
@@ -64,7 +66,7 @@ class Progress:
     def note(self, message: str) -> None:
         if not self._quiet:
             self._clear()
-            click.echo(f"minrisk: {message}", err=True)
+            click.echo(f"minrisk: {as_flags(message)}", err=True)
 
     def finish(self) -> None:
         failed = f", {self.failed} failed" if self.failed else ""

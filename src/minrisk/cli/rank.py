@@ -12,7 +12,7 @@ import click
 
 from minrisk._core.decoding import METRIC, make_strategy
 from minrisk._core.errors import InputError
-from minrisk._core.reference_parts import Question
+from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.registry import METRICS
 from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
@@ -27,7 +27,7 @@ from minrisk.io.prompts import is_json
 from minrisk.io.record import Record, at
 from minrisk.io.references import ReferenceFile
 from minrisk.io.writer import ChoiceWriter
-from minrisk.pipeline.references import add_up, runner_for, taking_parts
+from minrisk.pipeline.references import as_parts_strategy, make_runner, sum_parts
 
 _EXAMPLES = """\b
 Examples:
@@ -81,16 +81,16 @@ def rank(ctx: click.Context, /, **params: Any) -> None:
     record = _hypotheses(params["hypotheses"])
     assert record.segment is not None
     gpus = options.gpus_per_worker or 0
-    runner = runner_for(options.engine or "local", options.workers, options.address, gpus)
+    runner = make_runner(options.engine or "local", options.workers, options.address, gpus)
     progress = Progress(options.quiet, lambda: None, bar_fits(options.output))
     progress.note(signature(strategy))
     with summing_up(ctx, progress, options):
-        question = Question(taking_parts(strategy), record.segment)
+        decoder = PartsDecoder(as_parts_strategy(strategy), record.segment)
         files = tuple(ReferenceFile(InputFile.at(path).location, path)
                       for path in params["references"])
         with redirect_stdout(sys.stderr):  # what a metric prints is no result
-            part = add_up(question, files, runner, options.workers, gpus)
-        ranking = question.ranking(part)
+            part = sum_parts(decoder, files, runner, options.workers, gpus)
+        ranking = decoder.ranking(part)
         with Output(options.output) as output:
             writer = ChoiceWriter(nbest=params["nbest"], utilities=params["utilities"])
             output.write(writer(replace(record, ranking=ranking)))

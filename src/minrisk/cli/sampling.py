@@ -15,7 +15,7 @@ from minrisk.cli.running import RunOptions
 from minrisk.cli.shared import input_files, names_of, option, together
 from minrisk.io.inputs import InputFile
 from minrisk.io.prompts import PromptReader
-from minrisk.pipeline.stages import DrawSamples
+from minrisk.pipeline.stages import GenerateSamples
 
 _sampling = partial(option, "Sampling")
 
@@ -37,8 +37,8 @@ sampling_options = together(
 
 
 def draw_samples(params: Mapping[str, Any], options: RunOptions, sampler: Sampler,
-                 must_instruct: bool = False) -> DrawSamples:
-    return DrawSamples(sampler, params["num_samples"], params["seed"], options.batch_size,
+                 must_instruct: bool = False) -> GenerateSamples:
+    return GenerateSamples(sampler, params["num_samples"], params["seed"], options.batch_size,
                        options.on_error, params["on_blank"] == "fail", must_instruct)
 
 

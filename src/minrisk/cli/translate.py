@@ -18,7 +18,7 @@ from minrisk.cli.sampling import draw_samples, prompt_files, prompt_reader, samp
 from minrisk.cli.shared import SETTINGS, names_of, option
 from minrisk.io.record import Weighting
 from minrisk.io.writer import ChoiceWriter
-from minrisk.pipeline.stages import Choose, SamplesToSegments, Write
+from minrisk.pipeline.stages import Decode, SamplesToSegments, Write
 
 _EXAMPLES = """\b
 Examples:
@@ -67,7 +67,7 @@ def translate(ctx: click.Context, /, **params: Any) -> int:
     output = {name: params[name] for name in ("form", "nbest", "utilities", "weights",
                                               "input_format", "on_blank")}
     draw = draw_samples(params, options, sampler, must_instruct=True)
-    choose = (SamplesToSegments(weighting), Choose(strategy, None, options.on_error),
+    choose = (SamplesToSegments(weighting), Decode(strategy, None, options.on_error),
               Write(ChoiceWriter(params["form"], params["nbest"], params["utilities"])))
     return execute(ctx, options, Job(
         files=prompt_files(params),

@@ -51,7 +51,7 @@ class PromptReader:
         record = Record.of(raw)
         try:
             text = text_of(raw.content, raw.line)
-            fields = parse(text, "give --input-format text") if raw.as_json else {"source": text}
+            fields = parse(text, "give input_format='text'") if raw.as_json else {"source": text}
         except InputError as error:
             return record.failed(error)
         return self.parse_fields(fields, record)

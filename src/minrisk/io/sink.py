@@ -14,7 +14,7 @@ from minrisk.io.shards import Shard
 MISSING = -1
 
 
-class Remaining(NamedTuple):
+class UnfinishedShard(NamedTuple):
     """A shard that is not finished."""
 
     number: int
@@ -38,7 +38,7 @@ class Sink(Protocol):
         the memory, in bytes, is for all that is on its way.
         """
 
-    def remaining(self) -> Iterator[Remaining]: ...
+    def remaining(self) -> Iterator[UnfinishedShard]: ...
 
     def begin(self) -> None:
         """From now on the output is this run's."""
@@ -85,9 +85,9 @@ class OrderedSink:
     def is_full(self, memory: int) -> bool:
         return self._backlog > memory // 2
 
-    def remaining(self) -> Iterator[Remaining]:
+    def remaining(self) -> Iterator[UnfinishedShard]:
         if self._next != self._total:
-            yield Remaining(0, self._shard, self._done)
+            yield UnfinishedShard(0, self._shard, self._done)
 
     def begin(self) -> None:
         if self._matrices:

@@ -64,7 +64,7 @@ class Parse:
 
 
 @dataclass(frozen=True)
-class DrawSamples:
+class GenerateSamples:
     """From prompts to samples."""
 
     name: ClassVar[str] = "sample"
@@ -101,8 +101,8 @@ class DrawSamples:
             return record.failed(InputError(f"found messages, which sampler {self.sampler.name!r} "
                                             "does not take; wanted a source or a prompt"))
         if self._lacks_instruction(record):
-            return record.failed(InputError("the model does not know what to do with a source; say "
-                                            'so with --prompt "Translate into French: {source}"'))
+            return record.failed(InputError("the model needs an instruction besides the source; "
+                                            'give prompt="Translate into French: {source}"'))
         return record
 
     def _lacks_instruction(self, record: Record) -> bool:
@@ -180,7 +180,7 @@ class SamplesToSegments:
 
 
 @dataclass(frozen=True)
-class Choose:
+class Decode:
     """From segments to rankings."""
 
     name: ClassVar[str] = "decode"
@@ -215,7 +215,7 @@ class Choose:
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckRecords:
     """Fails the records that an output cannot use."""
 
     name: ClassVar[str] = "check"

@@ -54,7 +54,7 @@ class Fatal:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ProgressUpdate:
     """How far a worker is with its block."""
 
     what: str
@@ -62,7 +62,7 @@ class Progress:
     total: int
 
 
-Piece = Block | End | Fatal
+Item = Block | End | Fatal
 
 
 @dataclass(frozen=True)
