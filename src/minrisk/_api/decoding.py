@@ -256,7 +256,7 @@ class Method:
         return Work(
             files=self.source.files,
             reader=partial(self.source.reader, lines),
-            pools=lambda parse: [config.pool(parse, *checks, choose, last)],
+            pools=[config.pool(*checks, choose, last)],
             settings=signature_settings(self.strategy) | {
                 "weights": self.weighting, "oracle": self.oracle} | dict(changes)
             | self.source.settings,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Unpack, overload
@@ -38,7 +38,7 @@ from minrisk.io.record import Weighting
 from minrisk.io.text_files import FilePath
 from minrisk.io.writer import ChoiceWriter, SampleWriter
 from minrisk.pipeline.job import RunConfig, Work
-from minrisk.pipeline.stages import Decode, GenerateSamples, Parse, SamplesToSegments, Stage, Write
+from minrisk.pipeline.stages import Decode, GenerateSamples, SamplesToSegments, Stage, Write
 from minrisk.pipeline.workers import WorkerPool
 
 SAMPLER, ENDPOINT = "hf", "openai"  # unless given; the second where there is an endpoint
@@ -120,7 +120,7 @@ def sample(
     if output is None and repeat:
         raise InputError("repeat= is for output=; samples have their counts")
     work = _work(prompt_input(prompts, options), chosen, draw, input_format, on_blank, drawing,
-                 pools=lambda parse: [config.pool(parse, draw, last)])
+                 pools=[config.pool(draw, last)])
     progress = options.get("progress", False)
     return (iterate if output is None else complete)(config, work, progress)
 
@@ -221,8 +221,8 @@ def translate(
         prompt_input(sources, options), chosen, draw, input_format, on_blank,
         {"n": n, "seed": seed},
         # some draw, on GPUs where there are some, and others choose from what they drew
-        pools=lambda parse: [replace(config.pool(parse, draw), workers=sampling_workers),
-                             config.pool(*choose, gpus=False)],
+        pools=[replace(config.pool(draw), workers=sampling_workers),
+               config.pool(*choose, gpus=False)],
         changes=settings(decision) | changes,
         signatures=[signature(decision, weights=weights)],
         extension=".txt" if format == "text" else ".jsonl")
@@ -269,7 +269,7 @@ def _draw(sampler: Sampler, n: int, seed: int, config: RunConfig, on_blank: OnBl
 
 def _work(source: CorpusInput, sampler: Sampler, draw: GenerateSamples, form: InputFormat,
           on_blank: OnBlank, drawing: Mapping[str, Any],
-          pools: Callable[[Parse], Sequence[WorkerPool]], changes: Mapping[str, Any] | None = None,
+          pools: Sequence[WorkerPool], changes: Mapping[str, Any] | None = None,
           signatures: Sequence[str] = (), extension: str = ".jsonl") -> Work:
     lines = partial(PromptReader, form=checked("input_format", form, InputFormat))
     return Work(

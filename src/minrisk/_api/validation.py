@@ -153,7 +153,7 @@ def validate(
     work = Work(
         files=source.files,
         reader=lambda files, number: reader,
-        pools=lambda parse: [config.pool(parse, Evaluate(study), last)],
+        pools=[config.pool(Evaluate(study), last)],
         settings={"signature": study.signature,
                   "trials": [trial.label for trial in study.trials], "limit": limit},
         signatures=[study.signature],
