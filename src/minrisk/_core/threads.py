@@ -6,15 +6,15 @@ import os
 
 from minrisk._core.errors import InputError
 
-_MOST = 1024
+MAX_THREADS = 1024
 _threads: int | None = None
 
 
 def set_threads(count: int | None) -> None:
     """Use this many threads; None means one per core that this process may run on."""
     global _threads
-    if count is not None and not 1 <= count <= _MOST:
-        raise InputError(f"{count} threads; choose from 1 to {_MOST}")
+    if count is not None and not 1 <= count <= MAX_THREADS:
+        raise InputError(f"{count} threads; choose from 1 to {MAX_THREADS}")
     _threads = count
 
 
@@ -24,8 +24,8 @@ def threads() -> int:
     given = os.environ.get("MINRISK_THREADS")
     if given is None:
         return _cores()
-    if not given.isdecimal() or not 1 <= int(given) <= _MOST:
-        raise InputError(f"MINRISK_THREADS is {given!r}; wanted a number from 1 to {_MOST}")
+    if not given.isdecimal() or not 1 <= int(given) <= MAX_THREADS:
+        raise InputError(f"MINRISK_THREADS is {given!r}; wanted a number from 1 to {MAX_THREADS}")
     return int(given)
 
 
