@@ -51,7 +51,7 @@ def options(name: str, *wants: str, args: str) -> Bad:
 
 RECORDS = [
     lines("invalid JSON", "found invalid JSON", "wanted one JSON object", line='{"samples": ['),
-    lines("plain text", "found invalid JSON", "--num-candidates", line="plain text"),
+    lines("plain text", "found invalid JSON", "if this is plain text", line="plain text"),
     lines("bottomless JSON", "found invalid JSON", line="[" * 100_000),
     lines("not an object", 'found ["a"], wanted a JSON object', line='["a"]'),
     lines("no samples", "found the fields id, sample", "wanted samples",

@@ -22,9 +22,9 @@ from minrisk._core.progress import listening
 from minrisk._core.signature import signature
 from minrisk.samplers.hf import Transformers
 from minrisk.samplers.hf.bart import not_supported_reasons as fast_reasons
+from minrisk.samplers.hf.beam_search import beam_search
 from minrisk.samplers.hf.engine import Engine
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
-from minrisk.samplers.hf.search import search
 from minrisk.samplers.hf.truncation import FullVocabulary, Truncation
 from tolerance import assert_close
 
@@ -225,7 +225,7 @@ def test_the_likeliest_tokens_are_those_of_greedy_search(kind, options):
         pytest.skip("transformers 4 forgets FSMT's positions in its cache")
     model = tiny_models.model(kind)
     given = prompts(model)
-    best = search(model, model.generation_config, given, 1, 1, 8)
+    best = beam_search(model, model.generation_config, given, 1, 1, 8)
     ours = engine(model, 8, **options).draw(given, 3, 0, range(3))
     for [one], [other] in zip(ours, best, strict=True):
         assert (one.tokens, one.count) == (other.tokens, 3)
@@ -579,19 +579,26 @@ def test_sources_past_the_limit_are_cut_with_a_warning_that_counts_them(folders)
 
 
 BAD_OPTIONS = [
-    ({"epsilon": 1.0}, "epsilon 1.0"), ({"epsilon": -0.1}, "epsilon -0.1"), ({"eta": 2}, "eta 2"),
-    ({"top_k": -1}, "top_k -1"), ({"top_p": 0}, "top_p 0"), ({"min_p": 1}, "min_p 1"),
-    ({"temperature": 0}, "temperature 0"),
-    ({"temperature": math.nan}, "temperature must be a finite number"),
-    ({"beams": -1}, "beams -1"), ({"beams": 4, "epsilon": 0.02}, "beams 4 and epsilon"),
-    ({"max_tokens": 0}, "max_tokens 0"), ({"min_tokens": -1}, "min_tokens -1"),
+    ({"epsilon": 1.0}, "hf: epsilon must be a number of at least 0 and below 1; got 1.0"),
+    ({"epsilon": -0.1}, "epsilon must be .*; got -0.1"), ({"eta": 2}, "eta must be .*; got 2"),
+    ({"top_k": -1}, "hf: top_k must be an integer of at least 0; got -1"),
+    ({"top_p": 0}, "hf: top_p must be a number above 0 and at most 1; got 0"),
+    ({"min_p": 1}, "min_p must be .*; got 1"),
+    ({"temperature": 0}, "hf: temperature must be a number above 0; got 0"),
+    ({"temperature": math.nan}, "temperature must be a number above 0; got nan"),
+    ({"beams": -1}, "beams must be .*; got -1"),
+    ({"beams": 4, "epsilon": 0.02}, "beams 4 and epsilon"),
+    ({"max_tokens": 0}, "hf: max_tokens must be an integer of at least 1 or None; got 0"),
+    ({"min_tokens": -1}, "min_tokens must be .*; got -1"),
     ({"max_tokens": 2, "min_tokens": 3}, "min_tokens 3 is more than max_tokens 2"),
     ({"max_tokens": 99}, "this model writes 31 at most"),
     ({"prompt": "say it"}, r"has no \{source\}"),
     ({"stop": "[1]"}, r"stop '\[1\]'"), ({"stop": '[""]'}, "wanted a text, or a JSON list"),
     ({"stop": "mat", "beams": 2}, "beams 2 and stop"),
     ({"system": "be good"}, "system is for models with a chat template"),
-    ({"rows": 0}, "rows 0"), ({"memory": 0}, "memory 0"), ({"device": "gpu"}, "device 'gpu'"),
+    ({"rows": 0}, "rows must be .*; got 0"),
+    ({"memory": 0}, "memory must be a number above 0 or None; got 0"),
+    ({"device": "gpu"}, "device 'gpu'"),
 ]
 
 
@@ -603,7 +610,7 @@ def test_options_that_make_no_sense_are_refused(folders, options, wants):
 
 @pytest.mark.parametrize(("texts", "n", "wants"), [
     (["the cat", " \t"], 1, "source 2 is blank"), ([""], 1, "source 1 is blank"),
-    (["the cat"], 0, "n = 0"), (["the cat"], -3, "n = -3")])
+    (["the cat"], 0, "n must be an integer of at least 1; got 0"), (["the cat"], -3, "got -3")])
 def test_prompts_that_make_no_sense_are_refused(folders, texts, n, wants):
     with pytest.raises(InputError, match=wants):
         Transformers(folders("marian"), device="cpu").sample(texts, n)

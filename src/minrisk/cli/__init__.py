@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from minrisk._core.adapters import forget_metrics
+from minrisk._core.adapters import clear_metric_cache
 from minrisk._core.errors import MinriskError
 from minrisk.cli.comet import comet
 from minrisk.cli.completion import completion
@@ -86,7 +86,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _prepare() -> None:
     """Streams that are closed swallow what is written to them; warnings are one line."""
-    forget_metrics()  # of an earlier run in this process, whose files may have changed
+    clear_metric_cache()  # of an earlier run in this process, whose files may have changed
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - for the whole run
     warnings.showwarning = _tell_once()
     if threading.current_thread() is threading.main_thread():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from minrisk._core.adapters import named_metric
-from minrisk._core.decoding import METRIC, STRATEGY
+from minrisk._core.decoding import METRIC, STRATEGY, make_sampler
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric, Metric
 from minrisk._core.recipe import key
@@ -203,8 +203,7 @@ class SamplerOptions(ComponentOptions):
             if "endpoint" not in [field.name for field in fields_of(SAMPLERS.get(name))]:
                 raise InputError(f"--endpoint is of sampler {ENDPOINT}; leave out --sampler {name}")
             options["endpoint"] = self.endpoint
-        made: Sampler = SAMPLERS.make(name, **options)
-        return made
+        return make_sampler(name, **options)
 
 
 def _named_metrics(field: Field, names: Names) -> Iterator[Component]:

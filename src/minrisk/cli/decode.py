@@ -17,11 +17,10 @@ from minrisk.cli.options import flag
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.segment_input import SegmentInput
 from minrisk.io.writer import ChoiceWriter, Writer
-from minrisk.pipeline.batches import BATCH
-from minrisk.pipeline.stages import Choose, Stage, Write
+from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
+from minrisk.pipeline.stages import Decode, Stage, Write
 from minrisk.strategies.confident import Confident
 
-LIGHT_BLOCK = 64  # segments that take milliseconds each: to carry a block around costs more
 UTILITIES_HELP = "Add the utilities of all hypotheses, and the number of evaluated pairs."
 NBEST_HELP = "Add the K best hypotheses of each segment."
 
@@ -83,7 +82,7 @@ def decode_job(segments: SegmentInput, strategy: Strategy, options: RunOptions, 
                settings: dict[str, Any], extension: str, matrix: str | None,
                confident: Confident | None = None, checks: Sequence[Stage] = ()) -> Job:
     """What `decode` does with its segments, for any writer of the choices."""
-    choose = Choose(confident or strategy, options.batch_size, options.on_error,
+    choose = Decode(confident or strategy, options.batch_size, options.on_error,
                     scores=matrix is not None)
     oracle = {"oracle": segments.oracle} if segments.oracle else {}
     return Job(

@@ -16,7 +16,7 @@ from minrisk.cli.options import flag
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.segment_input import SegmentInput
 from minrisk.io.training import SOURCE, PairChoice, TrainingRecipe, TrainingWriter
-from minrisk.pipeline.stages import Check
+from minrisk.pipeline.stages import CheckRecords
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def export(method: StrategyOptions, segments: SegmentInput, options: RunOptions,
     outcome = execute(options, decode_job(
         segments, method.make(), options, writer, settings={"recipe": output.recipe},
         extension=f".{'tsv' if output.format == 'tsv' else 'jsonl'}", matrix=output.matrix,
-        checks=[Check(writer.check)]))
+        checks=[CheckRecords(writer.check)]))
     if outcome.counts["without_pairs"] and not options.quiet:
         click.echo("minrisk: segments without two hypotheses of different utility: "
                    f"{outcome.counts['without_pairs']}", err=True)

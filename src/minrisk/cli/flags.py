@@ -33,7 +33,7 @@ def _unambiguous(options: Iterable[FieldOption]) -> dict[str, str]:
 
 
 def _as_flag(found: re.Match[str]) -> str:
-    flag, value = _flags.get().get(found[1]), found[2] or ""
+    flag, value = _flags.get().get(found[1]), (found[2] or "").strip("'")
     if flag is None:
         return found[0]
     return flag if value in ("", "True") else f"{flag} {value}"

@@ -13,7 +13,13 @@ from typing import Any
 import click
 
 from minrisk._core.errors import InputError, unknown
-from minrisk._core.metric import Ability, able, declared, needs_of, strategies_with
+from minrisk._core.metric import (
+    Ability,
+    declared_abilities,
+    metrics_with,
+    required_abilities,
+    strategies_with,
+)
 from minrisk._core.options import inner_field
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry
 from minrisk.cli.components import COMMON
@@ -59,7 +65,7 @@ def strategies_for(metric: type) -> list[str] | None:
     """
     if inner_field(metric):
         return None
-    return list(strategies_with(declared(metric)))
+    return list(strategies_with(declared_abilities(metric)))
 
 
 def _notes(registry: Registry, entry: Entry) -> Iterator[str]:
@@ -69,9 +75,9 @@ def _notes(registry: Registry, entry: Entry) -> Iterator[str]:
     elif registry is METRICS:
         yield f"strategies: {_shown_strategies(entry.cls)}"
     elif registry is STRATEGIES:
-        for field, need in needs_of(entry.cls).items():
+        for field, need in required_abilities(entry.cls).items():
             if need:
-                yield f"--{field} takes a metric that {need}: {', '.join(able(need))}"
+                yield f"--{field} takes a metric that {need}: {', '.join(metrics_with(need))}"
 
 
 def _shown_strategies(metric: type) -> str:
@@ -110,9 +116,9 @@ def _fit(registry: Registry, entry: Entry) -> dict[str, Any]:
     if entry.problem:
         return {}
     if registry is METRICS:
-        return {"aggregates": Ability.AVERAGES in declared(entry.cls),
+        return {"aggregates": Ability.AVERAGES in declared_abilities(entry.cls),
                 "strategies": strategies_for(entry.cls)}
     if registry is STRATEGIES:
-        return {"metrics": {field: list(able(need))
-                            for field, need in needs_of(entry.cls).items()}}
+        return {"metrics": {field: list(metrics_with(need))
+                            for field, need in required_abilities(entry.cls).items()}}
     return {}

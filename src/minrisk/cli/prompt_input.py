@@ -11,7 +11,7 @@ from minrisk.cli.run_options import RunOptions
 from minrisk.cli.segment_input import InputOptions
 from minrisk.io.inputs import InputFile
 from minrisk.io.prompts import PromptReader
-from minrisk.pipeline.stages import DrawSamples
+from minrisk.pipeline.stages import GenerateSamples
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class PromptInput(InputOptions):
         return PromptReader(files, self.input_format)
 
     def draw(self, sampler: Sampler, options: RunOptions,
-             must_instruct: bool = False) -> DrawSamples:
-        return DrawSamples(sampler, self.num_samples, self.seed, options.batch_size,
+             must_instruct: bool = False) -> GenerateSamples:
+        return GenerateSamples(sampler, self.num_samples, self.seed, options.batch_size,
                            options.on_error, self.on_blank == "fail", must_instruct)
 
     def settings(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError
-from minrisk._core.reference_parts import Question
+from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
 from minrisk._core.threads import MAX_THREADS, set_threads
@@ -27,7 +27,7 @@ from minrisk.io.prompts import is_json
 from minrisk.io.record import Record, at
 from minrisk.io.references import ReferenceFile
 from minrisk.io.writer import ChoiceWriter
-from minrisk.pipeline.references import add_up, runner_for, taking_parts
+from minrisk.pipeline.references import as_parts_strategy, make_runner, sum_parts
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,16 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
     strategy = make_strategy(options.strategy, metric.make())
     record = _hypotheses(options.hypotheses)
     assert record.segment is not None
-    runner = runner_for(options.engine, options.workers, options.address, options.gpus_per_worker)
+    runner = make_runner(options.engine, options.workers, options.address, options.gpus_per_worker)
     progress = Progress(options.quiet, lambda: None, has_room_for_bar(options.output))
     progress.note(signature(strategy))
     with summary(progress, options.output, is_stream=True):
-        question = Question(taking_parts(strategy), record.segment)
+        decoder = PartsDecoder(as_parts_strategy(strategy), record.segment)
         files = tuple(ReferenceFile(InputFile.at(path).location, path)
                       for path in options.references)
         with redirect_stdout(sys.stderr):  # what a metric prints is no result
-            part = add_up(question, files, runner, options.workers, options.gpus_per_worker)
-        ranking = question.ranking(part)
+            part = sum_parts(decoder, files, runner, options.workers, options.gpus_per_worker)
+        ranking = decoder.ranking(part)
         with Output(options.output) as output:
             writer = ChoiceWriter(nbest=options.nbest, utilities=options.utilities)
             output.write(writer(replace(record, ranking=ranking)))

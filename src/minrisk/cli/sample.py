@@ -12,7 +12,7 @@ from minrisk.cli.options import flag
 from minrisk.cli.prompt_input import PromptInput
 from minrisk.cli.run_options import RunOptions
 from minrisk.io.writer import SampleWriter
-from minrisk.pipeline.stages import Write, preferred_batch_size
+from minrisk.pipeline.stages import Write
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,6 @@ def sample(sampling: SamplerOptions, prompts: PromptInput, options: RunOptions,
         pools=[options.pool(draw, Write(SampleWriter(output.repeat)))],
         settings=settings(sampler, "sampler") | drawing | prompts.settings(),
         signatures=[signature(sampler, "sampler", **drawing)],
-        block=preferred_batch_size(sampler, draw.n),
-        is_streaming=hasattr(sampler, "stream"),
+        block=sampler.batch_size(draw.n),
+        is_streaming=sampler.streams,
     )).code

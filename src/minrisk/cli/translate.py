@@ -16,7 +16,7 @@ from minrisk.cli.prompt_input import PromptInput
 from minrisk.cli.run_options import RunOptions
 from minrisk.io.record import Weighting
 from minrisk.io.writer import ChoiceWriter
-from minrisk.pipeline.stages import Choose, SamplesToSegments, Write, preferred_batch_size
+from minrisk.pipeline.stages import Decode, SamplesToSegments, Write
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def translate(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOp
     draw = prompts.draw(sampler, options, must_instruct=True)
     drawing = {"n": prompts.num_samples, "seed": prompts.seed}
     choose = (SamplesToSegments(Weighting(output.weights)),
-              Choose(strategy, None, options.on_error),
+              Decode(strategy, None, options.on_error),
               Write(ChoiceWriter(output.format, output.nbest, output.utilities)))
     return execute(options, Job(
         files=prompts.files(),
@@ -73,6 +73,6 @@ def translate(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOp
         signatures=[signature(sampler, "sampler", **drawing),
                     signature(strategy, weights=output.weights)],
         extension=".txt" if output.format == "text" else ".jsonl",
-        block=preferred_batch_size(sampler, draw.n),
-        is_streaming=hasattr(sampler, "stream"),
+        block=sampler.batch_size(draw.n),
+        is_streaming=sampler.streams,
     )).code

@@ -17,7 +17,7 @@ from minrisk.io.sink import MISSING
 _MAX_AHEAD = 1 << 24  # records between those that are finished; far more than are on their way
 
 
-class Partial:
+class PartialShard:
     """Keeps results in the order in which they come, and finds them again in that of the input."""
 
     def __init__(self, path: str, owner: str = "") -> None:

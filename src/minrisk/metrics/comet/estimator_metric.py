@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from minrisk._core.arrays import Floats, Points
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Evidence, Surrogate
+from minrisk._core.metric import Ability, PartialStatistics, Surrogate
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics._sourced import Sourced
+from minrisk.metrics._base import SourceMetric
 
 Aggregation = Literal["expected", "mean"]
-AGGREGATION = "average the first layer's features, or (the paper's) the embeddings"
+AGGREGATION = "average of references: of first-layer outputs, or (the paper's) of embeddings"
 
 
 class PairScorer(Protocol):
@@ -29,15 +29,17 @@ class PairScorer(Protocol):
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: WeightedRows) -> Floats: ...
 
-    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence: ...
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics: ...
 
-    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: WeightedRows) -> Floats: ...
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: WeightedRows) -> Floats: ...
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                   source: WeightedRows) -> Surrogate[WeightedRows]: ...
 
 
-class Estimated(Sourced, ABC):
+class EstimatorMetric(SourceMetric, ABC):
     """Pairs are scored by an estimator, which may be fed averages."""
 
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
@@ -61,13 +63,14 @@ class Estimated(Sourced, ABC):
         """(H,) `scores @ mass`, added up where the pairs are scored."""
         return self._scorer.utility(hyps, refs, mass, self._checked(source, hyps, refs))
 
-    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
-        return self._scorer.evidence(hyps, refs, weights)
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
+        return self._scorer.partial_statistics(hyps, refs, weights)
 
-    def verdict(self, hyps: WeightedRows, evidence: Evidence,
-                source: WeightedRows | None = None) -> Floats:
-        """(H,) scores against the average that the evidence is of."""
-        return self._scorer.verdict(hyps, evidence, self._checked(source, hyps))
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: WeightedRows | None = None) -> Floats:
+        """(H,) scores against the average of the references that the statistics are of."""
+        return self._scorer.finalize(hyps, statistics, self._checked(source, hyps))
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                   source: WeightedRows | None = None) -> Surrogate[WeightedRows]:
