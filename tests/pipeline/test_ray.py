@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commands import Result, read, run, spawn, write
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
 from project import SUPPORT
 from shard_folders import (
     errors,
