@@ -189,7 +189,7 @@ OPTIONS = [
             args="--strategy aggregate --contiguous=maybe"),
     options("a needed option that is missing", "strategy 'n-by-s' needs the option subset",
             args="--strategy n-by-s"),
-    options("a metric that cannot be", "order and word_order from 0 to 1000",
+    options("a metric that cannot be", "order or word_order must be at least 1",
             args="--metric.order 0"),
     options("no groups", "groups must be an integer of at least 1; got 0",
             args="--strategy aggregate --groups 0"),

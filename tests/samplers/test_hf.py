@@ -579,19 +579,26 @@ def test_sources_past_the_limit_are_cut_with_a_warning_that_counts_them(folders)
 
 
 BAD_OPTIONS = [
-    ({"epsilon": 1.0}, "epsilon 1.0"), ({"epsilon": -0.1}, "epsilon -0.1"), ({"eta": 2}, "eta 2"),
-    ({"top_k": -1}, "top_k -1"), ({"top_p": 0}, "top_p 0"), ({"min_p": 1}, "min_p 1"),
-    ({"temperature": 0}, "temperature 0"),
-    ({"temperature": math.nan}, "temperature must be a finite number"),
-    ({"beams": -1}, "beams -1"), ({"beams": 4, "epsilon": 0.02}, "beams 4 and epsilon"),
-    ({"max_tokens": 0}, "max_tokens 0"), ({"min_tokens": -1}, "min_tokens -1"),
-    ({"max_tokens": 2, "min_tokens": 3}, "min_tokens 3 is more than max_tokens 2"),
+    ({"epsilon": 1.0}, "epsilon must be .*; got 1.0"),
+    ({"epsilon": -0.1}, "epsilon must be .*; got -0.1"),
+    ({"eta": 2}, "eta must be .*; got 2"),
+    ({"top_k": -1}, "top_k must be .*; got -1"), ({"top_p": 0}, "top_p must be .*; got 0"),
+    ({"min_p": 1}, "min_p must be .*; got 1"),
+    ({"temperature": 0}, "temperature must be .*; got 0"),
+    ({"temperature": math.nan}, "temperature must be .*; got nan"),
+    ({"beams": -1}, "beams must be .*; got -1"),
+    ({"beams": 4, "epsilon": 0.02}, "beams=4 and epsilon"),
+    ({"max_tokens": 0}, "max_tokens must be .*; got 0"),
+    ({"min_tokens": -1}, "min_tokens must be .*; got -1"),
+    ({"max_tokens": 2, "min_tokens": 3}, "min_tokens must be at most max_tokens, 2; got 3"),
     ({"max_tokens": 99}, "this model writes 31 at most"),
     ({"prompt": "say it"}, r"has no \{source\}"),
-    ({"stop": "[1]"}, r"stop '\[1\]'"), ({"stop": '[""]'}, "wanted a text, or a JSON list"),
-    ({"stop": "mat", "beams": 2}, "beams 2 and stop"),
+    ({"stop": "[1]"}, r"stop must be .*; got '\[1\]'"),
+    ({"stop": '[""]'}, "stop must be a text, or a JSON list"),
+    ({"stop": "mat", "beams": 2}, "beams=2 and stop"),
     ({"system": "be good"}, "system is for models with a chat template"),
-    ({"rows": 0}, "rows 0"), ({"memory": 0}, "memory 0"), ({"device": "gpu"}, "device 'gpu'"),
+    ({"rows": 0}, "rows must be .*; got 0"), ({"memory": 0}, "memory must be .*; got 0"),
+    ({"device": "gpu"}, "device 'gpu'"),
 ]
 
 
@@ -603,14 +610,15 @@ def test_options_that_make_no_sense_are_refused(folders, options, wants):
 
 @pytest.mark.parametrize(("texts", "n", "wants"), [
     (["the cat", " \t"], 1, "source 2 is blank"), ([""], 1, "source 1 is blank"),
-    (["the cat"], 0, "n = 0"), (["the cat"], -3, "n = -3")])
+    (["the cat"], 0, "n must be at least 1; got 0"),
+    (["the cat"], -3, "n must be at least 1; got -3")])
 def test_prompts_that_make_no_sense_are_refused(folders, texts, n, wants):
     with pytest.raises(InputError, match=wants):
         Transformers(folders("marian"), device="cpu").sample(texts, n)
 
 
 def test_more_samples_than_beams_are_refused(folders):
-    with pytest.raises(InputError, match="n = 3 of 2 beams"):
+    with pytest.raises(InputError, match="at most the number of beams, 2; got 3"):
         Transformers(folders("marian"), device="cpu", beams=2).sample(SOURCES, 3)
 
 

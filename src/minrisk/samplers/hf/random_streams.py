@@ -15,7 +15,7 @@ class RandomStream:
 
     def __init__(self, seed: int, place: int, n: int) -> None:
         if seed < 0:
-            raise InputError(f"seed {seed}; a number from 0 on is wanted")
+            raise InputError(f"seed must be at least 0; got {seed}")
         self._generator = np.random.default_rng([seed, place])
         self._n = n
         self._block: Floats = np.empty((0, n))

@@ -114,15 +114,16 @@ class Truncation:
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:
-            raise InputError(f"temperature {self.temperature}; more than 0 is wanted "
-                             "(greedy search is beams = 1)")
+            raise InputError(f"temperature must be above 0; got {self.temperature} "
+                             "(for greedy search use beams=1)")
         if self.top_k < 0:
-            raise InputError(f"top_k {self.top_k}; a number of tokens is wanted, or 0 for all")
+            raise InputError(f"top_k must be at least 0 (0 is all tokens); got {self.top_k}")
         if not 0 < self.top_p <= 1:
-            raise InputError(f"top_p {self.top_p}; more than 0 is wanted, and at most 1")
+            raise InputError(f"top_p must be above 0 and at most 1; got {self.top_p}")
         for name in ("min_p", "epsilon", "eta"):
             if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} {getattr(self, name)}; from 0 to below 1 is wanted")
+                raise InputError(f"{name} must be at least 0 and below 1; "
+                                 f"got {getattr(self, name)}")
 
     def __call__(self, scores: Tensor, logs: Tensor, shift: Tensor) -> Candidates:
         """What may be drawn, by log-probabilities (R, V) that keep the rules.
