@@ -124,8 +124,8 @@ def test_no_strategy_takes_a_text_for_a_number(name, given):
     ("openai", {"timeout": float("nan")}, "openai: timeout must be a finite number; got nan"),
     ("openai", {"prompt": 7}, "openai: prompt must be a string or None; got 7"),
     ("hf", {"model": None}, "hf: model must be a string; got None"),
-    ("hf", {"beams": "6"}, "hf: beams must be an integer; got '6'"),
-    ("hf", {"min_tokens": None}, "hf: min_tokens must be an integer; got None"),
+    ("hf", {"beams": "6"}, "hf: beams must be an integer of at least 0; got '6'"),
+    ("hf", {"min_tokens": None}, "hf: min_tokens must be an integer of at least 0; got None"),
     ("ct2", {"temperature": "hot"}, "ct2: temperature must be a finite number; got 'hot'"),
 ])
 def test_samplers_refuse_what_their_options_do_not_take(name, options, message):
