@@ -167,9 +167,9 @@ def test_decode_from_the_command_line_with_a_converted_model(name, tmp_path):
 
 
 @pytest.mark.parametrize(("metric", "message"), [
-    (kiwi("xlmr_layer"), "use it as --metric comet"),
-    (xcomet("referenceless"), "use it as --metric comet-qe"),
-    (xcomet("kiwi"), "use it as --metric comet-kiwi")])
+    (kiwi("xlmr_layer"), "use it as the metric 'comet'"),
+    (xcomet("referenceless"), "use it as the metric 'comet-qe'"),
+    (xcomet("kiwi"), "use it as the metric 'comet-kiwi'")])
 def test_a_model_of_another_class_is_told(metric, message):
     with pytest.raises(minrisk.InputError, match=message):
         metric.scores(*[metric.features(["a"])] * 3)

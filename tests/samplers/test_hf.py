@@ -627,8 +627,9 @@ BAD_OPTIONS = [
     ({"max_tokens": 2, "min_tokens": 3}, "min_tokens 3 is more than max_tokens 2"),
     ({"max_tokens": 99}, "this model writes 31 at most"),
     ({"prompt": "say it"}, r"has no \{source\}"),
-    ({"stop": "[1]"}, r"stop '\[1\]'"), ({"stop": '[""]'}, "wanted a text, or a JSON list"),
-    ({"stop": "mat", "beams": 2}, "beams 2 and stop"),
+    ({"stop": "[1]"}, r"stop must be .*; got '\[1\]'"),
+    ({"stop": '[""]'}, "stop must be a text, or a JSON list"),
+    ({"stop": "mat", "beams": 2}, "beams=2 and stop"),
     ({"system": "be good"}, "system is for models with a chat template"),
     ({"rows": 0}, "rows must be .*; got 0"),
     ({"memory": 0}, "memory must be a number above 0 or None; got 0"),
@@ -651,7 +652,7 @@ def test_prompts_that_make_no_sense_are_refused(folders, texts, n, wants):
 
 
 def test_more_samples_than_beams_are_refused(folders):
-    with pytest.raises(InputError, match="n = 3 of 2 beams"):
+    with pytest.raises(InputError, match="at most the number of beams, 2; got 3"):
         Transformers(folders("marian"), device="cpu", beams=2).sample(SOURCES, 3)
 
 
