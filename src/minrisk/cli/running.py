@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Self
 import click
 
 from minrisk._core.errors import InputError, MinriskError
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk._core.threads import set_threads
 from minrisk.cli.progress import Progress
 from minrisk.cli.shared import bar_fits, check_files, code_for, option, together
@@ -337,7 +337,7 @@ def summing_up(ctx: click.Context, progress: Progress, options: RunOptions) -> I
     """Show how far the work is, and say how much was done, however it ends."""
     output = options.output
     try:
-        with listening(progress.stage):
+        with progress_listener(progress.stage):
             yield
     except KeyboardInterrupt as stop:
         where = "standard output" if output == "-" else remote.shown(output)

@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError
-from minrisk._core.progress import listening, tell
+from minrisk._core.progress import progress_listener, report_progress
 from minrisk._core.threads import threads
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Condition, RunningWorkers
@@ -167,7 +167,7 @@ class Worker:
             yield from self._died()
         else:
             if isinstance(result, ProgressUpdate):
-                tell(result.what, result.done, result.total)
+                report_progress(result.what, result.done, result.total)
                 return
             self._blocks.popleft()
             self._failures = 0
@@ -257,7 +257,7 @@ def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
     while True:
         try:
             block = connection.recv()
-            with listening(_Reporter(connection)):
+            with progress_listener(_Reporter(connection)):
                 made = pool.work(block)
             _answer(connection, pool, block, made)
         except (EOFError, ConnectionError):

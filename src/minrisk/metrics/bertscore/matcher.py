@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk._torch.batches import batches
 from minrisk._torch.device import Runtime
 from minrisk.metrics.bertscore.encoder import TokenEncoder, Tokens
@@ -66,7 +66,7 @@ class Matcher:
                     matched = self._matched(hyp, ref)
                     result[np.ix_(rows, columns)] = matched.cpu().numpy()
                     done += matched.numel()
-                    tell("pairs scored", done, result.size)
+                    report_progress("pairs scored", done, result.size)
         return (result - self._base) / (1 - self._base)
 
     def _matched(self, hyp: TextBlock, ref: TextBlock) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk._torch.batches import batches
 from minrisk.metrics.comet.checkpoint import JOINT, XCOMET
 from minrisk.metrics.comet.embedder import SEVERITIES, Embedder
@@ -82,7 +82,7 @@ class Joint:
                             self._read(mt, zip(mt, ref, strict=True)),
                             self._read(mt, ([m, source, r] for m, r in zip(mt, ref, strict=True)))]
                 found.append(_array(self._judged(readings, mt)))
-                tell("pairs scored", sum(map(len, found)), len(hyps) * len(refs))
+                report_progress("pairs scored", sum(map(len, found)), len(hyps) * len(refs))
         return np.concatenate([np.empty(0), *found]).reshape(len(hyps), len(refs))
 
     def _read(self, hyps: Sequence[Ints], inputs: Iterable[Sequence[Ints]]) -> JointReading:
@@ -104,7 +104,7 @@ class Joint:
                 tags[rows, : chances.shape[1]] = chances
             scores[rows] = self._network(embeddings.to(runtime.dtype))[:, 0].float()
             done += len(rows)
-            tell("texts encoded", done, len(ids))
+            report_progress("texts encoded", done, len(ids))
         return JointReading(scores, tags)
 
     def _joined(self, texts: Sequence[Ints]) -> Ints:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 
 _LONG_SECONDS = 20.0  # seconds
 
@@ -21,7 +21,7 @@ class PairProgress:
 
     def advance(self, pairs: int) -> None:
         self._done += pairs
-        tell("pairs scored", self._done, self._total)
+        report_progress("pairs scored", self._done, self._total)
         if self._warns:
             self._warns = False
             self._warn((time.monotonic() - self._start) * self._total / self._done)

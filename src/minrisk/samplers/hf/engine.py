@@ -14,7 +14,7 @@ import torch
 from transformers import GenerationConfig
 
 from minrisk._core.arrays import Ints
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk.samplers.hf import generic
 from minrisk.samplers.hf.attention import attention_backend
 from minrisk.samplers.hf.bart import not_supported_reasons
@@ -111,7 +111,7 @@ class Engine:
 
 
 def _tell(before: int, total: int, ended: int) -> None:
-    tell("samples", before + ended, total)
+    report_progress("samples", before + ended, total)
 
 
 def _fast_decoder(model: Any) -> FastDecoder:
