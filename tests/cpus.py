@@ -19,7 +19,7 @@ import numpy as np
 from minrisk import _native
 
 HERE = Path(__file__).parent
-NEURAL = ["metrics/bertscore", "metrics/bleurt", "metrics/comet", "metrics/comet_joint",
+NEURAL = ["metrics/bertscore", "metrics/bleurt", "metrics/comet", "metrics/comet_unified",
           "metrics/comet_kernels", "metrics/every_metric", "metrics/light", "metrics/metricx",
           "metrics/mqm", "metrics/xcomet_lite", "samplers/ct2", "samplers/hf",
           "samplers/hf_generate", "samplers/hf_kernels"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import doctest
 import subprocess
 import sys
@@ -29,7 +30,11 @@ DOCUMENTED = [
     "strategies.confident", "strategies.control_variate", "strategies.diverse",
     "strategies.low_rank", "strategies.medoids", "strategies.n_by_s",
     "strategies.prune", "strategies.quality_then_mbr", "strategies.rerank",
-    "strategies.standard"]
+    "strategies.standard",
+    "metrics.bertscore", "metrics.bleu", "metrics.bleurt", "metrics.cached", "metrics.chrf",
+    "metrics.combined", "metrics.comet", "metrics.comet.unified", "metrics.command",
+    "metrics.edit", "metrics.embedding", "metrics.exact_match", "metrics.metricx", "metrics.mqm",
+    "metrics.python", "metrics.rouge", "metrics.symmetric", "metrics.ter", "samplers.hf"]
 
 
 def test_what_is_visible_is_what_is_exported():
@@ -124,3 +129,13 @@ def test_every_public_name_is_documented_with_an_example():
         if home in DOCUMENTED:
             docs = [getattr(minrisk, name).__doc__, getattr(minrisk, name).__init__.__doc__]
             assert any(">>>" in (doc or "") for doc in docs), name
+
+
+@pytest.mark.parametrize("registry", [METRICS, STRATEGIES, SAMPLERS], ids=lambda r: r.kind)
+def test_every_option_is_documented(registry):
+    for name in registry.builtin:
+        cls = registry.get(name)
+        if cls.__module__.removeprefix("minrisk.") in DOCUMENTED:
+            arguments = cls.__doc__.partition("Args:")[2]
+            for field in dataclasses.fields(cls):
+                assert f"\n        {field.name}: " in arguments, f"{cls.__name__}.{field.name}"

@@ -12,7 +12,6 @@ import pytest
 
 from minrisk import InputError
 from minrisk._core.sqlite_cache import MEMORY, SqliteCache
-from minrisk.metrics._vectors import VectorStore
 
 TABLE = "CREATE TABLE IF NOT EXISTS numbers (key TEXT PRIMARY KEY, value REAL)"
 PUT = "INSERT OR REPLACE INTO numbers VALUES (?, ?)"
@@ -111,18 +110,18 @@ class Encoder:
 def test_rows_that_were_damaged_are_made_again(tmp_path, damage):
     texts, encode = ["a", "bb", "ccc", "a"], Encoder()
     expected = [[1, 1], [2, 1], [3, 1], [1, 1]]
-    store = VectorStore(str(tmp_path), b"model")
-    np.testing.assert_array_equal(store.through(texts, encode), expected)
+    store = EmbeddingCache(str(tmp_path), b"model")
+    np.testing.assert_array_equal(store.get_or_encode(texts, encode), expected)
     with closing(sqlite3.connect(tmp_path / "embeddings.sqlite")) as other, other:
         other.execute(f"UPDATE embeddings SET vector = {damage}")
     again = Encoder()
-    np.testing.assert_array_equal(store.through(texts, again), expected)
+    np.testing.assert_array_equal(store.get_or_encode(texts, again), expected)
     assert len(again.seen) >= 2  # a whole row is only good in its own place
-    np.testing.assert_array_equal(store.through(texts, None), expected)  # and kept
+    np.testing.assert_array_equal(store.get_or_encode(texts, None), expected)  # and kept
     assert encode.seen == ["a", "bb", "ccc"]
 
 
 def test_models_do_not_share_vectors(tmp_path):
-    first, second = (VectorStore(str(tmp_path), model) for model in (b"one", b"other"))
-    first.through(["a"], Encoder())
+    first, second = (EmbeddingCache(str(tmp_path), model) for model in (b"one", b"other"))
+    first.get_or_encode(["a"], Encoder())
     assert second.get(["a"]) == {}

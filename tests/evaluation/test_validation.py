@@ -180,7 +180,7 @@ def test_what_a_metric_cannot_do_is_left_out_and_told():
     assert "aggregate" not in {trial.strategy for trial in study.trials}
     assert sum(note.startswith("without aggregate: ") and "'overlap' does not" in note
                for note in notes) == 1
-    assert any("without coarse-to-fine: " in note and "--coarse" in note for note in notes)
+    assert any("without coarse-to-fine: " in note and "coarse=" in note for note in notes)
 
 
 def test_no_single_segment_decides_what_is_tried():

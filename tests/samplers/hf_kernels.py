@@ -15,11 +15,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import tiny_models
 from minrisk._torch.device import triton_not_supported_reasons
-from minrisk.samplers.hf import attention, fast, graphs, kernels, truncation
+from minrisk.samplers.hf import attention, cuda_graphs, fast_decoder, kernels, truncation
 from minrisk.samplers.hf import engine as sampler
 from minrisk.samplers.hf.attention import KVCache, TorchAttention, TritonAttention
+from minrisk.samplers.hf.cuda_graphs import CudaGraphs
 from minrisk.samplers.hf.engine import Engine, SampledSequence
-from minrisk.samplers.hf.graphs import Graphs
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 from minrisk.samplers.hf.truncation import Truncation
 from tolerance import assert_close
@@ -99,11 +99,11 @@ class Rerun:
         self.candidates.table.copy_(again.table)
 
 
-def record(self, size, cache):
-    given = torch.from_numpy(graphs._blank(size, size.room - 1))
-    candidates = self._run(size, given, cache)
-    return graphs._Recorded(Rerun(lambda: self._run(size, given, cache), candidates), given,
-                            candidates)
+def record(self, key, cache):
+    inputs = torch.from_numpy(cuda_graphs._padding_inputs(key, key.capacity - 1))
+    candidates = self._run(key, inputs, cache)
+    rerun = Rerun(lambda: self._run(key, inputs, cache), candidates)
+    return cuda_graphs._RecordedStep(rerun, inputs, candidates)
 
 
 def engine(model) -> Engine:
@@ -120,8 +120,8 @@ def check_drawing(kind: str, largest: int) -> None:
     start = (model.generation_config.decoder_start_token_id,)
     given = [TokenizedPrompt(source, start) for source in SOURCES]
     plain = engine(model).draw(given, SAMPLES, 3, range(3))
-    fast.MAX_RECORDED_ROWS = largest
-    for module in (fast, truncation):
+    fast_decoder.MAX_RECORDED_ROWS = largest
+    for module in (fast_decoder, truncation):
         module.triton_not_supported_reasons = lambda device: []
     sampler._per_thread.decoders.clear()
     made = engine(model.to(DEVICE))
@@ -137,7 +137,7 @@ def check_drawing(kind: str, largest: int) -> None:
     before = len(recorded)
     made.draw(given[1:2], SAMPLES, 3, [1])
     assert 0 < before == len(recorded) < 20, before
-    for module in (fast, truncation):
+    for module in (fast_decoder, truncation):
         module.triton_not_supported_reasons = triton_not_supported_reasons
 
 
@@ -150,11 +150,11 @@ def main() -> None:
     check_likely(torch.bfloat16, 5000)
     check_copy(3)
     check_copy(8)
-    fast._MIN_BUFFER_TOKENS = 4
+    fast_decoder._MIN_BUFFER_TOKENS = 4
     if DEVICE == "cpu":
         torch.cuda.graph_pool_handle = lambda: None
-        graphs._round = lambda number: -(-number // 4) * 4
-        Graphs._record = record
+        cuda_graphs._padded_rows = lambda number: -(-number // 4) * 4
+        CudaGraphs._record = record
     check_drawing("m2m", SAMPLES)
     if DEVICE == "cuda":
         check_drawing("marian", 2048)

@@ -22,9 +22,9 @@ from minrisk._core.progress import progress_listener
 from minrisk._core.signature import signature
 from minrisk.samplers.hf import Transformers
 from minrisk.samplers.hf.bart import not_supported_reasons as fast_reasons
+from minrisk.samplers.hf.beam_search import beam_search
 from minrisk.samplers.hf.engine import Engine
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
-from minrisk.samplers.hf.search import search
 from minrisk.samplers.hf.truncation import FullVocabulary, Truncation
 from tolerance import assert_close
 
@@ -225,7 +225,7 @@ def test_the_likeliest_tokens_are_those_of_greedy_search(kind, options):
         pytest.skip("transformers 4 forgets FSMT's positions in its cache")
     model = tiny_models.model(kind)
     given = prompts(model)
-    best = search(model, model.generation_config, given, 1, 1, 8)
+    best = beam_search(model, model.generation_config, given, 1, 1, 8)
     ours = engine(model, 8, **options).draw(given, 3, 0, range(3))
     for [one], [other] in zip(ours, best, strict=True):
         assert (one.tokens, one.count) == (other.tokens, 3)

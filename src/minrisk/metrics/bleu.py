@@ -16,9 +16,9 @@ from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
+from minrisk.metrics._backend import backend
 from minrisk.metrics._bleu_plain import bleu
-from minrisk.metrics._core import core
-from minrisk.metrics._indexed import (
+from minrisk.metrics._ngram import (
     finalize,
     index_texts,
     lowercased,
@@ -26,8 +26,8 @@ from minrisk.metrics._indexed import (
     scores,
     utility,
 )
-from minrisk.metrics._plain import ngram_counts
-from minrisk.metrics._plain import statistics as order_statistics
+from minrisk.metrics._ngram_plain import ngram_counts
+from minrisk.metrics._ngram_plain import statistics as order_statistics
 from minrisk.metrics._tokenizers import BUILTIN, sacrebleu_tokenizer, tokenizer_signature
 
 Tokenize = Literal["13a", "zh", "char", "none", "intl", "ja-mecab", "ko-mecab", "flores101",
@@ -41,7 +41,30 @@ _MAX_SMOOTH_VALUE = 1000
 
 @dataclass(frozen=True)
 class BLEU(Metric[WeightedRows]):
-    """token n-gram precision with a brevity penalty, 0 to 100"""
+    """token n-gram precision with a brevity penalty, 0 to 100
+
+    Sentence BLEU (Papineni et al. 2002), equal to sacreBLEU's scores pair by pair, and corpus BLEU
+    in `minrisk.score`. References can be averaged: their n-gram counts and lengths are.
+
+    Args:
+        order: maximum order of n-grams.
+        tokenize: tokenizer of sacreBLEU; "13a", "zh", "char" and "none" are built in, the others
+            need minrisk[bleu].
+        smooth_method: smoothing of orders without a match, as sacreBLEU names it.
+        smooth_value: value of the smoothing; None is 0.1 for "floor" and 1 for "add-k".
+        effective_order: whether orders are left out that a hypothesis is too short for.
+        lowercase: whether case is ignored.
+
+    Raises:
+        InputError: if a value is out of range.
+        MissingExtra: when it is used, if the tokenizer's package is not installed.
+
+    >>> import minrisk
+    >>> bleu = minrisk.BLEU()
+    >>> hyps, refs = bleu.features(["the cat sat down"]), bleu.features(["the cat sat there"])
+    >>> bleu.scores(hyps, refs).round(1)
+    array([[59.5]])
+    """
 
     name: ClassVar[str] = "bleu"
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
@@ -119,7 +142,7 @@ class BLEU(Metric[WeightedRows]):
     def _statistics(self, hypothesis: str, references: Sequence[str]) -> list[float]:
         if not references:
             raise InputError("each hypothesis needs at least one reference; got none")
-        texts = core(self.name).tokenize(*self._preprocessed([hypothesis, *references]))
+        texts = backend(self.name).tokenize(*self._preprocessed([hypothesis, *references]))
         hyp, *refs = (tuple(text.split()) for text in texts)
         closest = min((len(ref) for ref in refs), key=lambda n: (abs(n - len(hyp)), n))
         ref_counts = [ngram_counts(ref, self.order) for ref in refs]

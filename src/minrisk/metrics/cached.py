@@ -18,9 +18,8 @@ from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import option
 from minrisk._core.signature import parts_signature
 from minrisk._core.sqlite_cache import MEMORY, SqliteCache, chunks
-from minrisk.metrics._around import Around
+from minrisk.metrics._base import Objects, WrapperMetric, objects
 from minrisk.metrics._fingerprint import fingerprint
-from minrisk.metrics._objects import Objects, objects
 
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
     metric BLOB, source BLOB, hypothesis BLOB, reference BLOB, score REAL,
@@ -28,15 +27,29 @@ _TABLE = """CREATE TABLE IF NOT EXISTS scores (
 
 
 @dataclass(frozen=True)
-class Cached(Around):
-    """remembers the scores of another metric: --metric cached:NAME
+class Cached(WrapperMetric):
+    """a cache of the scores of another metric: --metric cached:NAME
 
-    A score is found again by the texts, every option of the metric, the version of minrisk, and the
+    The key of a score is the texts, every option of the metric, the version of minrisk, and the
     content of the files behind the metric: a function's module, a program, a model's folder.
+
+    Args:
+        metric: the inner metric, by object, class or name.
+        path: SQLite file of the cache, which several processes may share; in memory unless given.
+
+    Raises:
+        InputError: when it is used, if the file is not such a cache.
+
+    >>> import minrisk
+    >>> cached = minrisk.Cached(minrisk.ChrF())
+    >>> cached.name
+    'cached:chrf'
+    >>> minrisk.decode(["the cat sat", "a cat sat"], metric=cached).text
+    'the cat sat'
     """
 
-    metric: AnyMetric = inner(help="one, as in cached:comet")
-    path: str = option(MEMORY, help="a file that keeps them; several processes may share it")
+    metric: AnyMetric = inner(help="inner metric, as in cached:comet")
+    path: str = option(MEMORY, help="SQLite file of the cache, which processes may share")
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics import _chrf_plain
-from minrisk.metrics._indexed import (
+from minrisk.metrics._ngram import (
     finalize,
     index_texts,
     lowercased,
@@ -23,7 +23,7 @@ from minrisk.metrics._indexed import (
     scores,
     utility,
 )
-from minrisk.metrics._plain import Statistics
+from minrisk.metrics._ngram_plain import Statistics
 
 _MAX_ORDER = 1000  # more is a mistake, as is a larger beta
 _MAX_BETA = 1000
@@ -31,7 +31,30 @@ _MAX_BETA = 1000
 
 @dataclass(frozen=True)
 class ChrF(Metric[WeightedRows]):
-    """character (and word) n-gram F-score, 0 to 100"""
+    """character (and word) n-gram F-score, 0 to 100
+
+    chrF (Popović 2015) and, with `word_order=2`, chrF++ (Popović 2017), equal to sacreBLEU's scores
+    pair by pair and as a corpus. References can be averaged: their n-gram counts are.
+
+    Args:
+        order: maximum order of character n-grams.
+        word_order: maximum order of word n-grams; 0 is chrF, 2 is chrF++.
+        beta: weight of recall relative to precision.
+        whitespace: whether character n-grams include white space.
+        lowercase: whether case is ignored.
+        eps_smoothing: whether the score is the mean of the F-scores of all orders, as in chrF++.py
+            and NLTK, instead of the F-score of mean precision and recall.
+
+    Raises:
+        InputError: if both orders are 0, or a value is out of range.
+
+    >>> import minrisk
+    >>> chrf = minrisk.ChrF(word_order=2)
+    >>> texts = chrf.features(["the cat sat", "a cat sat"])
+    >>> chrf.scores(texts, texts).round(1)
+    array([[100. ,  65.3],
+           [ 55. , 100. ]])
+    """
 
     name: ClassVar[str] = "chrf"
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
@@ -43,7 +66,8 @@ class ChrF(Metric[WeightedRows]):
     beta: float = option(2.0, help="weight of recall relative to precision")
     whitespace: bool = option(False, help="include white space in character n-grams")
     lowercase: bool = option(False, help="ignore case")
-    eps_smoothing: bool = option(False, help="mean of F per order, as in chrF++.py and NLTK")
+    eps_smoothing: bool = option(
+        False, help="mean of the F-scores of all orders, as in chrF++.py and NLTK")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,29 +13,47 @@ from typing import Any, ClassVar
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.options import option
+from minrisk.metrics._base import Objects
 from minrisk.metrics._fingerprint import digest
-from minrisk.metrics._objects import Objects
-from minrisk.metrics._pairs import OfPairs, Pairs, as_scores
+from minrisk.metrics._pairwise import Pairs, PairwiseMetric, as_scores
 from minrisk.metrics._program import Program
 
-_NAMES = ("hypothesis", "reference", "source")
+_FIELDS = ("hypothesis", "reference", "source")
 
 
 @dataclass(frozen=True)
-class Command(OfPairs):
+class Command(PairwiseMetric):
     """a program that reads pairs and writes scores, as JSON lines: --metric command:PROGRAM
 
-    It gets {"hypothesis": "...", "reference": "..."} per line, and "source" if that is asked for;
-    it answers with a number or {"score": number} per line, in order, and flushes its output.
+    It reads {"hypothesis": "...", "reference": "..."} per line, and "source" if that is asked for;
+    it writes a number or {"score": number} per line, in order, and flushes its output. It is
+    started once per process, and again if it dies.
+
+    Args:
+        command: the program and its arguments, split as by a shell.
+        source: whether the source is sent too.
+        timeout: seconds to wait for an answer before the run fails.
+        restarts: number of consecutive restarts without an answer before the run fails.
+        error: whether lower is better; scores are then negated.
+
+    Raises:
+        InputError: if there is no command; when it is used, if the program cannot be started, does
+            not answer, or writes anything but one finite number per pair.
+
+    >>> import minrisk, sys
+    >>> code = "import sys; [print(len(line), flush=True) for line in sys.stdin]"
+    >>> lengths = minrisk.Command(f'{sys.executable} -c "{code}"')
+    >>> minrisk.decode(["a cat", "a black cat"], metric=lengths).text
+    'a black cat'
     """
 
     name: ClassVar[str] = "command"
 
-    command: str = option(help="the program and its arguments, as a shell would read them")
-    source: bool = option(False, help="give it the source too")
-    timeout: float = option(60.0, help="seconds without an answer after which it is given up")
-    restarts: int = option(2, help="how often it may die without an answer in between")
-    error: bool = option(False, help="lower is better")
+    command: str = option(help="program and its arguments, split as by a shell")
+    source: bool = option(False, help="send the source too")
+    timeout: float = option(60.0, help="seconds to wait for an answer")
+    restarts: int = option(2, help="number of restarts in a row without an answer")
+    error: bool = option(False, help="negate the scores, of which lower is better")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,7 +66,7 @@ class Command(OfPairs):
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) what the program says of every pair."""
         pairs = Pairs.of(hyps, refs, source if self.source else None)
-        lines = [json.dumps(dict(zip(_NAMES, pair, strict=False))) for pair in pairs]
+        lines = [json.dumps(dict(zip(_FIELDS, pair, strict=False))) for pair in pairs]
         answers = _program(self, os.getpid()).ask(lines)
         found = [self._score(answer) for answer in answers]
         return as_scores(found, hyps, refs, self.command, self.error)

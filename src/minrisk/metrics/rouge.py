@@ -19,7 +19,7 @@ from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.threads import threads
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics._objects import Objects, objects
+from minrisk.metrics._base import Objects, objects
 from minrisk.metrics.chrf import ChrF
 
 _WORD = re.compile("[a-z0-9]+")
@@ -29,7 +29,20 @@ _UNIGRAM_F1 = ChrF(order=0, word_order=1, beta=1)
 
 @dataclass(frozen=True)
 class Rouge(Metric[WeightedRows]):
-    """ROUGE-N, the F1 of word n-grams, 0 to 1; for text in ASCII letters"""
+    """ROUGE-N, the F1 of word n-grams, 0 to 1; for text in ASCII letters
+
+    ROUGE (Lin 2004), equal to the scores of `rouge-score`, whose words are lower-case ASCII letters
+    and digits. References can be averaged: their n-gram counts are.
+
+    Args:
+        n: order of the word n-grams: 1 for ROUGE-1, 2 for ROUGE-2.
+        stemmer: whether Porter stems are compared instead of words; needs minrisk[rouge].
+
+    >>> import minrisk
+    >>> rouge = minrisk.Rouge(n=2)
+    >>> rouge.scores(rouge.features(["the cat sat"]), rouge.features(["the cat sat up"])).round(2)
+    array([[0.8]])
+    """
 
     name: ClassVar[str] = "rouge"
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
@@ -76,7 +89,19 @@ class Rouge(Metric[WeightedRows]):
 
 @dataclass(frozen=True)
 class RougeL(Metric[Objects]):
-    """ROUGE-L, the F1 of the longest common subsequence, 0 to 1; needs minrisk[rouge]"""
+    """ROUGE-L, the F1 of the longest common subsequence, 0 to 1; needs minrisk[rouge]
+
+    The sentence-level ROUGE-L of `rouge-score` (Lin 2004), on lower-case words of ASCII letters and
+    digits.
+
+    Args:
+        stemmer: whether Porter stems are compared instead of words.
+
+    >>> import minrisk
+    >>> rouge = minrisk.RougeL()
+    >>> rouge.scores(rouge.features(["the cat sat"]), rouge.features(["the old cat sat"])).round(2)
+    array([[0.86]])
+    """
 
     name: ClassVar[str] = "rouge-l"
 

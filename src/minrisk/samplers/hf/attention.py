@@ -54,8 +54,8 @@ class TorchAttention:
     cache: KVCache
     position: Tensor  # (1,)
     length: int  # one more than that
-    places: Tensor  # (R,) where each row stands among the queries of all sources
-    widest: int  # rows of a source for which there is room
+    query_slots: Tensor  # (R,) index of each row among the padded queries of all sources
+    max_rows_per_source: int  # rows of a source for which there is room
 
     def self_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         self_kv = self.cache.self_kv[layer, :, : len(queries)]
@@ -67,13 +67,13 @@ class TorchAttention:
     def cross_attention(self, layer: int, queries: Tensor) -> Tensor:
         cross_kv = self.cache.cross_kv[layer]
         _, sources, heads, length, size = cross_kv.shape
-        wide = queries.new_zeros(sources * self.widest, heads, size)
-        wide[self.places] = queries
-        wide = wide.view(sources, self.widest, heads, size).transpose(1, 2)
+        wide = queries.new_zeros(sources * self.max_rows_per_source, heads, size)
+        wide[self.query_slots] = queries
+        wide = wide.view(sources, self.max_rows_per_source, heads, size).transpose(1, 2)
         tokens = torch.arange(length, device=queries.device)
         inside = (tokens < self.cache.lengths[:, None])[:, None, None]
         out = scaled_dot_product_attention(wide, cross_kv[0], cross_kv[1], attn_mask=inside)
-        return out.transpose(1, 2).reshape(-1, heads, size)[self.places]
+        return out.transpose(1, 2).reshape(-1, heads, size)[self.query_slots]
 
 
 def copy_rows_with_torch(source: Tensor, target: Tensor, rows: Tensor, to: Tensor,

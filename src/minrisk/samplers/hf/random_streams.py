@@ -7,7 +7,7 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.sampler import check_numbers
 
-_STEPS = 16  # for which numbers are made at once
+_STEPS_PER_BLOCK = 16  # for which numbers are made at once
 
 
 class RandomStream:
@@ -20,8 +20,8 @@ class RandomStream:
         self._block: Floats = np.empty((0, n))
 
     def __call__(self, step: int) -> Floats:
-        row = step % _STEPS
+        row = step % _STEPS_PER_BLOCK
         if row == 0:
-            self._block = self._generator.random((_STEPS, self._n))
+            self._block = self._generator.random((_STEPS_PER_BLOCK, self._n))
         numbers: Floats = self._block[row]
         return numbers

@@ -123,9 +123,9 @@ class Truncation(Options):
             scores = (scores / self.temperature).log_softmax(1)
         if not [*self._cuts()]:
             return FullVocabulary(_cumulative(scores), scores, logs, shift)
-        return self._listed(scores, logs, shift, self._width())
+        return self._shortlist(scores, logs, shift, self._width())
 
-    def asks_for_likely(self, device: torch.device) -> bool:
+    def uses_likely_kernel(self, device: torch.device) -> bool:
         """Whether tokens of some probability are all that can be drawn, and a kernel finds them."""
         asked = self.epsilon and self._is_wide_enough and self.temperature == 1
         return bool(asked) and not triton_not_supported_reasons(device)
@@ -140,18 +140,18 @@ class Truncation(Options):
         tokens, scores, totals = kernels.likely(logits, least, width)
         scores, order = scores.sort(1, descending=True)
         full = scores + (totals[:, None] - torch.logaddexp(totals[:, None], lost))
-        return self._cut(scores, tokens.gather(1, order), full, None)
+        return self._apply_cuts(scores, tokens.gather(1, order), full, None)
 
-    def _listed(self, scores: Tensor, logs: Tensor, shift: Tensor, width: int) -> Candidates:
+    def _shortlist(self, scores: Tensor, logs: Tensor, shift: Tensor, width: int) -> Candidates:
         """The best `width` tokens, or fewer, after all cuts."""
         width = min(width, scores.shape[1])
         longer = None
         if width < scores.shape[1] and not self._is_wide_enough:
-            longer = partial(self._listed, scores, logs, shift, scores.shape[1])
+            longer = partial(self._shortlist, scores, logs, shift, scores.shape[1])
         best, tokens = scores.topk(width)
-        return self._cut(best, tokens, logs.gather(1, tokens) + shift, longer)
+        return self._apply_cuts(best, tokens, logs.gather(1, tokens) + shift, longer)
 
-    def _cut(self, scores: Tensor, tokens: Tensor, full: Tensor,
+    def _apply_cuts(self, scores: Tensor, tokens: Tensor, full: Tensor,
              longer: Callable[[], Candidates] | None) -> Candidates:
         """Of tokens (R, K), best first; if the first cut keeps them all, there may be more."""
         for number, keeps in enumerate(self._cuts()):

@@ -1,13 +1,27 @@
-"""How far the pairs of a segment are, and a word of warning where they will take long."""
+"""The matrix of pairs, block by block, and the progress of the work on it."""
 
 from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterator
 
 from minrisk._core.progress import report_progress
 
-_LONG_SECONDS = 20.0  # seconds
+_WARN_AFTER_SECONDS = 20.0  # expected time of a segment
+
+
+def blocks(rows: int, columns: int, pairs: int,
+           upper: bool = False) -> Iterator[tuple[slice, slice]]:
+    """Blocks of a matrix with so many cells at most; `upper` leaves out what is below them."""
+    width = max(1, min(columns, pairs))
+    for strip in slices(0, rows, max(1, pairs // width)):
+        for block in slices(strip.start if upper else 0, columns, width):
+            yield strip, block
+
+
+def slices(start: int, stop: int, size: int) -> Iterator[slice]:
+    return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
 
 
 class PairProgress:
@@ -27,7 +41,7 @@ class PairProgress:
             self._warn((time.monotonic() - self._start) * self._total / self._done)
 
     def _warn(self, seconds: float) -> None:
-        if seconds > _LONG_SECONDS:
+        if seconds > _WARN_AFTER_SECONDS:
             warnings.warn(
                 f"the {self._total:,} pairs of a segment take about {_rounded(seconds)} on this "
                 "CPU; the strategies aggregate and aggregate-to-fine take seconds", stacklevel=6)

@@ -13,12 +13,12 @@ from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric, PartialStatistics
 from minrisk._core.threads import threads
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics._core import core
+from minrisk.metrics._backend import backend
 
 
 def index_texts(metric: AnyMetric, texts: Sequence[str], *front_end: Any) -> WeightedRows:
     """A row for each text; the options of the front end define its symbols."""
-    return WeightedRows.plain(metric, core(metric.name).Texts(list(texts), *front_end),
+    return WeightedRows.plain(metric, backend(metric.name).Texts(list(texts), *front_end),
                               np.arange(len(texts)))
 
 
@@ -30,15 +30,16 @@ def lowercased(texts: Sequence[str], lowercase: bool) -> Sequence[str]:
 
 def scores(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows, *options: Any) -> Floats:
     """(H, R) the score of every pair."""
-    result: Floats = core(metric.name).scores(*_arguments(metric, hyps, refs), *options, threads())
+    result: Floats = backend(metric.name).scores(*_arguments(metric, hyps, refs), *options,
+                                                 threads())
     return result
 
 
 def utility(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
             *options: Any) -> Floats:
     """(H,) `scores @ mass`, without the matrix."""
-    result: Floats = core(metric.name).utility(*_arguments(metric, hyps, refs), *options,
-                                               threads(), mass)
+    result: Floats = backend(metric.name).utility(*_arguments(metric, hyps, refs), *options,
+                                                  threads(), mass)
     return result
 
 
@@ -46,7 +47,7 @@ def partial_statistics(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows
                        weights: Floats) -> PartialStatistics:
     """(E,) counts of n-grams in the references: those of the hypotheses, and totals."""
     _check_features(metric, hyps, refs)
-    result: PartialStatistics = core(metric.name).evidence(
+    result: PartialStatistics = backend(metric.name).evidence(
         hyps.base, refs.base, refs.members, refs.spread(weights))
     return result
 
@@ -55,7 +56,7 @@ def finalize(metric: AnyMetric, hyps: WeightedRows, statistics: PartialStatistic
              *options: Any) -> Floats:
     """(H,) scores against the average of the references that the statistics are of."""
     _check_features(metric, hyps, hyps)
-    result: Floats = core(metric.name).verdict(hyps.base, hyps.members, statistics, *options)
+    result: Floats = backend(metric.name).verdict(hyps.base, hyps.members, statistics, *options)
     return result
 
 
@@ -78,6 +79,6 @@ def _in_one_index(metric: AnyMetric, hyps: WeightedRows,
     """Both in one index: rows that were extracted separately have different n-gram numbers."""
     if hyps.base is refs.base:
         return hyps, refs
-    joint = core(metric.name).Texts.join(hyps.base, refs.base)
+    joint = backend(metric.name).Texts.join(hyps.base, refs.base)
     return (replace(hyps, base=joint),
             replace(refs, base=joint, members=refs.members + len(hyps.base)))

@@ -12,10 +12,10 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.metric import Metric
-from minrisk.metrics._objects import Objects, objects
+from minrisk.metrics._base import Objects, objects
 
 
-class OfPairs(Metric[Objects]):
+class PairwiseMetric(Metric[Objects]):
     """A metric whose options say whether it reads the source, and whether lower is better.
 
     It is somebody else's code, which may be as heavy as a model.
@@ -67,12 +67,12 @@ def as_scores(values: Sequence[Any], hyps: Objects, refs: Objects, name: str,
     if len(values) != len(hyps) * len(refs):
         raise InputError(f"{name} returned {len(values)} scores; expected {len(hyps) * len(refs)}, "
                          "one per pair, in order")
-    found = np.array([number(value, name) for value in values], dtype=np.float64)
+    found = np.array([finite_number(value, name) for value in values], dtype=np.float64)
     result: Floats = (-found if error else found).reshape(len(hyps), len(refs))
     return result
 
 
-def number(value: Any, name: str) -> float:
+def finite_number(value: Any, name: str) -> float:
     try:
         found = float(value)
     except (TypeError, ValueError, OverflowError):

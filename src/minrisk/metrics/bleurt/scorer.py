@@ -13,14 +13,14 @@ from torch import Tensor
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
-from minrisk._torch.batches import padded
 from minrisk._torch.device import Runtime
-from minrisk._torch.loading import check_sizes, file_of, folder_of
+from minrisk._torch.loading import check_sizes, model_file, model_folder
 from minrisk._torch.sentencepiece import SentencePiece
+from minrisk._torch.tokens import pad_batch
 from minrisk._torch.weights import (
     as_weights,
-    building,
-    fill,
+    load_weights,
+    meta_build,
     read_pickle,
     read_safetensors,
 )
@@ -29,43 +29,43 @@ from minrisk.metrics.neural.pairs import pair_scores
 if TYPE_CHECKING:
     from minrisk.metrics.bleurt import Bleurt
 
-_NAMES = {"bleurt.": "rembert.", "embedding_projection": "embedding_hidden_mapping_in"}
-_SHAPE = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+_RENAMED_PARTS = {"bleurt.": "rembert.", "embedding_projection": "embedding_hidden_mapping_in"}
+_CONFIG_FIELDS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
           "intermediate_size", "hidden_act", "max_position_embeddings", "type_vocab_size",
           "layer_norm_eps")
-_MARKS = 3  # tokens that no text brings
+_SPECIAL_TOKENS = 3  # tokens that no text brings
 _PAD = 0
 
 
-class BleurtReader:
+class BleurtScorer:
     def __init__(self, options: Bleurt) -> None:
         self._runtime = Runtime(options.device, options.dtype, options.tokens)
-        folder = folder_of(options.model)
-        self._tokenizer = SentencePiece(file_of(str(folder), "spm.model"))
+        folder = model_folder(options.model)
+        self._tokenizer = SentencePiece(model_file(str(folder), "spm.model"))
         self._begin, self._end = (self._tokenizer.id(mark) for mark in ("[CLS]", "[SEP]"))
         model = _model(folder)
-        self._room = model.config.max_position_embeddings - _MARKS
+        self._max_text_tokens = model.config.max_position_embeddings - _SPECIAL_TOKENS
         self._model = model.to(self._runtime.device, self._runtime.dtype).eval()
 
     def scores(self, hyps: Sequence[str], refs: Sequence[str], source: str) -> Floats:
         """(H, R)"""
         ids = cache(self._tokenizer.ids)
 
-        def read(hyp: int, ref: int) -> tuple[Ints, bool]:
+        def tokenize_pair(hyp: int, ref: int) -> tuple[Ints, bool]:
             return self._joined(ids(refs[ref]), ids(hyps[hyp]))
 
-        return pair_scores(len(hyps), len(refs), read, self._judge, self._runtime)
+        return pair_scores(len(hyps), len(refs), tokenize_pair, self._score_batch, self._runtime)
 
     def _joined(self, ref: Ints, hyp: Ints) -> tuple[Ints, bool]:
         """One sequence; what is too long loses the end of its longer text, as in BLEURT."""
-        kept = min(hyp.size, max(self._room // 2, self._room - ref.size))
+        kept = min(hyp.size, max(self._max_text_tokens // 2, self._max_text_tokens - ref.size))
         begin, end = np.array([self._begin]), np.array([self._end])
-        joined = np.concatenate([begin, ref[: self._room - kept], end, hyp[:kept], end])
-        return joined, ref.size + hyp.size > self._room
+        joined = np.concatenate([begin, ref[: self._max_text_tokens - kept], end, hyp[:kept], end])
+        return joined, ref.size + hyp.size > self._max_text_tokens
 
-    def _judge(self, ids: Sequence[Ints]) -> Tensor:
+    def _score_batch(self, ids: Sequence[Ints]) -> Tensor:
         """(B,)"""
-        tokens, mask = (part.to(self._runtime.device) for part in padded(ids, _PAD))
+        tokens, mask = (part.to(self._runtime.device) for part in pad_batch(ids, _PAD))
         ends = tokens == self._end
         second = ((ends.cumsum(1) - ends.long()) > 0).long()  # what comes after the first mark
         logits: Tensor = self._model(input_ids=tokens, attention_mask=mask,
@@ -76,20 +76,20 @@ class BleurtReader:
 def _model(folder: Path) -> Any:
     import transformers
 
-    found = _settings(folder)
-    shape: dict[str, Any] = {name: found[name] for name in _SHAPE if name in found}
+    found = _read_config(folder)
+    shape: dict[str, Any] = {name: found[name] for name in _CONFIG_FIELDS if name in found}
     shape |= {"input_embedding_size": found["embedding_size"], "num_labels": 1}
     build: Any = transformers.RemBertForSequenceClassification
-    with building(folder):
+    with meta_build(folder):
         config = transformers.RemBertConfig(**shape)
         check_sizes(config, folder)
         model = build(config)
-    fill(model, _renamed(_weights(folder)), folder, "copy it again")
+    load_weights(model, _renamed(_weights(folder)), folder, "copy it again")
     return model
 
 
-def _settings(folder: Path) -> dict[str, Any]:
-    path = file_of(str(folder), "config.json")
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = model_file(str(folder), "config.json")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -107,7 +107,7 @@ def _settings(folder: Path) -> dict[str, Any]:
 def _weights(folder: Path) -> Mapping[str, Tensor]:
     safe = folder / "model.safetensors"
     if not safe.is_file():
-        path = file_of(str(folder), "pytorch_model.bin")
+        path = model_file(str(folder), "pytorch_model.bin")
         return as_weights(read_pickle(path), path)
     return read_safetensors(safe)
 
@@ -115,7 +115,7 @@ def _weights(folder: Path) -> Mapping[str, Tensor]:
 def _renamed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     renamed = {}
     for name, tensor in weights.items():
-        for old, new in _NAMES.items():
+        for old, new in _RENAMED_PARTS.items():
             name = name.replace(old, new)
         renamed[name] = tensor
     return renamed

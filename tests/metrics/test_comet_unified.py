@@ -18,13 +18,13 @@ from commands import run, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
 from minrisk._core.progress import progress_listener
-from minrisk.metrics.comet.joint import spans_score
 from minrisk.metrics.comet.unified import CometKiwi, XComet
+from minrisk.metrics.comet.unified_scorer import spans_score
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close
 
-JOINT = {name: golden for name, golden in GOLDEN["variants"].items() if "joint" in golden}
-WITH_REFERENCES = [name for name, golden in JOINT.items() if "scores" in golden]
+UNIFIED = {name: golden for name, golden in GOLDEN["variants"].items() if "joint" in golden}
+WITH_REFERENCES = [name for name, golden in UNIFIED.items() if "scores" in golden]
 TEXTS, GRID = GOLDEN["texts"], GOLDEN["grid"]
 HYPS, REFS, SOURCES = ([TEXTS[i] for i in GRID[k]] for k in ("hypotheses", "references", "sources"))
 
@@ -59,7 +59,7 @@ def scores(metric: XComet, hyps=HYPS, refs=REFS, source=SOURCES[0]):
 def test_scores_equal_the_official_ones(variant, tokens):
     """In batches of one and in large ones."""
     metric = xcomet(variant, tokens=tokens)
-    for source, theirs in zip(SOURCES, JOINT[variant]["scores"], strict=True):
+    for source, theirs in zip(SOURCES, UNIFIED[variant]["scores"], strict=True):
         assert_close(scores(metric, source=source), theirs, "fp32")
 
 
@@ -67,16 +67,16 @@ def test_scores_equal_the_official_ones(variant, tokens):
 @pytest.mark.parametrize("variant", WITH_REFERENCES)
 def test_awkward_texts_score_as_officially(variant):
     ours = scores(xcomet(variant), GOLDEN["edges"], REFS[:1])[:, 0]
-    assert_close(ours, JOINT[variant]["edge_scores"], "fp32")
+    assert_close(ours, UNIFIED[variant]["edge_scores"], "fp32")
 
 
 @pytest.mark.usefixtures("_cut_quietly")
-@pytest.mark.parametrize("variant", JOINT)
+@pytest.mark.parametrize("variant", UNIFIED)
 def test_quality_equals_the_official_one(variant):
     """Also that of models which could read references."""
     metric = kiwi(variant)
     assert Ability.QUALITY in metric.abilities
-    for source, theirs in zip(SOURCES, JOINT[variant]["quality"], strict=True):
+    for source, theirs in zip(SOURCES, UNIFIED[variant]["quality"], strict=True):
         ours = metric.quality(metric.features(HYPS), metric.features([source]))
         assert_close(ours, theirs, "fp32")
 
@@ -84,8 +84,9 @@ def test_quality_equals_the_official_one(variant):
 @pytest.mark.usefixtures("_cut_quietly")
 def test_error_spans_matter_in_the_golden_scores(monkeypatch):
     """Or else they would not be tested."""
-    monkeypatch.setattr("minrisk.metrics.comet.joint.spans_score", lambda tags, lengths: 1.0)
-    apart = np.array(JOINT["xcomet"]["scores"][0]) - scores(xcomet())
+    monkeypatch.setattr("minrisk.metrics.comet.unified_scorer.spans_score",
+                        lambda tags, lengths: 1.0)
+    apart = np.array(UNIFIED["xcomet"]["scores"][0]) - scores(xcomet())
     assert len(set(np.round(apart / 0.22 * 25).ravel())) > 3
 
 
@@ -111,7 +112,7 @@ def test_the_fine_stage_of_a_cascade_is_exact_for_what_it_keeps():
     ranking = strategy.rank([minrisk.Segment(HYPS, REFS, SOURCES[0])])[0]
     kept = np.flatnonzero(~np.isnan(ranking.utility))
     assert kept.size == 3
-    theirs = np.array(JOINT["xcomet"]["scores"][0]).mean(1)
+    theirs = np.array(UNIFIED["xcomet"]["scores"][0]).mean(1)
     assert_close(ranking.utility[kept], theirs[kept], "fp32")
 
 
@@ -119,7 +120,7 @@ def test_the_fine_stage_of_a_cascade_is_exact_for_what_it_keeps():
 @pytest.mark.parametrize("strategy", [minrisk.Standard, minrisk.Aggregate])
 def test_every_strategy_ranks_by_quality_alone(strategy):
     ranking = strategy(kiwi()).rank([minrisk.Segment(HYPS, source=SOURCES[0])])[0]
-    assert_close(ranking.utility, JOINT["kiwi"]["quality"][0], "fp32")
+    assert_close(ranking.utility, UNIFIED["kiwi"]["quality"][0], "fp32")
 
 
 @pytest.mark.parametrize("strategy", [minrisk.Aggregate, minrisk.AggregateToFine])

@@ -11,7 +11,7 @@ from types import ModuleType
 from minrisk._core.errors import InputError, unknown
 
 
-def core(metric: str) -> ModuleType:
+def backend(metric: str) -> ModuleType:
     """The implementation of a metric; MINRISK_CORE selects avx512, avx2, portable or plain."""
     native = _native()
     if native is None:

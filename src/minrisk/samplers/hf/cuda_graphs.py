@@ -10,78 +10,78 @@ import torch
 from torch import Tensor
 
 from minrisk._core.arrays import Ints
-from minrisk._torch.device import staged, upload
+from minrisk._torch.device import pinned, upload
 from minrisk.samplers.hf.attention import KVCache, TritonAttention
 from minrisk.samplers.hf.bart import BartLike
 from minrisk.samplers.hf.logits_processing import LogitsProcessing
 from minrisk.samplers.hf.truncation import Candidates
 
-_WARM_UP = 2  # runs before a recording, in which libraries choose their kernels
+_WARM_UP_RUNS = 2  # runs before a recording, in which libraries choose their kernels
 
 
 @dataclass(frozen=True)
-class _Recorded:
+class _RecordedStep:
     graph: torch.cuda.CUDAGraph
-    given: Tensor  # (1 + 2 * rows,) a position, tokens, sources
+    inputs: Tensor  # (1 + 2 * rows,) a position, tokens, sources
     candidates: Candidates
 
 
 @dataclass(frozen=True)
-class _Size:
+class _GraphKey:
     """What a recording is made for: rows, how long a buffer, and what becomes of the logits."""
 
     rows: int
-    room: int
+    capacity: int
     processing: LogitsProcessing
 
 
-class Graphs:
+class CudaGraphs:
     """Sizes are rounded up, so that few are needed; the rows that fill up are nobody's."""
 
     def __init__(self, bart: BartLike) -> None:
         self._bart = bart
-        self._recorded: dict[_Size, _Recorded] = {}
+        self._recorded: dict[_GraphKey, _RecordedStep] = {}
         self._pool = _pool()
 
-    def clear(self, room: int | None = None) -> None:
+    def clear(self, capacity: int | None = None) -> None:
         """The cache that was recorded with, of one length or any, is no longer the one in use."""
-        self._recorded = {size: recorded for size, recorded in self._recorded.items()
-                          if room not in (None, size.room)}
+        self._recorded = {key: recorded for key, recorded in self._recorded.items()
+                          if capacity not in (None, key.capacity)}
         if not self._recorded:  # torch gives a pool up with the last graph in it
             self._pool = _pool()
 
     def step(self, tokens: Ints, position: int, source: Ints, cache: KVCache,
              processing: LogitsProcessing) -> Candidates:
-        slots, room = cache.self_kv.shape[2], cache.self_kv.shape[4]
-        size = _Size(min(_round(len(tokens)), slots), room, processing)
-        given = _blank(size, position)
-        given[1 : 1 + len(tokens)] = tokens
-        given[1 + size.rows : 1 + size.rows + len(tokens)] = source
-        if size not in self._recorded:
-            self._recorded[size] = self._record(size, cache)
-        recorded = self._recorded[size]
-        recorded.given.copy_(staged(given, cache.self_kv.device), non_blocking=True)
+        slots, capacity = cache.self_kv.shape[2], cache.self_kv.shape[4]
+        key = _GraphKey(min(_padded_rows(len(tokens)), slots), capacity, processing)
+        inputs = _padding_inputs(key, position)
+        inputs[1 : 1 + len(tokens)] = tokens
+        inputs[1 + key.rows : 1 + key.rows + len(tokens)] = source
+        if key not in self._recorded:
+            self._recorded[key] = self._record(key, cache)
+        recorded = self._recorded[key]
+        recorded.inputs.copy_(pinned(inputs, cache.self_kv.device), non_blocking=True)
         recorded.graph.replay()
         return recorded.candidates
 
-    def _record(self, size: _Size, cache: KVCache) -> _Recorded:
+    def _record(self, key: _GraphKey, cache: KVCache) -> _RecordedStep:
         # the last position: a real step writes there before anything reads it
-        given = upload(_blank(size, size.room - 1), cache.self_kv.device)
+        inputs = upload(_padding_inputs(key, key.capacity - 1), cache.self_kv.device)
         stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call,unused-ignore]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            for _ in range(_WARM_UP):
-                self._run(size, given, cache)
+            for _ in range(_WARM_UP_RUNS):
+                self._run(key, inputs, cache)
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
-            candidates = self._run(size, given, cache)
-        return _Recorded(graph, given, candidates)
+            candidates = self._run(key, inputs, cache)
+        return _RecordedStep(graph, inputs, candidates)
 
-    def _run(self, size: _Size, given: Tensor, cache: KVCache) -> Candidates:
-        position, tokens, source = torch.split(given, [1, size.rows, size.rows])
+    def _run(self, key: _GraphKey, inputs: Tensor, cache: KVCache) -> Candidates:
+        position, tokens, source = torch.split(inputs, [1, key.rows, key.rows])
         logits = self._bart.step(tokens, position, TritonAttention(cache, position, source))
-        return size.processing(logits, _no_history)
+        return key.processing(logits, _no_history)
 
 
 def _pool() -> Any:
@@ -89,17 +89,17 @@ def _pool() -> Any:
     return torch.cuda.graph_pool_handle()
 
 
-def _blank(size: _Size, position: int) -> Ints:
+def _padding_inputs(key: _GraphKey, position: int) -> Ints:
     """A position, and rows of nobody, which look at the first source."""
-    given = np.zeros(1 + 2 * size.rows, np.intp)
-    given[0] = position
-    return given
+    inputs = np.zeros(1 + 2 * key.rows, np.intp)
+    inputs[0] = position
+    return inputs
 
 
 def _no_history() -> Ints:
     raise AssertionError("what looks at histories is not recorded")
 
 
-def _round(number: int) -> int:
+def _padded_rows(number: int) -> int:
     """Up to a power of four; 16 at least."""
     return int(max(16, 1 << 2 * -(-(number - 1).bit_length() // 2)))

@@ -9,10 +9,10 @@ from minrisk._core.arrays import Floats, Points
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, PartialStatistics, Surrogate
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics._sourced import Sourced
+from minrisk.metrics._base import SourceMetric
 
 Aggregation = Literal["expected", "mean"]
-AGGREGATION = "average the first layer's features, or (the paper's) the embeddings"
+AGGREGATION = "average of references: of first-layer outputs, or (the paper's) of embeddings"
 
 
 class PairScorer(Protocol):
@@ -39,7 +39,7 @@ class PairScorer(Protocol):
                   source: WeightedRows) -> Surrogate[WeightedRows]: ...
 
 
-class Estimated(Sourced, ABC):
+class EstimatorMetric(SourceMetric, ABC):
     """Pairs are scored by an estimator, which may be fed averages."""
 
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS

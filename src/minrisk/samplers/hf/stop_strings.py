@@ -11,7 +11,7 @@ import numpy.typing as npt
 from minrisk._core.arrays import Ints
 
 Bools = npt.NDArray[np.bool_]
-_PART = "\ufffd"  # what a token decodes to that is a part of a character
+_INCOMPLETE_CHARACTER = "\ufffd"  # what a token decodes to that is a part of a character
 
 
 class StopStrings:
@@ -19,7 +19,7 @@ class StopStrings:
         self._tokenizer, self._texts = tokenizer, texts
         self._may_end = np.zeros(vocabulary, bool)  # tokens that may complete one of them
         tokens = range(min(len(tokenizer), vocabulary))
-        last = {_PART, *(text[-1] for text in texts)}
+        last = {_INCOMPLETE_CHARACTER, *(text[-1] for text in texts)}
         # a space may belong to the next token, which does not show it when it is alone
         anywhere = any(text[-1].isspace() for text in texts)
         for token, own in enumerate(tokenizer.batch_decode([[token] for token in tokens])):

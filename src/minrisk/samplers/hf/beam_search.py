@@ -13,15 +13,15 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from minrisk.samplers.hf.engine import SampledSequence
-from minrisk.samplers.hf.generic import padded
-from minrisk.samplers.hf.logits_processing import ids
+from minrisk.samplers.hf.generic_decoder import padded
+from minrisk.samplers.hf.logits_processing import token_id_list
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 
 _BEAMS_PER_BATCH = 64  # beams
 
 
 @torch.inference_mode()
-def search(model: Any, config: GenerationConfig, prompts: Sequence[TokenizedPrompt], n: int,
+def beam_search(model: Any, config: GenerationConfig, prompts: Sequence[TokenizedPrompt], n: int,
            beams: int, limit: int) -> list[list[SampledSequence]]:
     """The best n of the beams of each prompt, best first."""
     found: list[list[SampledSequence]] = [[] for _ in prompts]
@@ -59,7 +59,7 @@ def _generate(model: Any, config: GenerationConfig, batch: Sequence[TokenizedPro
     else:
         out = model.generate(input_ids=prefix, attention_mask=torch.ones_like(prefix),
                              generation_config=changed)
-    ends = ids(config.eos_token_id)
+    ends = token_id_list(config.eos_token_id)
     texts = [_until_end(row, ends) for row in out[:, start:].tolist()]
     return [texts[i : i + n] for i in range(0, len(texts), n)]
 

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics.comet.blocks import blocks, slices
-from minrisk.metrics.comet.pair_progress import PairProgress
+from minrisk.metrics.comet.pair_blocks import PairProgress, blocks, slices
 
 Array = npt.NDArray[Any]  # float32
 Layer = tuple[Array, Array]  # (in, out) weight and (out,) bias
@@ -24,11 +23,11 @@ Layer = tuple[Array, Array]  # (in, out) weight and (out,) bias
 _PAIRS_PER_BLOCK = 1 << 9  # at a time: their features stay in the cache
 
 
-class PlainScorer:
+class NumpyScorer:
     """Scores of pairs, and what can be had without all of them."""
 
     def __init__(self, weights: Mapping[str, Array], expected: bool) -> None:
-        (first, self._bias), *self._rest = layers(weights)
+        (first, self._bias), *self._later_layers = layers(weights)
         mt, self._per_ref, prod_ref, diff_ref, prod_src, diff_src = np.split(first, 6)
         self._per_hyp = np.concatenate([mt, prod_src, diff_src])  # (3D, H1)
         self._per_pair = np.concatenate([prod_ref, diff_ref])  # (2D, H1)
@@ -38,16 +37,16 @@ class PlainScorer:
         return vectors.astype(np.float32)
 
     def vectors(self, features: WeightedRows) -> Floats:
-        return _means(features).astype(np.float64)
+        return _mean_embeddings(features).astype(np.float64)
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats:
-        mt = _texts_of(hyps)
-        own = self._hyp_part(mt, _texts_of(source))
+        mt = _text_embeddings(hyps)
+        own = self._hyp_part(mt, _text_embeddings(source))
         if self._expected and not refs.is_plain:
-            firsts = [own + self._rest_of(mt, moments(mt, *_members(refs, row)))
+            firsts = [own + self._expected_pair_part(mt, moments(mt, *_members(refs, row)))
                       for row in range(len(refs))]
             return self._finish(np.stack(firsts, axis=1)).astype(np.float64)
-        return self._pair_scores(mt, own, _means(refs))
+        return self._pair_scores(mt, own, _mean_embeddings(refs))
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: WeightedRows) -> Floats:
@@ -56,24 +55,25 @@ class PlainScorer:
     def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Floats:
         """(1, D) the sum of the references; below it the moments that expected features need."""
         texts = refs.base[refs.members]
-        mt = _texts_of(hyps) if self._expected else texts[:0]
+        mt = _text_embeddings(hyps) if self._expected else texts[:0]
         return moments(mt, texts, refs.spread(weights))
 
     def finalize(self, hyps: WeightedRows, statistics: Floats, source: WeightedRows) -> Floats:
-        mt = _texts_of(hyps)
-        own = self._hyp_part(mt, _texts_of(source))
+        mt = _text_embeddings(hyps)
+        own = self._hyp_part(mt, _text_embeddings(source))
         if self._expected:
-            return self._finish(own + self._rest_of(mt, statistics)).astype(np.float64)
+            return self._finish(own + self._expected_pair_part(mt, statistics)).astype(np.float64)
         return self._pair_scores(mt, own, statistics.astype(np.float32))[:, 0]
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
-                  source: WeightedRows) -> PlainLinearised:
-        mt, ref = _texts_of(hyps), _texts_of(refs)
-        rest = self._rest_of(mt, moments(mt, ref, mass))
-        value, slope = self._value_and_slope(self._hyp_part(mt, _texts_of(source)) + rest)
+                  source: WeightedRows) -> NumpyLinearSurrogate:
+        mt, ref = _text_embeddings(hyps), _text_embeddings(refs)
+        rest = self._expected_pair_part(mt, moments(mt, ref, mass))
+        value, slope = self._value_and_slope(self._hyp_part(mt, _text_embeddings(source)) + rest)
         product, distance = np.split(slope @ self._per_pair.T, 2, axis=1)
         per_ref = slope @ self._per_ref.T + product * mt
-        return PlainLinearised(mt, value, value - (slope * rest).sum(axis=1), per_ref, distance)
+        offset = value - (slope * rest).sum(axis=1)
+        return NumpyLinearSurrogate(mt, value, offset, per_ref, distance)
 
     def _hyp_part(self, mt: Array, src: Array) -> Array:
         """(H, H1) what the first layer makes of each hypothesis and the source."""
@@ -95,19 +95,19 @@ class PlainScorer:
         """(H, R) from the hypotheses, their parts of the first layer, and the references."""
         theirs = ref @ self._per_ref
         # mt*ref and |mt-ref| are symmetric: among the same texts one block serves both ways
-        same = np.array_equal(mt, ref)
+        symmetric = np.array_equal(mt, ref)
         progress = PairProgress(len(mt) * len(ref), on_cpu=True)
         found = np.empty((len(mt), len(ref)))
-        for rows, columns in blocks(len(mt), len(ref), _PAIRS_PER_BLOCK, upper=same):
+        for rows, columns in blocks(len(mt), len(ref), _PAIRS_PER_BLOCK, upper=symmetric):
             shared = self._pair_part(mt[rows], ref[columns])
             found[rows, columns] = self._finish(shared + own[rows, None] + theirs[columns])
-            if same:
+            if symmetric:
                 back = self._finish(shared + theirs[rows, None] + own[columns])
                 found[columns, rows] = back.T
-            progress.advance(found[rows, columns].size * (1 + same))
+            progress.advance(found[rows, columns].size * (1 + symmetric))
         return found
 
-    def _rest_of(self, mt: Array, moments: Floats) -> Array:
+    def _expected_pair_part(self, mt: Array, moments: Floats) -> Array:
         """(H, H1) the mean of what it makes of references and of pairs with them."""
         mean, apart = moments[:1].astype(np.float32), moments[1:].astype(np.float32)
         pair = np.concatenate([mt * mean, apart], axis=1)
@@ -117,26 +117,26 @@ class PlainScorer:
     def _finish(self, first: Array) -> Array:
         """Scores from the first layer's outputs, whatever their leading shape."""
         hidden = first
-        for weight, bias in self._rest:
+        for weight, bias in self._later_layers:
             hidden = np.tanh(hidden) @ weight + bias
         return hidden[..., 0]
 
     def _value_and_slope(self, first: Array) -> tuple[Array, Array]:
         """(H,) the scores and (H, H1) their gradient."""
-        bent = []
+        activations = []
         hidden = first
-        for weight, bias in self._rest:
-            bent.append(np.tanh(hidden))
-            hidden = bent[-1] @ weight + bias
+        for weight, bias in self._later_layers:
+            activations.append(np.tanh(hidden))
+            hidden = activations[-1] @ weight + bias
         slope = np.ones_like(hidden)
-        for (weight, _), tanh in zip(self._rest[::-1], bent[::-1], strict=True):
+        for (weight, _), tanh in zip(self._later_layers[::-1], activations[::-1], strict=True):
             slope = slope @ weight.T * (1 - tanh**2)
         return hidden[:, 0], slope
 
 
 @dataclass(frozen=True)
-class PlainLinearised:
-    """The tangent of each hypothesis, as in `surrogate.Linearised`."""
+class NumpyLinearSurrogate:
+    """The tangent of each hypothesis, as in `surrogate.LinearSurrogate`."""
 
     mt: Array  # (H, D)
     value: Array  # (H,)
@@ -149,7 +149,7 @@ class PlainLinearised:
         return self.value.astype(np.float64)
 
     def at(self, refs: WeightedRows) -> Floats:
-        ref = _texts_of(refs)
+        ref = _text_embeddings(refs)
         linear: Floats = np.float64(self.offset[:, None]) + self.per_ref @ ref.T
         for rows in slices(0, len(self.mt), max(1, _PAIRS_PER_BLOCK // max(1, len(ref)))):
             apart = np.abs(self.mt[rows, None] - ref[None])  # (h, s, D)
@@ -191,7 +191,7 @@ def layers(weights: Mapping[str, Array]) -> list[Layer]:
             for place in places]
 
 
-def _texts_of(features: WeightedRows) -> Array:
+def _text_embeddings(features: WeightedRows) -> Array:
     """(N, D) the embedding of each row, which must be a text."""
     if not features.is_plain:
         raise InputError("texts are scored against references; "
@@ -206,9 +206,9 @@ def _members(features: WeightedRows, row: int) -> tuple[Array, Floats]:
     return features.base[features.members[part]], features.weights[part]
 
 
-def _means(features: WeightedRows) -> Array:
+def _mean_embeddings(features: WeightedRows) -> Array:
     """(N, D) the embedding of each row: of its text, or the mean of its texts."""
     if features.is_plain:
-        return _texts_of(features)
+        return _text_embeddings(features)
     parts = (_members(features, row) for row in range(len(features)))
     return np.stack([weights.astype(np.float32) @ texts for texts, weights in parts])

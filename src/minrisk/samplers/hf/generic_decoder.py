@@ -37,7 +37,7 @@ class CausalDecoder:
 
     def step(self, step_input: StepInput, processing: LogitsProcessing) -> Candidates:
         device = self._model.device
-        if has_moved(step_input.parents, self._rows):
+        if rows_changed(step_input.parents, self._rows):
             self._cache.reorder_cache(upload(step_input.parents, device))
         logits = self._run(upload(step_input.tokens[:, None], device), self._cache)
         return processing(logits, step_input.history)
@@ -70,34 +70,34 @@ class Seq2SeqDecoder:
         return processing(logits, lambda: prefix)
 
     def step(self, step_input: StepInput, processing: LogitsProcessing) -> Candidates:
-        if has_moved(step_input.parents, len(self._sources)):
+        if rows_changed(step_input.parents, len(self._sources)):
             parents = upload(step_input.parents, self._model.device)
             self._sources = self._sources[parents]
             self._cache.self_attention_cache.reorder_cache(parents)
         layers = self._cache.cross_attention_cache.layers
         for layer, (keys, values) in zip(layers, self._cross_kv, strict=True):
-            layer.keys, layer.values = self._spread(keys), self._spread(values)
+            layer.keys, layer.values = self._per_prefix(keys), self._per_prefix(values)
         logits = self._run(upload(step_input.tokens[:, None], self._model.device))
         return processing(logits, step_input.history)
 
     def _run(self, tokens: Tensor) -> Tensor:
         output: Any = BaseModelOutput  # its own types are stricter than what it takes
         out = self._model(
-            encoder_outputs=output(last_hidden_state=self._spread(self._encoded)),
-            attention_mask=self._spread(self._mask), decoder_input_ids=tokens,
+            encoder_outputs=output(last_hidden_state=self._per_prefix(self._encoded)),
+            attention_mask=self._per_prefix(self._mask), decoder_input_ids=tokens,
             past_key_values=self._cache, use_cache=True)
         self._cache = out.past_key_values
         assert isinstance(self._cache, EncoderDecoderCache)
         return last_logits(out.logits)
 
-    def _spread(self, per_source: Tensor) -> Tensor:
+    def _per_prefix(self, per_source: Tensor) -> Tensor:
         """A row for each prefix; one source is seen by all of them without a copy."""
         if len(per_source) == 1:
             return per_source.expand(len(self._sources), *per_source.shape[1:])
         return per_source[self._sources]
 
 
-def has_moved(parents: Ints, rows: int) -> bool:
+def rows_changed(parents: Ints, rows: int) -> bool:
     """Whether rows came, went or changed places; else there is nothing to copy."""
     return not np.array_equal(parents, np.arange(rows))
 

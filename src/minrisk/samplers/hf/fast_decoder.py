@@ -22,8 +22,8 @@ from minrisk.samplers.hf.attention import (
     copy_rows_with_triton,
 )
 from minrisk.samplers.hf.bart import BartLike
-from minrisk.samplers.hf.generic import encode, prefixes, token_bytes
-from minrisk.samplers.hf.graphs import Graphs
+from minrisk.samplers.hf.cuda_graphs import CudaGraphs
+from minrisk.samplers.hf.generic_decoder import encode, prefixes, token_bytes
 from minrisk.samplers.hf.logits_processing import LogitsProcessing
 from minrisk.samplers.hf.prefixes import StepInput, TokenizedPrompt
 from minrisk.samplers.hf.truncation import Candidates
@@ -38,9 +38,9 @@ class FastDecoder:
     def __init__(self, model: Any) -> None:
         self._model = proxy(model)  # whose owner may keep this one
         self._bart = BartLike(model)
-        self._made_of = _state(model)
+        self._model_state = _state(model)
         is_fused = not triton_not_supported_reasons(model.device)
-        self._graphs = Graphs(self._bart) if is_fused else None
+        self._graphs = CudaGraphs(self._bart) if is_fused else None
         self._copy_rows: CopyRows = copy_rows_with_triton if is_fused else copy_rows_with_torch
         self.token_bytes = token_bytes(model)
         self._buffers: dict[int, Tensor] = {}  # by the tokens that they have room for
@@ -49,7 +49,7 @@ class FastDecoder:
 
     def is_up_to_date(self) -> bool:
         """Whether the model is where it was, and has the weights that it had."""
-        return self._made_of == _state(self._model)
+        return self._model_state == _state(self._model)
 
     def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
               processing: LogitsProcessing) -> Candidates:
@@ -95,9 +95,9 @@ class FastDecoder:
 
     def _torch_attention(self, position: Tensor) -> TorchAttention:
         ranks = _ranks(self._source)
-        widest = int(ranks.max()) + 1
-        places = upload(self._source * widest + ranks, position.device)
-        return TorchAttention(self._cache, position, self._length, places, widest)
+        max_rows_per_source = int(ranks.max()) + 1
+        places = upload(self._source * max_rows_per_source + ranks, position.device)
+        return TorchAttention(self._cache, position, self._length, places, max_rows_per_source)
 
     def _sources(self, cross_kv: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Where the sources are; for graphs always at one place, which grows if they do not fit."""
@@ -106,9 +106,9 @@ class FastDecoder:
         layers, two, sources, heads, length, size = cross_kv.shape
         buffer, all_lengths = self._cache.cross_kv, self._cache.lengths
         if sources > buffer.shape[2] or length > buffer.shape[4]:
-            count = max(buffer.shape[2], _power(sources, 1))
-            room = max(buffer.shape[4], _power(length, _MIN_BUFFER_TOKENS))
-            buffer = cross_kv.new_empty(layers, two, count, heads, room, size)
+            count = max(buffer.shape[2], _next_power_of_two(sources, 1))
+            capacity = max(buffer.shape[4], _next_power_of_two(length, _MIN_BUFFER_TOKENS))
+            buffer = cross_kv.new_empty(layers, two, count, heads, capacity, size)
             all_lengths = lengths.new_empty(count)
             self._graphs.clear()
         buffer[:, :, :sources, :, :length] = cross_kv
@@ -119,20 +119,21 @@ class FastDecoder:
         """Room for rows; small ones have as much as samples can need, and are kept: graphs are made
         of them. Sizes are few, so that torch has the memory of the last one at hand.
         """
-        room, now = _power(length, _MIN_BUFFER_TOKENS), self._cache.self_kv
+        capacity, now = _next_power_of_two(length, _MIN_BUFFER_TOKENS), self._cache.self_kv
         if samples > MAX_RECORDED_ROWS:
-            fits = now.shape[4] == room and now.shape[2] >= rows
-            return now if fits else self._zeros(_power(rows, 2 * MAX_RECORDED_ROWS), room)
-        if room not in self._buffers or self._buffers[room].shape[2] < samples:
-            self._buffers[room] = self._zeros(_power(samples, 64), room)
+            if now.shape[4] == capacity and now.shape[2] >= rows:
+                return now
+            return self._zeros(_next_power_of_two(rows, 2 * MAX_RECORDED_ROWS), capacity)
+        if capacity not in self._buffers or self._buffers[capacity].shape[2] < samples:
+            self._buffers[capacity] = self._zeros(_next_power_of_two(samples, 64), capacity)
             if self._graphs is not None:
-                self._graphs.clear(room)
-        return self._buffers[room]
+                self._graphs.clear(capacity)
+        return self._buffers[capacity]
 
-    def _zeros(self, slots: int, room: int) -> Tensor:
+    def _zeros(self, slots: int, capacity: int) -> Tensor:
         """Rows that fill up are nobody's, but have to be numbers."""
         bart = self._bart
-        return torch.zeros(len(bart.layers), 2, slots, bart.heads, room, bart.size,
+        return torch.zeros(len(bart.layers), 2, slots, bart.heads, capacity, bart.size,
                            dtype=self._model.dtype, device=self._model.device)
 
 
@@ -142,7 +143,7 @@ def _state(model: Any) -> tuple[object, ...]:
     return weight.device, weight.dtype, weight.data_ptr(), changes
 
 
-def _power(number: int, least: int) -> int:
+def _next_power_of_two(number: int, least: int) -> int:
     """The least power of two that is no less."""
     return max(least, 1 << (number - 1).bit_length())
 
