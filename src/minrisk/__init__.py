@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING, Any
 from minrisk.version import __version__
 
 if TYPE_CHECKING:
+    from minrisk._api.decoding import decode_corpus, export
+    from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
+    from minrisk._api.sampling import sample, translate
+    from minrisk._api.validation import Validation, validate
     from minrisk._core.decoding import decode, make_metric, make_sampler, make_strategy
     from minrisk._core.errors import InputError, MinriskError, MissingExtra, UnusableError
     from minrisk._core.groups import Groups
@@ -63,6 +67,10 @@ if TYPE_CHECKING:
     from minrisk.strategies.standard import Standard
 
 _HOME = {  # the same names by module, at run time
+    "_api.decoding": ("decode_corpus", "export"),
+    "_api.results": ("DecodedSegment", "RunSummary", "SampledPrompt"),
+    "_api.sampling": ("sample", "translate"),
+    "_api.validation": ("Validation", "validate"),
     "_core.decoding": ("decode", "make_metric", "make_sampler", "make_strategy"),
     "_core.errors": ("InputError", "MinriskError", "MissingExtra", "UnusableError"),
     "_core.groups": ("Groups",),
@@ -136,6 +144,7 @@ __all__ = [
     "Confidence",
     "Confident",
     "ControlVariate",
+    "DecodedSegment",
     "Diverse",
     "Edit",
     "Embedding",
@@ -160,6 +169,8 @@ __all__ = [
     "Rerank",
     "Rouge",
     "RougeL",
+    "RunSummary",
+    "SampledPrompt",
     "Score",
     "Segment",
     "Standard",
@@ -167,17 +178,23 @@ __all__ = [
     "Ter",
     "Transformers",
     "UnusableError",
+    "Validation",
     "XComet",
     "__version__",
     "bind",
     "decode",
+    "decode_corpus",
     "decode_parts",
+    "export",
     "make_metric",
     "make_sampler",
     "make_strategy",
+    "sample",
     "score",
     "set_threads",
     "signature",
+    "translate",
+    "validate",
     "weights_from_logprobs",
 ]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from minrisk._core.errors import InputError
 
@@ -44,6 +46,16 @@ def threads() -> int:
         raise InputError("MINRISK_THREADS must be a number from 1 to "
                          f"{_MAX_THREADS}; got {given!r}")
     return int(given)
+
+
+@contextmanager
+def restored_threads() -> Iterator[None]:
+    """Whatever is set inside holds inside only."""
+    before = _threads
+    try:
+        yield
+    finally:
+        set_threads(before)
 
 
 def _cores() -> int:

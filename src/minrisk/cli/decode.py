@@ -23,11 +23,10 @@ from minrisk.io.jsonl import SampleReader
 from minrisk.io.lines import Column, TextReader
 from minrisk.io.record import Reader, Weighting
 from minrisk.io.writer import ChoiceWriter, Writer
-from minrisk.pipeline.batches import BATCH
+from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
 from minrisk.pipeline.stages import Decode, Stage, Write
 from minrisk.strategies.confident import Confident
 
-LIGHT_BLOCK = 64  # segments that take milliseconds each: to carry a block around costs more
 _POSITIVE = click.IntRange(min=1)
 _TEXT = "Plain text (N lines per segment; JSON lines otherwise)"
 _EXAMPLES = """\b

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from functools import partial
 from io import StringIO
-from itertools import chain, islice
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 
 from minrisk._core.decoding import METRIC
-from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Segment
 from minrisk.cli.method import StudyCommand, study_metrics
@@ -24,12 +21,11 @@ from minrisk.cli.shared import SETTINGS, FiniteRange, input_files, option
 from minrisk.cli.weights import weight_options, weighting_of
 from minrisk.evaluation.budgets import OTHER_AIMS
 from minrisk.evaluation.figure import check_figure, plot
-from minrisk.evaluation.study import SegmentOutcomes, Study
+from minrisk.evaluation.stages import Evaluate, OutcomesWriter, Peeked, read_outcomes
+from minrisk.evaluation.study import Study
 from minrisk.evaluation.summary import summarise
-from minrisk.io.files import Input, text_of
-from minrisk.io.jsonl import SampleReader, parse
-from minrisk.io.record import RawRecord, Record, at
-from minrisk.io.writer import error_line, json_line
+from minrisk.io.files import Input
+from minrisk.io.jsonl import SampleReader
 from minrisk.pipeline.stages import Write
 
 _EXAMPLES = """\b
@@ -39,7 +35,6 @@ Examples:
   minrisk validate samples.jsonl --strategy coarse-to-fine --coarse chrf --coarse.order 2"""
 
 
-_TYPICAL = 32  # segments whose sizes decide which budgets are tried
 _method = partial(option, "Method")
 _output = partial(option, "Output")
 
@@ -79,11 +74,11 @@ def validate(ctx: click.Context, /, **params: Any) -> int:
     options = RunOptions.of(params | {"output": params["output"] or "-"})
     for path in params["plots"]:
         check_figure(path)
-    reader = Peeked(SampleReader(tuple(input_files(params["inputs"] or params["configured"])),
-                                 weighting_of(params)), params["limit"])
+    files = tuple(input_files(params["inputs"] or params["configured"]))
+    reader = Peeked(SampleReader(files, weighting_of(params)), params["limit"])
     study = _study(params, reader.typical(), options)
     done = execute(ctx, options, Job(
-        files=reader.reader.files,
+        files=files,
         reader=lambda files, number: reader,
         pools=lambda parse: [options.pool(parse, Evaluate(study), Write(OutcomesWriter()))],
         settings={"signature": study.signature,
@@ -92,7 +87,9 @@ def validate(ctx: click.Context, /, **params: Any) -> int:
         stream=None if params["output"] else results,
         also_written=params["plots"],
     ))
-    outcomes = list(_outcomes(params["output"], results, [trial.label for trial in study.trials]))
+    found = Input(params["output"]) if params["output"] else results.getvalue().encode(
+        "utf-8", "backslashreplace").splitlines()
+    outcomes = list(read_outcomes(found, params["output"] or "the results", study))
     summary = summarise(study.trials, outcomes, params["tolerance"])
     for path in params["plots"]:
         plot(summary, study, path)
@@ -101,100 +98,6 @@ def validate(ctx: click.Context, /, **params: Any) -> int:
     else:
         show(summary, study)
     return done.code
-
-
-@dataclass
-class Peeked:
-    """A reader whose first records may be looked at before it is read, also from a pipe."""
-
-    reader: SampleReader
-    limit: int | None = None
-    _inputs: list[Input] = field(default_factory=list)
-    _first: list[RawRecord] = field(default_factory=list)
-    _records: Iterator[RawRecord] = field(default_factory=lambda: iter(()))
-
-    def typical(self) -> list[Segment]:
-        """The segments of the first records."""
-        self._inputs = self.reader.open()
-        self._records = islice(self.reader.records(self._inputs), self.limit)
-        try:
-            for raw in islice(self._records, _TYPICAL):
-                self._first.append(raw)
-        except MinriskError as error:  # what came before it is still good
-            self._records = _raising(error)
-        records = [self.reader.parse(raw) for raw in self._first]
-        found = [record.segment for record in records if record.segment]
-        if not found:
-            next(self._records, None)  # which may know why
-            names = ", ".join(file.name for file in self.reader.files)
-            reason = next((f"{r.where}: {r.error}" for r in records),
-                          f"{names}: no segments; wanted JSON lines with samples")
-            raise InputError(reason)
-        return found
-
-    def open(self) -> list[Input]:
-        return self._inputs
-
-    def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
-        return chain(self._first, self._records)
-
-    def parse(self, raw: RawRecord) -> Record:
-        return self.reader.parse(raw)
-
-
-def _raising(error: MinriskError) -> Iterator[RawRecord]:
-    raise error
-    yield
-
-
-@dataclass(frozen=True)
-class Evaluate:
-    """From a segment to what every strategy made of it."""
-
-    name: ClassVar[str] = "decode"
-    is_light: ClassVar[bool] = False
-
-    study: Study
-
-    def prepare(self) -> None:
-        pass
-
-    def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
-        return map(self._evaluated, items)
-
-    def _evaluated(self, record: Record) -> Record:
-        if record.segment is None:
-            return record
-        try:
-            return replace(record, value=self.study.evaluate(record.segment))
-        except MinriskError as error:
-            return record.failed(error)
-
-
-@dataclass(frozen=True)
-class OutcomesWriter:
-    """The outcomes of every segment."""
-
-    def __call__(self, record: Record) -> str:
-        return json_line({"id": record.id} | record.value.as_json())
-
-    def failed(self, record: Record) -> str:
-        return error_line(record)
-
-    def counts(self, record: Record) -> Mapping[str, int]:
-        return {}
-
-
-def _outcomes(path: str | None, results: StringIO,
-              labels: Sequence[str]) -> Iterator[SegmentOutcomes]:
-    """Of the segments that did not fail, from the output; or from memory, if there is no file."""
-    lines: Iterable[bytes] = Input(path) if path else results.getvalue().encode(
-        "utf-8", "backslashreplace").splitlines()
-    for number, line in enumerate(lines, 1):
-        with at(f"{path or 'the results'}:{number}"):
-            fields = parse(text_of(line, number), "remove the file to have it made again")
-            if "error" not in fields:
-                yield SegmentOutcomes.from_json(fields, labels)
 
 
 def _study(params: dict[str, Any], typical: list[Segment], options: RunOptions) -> Study:

@@ -151,7 +151,8 @@ class Worker:
         except (EOFError, OSError):
             self._process.join()
             raise MinriskError(f"a worker process {_ending(self._process.exitcode)} before it had "
-                               "any work; if it ran out of memory, use fewer workers") from None
+                               "any work; if it ran out of memory, use fewer workers; a Python "
+                               "script starts workers under if __name__ == '__main__'") from None
         if isinstance(answer, BaseException):
             raise answer
 
@@ -192,7 +193,11 @@ class Worker:
         self.connection, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_serve, args=(self._pool, self._number, theirs),
                                        daemon=True)
-        self._process.start()
+        try:
+            self._process.start()
+        except UNSENDABLE as error:
+            raise InputError(f"worker processes cannot be sent the metric, strategy or sampler "
+                             f"({error}); define it in a module, or work without workers") from None
         theirs.close()
 
     def _restart(self) -> None:

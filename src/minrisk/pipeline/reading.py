@@ -9,7 +9,7 @@ from time import perf_counter
 
 from minrisk._core.errors import InputError, MinriskError
 from minrisk.io.files import Input
-from minrisk.io.record import RawRecord
+from minrisk.io.record import RawRecord, located
 from minrisk.io.sink import MISSING, UnfinishedShard
 from minrisk.pipeline.workers import Block, End
 
@@ -67,8 +67,8 @@ class _BlockIterator:
             if known == MISSING:
                 yield raw
             elif known != raw.checksum:
-                raise _ChangedError(f"{raw.file}:{raw.line} is not what it was when the run was "
-                                    "begun; resume with the same input, or write elsewhere")
+                raise _ChangedError(f"{located(raw.file, raw.line)} is not what it was when the "
+                                    "run was begun; resume with the same input, or write elsewhere")
         if self._count < len(done):
             raise _ChangedError(f"{', '.join(f.name for f in shard.files)}: {self._count} records, "
                                 f"but {len(done)} or more when the run was begun; resume with the "

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Protocol
 
+from minrisk._core.threads import restored_threads
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.workers import Block, End, Item, Seconds, WorkerPool
 
@@ -44,9 +45,10 @@ class Inline:
 
     @contextmanager
     def start(self, pools: Sequence[WorkerPool]) -> Iterator[RunningWorkers]:
-        for pool in pools:
-            pool.prepare()
-        yield _RunningInline([replace(pool, workers=1) for pool in pools])
+        with restored_threads():
+            for pool in pools:
+                pool.prepare()
+            yield _RunningInline([replace(pool, workers=1) for pool in pools])
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,8 @@ class WorkerPool:
 
     def prepare(self) -> None:
         """For a process that now belongs to it."""
-        set_threads(self.threads)
+        if self.threads is not None:
+            set_threads(self.threads)
         if self.quiet:
             warnings.simplefilter("ignore")
         for stage in self.stages:
