@@ -265,8 +265,9 @@ def _draw(sampler: Sampler, n: int, seed: int, config: RunConfig, on_blank: OnBl
                        must_instruct)
 
 
-def _work(prompts: Any, sampler: Sampler, draw: GenerateSamples, form: InputFormat, on_blank: OnBlank,
-          drawing: Mapping[str, Any], pools: Any, changes: Mapping[str, Any] | None = None,
+def _work(prompts: Any, sampler: Sampler, draw: GenerateSamples, form: InputFormat,
+          on_blank: OnBlank, drawing: Mapping[str, Any], pools: Any,
+          changes: Mapping[str, Any] | None = None,
           signatures: Sequence[str] = (), extension: str = ".jsonl") -> Work:
     source = prompt_input(prompts)
     lines = partial(PromptReader, form=checked("input_format", form, InputFormat))

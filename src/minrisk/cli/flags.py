@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-OPTIONS = frozenset({"resume", "overwrite", "max_errors", "num_candidates", "input_format",
-                     "weights", "conversational", "prompt", "work", "engine", "address"})
+OPTIONS = frozenset({"output", "resume", "overwrite", "max_errors", "num_candidates", "oracle",
+                     "input_format", "weights", "conversational", "prompt", "work", "engine",
+                     "address"})
 _OPTION = re.compile(rf"""\b({'|'.join(sorted(OPTIONS))})=(True\b|'\w+'|"[^"]*"|\d+)?""")
-
 _MISSING = re.compile(r"\b(metric|strategy|sampler) ('[^']*') needs the option (\w+)=")
 
 
