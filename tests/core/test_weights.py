@@ -197,5 +197,5 @@ def write_lines(path, lines):
     [minrisk.References(["a"], [1e308], [100])], [minrisk.References(["a", "b"], [1e308, 1e308])],
     [minrisk.References([text], [1e308]) for text in "ab"]])
 def test_weights_that_add_up_to_infinity_are_told(shards):
-    with pytest.raises(minrisk.InputError, match="add up to inf; a positive number is wanted"):
-        minrisk.decode_shards(["a", "b"], shards)
+    with pytest.raises(minrisk.InputError, match="add up to a positive number; got inf"):
+        minrisk.decode_parts(["a", "b"], shards)

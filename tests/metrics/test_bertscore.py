@@ -20,7 +20,7 @@ from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
 from minrisk._core.progress import listening
 from minrisk.metrics.bertscore import BertScore
-from minrisk.metrics.bertscore.encoder import Tokens
+from minrisk.metrics.bertscore.encoder import TokenEmbeddings
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close
 
@@ -62,9 +62,9 @@ def test_matching_equals_a_loop_over_texts_where_nothing_is_similar():
     """Padding, which is at right angles to all, must not seem nearer than what is there."""
     rng = torch.Generator().manual_seed(0)
 
-    def texts(sign: float) -> list[Tokens]:
+    def texts(sign: float) -> list[TokenEmbeddings]:
         vectors = [sign * torch.rand(length, 16, generator=rng) for length in (3, 7, 5)]
-        return [Tokens(np.arange(10, 10 + len(own)), torch.nn.functional.normalize(own))
+        return [TokenEmbeddings(np.arange(10, 10 + len(own)), torch.nn.functional.normalize(own))
                 for own in vectors]
 
     hyps, refs = texts(1.0), texts(-1.0)

@@ -17,7 +17,7 @@ import minrisk
 from generators import cases, text_lists
 from generators import texts as generated_texts
 from minrisk import Groups, _native
-from minrisk.metrics import _bleu_plain, _core
+from minrisk.metrics import _backend, _bleu_plain
 from minrisk.metrics._tokenizers import BUILTIN
 from native_twin import check_twin
 from tolerance import assert_close
@@ -61,7 +61,7 @@ def sacrebleu_scores(metric: minrisk.BLEU, hyps: list[str], refs: list[str]) -> 
 
 @pytest.fixture
 def plain(monkeypatch):
-    monkeypatch.setattr(_core, "_native", lambda: None)
+    monkeypatch.setattr(_backend, "_native", lambda: None)
 
 
 @given(metric=METRICS, hyps=LISTS, refs=LISTS)

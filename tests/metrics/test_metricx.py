@@ -165,6 +165,6 @@ def test_files_that_are_not_there_are_told(metricx, options, message):
 
 
 def test_without_torch_the_install_line_is_given(metricx, monkeypatch):
-    monkeypatch.setitem(sys.modules, "minrisk.metrics.metricx.reader", None)
+    monkeypatch.setitem(sys.modules, "minrisk.metrics.metricx.scorer", None)
     with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[neural\]'"):
         scores(metricx())

@@ -16,7 +16,7 @@ from sacrebleu.metrics.ter import TER
 
 import minrisk
 from generators import FEW, cases, text_lists
-from minrisk.metrics import _core, ter
+from minrisk.metrics import _backend, ter
 from minrisk.metrics.ter import Ter
 from minrisk.testing import METRIC_CHECKS, check_metric
 from tolerance import assert_close
@@ -57,7 +57,7 @@ def test_every_pair_equals_sacrebleu(metric, hyps, refs):
 @pytest.fixture(params=["native", "plain"])
 def either_core(request, monkeypatch):
     if request.param == "plain":
-        monkeypatch.setattr(_core, "_native", lambda: None)
+        monkeypatch.setattr(_backend, "_native", lambda: None)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -127,7 +127,7 @@ def test_ter_keeps_the_contract_on_the_given_texts():
 def test_without_the_native_core_sacrebleu_itself_counts(monkeypatch):
     hyps, refs = ["the cat sat on a mat", ""], ["on the mat sat a cat", "mat", ""]
     ours = scores(Ter(), hyps, refs)
-    monkeypatch.setattr(_core, "_native", lambda: None)
+    monkeypatch.setattr(_backend, "_native", lambda: None)
     np.testing.assert_array_equal(scores(Ter(), hyps, refs), ours)
     monkeypatch.setitem(__import__("sys").modules, "sacrebleu.metrics.lib_ter", None)
     with pytest.raises(minrisk.MissingExtra, match=r"pip install 'minrisk\[ter\]'"):

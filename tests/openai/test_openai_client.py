@@ -27,7 +27,7 @@ SOON = 30  # seconds that a test waits for what takes none
 
 
 def sampler(server: Faulty, **options) -> Endpoint:
-    return Endpoint(server.endpoint, "m", **({"per_request": 4, "retries": 0} | options))
+    return Endpoint("m", server.endpoint, **({"per_request": 4, "retries": 0} | options))
 
 
 def failure(server: Faulty, **options) -> MinriskError:
@@ -267,11 +267,11 @@ def test_a_proxy_of_the_environment_is_used(server, monkeypatch, variables):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value.replace("HERE", f"http://127.0.0.1:{server.server_port}"))
-    model = Endpoint("http://nowhere.invalid/v1", "m")
+    model = Endpoint("m", "http://nowhere.invalid/v1")
     assert len(model.sample(["one"], 1)[0]) == 1
     monkeypatch.setenv("no_proxy", "nowhere.invalid")
     with pytest.raises(UnusableError, match="cannot reach"):
-        Endpoint("http://nowhere.invalid/v1", "m").sample(["one"], 1)
+        Endpoint("m", "http://nowhere.invalid/v1").sample(["one"], 1)
 
 
 def test_the_client_tells_apart_what_others_need_to(server):

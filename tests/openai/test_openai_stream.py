@@ -33,7 +33,7 @@ def asked(*prompts: str) -> list[Asked]:
 
 
 def sampler(server: Faulty, **options) -> Endpoint:
-    return Endpoint(server.endpoint, "m", **({"per_request": 4, "concurrency": 2} | options))
+    return Endpoint("m", server.endpoint, **({"per_request": 4, "concurrency": 2} | options))
 
 
 def prompt_of(handler) -> str:
@@ -228,5 +228,5 @@ def test_a_caller_that_leaves_cancels_its_requests(server):
 
 @pytest.mark.parametrize(("n", "seed"), [(0, 0), (-1, 0), (1, -1)])
 def test_numbers_that_make_no_sense_are_told_before_anything_is_taken(server, n, seed):
-    with pytest.raises(InputError, match="wanted 1 or more"):
+    with pytest.raises(InputError, match=r"(n|seed) must be an integer of at least"):
         sampler(server).stream(iter([]), n, seed)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commands import Result, read, run, spawn, write
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
 from project import SUPPORT
 from shard_folders import (
     errors,
@@ -98,7 +98,7 @@ def test_a_segment_that_kills_its_workers_is_recorded(on_ray, tmp_path):
 @pytest.mark.parametrize("ways", [
     {"exit": "every worker that tried it died", "quit": "SystemExit: 3",
      "interrupt": "KeyboardInterrupt: ", "panic": "PanicError: no such byte"},
-    {"hang": "every worker that tried it died, or took longer than --segment-timeout"}],
+    {"hang": "every worker that tried it died, or exceeded the segment timeout"}],
     ids=["leaves", "hangs"])
 def test_a_metric_that_leaves_or_hangs_costs_its_segment(on_ray, flag, tmp_path, ways):
     flag.touch()

@@ -23,7 +23,7 @@ KEY = "sk-not-for-anybody-s-eyes"
 
 
 def sampler(server: Faulty, **options) -> Endpoint:
-    return Endpoint(server.endpoint, "m", **({"per_request": 4} | options))
+    return Endpoint("m", server.endpoint, **({"per_request": 4} | options))
 
 
 def texts(samples) -> list[str]:
@@ -154,7 +154,7 @@ def test_a_server_that_is_not_there_is_told_at_once():
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with pytest.raises(UnusableError, match=r"cannot reach http://127.*check the addr") as raised:
-        Endpoint(f"http://127.0.0.1:{port}/v1", "m").sample(["one"], 1)
+        Endpoint("m", f"http://127.0.0.1:{port}/v1").sample(["one"], 1)
     assert "retries" not in str(raised.value)
 
 
@@ -263,11 +263,15 @@ def test_progress_is_told(server):
     ({"system": "s", "api": "completions"}, "system is for chats"),
     ({"extra": "min_p=1"}, "wanted a JSON object"), ({"extra": "[1]"}, "wanted a JSON object"),
     ({"extra": '{"n": 3}'}, "extra has n"),
-    ({"temperature": -1.0}, "temperature -1.0"), ({"top_p": 0.0}, "top_p 0.0"),
-    ({"top_p": 1.5}, "top_p 1.5"), ({"max_tokens": 0}, "max_tokens 0"),
-    ({"concurrency": 0}, "concurrency 0"), ({"timeout": 0.0}, "timeout 0"),
-    ({"per_request": 0}, "per_request 0"), ({"retries": -1}, "retries -1"),
-    ({"temperature": float("nan")}, "temperature must be a finite number; got nan"),
+    ({"temperature": -1.0}, "openai: temperature must be a number of at least 0; got -1.0"),
+    ({"top_p": 0.0}, "top_p must be a number above 0 and at most 1 or None; got 0.0"),
+    ({"top_p": 1.5}, "top_p must be .*; got 1.5"),
+    ({"max_tokens": 0}, "max_tokens must be .*; got 0"),
+    ({"concurrency": 0}, "concurrency must be an integer of at least 1; got 0"),
+    ({"timeout": 0.0}, "timeout must be a number above 0; got 0"),
+    ({"per_request": 0}, "per_request must be .*; got 0"),
+    ({"retries": -1}, "retries must be an integer of at least 0; got -1"),
+    ({"temperature": float("nan")}, "temperature must be a number of at least 0; got nan"),
 ])
 def test_options_that_make_no_sense_are_told_without_secrets(options, message):
     with pytest.raises(InputError, match=message) as raised:
@@ -277,7 +281,7 @@ def test_options_that_make_no_sense_are_told_without_secrets(options, message):
 
 @pytest.mark.parametrize(("n", "seed"), [(0, 0), (-1, 0), (1, -1)])
 def test_numbers_that_make_no_sense_are_told(server, n, seed):
-    with pytest.raises(InputError, match="wanted 1 or more"):
+    with pytest.raises(InputError, match=r"(n|seed) must be an integer of at least"):
         sampler(server).sample(["one"], n, seed)
 
 

@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 import numpy.typing as npt
 
-from minrisk._core.adapters import as_metric, named_metric
+from minrisk._core.adapters import as_metric, as_sampler, named_metric
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options
 from minrisk._core.recipe import Recipe
-from minrisk._core.registry import STRATEGIES
+from minrisk._core.registry import SAMPLERS, STRATEGIES
+from minrisk._core.sampler import Sampler
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy, as_strategy
@@ -27,9 +28,11 @@ MetricName = Literal[
 StrategyName = Literal[
     "standard", "n-by-s", "aggregate", "aggregate-to-fine", "coarse-to-fine", "prune", "adaptive",
     "centroid", "low-rank", "control-variate", "rerank", "quality-then-mbr", "diverse", "medoids"]
-# what a metric, or a strategy, may be given as; names carry arguments too, and plug-ins have others
+SamplerName = Literal["hf", "openai", "ct2"]
+# what each may be given as; names of metrics carry arguments too, and plug-ins have others
 MetricLike = MetricName | str | AnyMetric | type[Any] | Callable[[str, str], float]
 StrategyLike = StrategyName | str | Strategy | type[Any]
+SamplerLike = SamplerName | str | Sampler
 
 
 def make_metric(name: MetricName | str, /, **options: Any) -> AnyMetric:
@@ -70,6 +73,22 @@ def make_strategy(strategy: StrategyName | str, metric: MetricLike = METRIC,
     """
     made: Strategy = STRATEGIES.make(strategy, metric=as_metric(metric), **options)
     return made
+
+
+def make_sampler(name: SamplerName | str, /, **options: Any) -> Sampler:
+    """A sampler by its name and options, as `minrisk list samplers` lists them.
+
+    Args:
+        name: as in `--sampler`.
+        options: the fields of its dataclass.
+
+    Raises:
+        InputError: if there is no such name or option, or a value is wrong.
+
+    >>> make_sampler("openai", model="m", endpoint="http://localhost:8000/v1").max_tokens
+    512
+    """
+    return as_sampler(SAMPLERS.make(name, **options))
 
 
 def decode(
@@ -119,7 +138,7 @@ def decode(
     [0, 1, 2]
     """
     segment = Segment(hypotheses, references, source, weights, index, counts)
-    chosen = chosen_strategy(strategy, metric, options)
+    chosen = resolve_strategy(strategy, metric, options)
     (ranking,) = chosen.rank([segment])
     return add_texts(ranking, segment, chosen)
 
@@ -129,7 +148,7 @@ def add_texts(ranking: Ranking, segment: Segment, strategy: Strategy) -> Ranking
     return replace(ranking, hypotheses=segment.hypotheses, signature=signature(strategy))
 
 
-def chosen_strategy(strategy: StrategyLike | None, metric: MetricLike | None,
+def resolve_strategy(strategy: StrategyLike | None, metric: MetricLike | None,
                     options: dict[str, Any], default: str = STRATEGY) -> Strategy:
     """A strategy by name or class with its metric and options, or one that has them."""
     if strategy is None or isinstance(strategy, str):

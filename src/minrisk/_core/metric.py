@@ -28,7 +28,7 @@ class Features(Protocol):
     def __getitem__(self, rows: Ints, /) -> Self: ...
 
 
-Evidence = npt.NDArray[Any]  # what references say of given hypotheses; parts of it add up
+PartialStatistics = npt.NDArray[Any]  # of references; those of parts add up
 
 F = TypeVar("F", bound=Features)
 F_in = TypeVar("F_in", bound=Features, contravariant=True)
@@ -39,7 +39,7 @@ class Ability(Flag):
 
     NONE = 0
     AVERAGES = auto()  # aggregate
-    PARTIAL_STATISTICS = auto()  # evidence and verdict
+    PARTIAL_STATISTICS = auto()  # partial_statistics and finalize
     VECTORS = auto()  # vectors
     QUALITY = auto()  # quality
     SURROGATE = auto()  # surrogate
@@ -52,7 +52,7 @@ class Ability(Flag):
 
 METHODS = {
     Ability.AVERAGES: ("aggregate",),
-    Ability.PARTIAL_STATISTICS: ("evidence", "verdict"),
+    Ability.PARTIAL_STATISTICS: ("partial_statistics", "finalize"),
     Ability.VECTORS: ("vectors",),
     Ability.QUALITY: ("quality",),
     Ability.SURROGATE: ("surrogate",),
@@ -139,39 +139,39 @@ class Metric(Options, ABC, Generic[F]):
 
     def aggregate(self, refs: F, groups: Groups) -> F:
         """G rows: the average reference of each group."""
-        raise unable(self, Ability.AVERAGES)
+        raise lacks_ability(self, Ability.AVERAGES)
 
-    def evidence(self, hyps: F, refs: F, weights: Floats) -> Evidence:
+    def partial_statistics(self, hyps: F, refs: F, weights: Floats) -> PartialStatistics:
         """All that the hypotheses need to know of averaged references.
 
         It can be pickled, grows with the hypotheses and not with the references, and is linear in
         the weights: those of several parts add up to that of the whole.
         """
-        raise unable(self, Ability.PARTIAL_STATISTICS)
+        raise lacks_ability(self, Ability.PARTIAL_STATISTICS)
 
-    def verdict(self, hyps: F, evidence: Evidence, source: F | None = None) -> Floats:
+    def finalize(self, hyps: F, statistics: PartialStatistics, source: F | None = None) -> Floats:
         """(H,) scores against the average of references whose weights sum to 1."""
-        raise unable(self, Ability.PARTIAL_STATISTICS)
+        raise lacks_ability(self, Ability.PARTIAL_STATISTICS)
 
     def vectors(self, features: F) -> Points:
         """(N, D) in single or double precision: points whose neighbours mean nearly the same."""
-        raise unable(self, Ability.VECTORS)
+        raise lacks_ability(self, Ability.VECTORS)
 
     def quality(self, hyps: F, source: F) -> Floats:
         """(H,) what each hypothesis is worth by its source alone; goes with `needs_source`."""
-        raise unable(self, Ability.QUALITY)
+        raise lacks_ability(self, Ability.QUALITY)
 
     def surrogate(self, hyps: F, refs: F, mass: Floats, source: F | None = None) -> Surrogate[F]:
         """A stand-in for the scores, close enough that few real ones correct it."""
-        raise unable(self, Ability.SURROGATE)
+        raise lacks_ability(self, Ability.SURROGATE)
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
         """(N, S) a row for each hypothesis against all of its references."""
-        raise unable(self, Ability.CORPUS_STATISTICS)
+        raise lacks_ability(self, Ability.CORPUS_STATISTICS)
 
     def corpus(self, statistics: Floats) -> float:
         """The score of the corpus (or sentence, or resample) whose rows add up to these (S,)."""
-        raise unable(self, Ability.CORPUS_STATISTICS)
+        raise lacks_ability(self, Ability.CORPUS_STATISTICS)
 
     def answers(self, features: F) -> list[str | None] | None:
         """(N,) the answer in each text, where texts with the same answer are the same choice.
@@ -215,7 +215,7 @@ class Surrogate(Protocol[F_in]):
     def at(self, refs: F_in) -> Floats: ...  # (H, s), for less than scores cost
 
 
-def implemented(thing: object) -> Ability:
+def implemented_abilities(thing: object) -> Ability:
     """The abilities for which an object, or a class, that is no `Metric` has the methods."""
     found = Ability.NONE
     for ability, methods in METHODS.items():
@@ -224,20 +224,20 @@ def implemented(thing: object) -> Ability:
     return found
 
 
-def declared(cls: type) -> Ability:
+def declared_abilities(cls: type) -> Ability:
     """What the metrics of a class can do, whatever their options; a wrapper's depend on others."""
     if not issubclass(cls, Metric):
-        return implemented(cls)
+        return implemented_abilities(cls)
     found = getattr_static(cls, "abilities")
     return found if isinstance(found, Ability) else Ability.NONE
 
 
-def able(ability: Ability) -> Iterator[str]:
+def metrics_with(ability: Ability) -> Iterator[str]:
     """The names of all installed metrics that can do this."""
-    return (name for name, cls in _installed(METRICS) if ability in declared(cls))
+    return (name for name, cls in _installed(METRICS) if ability in declared_abilities(cls))
 
 
-def needs_of(strategy: type) -> dict[str, Ability]:
+def required_abilities(strategy: type) -> dict[str, Ability]:
     """What the metrics of a class of strategies must be able to do, by field."""
     fields: tuple[Field[Any], ...] = dataclasses.fields(strategy)
     return {f.name: f.metadata["needs"] for f in fields if "needs" in f.metadata}
@@ -246,7 +246,7 @@ def needs_of(strategy: type) -> dict[str, Ability]:
 def strategies_with(abilities: Ability) -> Iterator[str]:
     """The names of all installed strategies for which this is enough."""
     return (name for name, cls in _installed(STRATEGIES)
-            if needs_of(cls).get("metric", Ability.NONE) in abilities)
+            if required_abilities(cls).get("metric", Ability.NONE) in abilities)
 
 
 def _installed(registry: Registry) -> Iterator[tuple[str, type]]:
@@ -257,8 +257,9 @@ def _installed(registry: Registry) -> Iterator[tuple[str, type]]:
             continue
 
 
-def unable(metric: AnyMetric, ability: Ability, owner: str = "this") -> InputError:
+def lacks_ability(metric: AnyMetric, ability: Ability, owner: str = "this") -> InputError:
     """The error for a metric that lacks an ability: what would do instead."""
-    return InputError(f"{owner} needs a metric that {ability} ({', '.join(able(ability))}); "
-                      f"{metric.name!r} does not; strategies that work with it: "
+    others = ", ".join(metrics_with(ability))
+    return InputError(f"{owner} needs a metric that {ability} ({others}); {metric.name!r} does "
+                      "not; strategies that work with it: "
                       f"{', '.join(strategies_with(metric.abilities))}")

@@ -18,7 +18,7 @@ from minrisk._core.arrays import Floats, Ints, Points, finite_rows, sums
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import AnyMetric, Evidence, F, Metric, Surrogate
+from minrisk._core.metric import AnyMetric, F, Metric, PartialStatistics, Surrogate
 from minrisk._core.segment import Ranking, Segment, shortened
 
 _BLOCK = 1 << 22  # scores held at a time where rows are needed one by one
@@ -146,15 +146,15 @@ class Pool(Generic[F]):
         found = self.metric.utility(self.texts[distinct], refs, weights, self.source)
         return self._finite(found, refs, lambda row: f"reference {row} of this part")[place]
 
-    def evidence(self, refs: F, weights: Floats) -> Evidence:
+    def partial_statistics(self, refs: F, weights: Floats) -> PartialStatistics:
         """What further references, to be averaged, say of the hypotheses."""
-        return self.metric.evidence(self.texts[self._distinct[0]], refs, weights)
+        return self.metric.partial_statistics(self.texts[self._distinct[0]], refs, weights)
 
-    def verdict(self, evidence: Evidence) -> Floats:
-        """(H,) scores against the average that the evidence is of."""
+    def finalize(self, statistics: PartialStatistics) -> Floats:
+        """(H,) scores against the average of the references that the statistics are of."""
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
-        found = self.metric.verdict(self.texts[distinct], evidence, self.source)
+        found = self.metric.finalize(self.texts[distinct], statistics, self.source)
         return self._finite(found, None, "the average of all references")[place]
 
     def quality(self) -> Floats:

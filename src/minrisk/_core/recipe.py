@@ -61,9 +61,7 @@ class Recipe:
             if "inner" in f.metadata:
                 raise InputError(f"{self.kind} {self.name!r} is made of others; "
                                  f"name {f.metadata['help']}")
-            owner = "metric." if self.kind == "metric" else ""
-            flag = f"--{owner}{option.replace('_', '-')}"
-            raise InputError(f"{self.kind} {self.name!r} needs the option {option} ({flag})")
+            raise InputError(f"{self.kind} {self.name!r} needs the option {option}=")
 
 
 def key(label: str) -> str:

@@ -99,6 +99,13 @@ class Segment:
             object.__setattr__(kept, name, value)
         return kept
 
+    def at(self, index: int) -> Segment:
+        """The same problem at another place in the input."""
+        moved = object.__new__(Segment)
+        for name, value in (vars(self) | {"index": index}).items():
+            object.__setattr__(moved, name, value)
+        return moved
+
     def describe(self, row: int) -> str:
         """A hypothesis for messages: its place in the given list, and how it begins."""
         place = row if self.rows is None else self.rows[row]

@@ -49,7 +49,7 @@ class Curve:
 def check_figure(path: str) -> None:
     """Before hours of work, not after them."""
     if Path(path).suffix not in _KINDS:
-        raise InputError(f"--plot {path}: wanted a name that ends in {', '.join(_KINDS)}")
+        raise InputError(f"cannot plot to {path}: wanted a name that ends in {', '.join(_KINDS)}")
     _figure_class()
 
 

@@ -26,7 +26,7 @@ _PROBE = 16  # texts
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """What a trial made of a segment."""
 
     first: bool  # picks the string that standard MBR picks
@@ -37,7 +37,7 @@ class Outcome:
 
     @classmethod
     def of(cls, segment: Segment, exact: Ranking, ranking: Ranking, top: int,
-           seconds: float) -> Outcome:
+           seconds: float) -> TrialOutcome:
         """Of a ranking, measured by that of standard MBR."""
         target = segment.hypotheses[exact.best]
         best = [segment.hypotheses[i] for i in ranking.order[:top]]
@@ -52,7 +52,7 @@ class SegmentOutcomes:
     gain: float  # what standard MBR wins over a sample at random
     references: int
     features: float  # seconds
-    outcomes: dict[str, Outcome]  # by the label of the trial
+    outcomes: dict[str, TrialOutcome]  # by the label of the trial
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,9 +61,9 @@ class SegmentOutcomes:
     def from_json(cls, fields: Mapping[str, Any], labels: Iterable[str]) -> SegmentOutcomes:
         """Of the trials with these labels; what `as_json` would not give is an error."""
         try:
-            found = {label: _typed(Outcome, fields["outcomes"][label]) for label in labels}
+            found = {label: _typed(TrialOutcome, fields["outcomes"][label]) for label in labels}
             return cls(**_typed(cls, fields) | {
-                "outcomes": {label: Outcome(**values) for label, values in found.items()}})
+                "outcomes": {label: TrialOutcome(**values) for label, values in found.items()}})
         except (KeyError, TypeError) as error:
             raise InputError(f"found no outcomes of a segment ({error}); remove the file to have "
                              "it made again") from None
@@ -98,7 +98,7 @@ class Study:
         found |= {trial: self._timed(trial, batch) for trial in self.trials[1:]}
         gain = exact.utility[exact.best] - np.average(exact.utility, weights=segment.counts)
         return SegmentOutcomes(float(gain), len(segment.references), features, {
-            trial.label: Outcome.of(segment, exact, ranking, self.top, seconds)
+            trial.label: TrialOutcome.of(segment, exact, ranking, self.top, seconds)
             for trial, (ranking, seconds) in found.items()
         })
 

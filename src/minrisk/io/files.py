@@ -85,10 +85,10 @@ class Output:
         """`name` is what the file will be called, where that is not yet its path."""
         self._path = path
         codec = codec_for(name or path)
-        self._encoder = codec.encoder() if codec else None
+        self._compressor = codec.compressor() if codec else None
         self._own = path != "-"
         if not self._own and sys.stdout is None:
-            raise InputError("standard output is closed; name a file with -o")
+            raise InputError("standard output is closed; name a file")
         with as_input_error("write", path):
             self._stream = _create(path, append) if self._own else sys.stdout.buffer
 
@@ -96,11 +96,11 @@ class Output:
         """On disk, or in the pipe, when this returns; a compressor may hold back a block."""
         # a lone surrogate, which JSON can express and UTF-8 cannot, becomes its JSON escape
         data = text.encode("utf-8", "backslashreplace")
-        self._put(self._encoder.compress(data) if self._encoder else data)
+        self._put(self._compressor.compress(data) if self._compressor else data)
 
     def close(self) -> None:
-        if self._encoder:
-            self._put(self._encoder.flush())
+        if self._compressor:
+            self._put(self._compressor.flush())
         self._release()
 
     def __enter__(self) -> Self:
@@ -117,7 +117,7 @@ class Output:
                 self._stream.write(data)
                 self._stream.flush()
         except (MinriskError, OSError):
-            self._encoder = None  # do not try again when the file is closed
+            self._compressor = None  # do not try again when the file is closed
             raise
 
     def _release(self) -> None:

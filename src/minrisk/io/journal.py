@@ -49,8 +49,8 @@ class Journal:
                 stream.seek(offset)
                 entry = self._decoded(stream.readline())
                 if entry is None:
-                    raise InputError(f"{self.path} was changed while the run used it; run again "
-                                     "with --resume")
+                    raise InputError(f"{self.path} was changed during the run; run again with "
+                                     "resume=True")
                 yield entry
 
     def append(self, entry: dict[str, Any]) -> int:

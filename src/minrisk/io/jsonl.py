@@ -33,7 +33,7 @@ KNOWN = SAMPLED | {"id", "source", "references"}
 
 
 UNUSED = ("logprobs are not used as weights: samples drawn from a model follow its probabilities "
-          "already; --weights logprobs uses them")
+          "already; weights='logprobs' uses them")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class SampleReader:
     def parse(self, raw: RawRecord) -> Record:
         record = Record.of(raw)
         try:
-            fields = parse(text_of(raw.content, raw.line), "give --num-candidates")
+            fields = parse(text_of(raw.content, raw.line), "give num_candidates=")
         except InputError as error:
             return record.failed(error)
         return self.parse_fields(fields, record)

@@ -28,7 +28,7 @@ class Column:
         for source in inputs:
             if source.has_fields:
                 raise InputError(f"{source.name} has fields, wanted plain text; "
-                                 "leave --num-candidates out")
+                                 "leave num_candidates= out")
         return inputs
 
 

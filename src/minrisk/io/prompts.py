@@ -51,9 +51,13 @@ class PromptReader:
         record = Record.of(raw)
         try:
             text = text_of(raw.content, raw.line)
-            fields = parse(text, "give --input-format text") if raw.as_json else {"source": text}
+            fields = parse(text, "give input_format='text'") if raw.as_json else {"source": text}
         except InputError as error:
             return record.failed(error)
+        return self.parse_fields(fields, record)
+
+    def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
+        """What the fields of a line say."""
         record = replace(record, fields={k: v for k, v in fields.items()
                                          if k not in _WRITTEN and v is not None})
         try:

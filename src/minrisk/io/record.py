@@ -131,6 +131,9 @@ class Reader(Protocol):
 
 
 def located(file: str, line: int, last: int | None = None) -> str:
+    """Where a record is; one that comes from no file has no line."""
+    if not line:
+        return file
     return f"{file}:{line}" + (f"-{last}" if last is not None and last > line else "")
 
 

@@ -30,11 +30,11 @@ from minrisk.io.files import Output, as_input_error, replace_file
 from minrisk.io.inputs import ERRORS, MANIFEST
 from minrisk.io.journal import Journal
 from minrisk.io.matrices import MatrixWriter
-from minrisk.io.partial import Partial
+from minrisk.io.partial_shard import PartialShard
 from minrisk.io.record import Failure, Result
 from minrisk.io.remote import shown
 from minrisk.io.shards import Shard
-from minrisk.io.sink import Remaining
+from minrisk.io.sink import UnfinishedShard
 from minrisk.io.store import LOCK, Store, another_run, file_store, folder_store, locked
 from minrisk.io.writer import json_line
 
@@ -64,7 +64,7 @@ class RunStore:
         self._saved = self._copied = 0  # finished shards in the manifest, bytes of errors in theirs
         self.counts: Counter[str] = Counter()
         self.retried = 0  # segments that failed in an earlier run
-        self._partials: dict[int, Partial] = {}
+        self._partials: dict[int, PartialShard] = {}
         self._totals: dict[int, int] = {}  # records of the shards that were read to their end
         self._broken: list[Failure] = []
         self._is_new = True
@@ -91,11 +91,11 @@ class RunStore:
     def is_full(self, memory: int) -> bool:
         return False  # everything is on disk at once
 
-    def remaining(self) -> Iterator[Remaining]:
+    def remaining(self) -> Iterator[UnfinishedShard]:
         for number, shard in enumerate(self._shards):
             if self._is_to_do(shard):
                 partial = self._partials.get(number)
-                yield Remaining(number, shard, partial.done if partial else array("q"))
+                yield UnfinishedShard(number, shard, partial.done if partial else array("q"))
 
     # what a run does
 
@@ -167,8 +167,8 @@ class RunStore:
                 self._refuse_others(sizes)
             return
         if not self._resume:
-            raise InputError(f"{self._name} holds an earlier run; --resume goes on with it, "
-                             "--overwrite starts again, or name another output")
+            raise InputError(f"{self._name} holds an earlier run; resume=True goes on with "
+                             "it, overwrite=True starts again, or name another output")
         self._is_new = False
         self._load_manifest(content)
         for _, entry in self._finished_journal:
@@ -199,7 +199,7 @@ class RunStore:
         if sizes:
             there = shown(self.store.location(next(iter(sizes))))
             raise InputError(f"{there} exists, and is of no earlier run that could be resumed; "
-                             "--overwrite replaces it, or name another output")
+                             "overwrite=True replaces it, or name another output")
 
     def _load_manifest(self, content: bytes) -> None:
         try:
@@ -212,7 +212,8 @@ class RunStore:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             path = shown(self.store.location(self._manifest))
             raise InputError(f"{path}, which says how the output was made, is no manifest of this "
-                             "version; --overwrite starts again, or name another output") from None
+                             "version; overwrite=True starts again, or name another "
+                             "output") from None
         check_same(self._name, differing)
         self._run, self._finished = run, finished
         self._saved = len(finished)
@@ -236,10 +237,10 @@ class RunStore:
 
     # keeping what comes
 
-    def _partial(self, number: int) -> Partial:
+    def _partial(self, number: int) -> PartialShard:
         if number not in self._partials:
             owner = f"{self._run}/{self._shards[number].name}"
-            self._partials[number] = Partial(self._partial_path(number), owner)
+            self._partials[number] = PartialShard(self._partial_path(number), owner)
         return self._partials[number]
 
     def _finish_if_whole(self, number: int) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, Self
 
 from minrisk.io.matrices import MatrixWriter
@@ -14,7 +14,7 @@ from minrisk.io.shards import Shard
 MISSING = -1
 
 
-class Remaining(NamedTuple):
+class UnfinishedShard(NamedTuple):
     """A shard that is not finished."""
 
     number: int
@@ -38,7 +38,7 @@ class Sink(Protocol):
         the memory, in bytes, is for all that is on its way.
         """
 
-    def remaining(self) -> Iterator[Remaining]: ...
+    def remaining(self) -> Iterator[UnfinishedShard]: ...
 
     def begin(self) -> None:
         """From now on the output is this run's."""
@@ -61,14 +61,17 @@ class Writable(Protocol):
     def write(self, text: str, /) -> object: ...
 
 
-class StreamSink:
-    """Standard output, a pipe or a device: results in order, as soon as it is their turn."""
+MAX_WAITING_RESULTS = 1024  # that wait for one before them
+
+
+class OrderedSink:
+    """Emits results in order, as soon as it is their turn."""
 
     records_broken_shards = False
 
-    def __init__(self, output: Writable, shard: Shard,
+    def __init__(self, emit: Callable[[Result], object], shard: Shard,
                  matrices: MatrixWriter | None = None) -> None:
-        self._output = output
+        self._emit = emit
         self._shard = shard
         self._matrices = matrices
         self._waiting: dict[int, Result] = {}
@@ -82,9 +85,9 @@ class StreamSink:
     def is_full(self, memory: int) -> bool:
         return self._backlog > memory // 2
 
-    def remaining(self) -> Iterator[Remaining]:
+    def remaining(self) -> Iterator[UnfinishedShard]:
         if self._next != self._total:
-            yield Remaining(0, self._shard, self._done)
+            yield UnfinishedShard(0, self._shard, self._done)
 
     def begin(self) -> None:
         if self._matrices:
@@ -104,7 +107,7 @@ class StreamSink:
             self._backlog -= len(ready.text)
             if ready.scores is not None and self._matrices:
                 self._matrices.add(ready.index, ready.scores)
-            self._output.write(ready.text)
+            self._emit(ready)
         return fresh
 
     def end(self, number: int, records: int) -> None:
@@ -120,3 +123,22 @@ class StreamSink:
         if self._matrices and self._next == self._total:
             self._matrices.pack()
             self._matrices.clean()
+
+
+class StreamSink(OrderedSink):
+    """Standard output, a pipe or a device."""
+
+    def __init__(self, output: Writable, shard: Shard,
+                 matrices: MatrixWriter | None = None) -> None:
+        super().__init__(lambda result: output.write(result.text), shard, matrices)
+
+
+class QueueSink(OrderedSink):
+    """A queue, for a caller that takes results as they are, and not their text."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.queue: deque[Result] = deque()
+        super().__init__(self.queue.append, shard)
+
+    def is_full(self, memory: int) -> bool:
+        return len(self._waiting) >= MAX_WAITING_RESULTS

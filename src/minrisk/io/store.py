@@ -230,7 +230,7 @@ def _is_elsewhere(output: str) -> bool:
 
 def _check_work(output: str, work: str | None) -> None:
     if work:
-        raise InputError(f"--work goes with a URL as output; unfinished work of {output} is kept "
+        raise InputError(f"work= goes with a URL as output; unfinished work of {output} is kept "
                          "beside it")
 
 

@@ -75,7 +75,7 @@ class TrainingRecipe:
 
     def _chat(self, messages: Any) -> Prompt:
         if not self.conversational:
-            raise InputError("found messages, which examples hold with --conversational only")
+            raise InputError("found messages, which only conversational=True examples hold")
         if not (isinstance(messages, list) and messages
                 and all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages)):
             raise InputError(f"found messages {messages!r:.60}, "
@@ -144,7 +144,7 @@ def _ranked(segment: Segment, ranking: Ranking) -> list[RankedText]:
 
 def _filled(template: str, source: str | None) -> str:
     if source is None:
-        raise InputError("found no source to put into --prompt; leave --prompt out, or give a "
+        raise InputError("found no source for the prompt template; leave prompt= out, or give a "
                          "source for every segment")
     return template.replace(SOURCE, source)
 

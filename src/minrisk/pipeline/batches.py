@@ -9,6 +9,7 @@ from minrisk._core.errors import MinriskError, MissingExtra, UnusableError
 from minrisk.io.record import Record
 
 BATCH = 16  # segments, where neither the metric nor the sampler prefers another number
+LIGHT_BLOCK = 64  # segments that take milliseconds each: to carry a block around costs more
 OnError = Literal["stop", "skip"]
 Work = Callable[[Sequence[Record]], Sequence[Record]]
 

@@ -21,9 +21,9 @@ from typing import Any
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.progress import listening, tell
 from minrisk._core.threads import threads
-from minrisk.pipeline.reading import Reading
-from minrisk.pipeline.runner import Gate, Running
-from minrisk.pipeline.workers import UNSENDABLE, Block, Piece, Progress, WorkerPool
+from minrisk.pipeline.reading import BlockReader
+from minrisk.pipeline.runner import Condition, RunningWorkers
+from minrisk.pipeline.workers import UNSENDABLE, Block, Item, ProgressUpdate, WorkerPool
 
 _ATTEMPTS = 2  # how often a block may bring its worker down
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -40,7 +40,7 @@ class Processes:
     name = "local"
 
     @contextmanager
-    def start(self, pools: Sequence[WorkerPool]) -> Iterator[Running]:
+    def start(self, pools: Sequence[WorkerPool]) -> Iterator[RunningWorkers]:
         planned = plan_workers(pools)
         with ExitStack() as stack:
             workers = []
@@ -50,19 +50,20 @@ class Processes:
                     stack.callback(worker.stop)
             for worker in chain.from_iterable(workers):
                 worker.wait_until_ready()
-            yield _Running(planned, workers)
+            yield _RunningProcesses(planned, workers)
 
 
 @dataclass(frozen=True)
-class _Running:
+class _RunningProcesses:
     pools: Sequence[WorkerPool]
     workers: Sequence[Sequence[Worker]]
 
-    def run(self, readings: Sequence[Reading], stop: Gate, wait: Gate) -> Iterator[Piece]:
-        pieces: Iterator[Piece] = _until(stop, readings)
+    def run(self, readers: Sequence[BlockReader], stop: Condition,
+            wait: Condition) -> Iterator[Item]:
+        items: Iterator[Item] = _until(stop, readers)
         for workers in self.workers:
-            pieces = _through(workers, pieces, wait)
-        yield from pieces
+            items = _through(workers, items, wait)
+        yield from items
 
 
 def plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
@@ -97,18 +98,18 @@ def _gpus() -> int:
     return len([device for device in given.split(",") if device])
 
 
-def _until(stop: Gate, readings: Sequence[Reading]) -> Iterator[Piece]:
-    for piece in chain.from_iterable(reading.blocks() for reading in readings):
+def _until(stop: Condition, readers: Sequence[BlockReader]) -> Iterator[Item]:
+    for item in chain.from_iterable(reader.blocks() for reader in readers):
         if stop():
             return
-        yield piece
+        yield item
 
 
-def _through(workers: Sequence[Worker], pieces: Iterator[Piece], held: Gate) -> Iterator[Piece]:
+def _through(workers: Sequence[Worker], items: Iterator[Item], held: Condition) -> Iterator[Item]:
     """What the workers make of the blocks, as they are done; no more is read than they can take."""
-    for piece in pieces:
-        if not isinstance(piece, Block):
-            yield piece
+    for item in items:
+        if not isinstance(item, Block):
+            yield item
             continue
         while True:
             busy = [worker for worker in workers if not worker.is_free]
@@ -116,12 +117,12 @@ def _through(workers: Sequence[Worker], pieces: Iterator[Piece], held: Gate) -> 
             if free and not (busy and held()):
                 break
             yield from _finished(busy)
-        yield from free.begin(piece)
+        yield from free.begin(item)
     while busy := [worker for worker in workers if not worker.is_free]:
         yield from _finished(busy)
 
 
-def _finished(workers: Sequence[Worker]) -> Iterator[Piece]:
+def _finished(workers: Sequence[Worker]) -> Iterator[Item]:
     """Waits until there is something."""
     ready = wait([worker.connection for worker in workers])
     for worker in workers:
@@ -150,22 +151,23 @@ class Worker:
         except (EOFError, OSError):
             self._process.join()
             raise MinriskError(f"a worker process {_ending(self._process.exitcode)} before it had "
-                               "any work; if it ran out of memory, use fewer workers") from None
+                               "any work; if it ran out of memory, use fewer workers; a Python "
+                               "script starts workers under if __name__ == '__main__'") from None
         if isinstance(answer, BaseException):
             raise answer
 
-    def begin(self, block: Block) -> Iterator[Piece]:
+    def begin(self, block: Block) -> Iterator[Item]:
         self._blocks.append(block)
         yield from self._send()
 
-    def finish(self) -> Iterator[Piece]:
+    def finish(self) -> Iterator[Item]:
         """The result of the first block; if the process died instead, perhaps nothing yet."""
         try:
-            result: Piece | Progress = self.connection.recv()
+            result: Item | ProgressUpdate = self.connection.recv()
         except (EOFError, OSError):
             yield from self._died()
         else:
-            if isinstance(result, Progress):
+            if isinstance(result, ProgressUpdate):
                 tell(result.what, result.done, result.total)
                 return
             self._blocks.popleft()
@@ -191,7 +193,11 @@ class Worker:
         self.connection, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_serve, args=(self._pool, self._number, theirs),
                                        daemon=True)
-        self._process.start()
+        try:
+            self._process.start()
+        except UNSENDABLE as error:
+            raise InputError(f"worker processes cannot be sent the metric, strategy or sampler "
+                             f"({error}); define it in a module, or work without workers") from None
         theirs.close()
 
     def _restart(self) -> None:
@@ -200,7 +206,7 @@ class Worker:
         self._start()
         self.wait_until_ready()
 
-    def _send(self) -> Iterator[Piece]:
+    def _send(self) -> Iterator[Item]:
         """Hand the first block over; what cannot be pickled is tried alone, and then fails."""
         while self._blocks:
             try:
@@ -211,18 +217,18 @@ class Worker:
             except UNSENDABLE as error:
                 yield from self._give_up(f"{type(error).__name__}: {error}")
 
-    def _died(self) -> Iterator[Piece]:
+    def _died(self) -> Iterator[Item]:
         """Another process tries again: the whole block, each record alone, then none."""
         code = self._end()
         self._restart()
         self._failures += 1
         if code == -signal.SIGALRM:
-            yield from self._give_up(f"took longer than {self._pool.segment_timeout:g} s, "
-                                     "which is --segment-timeout")
+            yield from self._give_up("took longer than the segment timeout of "
+                                     f"{self._pool.segment_timeout:g} s")
         elif self._failures >= _ATTEMPTS:
             yield from self._give_up(f"the worker process {_ending(code)}, {_ATTEMPTS} times")
 
-    def _give_up(self, reason: str) -> Iterator[Piece]:
+    def _give_up(self, reason: str) -> Iterator[Item]:
         block = self._blocks.popleft()
         self._failures = 0
         if len(block.items) > 1:
@@ -285,7 +291,7 @@ class _Reporter:
     def __call__(self, what: str, done: int, total: int) -> None:
         if perf_counter() - self._last >= _SECONDS_BETWEEN_REPORTS:
             self._last = perf_counter()
-            self._connection.send(Progress(what, done, total))
+            self._connection.send(ProgressUpdate(what, done, total))
 
 
 def _answer(connection: Connection, pool: WorkerPool, block: Block, made: Any) -> None:

@@ -17,15 +17,15 @@ from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError, MissingExtra
 from minrisk._core.threads import threads
-from minrisk.pipeline.reading import Reading
-from minrisk.pipeline.runner import Gate, Running
-from minrisk.pipeline.workers import Block, Fatal, Piece, WorkerPool
+from minrisk.pipeline.reading import BlockReader
+from minrisk.pipeline.runner import Condition, RunningWorkers
+from minrisk.pipeline.workers import Block, Fatal, Item, WorkerPool
 
 try:
     import ray
     import ray.data
 except ImportError as missing:
-    raise MissingExtra(f"--engine ray needs {missing.name}: pip install 'minrisk[ray]'") from None
+    raise MissingExtra(f"engine='ray' needs {missing.name}: pip install 'minrisk[ray]'") from None
 
 _RETRIES = 3  # of a block whose worker or node died
 _WORKERS_PER_READER = 4  # that one reader keeps busy; it is a process, and dear to start
@@ -42,11 +42,11 @@ class Ray:
     memory: int = 1 << 30  # bytes of blocks that are on their way
 
     @contextmanager
-    def start(self, pools: Sequence[WorkerPool]) -> Iterator[Running]:
+    def start(self, pools: Sequence[WorkerPool]) -> Iterator[RunningWorkers]:
         cores = 1 + sum((p.workers or threads()) * (p.threads or 1) for p in pools)
         with _without_warnings(), connected(self.address, cores):
             self._configure()
-            yield _Running(_plan_workers(pools))
+            yield _RunningRay(_plan_workers(pools))
 
     def _configure(self) -> None:
         context = ray.data.DataContext.get_current()
@@ -59,13 +59,14 @@ class Ray:
 
 
 @dataclass(frozen=True)
-class _Running:
+class _RunningRay:
     pools: Sequence[WorkerPool]
 
-    def run(self, readings: Sequence[Reading], stop: Gate, wait: Gate) -> Iterator[Piece]:
+    def run(self, readers: Sequence[BlockReader], stop: Condition,
+            wait: Condition) -> Iterator[Item]:
         """Ray itself holds back what it reads; when it is to stop, what was read is still done."""
-        data = ray.data.from_items([{"piece": _dumps(r)} for r in readings],
-                                   override_num_blocks=len(readings))
+        data = ray.data.from_items([{"item": _dumps(r)} for r in readers],
+                                   override_num_blocks=len(readers))
         # without a processor of its own: where workers have all, it would wait for ever
         data = data.map_batches(_read, batch_size=1, num_cpus=0, concurrency=_readers(self.pools))
         for pool in self.pools:
@@ -74,7 +75,7 @@ class _Running:
                 num_gpus=pool.gpus, max_task_retries=_RETRIES,
                 compute=ray.data.ActorPoolStrategy(size=pool.workers))
         for rows in data.iter_batches(batch_size=None, prefetch_batches=0):
-            yield from map(pickle.loads, rows["piece"])
+            yield from map(pickle.loads, rows["item"])
             if stop():
                 return
 
@@ -106,7 +107,7 @@ def connected(address: str | None, cpus: int | None) -> Iterator[None]:
                      include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise InputError(f"no Ray cluster at {address or 'this machine'}: {error}; start one with "
-                         "`ray start --head`, or leave --address out") from None
+                         "`ray start --head`, or leave address= out") from None
     try:
         yield
     finally:
@@ -152,9 +153,9 @@ def _readers(pools: Sequence[WorkerPool]) -> int:
 
 
 def _read(rows: _Rows) -> Iterator[_Rows]:
-    for reading in map(pickle.loads, rows["piece"]):
-        for piece in reading.blocks():
-            yield {"piece": [_dumps(piece)]}
+    for reader in map(pickle.loads, rows["item"]):
+        for item in reader.blocks():
+            yield {"item": [_dumps(item)]}
 
 
 class _Actor:
@@ -167,11 +168,11 @@ class _Actor:
             self._error = error
 
     def __call__(self, rows: _Rows) -> _Rows:
-        return {"piece": [self._next(piece) for piece in rows["piece"]]}
+        return {"item": [self._next(item) for item in rows["item"]]}
 
     def _next(self, pickled: bytes) -> bytes:
-        piece = pickle.loads(pickled)
-        if not isinstance(piece, Block):
+        item = pickle.loads(pickled)
+        if not isinstance(item, Block):
             return pickled
-        made = Fatal(self._error) if self._error else self._pool.work(piece)
-        return self._pool.pickled(piece, made)
+        made = Fatal(self._error) if self._error else self._pool.work(item)
+        return self._pool.pickled(item, made)

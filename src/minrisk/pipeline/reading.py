@@ -9,29 +9,29 @@ from time import perf_counter
 
 from minrisk._core.errors import InputError, MinriskError
 from minrisk.io.files import Input
-from minrisk.io.record import RawRecord
-from minrisk.io.sink import MISSING, Remaining
+from minrisk.io.record import RawRecord, located
+from minrisk.io.sink import MISSING, UnfinishedShard
 from minrisk.pipeline.workers import Block, End
 
 
 @dataclass(frozen=True)
-class Reading:
+class BlockReader:
     """What is to be read of a shard, by whoever reads it."""
 
-    what: Remaining
+    what: UnfinishedShard
     records: int  # of a block, at most
     size: int  # bytes of a block, at most, if it has more than one record
 
     def blocks(self) -> Iterator[Block | End]:
-        return iter(_Blocks(self))
+        return iter(_BlockIterator(self))
 
 
 class _ChangedError(InputError):
     """The input is not the one that the run was begun with."""
 
 
-class _Blocks:
-    def __init__(self, reading: Reading) -> None:
+class _BlockIterator:
+    def __init__(self, reading: BlockReader) -> None:
         self._reading = reading
         self._inputs: list[Input] = []
         self._count = 0  # of all records so far
@@ -67,8 +67,8 @@ class _Blocks:
             if known == MISSING:
                 yield raw
             elif known != raw.checksum:
-                raise _ChangedError(f"{raw.file}:{raw.line} is not what it was when the run was "
-                                    "begun; resume with the same input, or write elsewhere")
+                raise _ChangedError(f"{located(raw.file, raw.line)} is not what it was when the "
+                                    "run was begun; resume with the same input, or write elsewhere")
         if self._count < len(done):
             raise _ChangedError(f"{', '.join(f.name for f in shard.files)}: {self._count} records, "
                                 f"but {len(done)} or more when the run was begun; resume with the "

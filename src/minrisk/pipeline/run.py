@@ -14,9 +14,9 @@ from minrisk._core.errors import InputError
 from minrisk.io.record import Failure, Result
 from minrisk.io.sink import Sink
 from minrisk.pipeline.batches import OnError
-from minrisk.pipeline.reading import Reading
-from minrisk.pipeline.runner import Inline, Runner, Running
-from minrisk.pipeline.workers import Block, End, Fatal, Piece, Seconds, WorkerPool
+from minrisk.pipeline.reading import BlockReader
+from minrisk.pipeline.runner import Inline, Runner, RunningWorkers
+from minrisk.pipeline.workers import Block, End, Fatal, Item, Seconds, WorkerPool
 
 MAX_FAILURES_BEFORE_SUCCESS = 16  # after which the reason is taken to concern every segment
 
@@ -64,22 +64,22 @@ class Run:
         if len(self.broken) == remaining and not self._has_success:
             raise InputError(next(iter(self.broken.values())))
 
-    def _all(self, running: Running) -> Iterator[Result]:
+    def _all(self, running: RunningWorkers) -> Iterator[Result]:
         for records in (self.policy.records, 1):  # what brings workers down is found when alone
-            readings = self._readings(records)
-            if readings and not self._error:
-                with closing(running.run(readings, self._is_over, self._is_full)) as pieces:  # type: ignore[type-var]
-                    yield from self._take(pieces)
+            readers = self._readings(records)
+            if readers and not self._error:
+                with closing(running.run(readers, self._is_over, self._is_full)) as items:  # type: ignore[type-var]
+                    yield from self._take(items)
         if not self._error and not self._held:
-            for reading in self._readings(1):
-                yield from self._take(map(self._refuse, reading.blocks()))
+            for reader in self._readings(1):
+                yield from self._take(map(self._refuse, reader.blocks()))
 
-    def _readings(self, records: int) -> list[Reading]:
+    def _readings(self, records: int) -> list[BlockReader]:
         # a worker has a block in hand and one before its door
         size = self.policy.memory // (2 * sum(pool.workers or 1 for pool in self.pools) + 2)
         if isinstance(self.runner, Inline):
             records = 1  # a stage makes its own batches of them
-        return [Reading(what, records, size) for what in self.sink.remaining()
+        return [BlockReader(what, records, size) for what in self.sink.remaining()
                 if what.number not in self.broken]
 
     def _is_over(self) -> bool:
@@ -88,21 +88,21 @@ class Run:
     def _is_full(self) -> bool:
         return self.sink.is_full(self.policy.memory)
 
-    def _take(self, pieces: Iterator[Piece]) -> Iterator[Result]:
-        for piece in pieces:
-            if isinstance(piece, Fatal):
-                raise piece.error
-            if isinstance(piece, End):
-                self._end(piece)
+    def _take(self, items: Iterator[Item]) -> Iterator[Result]:
+        for item in items:
+            if isinstance(item, Fatal):
+                raise item.error
+            if isinstance(item, End):
+                self._end(item)
             else:
-                yield from self._keep(piece)
+                yield from self._keep(item)
 
-    def _refuse(self, piece: Block | End) -> Piece:
+    def _refuse(self, item: Block | End) -> Item:
         for pool in self.pools:
-            if isinstance(piece, Block):
-                late = ", or took longer than --segment-timeout" if pool.segment_timeout else ""
-                piece = pool.refuse(piece, f"every worker that tried it died{late}")
-        return piece
+            if isinstance(item, Block):
+                late = ", or exceeded the segment timeout" if pool.segment_timeout else ""
+                item = pool.refuse(item, f"every worker that tried it died{late}")
+        return item
 
     def _keep(self, block: Block) -> Iterator[Result]:
         for name, spent in block.seconds.items():
@@ -149,7 +149,7 @@ class Run:
             return results
         failed = self.sink.counts["failed"] + len(failures)
         if failed > limit:
-            self._stop(f"{failed} segments failed, more than --max-errors {limit}; "
+            self._stop(f"{failed} segments failed, more than max_errors={limit}; "
                        f"the last: {_located(failures[-1])}")
             return [r for r in results if r.failure is None]
         return results

@@ -23,7 +23,7 @@ from minrisk.io.jsonl import source_of
 from minrisk.io.prompts import is_source
 from minrisk.io.record import AUTO, RawRecord, Reader, Record, Result, Weighting
 from minrisk.io.writer import Writer
-from minrisk.pipeline.batches import BATCH, OnError, in_batches, is_finished
+from minrisk.pipeline.batches import OnError, in_batches, is_finished
 
 
 class Stage(Protocol):
@@ -64,7 +64,7 @@ class Parse:
 
 
 @dataclass(frozen=True)
-class DrawSamples:
+class GenerateSamples:
     """From prompts to samples."""
 
     name: ClassVar[str] = "sample"
@@ -79,15 +79,13 @@ class DrawSamples:
     must_instruct: bool = False  # a causal model must be told what to do with a source
 
     def prepare(self) -> None:
-        prepare = getattr(self.sampler, "prepare", None)
-        if prepare:
-            prepare()
+        self.sampler.prepare()
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
         checked = map(self._checked, items)
-        if hasattr(self.sampler, "stream"):
+        if self.sampler.streams:
             return self._streamed(checked)
-        size = self.batch_size or preferred_batch_size(self.sampler, self.n)
+        size = self.batch_size or self.sampler.batch_size(self.n)
         return in_batches(checked, size, self._sample, self.on_error)
 
     def _checked(self, record: Record) -> Record:
@@ -99,19 +97,17 @@ class DrawSamples:
                 return record.failed(InputError("the source is blank; there is nothing to sample "
                                                 "from"))
             return replace(record, samples=[Sample("", self.n, 0.0)])
-        takes_messages = getattr(self.sampler, "takes_messages", False)
-        if not isinstance(record.prompt, str) and not takes_messages:
+        if not isinstance(record.prompt, str) and not self.sampler.takes_messages:
             return record.failed(InputError(f"found messages, which sampler {self.sampler.name!r} "
                                             "does not take; wanted a source or a prompt"))
         if self._lacks_instruction(record):
-            return record.failed(InputError("the model does not know what to do with a source; say "
-                                            'so with --prompt "Translate into French: {source}"'))
+            return record.failed(InputError("the model needs an instruction besides the source; "
+                                            'give prompt="Translate into French: {source}"'))
         return record
 
     def _lacks_instruction(self, record: Record) -> bool:
-        return (self.must_instruct and is_source(record)
-                and getattr(self.sampler, "is_causal", False)
-                and getattr(self.sampler, "prompt", None) is None)
+        return (self.must_instruct and is_source(record) and self.sampler.is_causal
+                and self.sampler.prompt is None)
 
     def _sample(self, batch: Sequence[Record]) -> Sequence[Record]:
         prompts: list[Any] = [record.prompt for record in batch]
@@ -126,25 +122,20 @@ class DrawSamples:
         """No record waits for another."""
         passing: list[Record] = []
 
-        def requests() -> Iterator[Record]:
+        def requests() -> Iterator[Any]:  # records with a prompt
             for record in records:
                 if is_finished(record):
                     passing.append(record)
                 else:
                     yield record
 
-        stream = self.sampler.stream(requests(), self.n, self.seed)  # type: ignore[attr-defined]
-        with closing(stream) as results:  # which cancels what is on its way
+        # to close it cancels what is on its way
+        with closing(self.sampler.stream(requests(), self.n, self.seed)) as results:
             for record, found in results:
                 yield from passing
                 passing.clear()
                 yield _with_samples(record, found)
         yield from passing
-
-
-def preferred_batch_size(sampler: Sampler, n: int) -> int:
-    chosen = getattr(sampler, "batch_size", None)
-    return chosen(n) if chosen else BATCH
 
 
 def _with_samples(record: Record, found: Sequence[Sample] | MinriskError) -> Record:
@@ -189,7 +180,7 @@ class SamplesToSegments:
 
 
 @dataclass(frozen=True)
-class Choose:
+class Decode:
     """From segments to rankings."""
 
     name: ClassVar[str] = "decode"
@@ -224,7 +215,7 @@ class Choose:
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckRecords:
     """Fails the records that an output cannot use."""
 
     name: ClassVar[str] = "check"

@@ -54,7 +54,7 @@ class Fatal:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ProgressUpdate:
     """How far a worker is with its block."""
 
     what: str
@@ -62,7 +62,7 @@ class Progress:
     total: int
 
 
-Piece = Block | End | Fatal
+Item = Block | End | Fatal
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,8 @@ class WorkerPool:
 
     def prepare(self) -> None:
         """For a process that now belongs to it."""
-        set_threads(self.threads)
+        if self.threads is not None:
+            set_threads(self.threads)
         if self.quiet:
             warnings.simplefilter("ignore")
         for stage in self.stages:

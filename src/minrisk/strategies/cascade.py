@@ -55,13 +55,13 @@ class Cascade(Options):
         # both stages find the same features if they share a metric
         batch = segments if isinstance(segments, Batch) else Batch(segments)
         first = self.coarse.rank(batch)
-        kept = [head(ranking, self.keep) for ranking in first]
+        kept = [best_rows(ranking, self.keep) for ranking in first]
         second = self.fine.rank(batch.keep(kept))
         return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
 
 
 @dataclass(frozen=True)
-class Cheap(Options):
+class UncountedStage(Options):
     """A first stage by another metric, whose pairs do not count beside those of the metric."""
 
     strategy: Strategy = stage_option(help="strategy of the stage")
@@ -78,12 +78,12 @@ class Cheap(Options):
         return [replace(ranking, pairs=0) for ranking in self.strategy.rank(segments)]
 
 
-def head(ranking: Ranking, keep: int | None) -> Ints:
+def best_rows(ranking: Ranking, keep: int | None) -> Ints:
     """The best so many; 20, or all if there are fewer."""
     count = len(ranking.order)
     keep = min(KEEP, count) if keep is None else keep
     if not 1 <= keep <= count:
-        raise InputError(f"keep is {keep} of {count} hypotheses; choose from 1 to {count}")
+        raise InputError(f"keep={keep} of {count} hypotheses; choose from 1 to {count}")
     return ranking.order[:keep]
 
 
@@ -142,6 +142,6 @@ class CoarseToFine(Options):
     leave_self_out: bool = option(False, help=SELF_HELP)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        coarse = Cheap(Standard(self.coarse, self.leave_self_out))
+        coarse = UncountedStage(Standard(self.coarse, self.leave_self_out))
         fine = Standard(self.metric, self.leave_self_out)
         return Cascade(coarse, fine, self.keep).rank(segments)

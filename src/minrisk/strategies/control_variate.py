@@ -22,7 +22,8 @@ from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import segment_rng, shuffled
 from minrisk.strategies.race import Race, steps_of
 
-_LEAST = 8  # references of a step: with fewer, their noise is more than what the surrogate misses
+# per step: with fewer, their sampling noise exceeds the error of the surrogate
+_MIN_REFERENCES = 8
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,13 @@ class ControlVariate(Options):
         kept = np.sort(first.order[: _affordable(count, references, budget)])
         if budget < kept.size:
             return first.repeat(place)
-        race = Corrected(replace(pool.keep(kept), tally=Tally()), first.utility[kept],
+        race = CorrectedRace(replace(pool.keep(kept), tally=Tally()), first.utility[kept],
                          shuffled(segment, segment_rng(self.seed, segment)))
         race.halve(budget)
         return first.refine(kept, race.ranking()).repeat(place)
 
 
-class Corrected(Race):
+class CorrectedRace(Race):
     """A race by the surrogate's means and, of the references met, by what it misses.
 
     While no hypothesis was dropped by it, and references weigh the same, this is unbiased: over
@@ -92,6 +93,6 @@ class Corrected(Race):
 
 def _affordable(count: int, references: int, budget: int) -> int:
     """How many hypotheses can be halved with enough references at each step."""
-    while count > 1 and budget < count * min(_LEAST * steps_of(count), references):
+    while count > 1 and budget < count * min(_MIN_REFERENCES * steps_of(count), references):
         count = math.ceil(count / 2)
     return count

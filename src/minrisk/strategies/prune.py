@@ -74,7 +74,7 @@ class Prune(Options):
         """How many references each step has: twice as many each time."""
         last = count if self.most is None else self.most
         if not 1 <= last <= count:
-            raise InputError(f"prune: most is {last} of {count} references; "
+            raise InputError(f"prune: most={last} of {count} references; "
                              f"choose from 1 to {count}")
         sizes = []
         size = self.start

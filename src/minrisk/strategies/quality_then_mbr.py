@@ -16,7 +16,7 @@ from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool, bind
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import SELF_HELP
-from minrisk.strategies.cascade import KEEP_HELP, Cheap, head
+from minrisk.strategies.cascade import KEEP_HELP, UncountedStage, best_rows
 from minrisk.strategies.rerank import Rerank
 
 
@@ -50,8 +50,8 @@ class QualityThenMBR(Options):
     leave_self_out: bool = option(False, help=SELF_HELP)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        first = Cheap(Rerank(self.quality)).rank(segments)
-        kept = [head(ranking, self.keep) for ranking in first]
+        first = UncountedStage(Rerank(self.quality)).rank(segments)
+        kept = [best_rows(ranking, self.keep) for ranking in first]
         second = [self._among(pool, rows)
                   for pool, rows in zip(bind(self.metric, segments), kept, strict=True)]
         return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
