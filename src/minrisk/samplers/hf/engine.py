@@ -14,6 +14,7 @@ import torch
 from transformers import GenerationConfig
 
 from minrisk._core.arrays import Ints
+from minrisk._core.progress import report_progress
 from minrisk.samplers.hf import bart, causal, generic_decoder
 from minrisk.samplers.hf.attention import attention_backend
 from minrisk.samplers.hf.fast_decoder import FastDecoder
