@@ -256,7 +256,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path):
 def test_a_page_needs_a_file(samples, target):
     done = run("inspect", samples, "-o", target)
     assert done.code == 2
-    assert "wanted a file for the page" in done.err
+    assert "the page needs a file" in done.err
 
 
 def test_a_page_never_replaces_its_input(samples):

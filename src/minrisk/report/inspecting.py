@@ -8,11 +8,14 @@ from html import escape
 from os import PathLike, fspath
 from typing import Any
 
-from minrisk._core.decoding import MetricLike, StrategyLike, chosen_strategy
+from minrisk._core.decoding import MetricLike, StrategyLike, resolve_strategy
 from minrisk._core.errors import InputError
+from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.inputs import InputFile, expand
+from minrisk.io.objects import ObjectReader
+from minrisk.io.record import Reader
 from minrisk.io.shards import Shard
 from minrisk.io.sink import StreamSink
 from minrisk.pipeline.batches import BATCH
@@ -21,13 +24,13 @@ from minrisk.pipeline.runner import Inline
 from minrisk.pipeline.stages import Parse, Write
 from minrisk.pipeline.workers import WorkerPool
 from minrisk.report.page import PageBuilder, save_page
-from minrisk.report.stages import Examine, LogprobReader, MemoryReader, ViewWriter, packed
+from minrisk.report.stages import Examine, LogprobReader, ViewWriter
 from minrisk.report.systems import read_validation
 from minrisk.report.views import REFERENCE, View
 from minrisk.version import __version__
 
 Path = str | PathLike[str]
-Samples = Path | Iterable[Mapping[str, Any] | Sequence[str]]
+Samples = Path | Iterable[Mapping[str, Any] | Sequence[str] | Segment]
 _NOTEBOOK = 8 * 10**6  # bytes of a page that is shown inside a notebook
 
 
@@ -92,7 +95,7 @@ def inspect(
 
     Args:
         samples: a file as `minrisk decode` reads it, or records of the same fields, or lists of
-            samples.
+            samples, or `minrisk.Segment` objects.
         metric: as for `minrisk.decode`.
         strategy: as for `minrisk.decode`.
         against: further outputs by name, a line per segment.
@@ -115,14 +118,14 @@ def inspect(
     """
     if show < 1:
         raise InputError(f"show must be at least 1; got {show}")
-    chosen = chosen_strategy(strategy, metric, options)
+    chosen = resolve_strategy(strategy, metric, options)
     view = View(show=show, against=dict(against or {}), references=columns_of(references or ()),
                 field=REFERENCE, seed=seed)
-    reader = _reader(samples)
-    facts = page_facts(chosen, view, title or _title(reader),
+    files, reader = _reader(samples)
+    facts = page_facts(chosen, view, title or title_of(files),
                        None if validation is None else fspath(validation))
     with PageBuilder() as builder:
-        sink = StreamSink(builder, Shard("", reader.files, reader))
+        sink = StreamSink(builder, Shard("", files, reader))
         pool = WorkerPool([Parse(reader), Examine(chosen, view), Write(ViewWriter())])
         with sink:
             for _ in Run(sink, [pool], Inline(), Policy(BATCH)).results():
@@ -149,13 +152,14 @@ def columns_of(references: Sequence[str | Sequence[str]]) -> list[list[str]]:
     return [list(column) for column in zip(*lists, strict=True)]
 
 
-def _reader(samples: Samples) -> LogprobReader:
+def _reader(samples: Samples) -> tuple[tuple[InputFile, ...], Reader]:
+    """The files, and what reads them or the objects."""
     if isinstance(samples, str | PathLike):
-        return LogprobReader(tuple(map(InputFile.at, expand([fspath(samples)]))))
-    records = [record if isinstance(record, Mapping) else {"samples": list(record)}
-               for record in samples]
-    return MemoryReader((), lines=tuple(packed(dict(record)) for record in records))
+        files = tuple(map(InputFile.at, expand([fspath(samples)])))
+        return files, LogprobReader(files)
+    return (), ObjectReader(samples, LogprobReader(()))
 
 
-def _title(reader: LogprobReader) -> str:
-    return ", ".join(file.name.rpartition("/")[2] for file in reader.files) or "samples"
+def title_of(files: Sequence[InputFile]) -> str:
+    names = [file.name.rpartition("/")[2] for file in files]
+    return ", ".join("standard input" if name == "-" else name for name in names) or "samples"

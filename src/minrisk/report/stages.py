@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 from minrisk._core.errors import InputError
 from minrisk._core.pool import Batch
 from minrisk._core.strategy import Strategy, batch_size_of, is_light, prepare
-from minrisk.io.files import Input
 from minrisk.io.jsonl import SampleReader, show
-from minrisk.io.record import RawRecord, Record, checksum
+from minrisk.io.record import Record
 from minrisk.pipeline.batches import OnError, in_batches
 from minrisk.report.views import View, failed_row
 from minrisk.strategies.confident import Confident
@@ -44,21 +43,6 @@ def _checked(logprobs: Any, count: int) -> list[float]:
     if len(logprobs) != count:
         raise InputError(f"found {len(logprobs)} logprobs for {count} samples, wanted one each")
     return logprobs
-
-
-@dataclass(frozen=True)
-class MemoryReader(LogprobReader):
-    """The same for records that are no files."""
-
-    lines: tuple[str, ...] = ()
-
-    def open(self) -> list[Input]:
-        return []
-
-    def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
-        for index, line in enumerate(self.lines):
-            content = line.encode("utf-8", "backslashreplace")
-            yield RawRecord(index, "samples", index + 1, content, checksum(content))
 
 
 @dataclass(frozen=True)

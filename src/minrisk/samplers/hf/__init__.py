@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minrisk._core.errors import InputError, needs_extra
-from minrisk._core.options import Options, option
-from minrisk._core.sampler import Prompt, Sample
+from minrisk._core.options import option
+from minrisk._core.sampler import Prompt, Sample, Sampler, check_numbers
 from minrisk.samplers.prompt import check_template
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _CPU_SAMPLES_PER_BATCH, _CPU_BEAMS_PER_BATCH = 512, 64
 
 
 @dataclass(frozen=True)
-class Transformers(Options):
+class Transformers(Sampler):
     """any model of transformers that translates or continues a text; needs minrisk[hf]
 
     Ancestral sampling with the truncations of transformers, which runs the model once for every
@@ -79,22 +79,23 @@ class Transformers(Options):
     ...                counts=[s.count for s in samples])  # doctest: +SKIP
     >>> minrisk.Transformers("Helsinki-NLP/opus-mt-en-fr", beams=5, top_p=0.9)
     Traceback (most recent call last):
-    minrisk.InputError: beams 5 and top_p: ...
+    minrisk.InputError: hf: beams=5 and top_p: ...
     """
 
     name: ClassVar[str] = "hf"
     takes_messages: ClassVar[bool] = True
 
     model: str = option(help="hub name or folder of the model")
-    epsilon: float = option(0.0, help="minimum probability of a token (epsilon sampling)")
-    eta: float = option(0.0, help="the same, lower at high entropy (eta sampling)")
-    top_k: int = option(0, help="number of most likely tokens to sample from; 0 is all")
-    top_p: float = option(1.0, help="mass of the most likely tokens to sample from")
-    min_p: float = option(0.0, help="minimum probability relative to the most likely token")
-    temperature: float = option(1.0, help="divisor of the logits, before truncation")
-    beams: int = option(0, help="beams of a beam search, not sampling; 1 is greedy")
-    max_tokens: int | None = option(None, help="maximum number of tokens of a sample")
-    min_tokens: int = option(0, help="minimum number of tokens of a sample")
+    epsilon: float = option(0.0, ge=0, lt=1, help="minimum probability of a token")
+    eta: float = option(0.0, ge=0, lt=1, help="the same, lower at high entropy (eta sampling)")
+    top_k: int = option(0, ge=0, help="number of most likely tokens to sample from; 0 is all")
+    top_p: float = option(1.0, gt=0, le=1, help="mass of the most likely tokens to sample from")
+    min_p: float = option(0.0, ge=0, lt=1,
+                          help="minimum probability relative to the most likely token")
+    temperature: float = option(1.0, gt=0, help="divisor of the logits, before truncation")
+    beams: int = option(0, ge=0, help="beams of a beam search, not sampling; 1 is greedy")
+    max_tokens: int | None = option(None, ge=1, help="maximum number of tokens of a sample")
+    min_tokens: int = option(0, ge=0, help="minimum number of tokens of a sample")
     source_language: str | None = option(None, help="source language, as the model's own code")
     target_language: str | None = option(None, help="target language, as the model's own code")
     prompt: str | None = option(None, help="template of the prompt, with {source} for the source")
@@ -104,10 +105,10 @@ class Transformers(Options):
     device: str = option("auto", help="cuda or cpu; auto is the best there is")
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = option(
         "auto", help="number format; auto is bf16 on CUDA, fp32 elsewhere")
-    rows: int | None = option(None, help="maximum number of samples drawn at once",
+    rows: int | None = option(None, ge=1, help="maximum number of samples drawn at once",
                               matters=False)
-    memory: float | None = option(None, help="gigabytes for the KV cache; auto is half of the free",
-                                  matters=False)
+    memory: float | None = option(None, gt=0, matters=False,
+                                  help="gigabytes for the KV cache; half of the free ones")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,10 +116,6 @@ class Transformers(Options):
         self._check_beams()
         check_template(self.prompt)
         _ = self.stop_strings
-        if self.rows is not None and self.rows < 1:
-            raise InputError(f"rows {self.rows}; 1 at least is wanted")
-        if self.memory is not None and not self.memory > 0:
-            raise InputError(f"memory {self.memory}; more than 0 gigabytes are wanted")
 
     @cached_property
     def stop_strings(self) -> list[str]:
@@ -130,8 +127,8 @@ class Transformers(Options):
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, list) or not all(isinstance(own, str) and own for own in found):
-            raise InputError(f"stop {self.stop!r:.60}; wanted a text, or a JSON list of texts, "
-                             r'such as ["\n\n", "Q:"]')
+            raise InputError(f"hf: stop must be a text, or a JSON list of texts, "
+                             rf'such as ["\n\n", "Q:"]; got {self.stop!r:.60}')
         return found
 
     def prepare(self) -> None:
@@ -144,14 +141,13 @@ class Transformers(Options):
 
         Beams come best first, at most as many as there are.
         """
-        if n < 1:
-            raise InputError(f"n = {n} samples; 1 at least is wanted")
+        check_numbers(n, seed)
         if self.beams and n > self.beams:
-            raise InputError(f"n = {n} of {self.beams} beams; there are no more than those")
+            raise InputError(f"n must be at most the number of beams, {self.beams}; got {n}")
         places = range(len(prompts)) if places is None else places
         for text, place in zip(prompts, places, strict=True):
             if isinstance(text, str) and not text.strip():
-                raise InputError(f"source {place + 1} is blank; there is nothing to write about")
+                raise InputError(f"source {place + 1} is blank; leave it out")
         return self._generator.generate(prompts, n, seed, places) if prompts else []
 
     def batch_size(self, n: int) -> int:
@@ -182,23 +178,17 @@ class Transformers(Options):
         return Generator(self)
 
     def _check_lengths(self) -> None:
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise InputError(f"max_tokens {self.max_tokens}; 1 at least is wanted")
-        if self.min_tokens < 0:
-            raise InputError(f"min_tokens {self.min_tokens}; 0 at least is wanted")
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
-            raise InputError(f"min_tokens {self.min_tokens} is more than max_tokens "
-                             f"{self.max_tokens}; swap them, or leave one out")
+            raise InputError(f"hf: min_tokens must be at most max_tokens, {self.max_tokens}; got "
+                             f"{self.min_tokens}")
 
     def _check_beams(self) -> None:
-        if self.beams < 0:
-            raise InputError(f"beams {self.beams}; 0 to sample, 1 or more to search")
         off = {"epsilon": 0.0, "eta": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
                "temperature": 1.0}
         given = [name for name, value in off.items() if getattr(self, name) != value]
         if self.beams and given:
-            raise InputError(f"beams {self.beams} and {', '.join(given)}: a search draws nothing; "
-                             "leave out the one or the other")
+            raise InputError(f"hf: beams={self.beams} and {', '.join(given)}: beam search does not "
+                             "sample; leave out the one or the other")
         if self.beams and self.stop:
-            raise InputError(f"beams {self.beams} and stop: a search does not look at texts; leave "
-                             "out the one or the other")
+            raise InputError(f"hf: beams={self.beams} and stop: beam search does not look at "
+                             "texts; leave out the one or the other")

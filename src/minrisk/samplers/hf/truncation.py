@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError
+from minrisk._core.options import Options, option
 from minrisk._torch.device import triton_not_supported_reasons, upload
 
 _MAX_TIES = 32  # tokens as likely as the last of the top k, for which there is room in a short list
@@ -102,27 +102,17 @@ def _cumulative(logs: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Truncation:
+class Truncation(Options):
     """Nothing is cut off unless told; with no field changed this is ancestral sampling."""
 
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    epsilon: float = 0.0
-    eta: float = 0.0
+    name: ClassVar[str] = "sampling"  # in messages: the options come from a generation config too
 
-    def __post_init__(self) -> None:
-        if not 0 < self.temperature < math.inf:
-            raise InputError(f"temperature {self.temperature}; more than 0 is wanted "
-                             "(greedy search is beams = 1)")
-        if self.top_k < 0:
-            raise InputError(f"top_k {self.top_k}; a number of tokens is wanted, or 0 for all")
-        if not 0 < self.top_p <= 1:
-            raise InputError(f"top_p {self.top_p}; more than 0 is wanted, and at most 1")
-        for name in ("min_p", "epsilon", "eta"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} {getattr(self, name)}; from 0 to below 1 is wanted")
+    temperature: float = option(1.0, gt=0, help="divisor of the logits")
+    top_k: int = option(0, ge=0, help="number of likeliest tokens; 0 is all")
+    top_p: float = option(1.0, gt=0, le=1, help="mass of the likeliest tokens")
+    min_p: float = option(0.0, ge=0, lt=1, help="least share of the likeliest token's probability")
+    epsilon: float = option(0.0, ge=0, lt=1, help="least probability")
+    eta: float = option(0.0, ge=0, lt=1, help="the same, but lower where the distribution is flat")
 
     def __call__(self, scores: Tensor, logs: Tensor, shift: Tensor) -> Candidates:
         """What may be drawn, by log-probabilities (R, V) that keep the rules.
