@@ -48,6 +48,15 @@ function openPart(number) {
   return parts[number];
 }
 
+// while nothing else is to do, so that the first search need not wait
+const MOST_AHEAD = 200;  // parts, of a quarter of a megabyte each
+const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 50));
+
+function openAhead(number = 0) {
+  if (number >= Math.min(DATA.parts.length, MOST_AHEAD)) return;
+  idle(() => openPart(number).then(() => openAhead(number + 1)));
+}
+
 async function detailsOf(segment) {
   const number = partOf(segment);
   return (await openPart(number))[segment - DATA.parts[number]];

@@ -89,6 +89,7 @@ openData().then(() => {
   apply(new Set(['q']));
   document.documentElement.dataset.ready = 'yes';
   performance.mark('first-row');
+  whenParsed.then(() => openAhead());
 }).catch((error) => {
   $('empty').hidden = false;
   $('empty').textContent = `The data of this page cannot be opened: ${error.message}`;
