@@ -59,7 +59,8 @@ def _first_activation(shared, row_part, column_part, row_reversed, column_revers
     if both:
         a = tl.load(row_reversed + row * width + at, inside).to(tl.float32)
         b = tl.load(column_reversed + column * width + at, inside).to(tl.float32)
-        reversed_out = out + rows.to(tl.int64) * columns * width
+        # a number that is 1 is a constant to Triton, which has no `to`
+        reversed_out = out + (row.to(tl.int64) * 0 + rows) * columns * width
         tl.store(reversed_out + pair, _tanh(common + a + b), inside)
 
 
