@@ -19,7 +19,7 @@ from minrisk.io.matrices import MatrixWriter
 from minrisk.io.record import Reader
 from minrisk.io.run_store import RunStore, beside
 from minrisk.io.shards import Shard, folder_shards
-from minrisk.io.sink import QueueSink, Sink, StreamSink
+from minrisk.io.sink import QueueSink, Sink, StreamSink, Writable
 from minrisk.pipeline.batches import BATCH, OnError
 from minrisk.pipeline.processes import Processes
 from minrisk.pipeline.run import Policy, Run
@@ -68,9 +68,10 @@ class RunConfig(Options):
 
     @property
     def is_stream(self) -> bool:
-        """A queue, a pipe or a device, which cannot be read again."""
-        if self.output is None:
+        """A queue, standard output, a pipe or a device, which cannot be read again."""
+        if self.output in (None, "-"):
             return True
+        assert self.output is not None
         return (not remote.is_url(self.output) and os.path.exists(self.output)
                 and not self.is_folder and not stat.S_ISREG(os.stat(self.output).st_mode))
 
@@ -78,7 +79,7 @@ class RunConfig(Options):
     def memory(self) -> int:
         return int(self.buffer * _GB)
 
-    def runner(self) -> Runner:
+    def runner(self, work: Work) -> Runner:
         """This process, unless others are asked for: they import the script that starts them."""
         if self.engine == "ray":
             from minrisk.pipeline.ray import Ray  # here, for it is an extra, and slow to import
@@ -106,17 +107,27 @@ class Work:
     block: int = BATCH  # records that go to a worker together
     matrix: str | None = None
     parser: Reader | None = None  # of records, if not the reader: workers are sent it
+    also_read: Sequence[InputFile] = ()  # further files whose content can change a result
+    stream: Writable | None = None  # where results go instead of standard output
+    is_streaming: bool = False  # a server does the work, and no request waits for another
 
 
 @contextmanager
-def open_run(config: RunConfig, work: Work) -> Iterator[Run]:
-    """A run whose output is open, and complete afterwards or ready to be resumed."""
+def open_run(config: RunConfig, work: Work, read: Sequence[str] = (),
+             written: Sequence[str] = ()) -> Iterator[Run]:
+    """A run whose output is open, and complete afterwards or ready to be resumed.
+
+    Args:
+        config: where results go, and how the run works.
+        work: what is done with which input.
+        read, written: further files that the caller reads and writes, which must not be others.
+    """
     shards = _shards(config, work)
-    _check_files(config, work, shards)
+    _check_files(config, work, shards, read, written)
     with ExitStack() as stack:
         sink: Sink = stack.enter_context(_sink(config, work, shards, stack))
         yield Run(sink, work.pools(Parse(work.parser or shards[0].reader)),
-                  config.runner(),
+                  config.runner(work),
                   Policy(config.batch_size or work.block, config.memory, config.on_error,
                          config.max_errors))
 
@@ -137,16 +148,31 @@ def _shards(config: RunConfig, work: Work) -> list[Shard]:
     return [Shard("", tuple(work.files), work.reader(tuple(work.files), None))]
 
 
-def _check_files(config: RunConfig, work: Work, shards: Sequence[Shard]) -> None:
+def _check_files(config: RunConfig, work: Work, shards: Sequence[Shard], read: Sequence[str],
+                 written: Sequence[str]) -> None:
     """Nothing is destroyed, and what cannot be written is known now, rather than after days."""
-    written = list(_outputs(config, shards))
-    if work.matrix and os.path.realpath(work.matrix) in map(os.path.realpath, written):
-        raise InputError(f"{work.matrix} is part of the output; name two files")
-    keys = {file_key(file.location, "stdin"): file.name for file in work.files}
-    for path in filter(None, [*written, work.matrix]):
-        key = file_key(path, "stdout")
+    outputs = list(_outputs(config, shards))
+    if work.matrix == "-":
+        raise InputError("matrix= needs a file; standard output takes no .npz")
+    others = [path for path in (work.matrix, *written) if path]
+    for path in others:
+        if path != "-" and os.path.realpath(path) in [os.path.realpath(output)
+                                                      for output in outputs if output != "-"]:
+            raise InputError(f"{path} is part of the output; name two files")
+    check_files([*(file.location for file in (*work.files, *work.also_read)), *read],
+                [*outputs, *others])
+
+
+def check_files(read: Sequence[str], written: Sequence[str]) -> None:
+    """Nothing is read twice, or destroyed before it is read."""
+    if list(read).count("-") > 1:
+        raise InputError("standard input was given more than once; it can be read only once")
+    keys = {file_key(path, "stdin"): path for path in read}
+    for output in written:
+        key = file_key(output, "stdout")
         if key is not None and key in keys:
-            raise InputError(f"the output is the input {keys[key]}; write to another file")
+            raise InputError(f"the output is the input {InputFile.at(keys[key]).name}; "
+                             "write to another file")
 
 
 def _outputs(config: RunConfig, shards: Sequence[Shard]) -> Iterable[str]:
@@ -164,12 +190,13 @@ def _sink(config: RunConfig, work: Work, shards: list[Shard], stack: ExitStack) 
     if config.output is None:
         return QueueSink(shards[0])
     if config.is_stream:
-        return StreamSink(stack.enter_context(Output(config.output)), shards[0],
-                          MatrixWriter(matrix) if matrix else None)
+        output = work.stream or stack.enter_context(Output(config.output))
+        return StreamSink(output, shards[0], MatrixWriter(matrix) if matrix else None)
     if matrix and config.is_folder != names_folder(matrix):
-        raise InputError("the matrix is a folder (scores/) where the output is one, and otherwise "
-                         "a file")
-    identities = {f"input {file.name}": file.identity() for file in work.files}
+        raise InputError("matrix= is a folder (scores/) where the output is one, and otherwise a "
+                         "file")
+    identities = {f"input {file.name}": file.identity()
+                  for file in (*work.files, *work.also_read)}
     settings = {**work.settings, "matrix": matrix, **identities, "version": __version__}
     common: dict[str, Any] = {"resume": config.resume, "overwrite": config.overwrite,
                               "matrix_of": partial(_matrix, matrix) if matrix else None}
