@@ -89,7 +89,7 @@ def decode_work(segments: SegmentInput, strategy: Strategy, options: RunOptions,
     return Work(
         files=segments.files(),
         reader=segments.reader,
-        pools=lambda parse: [options.pool(parse, *checks, choose, Write(writer))],
+        pools=[options.pool(*checks, choose, Write(writer))],
         settings=settings_of(strategy) | segments.settings() | settings,
         signatures=[signature(strategy, weights=segments.weighting, **oracle)],
         extension=extension,

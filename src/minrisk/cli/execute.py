@@ -12,7 +12,7 @@ from typing import NamedTuple
 import click
 
 from minrisk._core.errors import MinriskError
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk.cli.progress import Progress, has_room_for_bar
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.run_report import stage_summary, write_report
@@ -117,7 +117,7 @@ def _show_warnings(run: Run, shown: set[str]) -> None:
 def summary(progress: Progress, output: str, is_stream: bool) -> Iterator[None]:
     """Show the progress of the work inside, and how much was done, however it ends."""
     try:
-        with listening(progress.stage):
+        with progress_listener(progress.stage):
             yield
     except KeyboardInterrupt as stop:
         where = "standard output" if output == "-" else remote.shown(output)

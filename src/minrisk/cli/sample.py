@@ -43,7 +43,7 @@ def sample(sampling: SamplerOptions, prompts: PromptInput, options: RunOptions,
     return execute(options, Work(
         files=prompts.files(),
         reader=prompts.reader,
-        pools=lambda parse: [options.pool(parse, draw, Write(SampleWriter(output.repeat)))],
+        pools=[options.pool(draw, Write(SampleWriter(output.repeat)))],
         settings=settings(sampler, "sampler") | drawing | prompts.settings(),
         signatures=[signature(sampler, "sampler", **drawing)],
         block=sampler.batch_size(draw.n),

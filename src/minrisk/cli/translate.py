@@ -67,9 +67,8 @@ def translate(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOp
         files=prompts.files(),
         reader=prompts.reader,
         # some draw, on GPUs where there are some, and others choose from what they drew
-        pools=lambda parse: [
-            replace(options.pool(parse, draw), workers=output.sampling_workers),
-            options.pool(*choose, gpus=False)],
+        pools=[replace(options.pool(draw), workers=output.sampling_workers),
+               options.pool(*choose, gpus=False)],
         settings=settings(sampler, "sampler") | settings(strategy) | drawing | output.settings()
         | prompts.settings(),
         signatures=[signature(sampler, "sampler", **drawing),

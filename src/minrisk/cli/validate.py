@@ -87,7 +87,7 @@ def validate(metrics: StudyOptions, scope: StudyScope, segments: JsonInput, opti
     done = execute(options, Work(
         files=files,
         reader=lambda files, number: reader,
-        pools=lambda parse: [options.pool(parse, Evaluate(study), Write(OutcomesWriter()))],
+        pools=[options.pool(Evaluate(study), Write(OutcomesWriter()))],
         settings={"signature": study.signature, "trials": labels, "limit": scope.limit},
         signatures=[study.signature],
         stream=results,

@@ -1,4 +1,4 @@
-"""From settings to a run: inputs become shards, the output a sink, and workers get their stages."""
+"""From settings to a run: inputs become shards, the output a sink, and stages worker pools."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -33,7 +33,7 @@ _GB = 1 << 30
 
 @dataclass(frozen=True)
 class RunConfig(Options):
-    """Where results go, who works, and what a failure means."""
+    """Settings of a run: the output, the workers, and the treatment of failures."""
 
     name: ClassVar[str] = "run"  # in messages
 
@@ -80,9 +80,9 @@ class RunConfig(Options):
         return int(self.buffer * _GB)
 
     def runner(self, work: Work) -> Runner:
-        """This process, unless others are asked for: they import the script that starts them."""
+        """The runner: this process, unless workers or an engine are given."""
         if self.engine == "ray":
-            from minrisk.pipeline.ray import Ray  # here, for it is an extra, and slow to import
+            from minrisk.pipeline.ray import Ray  # here, because it is an extra and slow to import
 
             return Ray(self.address, self.memory)
         wants_workers = self.workers or self.engine or self.segment_timeout or self.gpus_per_worker
@@ -96,15 +96,15 @@ class RunConfig(Options):
 
 @dataclass(frozen=True)
 class Work:
-    """What is done with which input, whatever the output is."""
+    """The inputs and the stages of a run, for any output."""
 
     files: Sequence[InputFile]
     reader: Callable[[tuple[InputFile, ...], int | None], Reader]  # None: of all files together
-    pools: Callable[[Parse], Sequence[WorkerPool]]
+    pools: Sequence[WorkerPool]  # the first parses records, too
     settings: Mapping[str, Any]  # that can change a result
     signatures: Sequence[str]
     extension: str = ".jsonl"
-    block: int = BATCH  # records that go to a worker together
+    block: int = BATCH  # maximum number of records that a worker gets together
     matrix: str | None = None
     parser: Reader | None = None  # of records, if not the reader: workers are sent it
     also_read: Sequence[InputFile] = ()  # further files whose content can change a result
@@ -115,25 +115,30 @@ class Work:
 @contextmanager
 def open_run(config: RunConfig, work: Work, read: Sequence[str] = (),
              written: Sequence[str] = ()) -> Iterator[Run]:
-    """A run whose output is open, and complete afterwards or ready to be resumed.
+    """Open the output of a run; it is complete afterwards, or can be resumed.
 
     Args:
-        config: where results go, and how the run works.
-        work: what is done with which input.
-        read, written: further files that the caller reads and writes, which must not be others.
+        config: the output, and how the run works.
+        work: the inputs and the stages.
+        read, written: further files of the caller, which must not be files of the run.
     """
     shards = _shards(config, work)
     _check_files(config, work, shards, read, written)
     with ExitStack() as stack:
         sink: Sink = stack.enter_context(_sink(config, work, shards, stack))
-        yield Run(sink, work.pools(Parse(work.parser or shards[0].reader)),
+        yield Run(sink, _with_parser(work.pools, work.parser or shards[0].reader),
                   config.runner(work),
                   Policy(config.batch_size or work.block, config.memory, config.on_error,
                          config.max_errors))
 
 
+def _with_parser(pools: Sequence[WorkerPool], reader: Reader) -> list[WorkerPool]:
+    first, *others = pools
+    return [replace(first, stages=(Parse(reader), *first.stages)), *others]
+
+
 def names_folder(path: str) -> bool:
-    """A URL is not looked up, for it may have no folders at all: its slash says so."""
+    """Whether a path is a folder; a URL is one if it ends in a slash."""
     return path.endswith("/") or os.path.isdir(path)
 
 
@@ -150,10 +155,10 @@ def _shards(config: RunConfig, work: Work) -> list[Shard]:
 
 def _check_files(config: RunConfig, work: Work, shards: Sequence[Shard], read: Sequence[str],
                  written: Sequence[str]) -> None:
-    """Nothing is destroyed, and what cannot be written is known now, rather than after days."""
-    outputs = list(_outputs(config, shards))
+    """Check before the run that no output is an input, and that all outputs are different."""
     if work.matrix == "-":
         raise InputError("matrix= needs a file; standard output takes no .npz")
+    outputs = list(_outputs(config, shards))
     others = [path for path in (work.matrix, *written) if path]
     for path in others:
         if path != "-" and os.path.realpath(path) in [os.path.realpath(output)
@@ -164,19 +169,19 @@ def _check_files(config: RunConfig, work: Work, shards: Sequence[Shard], read: S
 
 
 def check_files(read: Sequence[str], written: Sequence[str]) -> None:
-    """Nothing is read twice, or destroyed before it is read."""
+    """Check that nothing is read twice, or destroyed before it is read."""
     if list(read).count("-") > 1:
         raise InputError("standard input was given more than once; it can be read only once")
     keys = {file_key(path, "stdin"): path for path in read}
     for output in written:
         key = file_key(output, "stdout")
         if key is not None and key in keys:
-            raise InputError(f"the output is the input {InputFile.at(keys[key]).name}; "
+            raise InputError(f"the output is the input {remote.shown(keys[key])}; "
                              "write to another file")
 
 
 def _outputs(config: RunConfig, shards: Sequence[Shard]) -> Iterable[str]:
-    """All files of the output, with those beside it."""
+    """All files of the output, with its manifest and list of errors."""
     if config.output is None:
         return []
     if config.is_folder:
