@@ -485,7 +485,7 @@ def test_a_report_says_what_was_done_and_how_fast(inputs, tmp_path):
 
 
 @pytest.mark.parametrize(("args", "message"), [
-    (["--resume"], "--resume goes with a file or a folder; name one with -o"),
+    (["--resume"], "--resume goes with a file or a folder; name one with --output"),
     (["--overwrite"], "--overwrite goes with a file or a folder"),
     (["-o", "@out/", "--resume", "--overwrite"], "give one"),
     (["-o", "@out/", "--address", "auto"], "give --engine ray"),
