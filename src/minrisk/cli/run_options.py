@@ -10,8 +10,6 @@ from minrisk._core.threads import MAX_THREADS, set_threads
 from minrisk.cli.options import flag
 from minrisk.pipeline.batches import OnError
 from minrisk.pipeline.job import RunConfig, Work
-from minrisk.pipeline.processes import Processes
-from minrisk.pipeline.runner import Runner
 from minrisk.pipeline.stages import Stage
 from minrisk.pipeline.workers import WorkerPool
 
@@ -71,10 +69,9 @@ class RunOptions(RunConfig):
             warnings.simplefilter("ignore")
         set_threads(self.threads)
 
-    def runner(self, work: Work) -> Runner:
-        """With workers for a folder too, unless a server does the work."""
-        return Processes() if self.is_folder and not work.is_streaming and self.engine is None \
-            else super().runner(work)
+    def wants_workers(self, work: Work) -> bool:
+        """For a folder too, unless a server does the work."""
+        return super().wants_workers(work) or (self.is_folder and not work.is_streaming)
 
     def pool(self, *stages: Stage, gpus: bool = True) -> WorkerPool:
         return replace(super().pool(*stages, gpus=gpus), quiet=self.quiet)

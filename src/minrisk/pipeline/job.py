@@ -85,8 +85,10 @@ class RunConfig(Options):
             from minrisk.pipeline.ray import Ray  # here, because it is an extra and slow to import
 
             return Ray(self.address, self.memory)
-        wants_workers = self.workers or self.engine or self.segment_timeout or self.gpus_per_worker
-        return Processes() if wants_workers else Inline()
+        return Processes() if self.wants_workers(work) else Inline()
+
+    def wants_workers(self, work: Work) -> bool:
+        return bool(self.workers or self.engine or self.segment_timeout or self.gpus_per_worker)
 
     def pool(self, *stages: Stage, gpus: bool = True) -> WorkerPool:
         return WorkerPool(stages, self.workers, self.threads,
