@@ -45,6 +45,8 @@ def command(*, examples: str = "",
 
 
 class Command(click.Command):
+    """A command whose callback takes dataclasses that its options fill."""
+
     def __init__(self, function: Callable[..., Any], groups: Sequence[type], examples: str,
                  without: Sequence[str]) -> None:
         params: dict[str | None, click.Parameter] = {}
@@ -69,6 +71,8 @@ class Command(click.Command):
             rest = super().parse_args(ctx, list(args))  # which it would consume
         except click.NoSuchOption as error:
             raise self._unknown_option(ctx, error.option_name) from None
+        except click.BadOptionUsage as error:
+            raise self._bad_usage(ctx, error) from None
         options = self._field_options(ctx)
         set_flags(options, [option for option in options if option.is_given(ctx)])
         if not ctx.resilient_parsing:
@@ -87,7 +91,7 @@ class Command(click.Command):
         path = self._peek(ctx, args).get("config")
         config = read_config(path) if path else Config()
         ctx.meta[CONFIG] = config.path
-        for _ in ("--strategy coarse-to-fine", "--coarse chrf"):  # whose option names a metric
+        for _ in ("--strategy coarse-to-fine", "--coarse chrf"):  # an option of which names another
             options = self._field_options(ctx)
             names = config.default_map(options) | self._peek(ctx, args)
             ctx.meta[_COMPONENTS] = [found for group in self.groups
