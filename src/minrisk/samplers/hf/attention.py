@@ -1,6 +1,6 @@
 """Attention of the rows of a batch to the KV cache: with torch, or with Triton kernels of our own.
 
-The self-attention keys and values of the prefixes lie in one buffer with room to write; the
+The self-attention keys and values of the prefixes are in one buffer with free positions; the
 cross-attention keys and values of a source are one copy, which all of its prefixes share.
 """
 
@@ -36,26 +36,26 @@ class CopyRows(Protocol):
 
 
 class Attention(Protocol):
-    """What a layer's rows attend to, (R, heads, D), for queries of that shape."""
+    """Attention of a layer's rows; queries and results are (R, heads, D)."""
 
     def self_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """To their own prefixes; writes the new keys and values, for later tokens to attend to."""
+        """Attention of rows to their own prefixes; writes the new keys and values to the cache."""
         ...
 
     def cross_attention(self, layer: int, queries: Tensor) -> Tensor:
-        """To their sources."""
+        """Attention of rows to their sources."""
         ...
 
 
 @dataclass(frozen=True)
 class TorchAttention:
-    """The rows of a source stand side by side, as if they were one long query."""
+    """Attention with torch; the rows of each source are one padded query."""
 
     cache: KVCache
     position: Tensor  # (1,)
-    length: int  # one more than that
+    length: int  # position + 1
     query_slots: Tensor  # (R,) index of each row among the padded queries of all sources
-    max_rows_per_source: int  # rows of a source for which there is room
+    max_rows_per_source: int  # of the padded queries
 
     def self_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         self_kv = self.cache.self_kv[layer, :, : len(queries)]
@@ -83,7 +83,7 @@ def copy_rows_with_torch(source: Tensor, target: Tensor, rows: Tensor, to: Tenso
 
 @dataclass(frozen=True)
 class TritonAttention:
-    """The same for any number of rows, with nothing that depends on it: it can be recorded."""
+    """Attention with Triton kernels, which a CUDA graph can record for any position."""
 
     cache: KVCache
     position: Tensor  # (1,)
@@ -109,7 +109,7 @@ def copy_rows_with_triton(source: Tensor, target: Tensor, rows: Tensor, to: Tens
 
 
 def attention_backend(device: torch.device) -> AbstractContextManager[None]:
-    """Not cuDNN's: it makes a plan for every new shape, and here every step has another."""
+    """torch's backends but cuDNN's, which makes a plan for each new shape: here for every step."""
     if device.type != "cuda":
         return nullcontext()
     chosen: AbstractContextManager[None] = sdpa_kernel(
