@@ -56,7 +56,7 @@ class Cached(WrapperMetric):
     'the cat sat'
     """
 
-    metric: AnyMetric = inner(help="inner metric, as in cached:comet")
+    metric: AnyMetric = inner(help="an inner metric, as in cached:comet")
     path: str = option(_MEMORY, help="SQLite file of the cache, which processes may share")
 
     @property
