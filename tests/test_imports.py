@@ -61,6 +61,7 @@ MAY_IMPORT = {
     "hf": PROTOCOLS | {"_core.decoding", "samplers", "_torch"},
     "io": PLAIN | {"io"},
     "pipeline": CORE | {"pipeline", "io", "samplers"},
+    "_api": CORE | {"_api", "io", "pipeline", "evaluation", "strategies"},
     "cli": {"*"},
     "__init__": {"*"},
     "plugins": PROTOCOLS | {"samplers"},

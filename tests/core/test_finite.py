@@ -138,7 +138,7 @@ def test_confidence_does_not_hide_it():
 def test_references_in_shards_are_looked_at_too():
     for strategy in ("standard", "aggregate"):
         with pytest.raises(minrisk.InputError, match="scored nan"):
-            minrisk.decode_shards(TEXTS, [["a", "b"], ["c"]], "s", metric=Parts(),
+            minrisk.decode_parts(TEXTS, [["a", "b"], ["c"]], "s", metric=Parts(),
                                   strategy=strategy)
 
 

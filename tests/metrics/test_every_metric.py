@@ -14,7 +14,7 @@ import minrisk
 from minrisk._core.metric import Ability, AnyMetric, strategies_with
 from minrisk._core.options import inner_field
 from minrisk._core.registry import METRICS, STRATEGIES
-from minrisk.cli.listing import strategies_for
+from minrisk.cli.list_command import strategies_for
 from minrisk.testing import TEXTS, cases, check_metric
 from tolerance import SINGLE, assert_close
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minrisk._core.sqlite_cache import VARIABLES, Store
+from minrisk._core.sqlite_cache import SqliteCache, chunks
 
 Vectors = npt.NDArray[np.float32]
 
@@ -24,7 +24,7 @@ class EmbeddingCache:
     """The embeddings of one model by text; `model` is its fingerprint."""
 
     def __init__(self, folder: str, model: bytes) -> None:
-        self._store = Store(str(Path(folder) / _FILE), _TABLE)
+        self._store = SqliteCache(str(Path(folder) / _FILE), _TABLE)
         self._model = model
 
     def get_or_encode(self, texts: Sequence[str],
@@ -42,7 +42,7 @@ class EmbeddingCache:
         """The cached embeddings by text; damaged rows are left out."""
         keys = {self._key(text): text for text in texts}
         found: dict[str, Vectors] = {}
-        for some in _chunks(list(keys)):
+        for some in chunks(list(keys)):
             wanted = ",".join("?" * len(some))
             rows = self._store.read(
                 f"SELECT key, vector FROM embeddings WHERE key IN ({wanted})", some)
@@ -69,7 +69,3 @@ def _decoded(key: bytes, stored: Any) -> Vectors | None:
         return None
     checksum, vector = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
     return np.frombuffer(vector, np.float32) if checksum == _checksum(key, vector) else None
-
-
-def _chunks(keys: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
-    return (keys[i : i + VARIABLES] for i in range(0, len(keys), VARIABLES))

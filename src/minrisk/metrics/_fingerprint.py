@@ -14,7 +14,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
-from minrisk._core.adapters import Adapted, as_metric
+from minrisk._core.adapters import MetricAdapter, as_metric
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import inner_metrics
 
@@ -25,7 +25,7 @@ _MAX_FILES_PER_FOLDER = 1000
 def fingerprint(metric: AnyMetric) -> str:
     """Changes when the code or a file behind the metric, or a metric inside it, does."""
     metric = as_metric(metric)
-    unwrapped = metric.metric if isinstance(metric, Adapted) else metric
+    unwrapped = metric.metric if isinstance(metric, MetricAdapter) else metric
     own = metric.fingerprint()
     if own is None:
         own = digest([*module_files(type(unwrapped)), *_named_files(unwrapped)])

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import math
-import os
-import sqlite3
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
@@ -18,17 +13,14 @@ import numpy as np
 
 from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import option
 from minrisk._core.signature import parts_signature
+from minrisk._core.sqlite_cache import MEMORY, SqliteCache, chunks
 from minrisk.metrics._base import Objects, WrapperMetric, objects
 from minrisk.metrics._fingerprint import fingerprint
 
-_MEMORY = ":memory:"
-_LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes
-_REFERENCES_PER_QUERY = 500  # references in a query
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
     metric BLOB, source BLOB, hypothesis BLOB, reference BLOB, score REAL,
     PRIMARY KEY (metric, source, hypothesis, reference)) WITHOUT ROWID"""
@@ -57,7 +49,7 @@ class Cached(WrapperMetric):
     """
 
     metric: AnyMetric = inner(help="an inner metric, as in cached:comet")
-    path: str = option(_MEMORY, help="SQLite file of the cache, which processes may share")
+    path: str = option(MEMORY, help="SQLite file of the cache, which processes may share")
 
     @property
     def name(self) -> str:
@@ -75,14 +67,14 @@ class Cached(WrapperMetric):
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) scores from the cache; those that are missing are computed and added."""
         source = source if self.needs_source else None
-        store = _store(self.path, os.getpid())
+        table = _table(self.path)
         keys = _Keys.of(self._identity, hyps, refs, source)
-        found = store.find(keys)  # (H, R), NaN where not known
+        found = table.find(keys)  # (H, R), NaN where not known
         rows, columns = (np.flatnonzero(np.isnan(found).any(axis=axis)) for axis in (1, 0))
         if rows.size:
             new = self._compute(hyps[rows], refs[columns], source)
             found[np.ix_(rows, columns)] = new
-            store.add(keys[rows, columns], new)
+            table.add(keys[rows, columns], new)
         return found
 
     @lazy
@@ -126,18 +118,11 @@ class _Keys:
                        refs=[self.refs[column] for column in columns])
 
 
-class _ScoreCache:
-    """A table of scores; SQLite keeps processes that share a file apart."""
+class _ScoreTable:
+    """The scores of pairs, by the keys of their texts."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        with self._as_input_error():
-            self._table = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, check_same_thread=False)
-            atexit.register(self._table.close)
-            with self._table:
-                self._table.execute("PRAGMA journal_mode=WAL")
-                self._table.execute(_TABLE)
+        self._cache = SqliteCache(path, _TABLE)
 
     def find(self, keys: _Keys) -> Floats:
         """(H, R) cached scores, NaN where there is none."""
@@ -153,33 +138,19 @@ class _ScoreCache:
         new = ((keys.metric, keys.source, hyp, ref, score)
                for hyp, line in zip(keys.hyps, scores.tolist(), strict=True)
                for ref, score in zip(keys.refs, line, strict=True) if math.isfinite(score))
-        with self._as_input_error(), self._lock, self._table:
-            self._table.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", new)
+        self._cache.write("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", new)
 
-    def _query(self, keys: _Keys, hyp: bytes) -> Iterator[tuple[bytes, Any]]:
+    def _query(self, keys: _Keys, hyp: bytes) -> Iterator[tuple[Any, ...]]:
         """Cached scores of a hypothesis with these references; there may be many others."""
-        for start in range(0, len(keys.refs), _REFERENCES_PER_QUERY):
-            refs = keys.refs[start:start + _REFERENCES_PER_QUERY]
-            with self._as_input_error(), self._lock:
-                yield from self._table.execute(
-                    "SELECT reference, score FROM scores WHERE metric = ? AND source = ? "
-                    f"AND hypothesis = ? AND reference IN ({','.join('?' * len(refs))})",
-                    (keys.metric, keys.source, hyp, *refs)).fetchall()
-
-    @contextmanager
-    def _as_input_error(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise InputError(f"cached: {self._path} cannot be used for scores: {error}; "
-                             "give another path") from None
+        for refs in chunks(keys.refs):
+            yield from self._cache.read(
+                "SELECT reference, score FROM scores WHERE metric = ? AND source = ? "
+                f"AND hypothesis = ? AND reference IN ({','.join('?' * len(refs))})",
+                (keys.metric, keys.source, hyp, *refs))
 
 
 def _digest(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-@cache
-def _store(path: str, process: int) -> _ScoreCache:
-    """One for each process: a connection must not be shared with a fork."""
-    return _ScoreCache(path)
+_table = cache(_ScoreTable)  # one per path

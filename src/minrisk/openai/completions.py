@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Part:
+class AnswerPart:
     """The choices of one answer, and the tokens that it took."""
 
     choices: list[Choice]
@@ -53,7 +53,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Variant:
     """A form of request that the server may take."""
 
     without: frozenset[str]  # these fields
@@ -77,7 +77,7 @@ class Completions:
         self._planned = self._done = 0  # requests
         self._scout: asyncio.Event | None = None  # of the request that goes first
 
-    async def sample(self, query: Query, numbers: range) -> list[Part]:
+    async def sample(self, query: Query, numbers: range) -> list[AnswerPart]:
         """Choices of these numbers in order, at least one in each part."""
         size = self.capabilities.max_choices or self._per_request
         # with the same bounds whether it is known already that the server gives fewer, or not yet
@@ -93,7 +93,7 @@ class Completions:
             self.capabilities.notes.add(kind)
             self._note(message)
 
-    async def _part(self, query: Query, numbers: range) -> list[Part]:
+    async def _part(self, query: Query, numbers: range) -> list[AnswerPart]:
         async with self._turn():
             part = await self._answer(query, numbers)
         self._done += 1
@@ -101,10 +101,10 @@ class Completions:
         rest = numbers[len(part.choices):]  # some servers give fewer than were requested
         return [part, *(await self.sample(query, rest) if rest else [])]
 
-    async def _answer(self, query: Query, numbers: range) -> Part:
+    async def _answer(self, query: Query, numbers: range) -> AnswerPart:
         """The choices of the first of these numbers, with as few fields as the server takes."""
         known = self.capabilities
-        trial = Trial(known.refused, min(len(numbers), known.max_choices or len(numbers)))
+        trial = Variant(known.refused, min(len(numbers), known.max_choices or len(numbers)))
         while True:
             body = query.fields(numbers[0], trial.n)
             sent = without_fields(body, trial.without)
@@ -116,7 +116,7 @@ class Completions:
                 choices = read_choices(answer.body)[:trial.n]
                 self._learn(replace(trial, n=len(choices)), body, numbers)
                 known.accepted = max(known.accepted, len(choices))
-                return Part(choices, read_usage(answer.body, choices))
+                return AnswerPart(choices, read_usage(answer.body, choices))
 
     async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Answer:
         timer = asyncio.get_running_loop().call_later(NO_REFUSAL, settle)
@@ -125,7 +125,7 @@ class Completions:
         finally:
             timer.cancel()
 
-    def _next(self, trial: Trial, error: RefusedError, candidates: Collection[str]) -> Trial:
+    def _next(self, trial: Variant, error: RefusedError, candidates: Collection[str]) -> Variant:
         """What to send after a refusal; if nothing else could be meant, the error is the prompt's.
         """
         known = self.capabilities
@@ -138,7 +138,7 @@ class Completions:
             return replace(trial, n=fewer_choices(error, trial.n))
         raise error
 
-    def _learn(self, trial: Trial, body: Mapping[str, Any], numbers: range) -> None:
+    def _learn(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
         """For only what was sent without them shows that these fields were the reason."""
         known = self.capabilities
         known.refused |= trial.without
@@ -148,7 +148,7 @@ class Completions:
             if message := note_on(name, body.get(name), str(error)):
                 self.note(name, message)
 
-    def _settle(self, trial: Trial, body: Mapping[str, Any], numbers: range) -> None:
+    def _settle(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
         """What takes so long was not refused, so the others need not wait for its answer."""
         if self._scout:
             self._learn(trial, body, numbers)

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minrisk._core.errors import InputError, needs_extra
-from minrisk._core.options import Options, option
-from minrisk._core.sampler import Prompt, Sample
+from minrisk._core.options import option
+from minrisk._core.sampler import Prompt, Sample, Sampler, check_numbers
 from minrisk.samplers.prompt import check_template
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _CPU_SAMPLES_PER_BATCH, _CPU_BEAMS_PER_BATCH = 512, 64
 
 
 @dataclass(frozen=True)
-class Transformers(Options):
+class Transformers(Sampler):
     """any model of transformers that translates or continues a text; needs minrisk[hf]
 
     Ancestral sampling with the truncations of transformers, which runs the model once for every
@@ -86,8 +86,7 @@ class Transformers(Options):
     takes_messages: ClassVar[bool] = True
 
     model: str = option(help="hub name or folder of the model")
-    epsilon: float = option(0.0, ge=0, lt=1,
-                            help="minimum probability of a token (epsilon sampling)")
+    epsilon: float = option(0.0, ge=0, lt=1, help="minimum probability of a token")
     eta: float = option(0.0, ge=0, lt=1, help="the same, lower at high entropy (eta sampling)")
     top_k: int = option(0, ge=0, help="number of most likely tokens to sample from; 0 is all")
     top_p: float = option(1.0, gt=0, le=1, help="mass of the most likely tokens to sample from")
@@ -109,7 +108,7 @@ class Transformers(Options):
     rows: int | None = option(None, ge=1, help="maximum number of samples drawn at once",
                               matters=False)
     memory: float | None = option(None, gt=0, matters=False,
-                                  help="gigabytes for the KV cache; auto is half of the free")
+                                  help="gigabytes for the KV cache; half of the free ones")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,8 +141,7 @@ class Transformers(Options):
 
         Beams come best first.
         """
-        if n < 1:
-            raise InputError(f"n must be at least 1; got {n}")
+        check_numbers(n, seed)
         if self.beams and n > self.beams:
             raise InputError(f"n must be at most the number of beams, {self.beams}; got {n}")
         places = range(len(prompts)) if places is None else places

@@ -23,6 +23,8 @@ from minrisk.samplers.hf.truncation import Candidates
 class CausalDecoder:
     """Decoder of causal models: a prompt is run once, and all of its samples share its KV cache."""
 
+    shares_prompts = False
+
     def __init__(self, model: Any) -> None:
         self._model = model
         self._last = last_logits_only(model)
@@ -52,6 +54,7 @@ class CausalDecoder:
 class Seq2SeqDecoder:
     """Decoder of encoder-decoder models: a source is encoded once for all of its samples."""
 
+    shares_prompts = False
     _cache: Any
 
     def __init__(self, model: Any) -> None:

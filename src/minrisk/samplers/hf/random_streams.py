@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError
+from minrisk._core.sampler import check_numbers
 
 _STEPS_PER_BLOCK = 16  # for which numbers are generated together
 
@@ -14,8 +14,7 @@ class RandomStream:
     """Uniform numbers from [0, 1) for n samples at every step; steps must come in order."""
 
     def __init__(self, seed: int, place: int, n: int) -> None:
-        if seed < 0:
-            raise InputError(f"seed must be at least 0; got {seed}")
+        check_numbers(n, seed)
         self._generator = np.random.default_rng([seed, place])
         self._n = n
         self._block: Floats = np.empty((0, n))

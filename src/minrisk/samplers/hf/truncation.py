@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError
+from minrisk._core.options import Options, option
 from minrisk._torch.device import triton_not_supported_reasons, upload
 
 _MAX_TIES = 32  # tokens as likely as the last of the top k that a short list may hold
@@ -102,28 +102,17 @@ def _cumulative(logs: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Truncation:
+class Truncation(Options):
     """Truncation options; the defaults are ancestral sampling."""
 
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    epsilon: float = 0.0
-    eta: float = 0.0
+    name: ClassVar[str] = "sampling"  # in messages: the options come from a generation config too
 
-    def __post_init__(self) -> None:
-        if not 0 < self.temperature < math.inf:
-            raise InputError(f"temperature must be above 0; got {self.temperature} "
-                             "(for greedy search use beams=1)")
-        if self.top_k < 0:
-            raise InputError(f"top_k must be at least 0 (0 is all tokens); got {self.top_k}")
-        if not 0 < self.top_p <= 1:
-            raise InputError(f"top_p must be above 0 and at most 1; got {self.top_p}")
-        for name in ("min_p", "epsilon", "eta"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 0 and below 1; "
-                                 f"got {getattr(self, name)}")
+    temperature: float = option(1.0, gt=0, help="divisor of the logits")
+    top_k: int = option(0, ge=0, help="number of most likely tokens; 0 is all")
+    top_p: float = option(1.0, gt=0, le=1, help="mass of the most likely tokens")
+    min_p: float = option(0.0, ge=0, lt=1, help="minimum share of the highest probability")
+    epsilon: float = option(0.0, ge=0, lt=1, help="minimum probability of a token")
+    eta: float = option(0.0, ge=0, lt=1, help="the same, lower at high entropy")
 
     def __call__(self, scores: Tensor, logs: Tensor, shift: Tensor) -> Candidates:
         """Candidates by log-probabilities (R, V) after logits processing.

@@ -1,29 +1,26 @@
-"""What a validation found: a table, and what follows from it."""
+"""What a validation found, as text: a table, and what follows from it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import click
-
-from minrisk.evaluation.study import Study
 from minrisk.evaluation.summary import Summary, TrialSummary
 
 
-def show(summary: Summary, study: Study) -> None:
-    rows = [("strategy", "budget", "top-1", f"top-{study.top}", "lost", "pairs", "ms"),
+def report_lines(summary: Summary, top: int, signature: str) -> Iterator[str]:
+    """The head of the table, its rows, and recommendations."""
+    rows = [("strategy", "budget", "top-1", f"top-{top}", "lost", "pairs", "ms"),
             *(_cells(row) for row in summary.rows)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for number, cells in enumerate(rows):
+    for cells in rows:
         left = map(str.ljust, cells[:2], widths)
         right = map(str.rjust, cells[2:], widths[2:])
-        click.echo(click.style("  ".join([*left, *right]), bold=number == 0))
-    click.echo(f"\nMeans over {summary.segments} segments of {summary.references:,.0f} references. "
-               f"top-1, top-{study.top}: how often the string that\nexact MBR picks is the first, "
-               f"or among the first {study.top}. lost: exact utility, against that string.\n"
-               f"ms: median per segment, features included.\n{study.signature}\n")
-    for line in _recommendations(summary):
-        click.echo(line)
+        yield "  ".join([*left, *right])
+    yield (f"\nMeans over {summary.segments} segments of {summary.references:,.0f} references. "
+           f"top-1, top-{top}: how often the string that\nexact MBR picks is the first, "
+           f"or among the first {top}. lost: exact utility, against that string.\n"
+           f"ms: median per segment, features included.\n{signature}\n")
+    yield from _recommendations(summary)
 
 
 def _cells(row: TrialSummary) -> tuple[str, ...]:
