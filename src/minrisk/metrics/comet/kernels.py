@@ -1,4 +1,4 @@
-"""Triton kernels for what lies between matrix products: each reads its input once.
+"""Triton kernels for the operations between matrix products: each reads its input once.
 
 They run on CUDA, and for tests on the CPU under Triton's interpreter. Sums are in float32, whatever
 the numbers in memory are.
@@ -115,7 +115,7 @@ def _add_norm(update, residual, weight, bias, out, width, eps, block: tl.constex
 
 
 def gelu(hidden: Tensor) -> Tensor:
-    """In place."""
+    """GELU, in place."""
     block = 4096
     _gelu[(triton.cdiv(hidden.numel(), block),)](hidden, hidden.numel(), block=block)
     return hidden
