@@ -25,7 +25,7 @@ DOCUMENTED = [
     "_core.adapters", "_core.decoding", "_core.errors", "_core.groups", "_core.metric",
     "_core.strategy", "_core.options", "_core.sampler", "samplers.ct2", "samplers.openai",
     "plugins", "evaluation.scoring", "_core.segment",
-    "_core.signature", "_core.references", "_core.pool", "_core.threads", "io.references",
+    "_core.signature", "_core.references", "_core.pool", "_core.threads", "io.references", "testing",
     "pipeline.references", "strategies.adaptive",
     "strategies.aggregate", "strategies.cascade", "strategies.centroid",
     "strategies.confident", "strategies.control_variate", "strategies.diverse",
