@@ -16,7 +16,7 @@ import pytest
 
 import minrisk
 from minrisk.testing import check_metric, check_strategy
-from project import ROOT, blocks
+from project import ROOT, SUPPORT, TESTS, blocks
 
 
 def test_the_python_of_the_readme_prints_what_it_says():
@@ -97,3 +97,12 @@ def test_the_metric_and_the_strategy_of_the_contributing_guide_keep_the_contract
     check_metric(example.Length())
     check_strategy(example.Newest(example.Length(), last=2))
     check_strategy(example.Newest(minrisk.ChrF()))
+
+
+def test_the_contributing_guide_names_every_module_and_folder_of_the_tests():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for path in SUPPORT.glob("*.py"):
+        assert f"`{path.stem}`" in text
+        assert path.read_text(encoding="utf-8").startswith('"""'), f"{path} does not say what it is"
+    for path in TESTS.glob("*/"):
+        assert f"`{path.name}`" in text or path.name.startswith("_")

@@ -21,7 +21,7 @@ from project import ROOT
 INIT = ROOT / "src" / "minrisk" / "__init__.py"
 # whose public names have docstrings with an example that runs
 DOCUMENTED = [
-    "_api.decoding", "_api.results", "_api.sampling", "_api.validation",
+    "_api.decoding", "_api.results", "_api.sampling", "_api.validation", "io.text_files",
     "_core.adapters", "_core.decoding", "_core.errors", "_core.groups", "_core.metric",
     "_core.strategy", "_core.options", "_core.sampler", "samplers.ct2", "samplers.openai",
     "plugins", "evaluation.scoring", "_core.segment",

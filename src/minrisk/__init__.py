@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from minrisk._core.threads import set_threads
     from minrisk.evaluation.scoring import Score, score
     from minrisk.io.references import ReferenceFile
+    from minrisk.io.text_files import TextFiles
     from minrisk.metrics.bertscore import BertScore
     from minrisk.metrics.bleu import BLEU
     from minrisk.metrics.bleurt import Bleurt
@@ -81,6 +82,7 @@ _HOME = {  # the same names by module, at run time
     "_core.threads": ("set_threads",),
     "evaluation.scoring": ("Score", "score"),
     "io.references": ("ReferenceFile",),
+    "io.text_files": ("TextFiles",),
     "metrics.bertscore": ("BertScore",),
     "metrics.bleu": ("BLEU",),
     "metrics.bleurt": ("Bleurt",),
@@ -176,6 +178,7 @@ __all__ = [
     "Standard",
     "Symmetric",
     "Ter",
+    "TextFiles",
     "Transformers",
     "UnusableError",
     "Validation",

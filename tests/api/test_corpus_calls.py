@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import json
 from collections.abc import Iterator
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -141,6 +142,54 @@ def test_files_come_in_every_form_that_the_command_line_reads(tmp_path):
     assert [r.text for r in minrisk.decode_corpus([str(plain), packed])] == texts * 2
 
 
+@pytest.mark.parametrize("columns", [
+    {}, {"source": "src.txt"}, {"references": "refs.txt", "num_references": 2},
+    {"reference_lprobs": "lprobs.txt"}], ids=lambda given: "-".join(given) or "plain")
+def test_plain_text_is_read_as_by_the_command_line(columns, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    segments = corpus(3)
+    for name, lines in (("hyps.txt", [t for s in segments for t in s["samples"]]),
+                        ("src.txt", [s["source"] for s in segments]),
+                        ("refs.txt", [t for s in segments for t in s["samples"][:2]]),
+                        ("lprobs.txt", [f"-{i}.5" for i in range(36)])):
+        Path(name).write_text("".join(f"{line}\n" for line in lines))
+    options = {"num_candidates": 12} | columns
+    run("decode", "hyps.txt", *flags(options), "-o", "cli.jsonl")
+    files = minrisk.TextFiles("hyps.txt", **options)
+    minrisk.decode_corpus(files, output="api.jsonl")
+    assert Path("api.jsonl").read_bytes() == Path("cli.jsonl").read_bytes()
+    manifests = [json.loads(Path(f"{name}.jsonl.run.json").read_text()) for name in ("cli", "api")]
+    assert manifests[0]["settings"] == manifests[1]["settings"]
+    texts = [json.loads(line)["text"] for line in Path("api.jsonl").read_text().splitlines()]
+    assert [result.text for result in minrisk.decode_corpus(files)] == texts
+    assert [result.text for result in minrisk.decode_corpus(files, workers=1)] == texts
+
+
+@pytest.mark.parametrize(("args", "options", "message"), [
+    (("hyps.txt", 0), {}, "num_candidates must be an integer of at least 1; got 0"),
+    (("nowhere.txt", 2), {}, "cannot read .*nowhere.txt"), ((3, 2), {}, "hypotheses must be"),
+    (("hyps.txt", 2), {"source": 3}, "source must be the name of a file; got 3"),
+    (("hyps.txt", 2), {"num_references": 3}, "num_references= needs references="),
+    (("hyps.txt", 3), {}, "4 lines do not divide into groups of 3; check num_candidates="),
+])
+def test_plain_text_that_makes_no_sense_is_told(args, options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("hyps.txt").write_text("a\nb\nc\nd\n")
+    with pytest.raises(minrisk.InputError, match=message):
+        list(minrisk.decode_corpus(minrisk.TextFiles(*args, **options)))
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"oracle": "x"}, "oracle= names a field of JSON lines"),
+    ({"weights": "logprobs"}, "weights='logprobs' needs reference_lprobs="),
+])
+def test_plain_text_does_not_have_everything(options, message, tmp_path):
+    path = tmp_path / "hyps.txt"
+    path.write_text("a\nb\n")
+    with pytest.raises(minrisk.InputError, match=message):
+        minrisk.decode_corpus(minrisk.TextFiles(path, 2), **options)
+
+
 def test_arrays_and_tuples_do_for_lists():
     segment = {"samples": ("a b", "a c"), "counts": np.array([1, 3]), "weights": (1, 2)}
     [found] = minrisk.decode_corpus([segment])
@@ -159,6 +208,14 @@ def test_nothing_is_read_before_it_is_asked_for():
     next(found)
     assert len(taken) < 5
     found.close()
+
+
+def test_a_caller_that_leaves_stops_the_workers():
+    found = minrisk.decode_corpus(corpus(), workers=2, batch_size=1)
+    next(found)
+    assert active_children()
+    found.close()
+    assert not active_children()
 
 
 def test_a_failed_segment_keeps_its_place_and_raises_when_it_is_asked():

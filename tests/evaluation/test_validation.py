@@ -16,7 +16,7 @@ import minrisk
 from commands import PATIENCE, read, run, spawn, wait_for, write
 from minrisk import ChrF, InputError, Ranking, Segment
 from minrisk._core.registry import METRICS, STRATEGIES
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
 from minrisk.evaluation import budgets
 from minrisk.evaluation.budgets import Budget, Trial, trials
 from minrisk.evaluation.study import EXACT, SegmentOutcomes, Study, TrialOutcome
@@ -106,7 +106,7 @@ def test_every_outcome_is_measured_against_exact_mbr(plugins):
     worst = Trial("reversed")
     found = outcomes([worst], Segment(HYPS), top=len(HYPS) - 1)[worst.label]
     assert (found.first, found.among) == (False, False)
-    assert found.lost == pytest.approx(exact.utility.max() - exact.utility.min())
+    assert_close(found.lost, exact.utility.max() - exact.utility.min(), scale=100)
     assert outcomes([worst], Segment(HYPS), top=len(HYPS))[worst.label].among
 
 
@@ -121,7 +121,7 @@ def test_the_same_string_elsewhere_is_the_same_choice(plugins):
 def test_gain_is_what_exact_mbr_wins_over_a_sample():
     segment = Study(ChrF(), [Segment(HYPS)], []).evaluate(Segment(HYPS))
     utility = minrisk.decode(HYPS).utility
-    assert segment.gain == pytest.approx(utility.max() - utility.mean())
+    assert_close(segment.gain, utility.max() - utility.mean(), scale=100)
     assert segment.references == len(HYPS)
     assert segment.outcomes["standard"].pairs == len(set(HYPS)) ** 2
 
@@ -130,11 +130,11 @@ def test_gain_counts_equal_samples_as_often_as_they_were_drawn():
     counted = Segment(["the cat sat", "a cat", "dogs"], counts=[1, 2, 5])
     repeated = Segment(np.repeat(counted.hypotheses, counted.counts).tolist())
     gains = [Study(ChrF(), [segment], []).evaluate(segment).gain for segment in (counted, repeated)]
-    assert gains[0] == pytest.approx(gains[1])
+    assert_close(*gains, scale=100)
     others = Segment(counted.hypotheses, ["a cat sat"], counts=counted.counts)
     exact = minrisk.Standard(ChrF()).rank([others])[0].utility
     found = Study(ChrF(), [others], []).evaluate(others).gain
-    assert found == pytest.approx(exact.max() - exact @ [1, 2, 5] / 8)
+    assert_close(found, exact.max() - exact @ [1, 2, 5] / 8, scale=100)
 
 
 def test_judgements_survive_json():
@@ -407,8 +407,8 @@ def test_a_missing_matplotlib_is_told_before_the_work(samples, tmp_path, monkeyp
     ("@x.jsonl --metric.oder 2", "did you mean '--metric.order'?"),
     ("@x.jsonl --coarse none", "unknown metric 'none'"),
     ("@x.jsonl --tolerance -1", "--tolerance"),
-    ("@x.jsonl --tolerance nan", "'nan' is not a finite number"),
-    ("@x.jsonl --tolerance inf", "'inf' is not a finite number"),
+    ("@x.jsonl --tolerance nan", "--tolerance must be a number of at least 0; got nan"),
+    ("@x.jsonl --tolerance inf", "--tolerance must be a number of at least 0; got inf"),
     ("@x.svg --plot @x.svg", "the output is the input"),
     ("@x.jsonl --plot @y.svg -o @y.svg", "y.svg is part of the output"),
 ])

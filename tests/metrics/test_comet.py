@@ -302,7 +302,7 @@ def quality_metric() -> CometQE:
 def test_a_model_with_references_cannot_judge_without():
     metric = CometQE(model=str(CHECKPOINTS / ONE), dtype="fp32", device="cpu")
     hyps = quietly(metric, TEXTS[:2])
-    with pytest.raises(minrisk.InputError, match="use it as --metric comet"):
+    with pytest.raises(minrisk.InputError, match="use it as the metric 'comet'"):
         metric.quality(hyps, hyps[np.array([0])])
 
 

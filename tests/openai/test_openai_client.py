@@ -7,7 +7,6 @@ import gzip
 import json
 import sys
 import threading
-import time
 
 import pytest
 
@@ -50,13 +49,12 @@ def test_no_thread_is_left(server):
     assert "minrisk-requests" not in {thread.name for thread in threading.enumerate()}
 
 
-@pytest.mark.parametrize("start", [HEAD + b"Content-Length: 1000000\r\n\r\n", HEAD + b"X-Slow: "],
+@pytest.mark.parametrize("start", [HEAD + b"Content-Length: 3000\r\n\r\n", HEAD + b"X-Slow: "],
                          ids=["body", "header"])
 def test_a_request_has_a_deadline_however_slowly_the_answer_comes(server, start):
+    """Each byte comes in time, and all of them only after half a minute and more."""
     server.always = lambda h: h.send_until_left(start, b"x", pause=0.01)
-    begin = time.monotonic()
     assert "no whole answer within 0.3 s" in str(failure(server, timeout=0.3))
-    assert time.monotonic() - begin < SOON
     assert server.left.acquire(timeout=SOON)
 
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from commands import read, run, spawn, write
 from minrisk import ChrF, Standard
 from minrisk._core.errors import InputError
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
 from minrisk.io.inputs import InputFile, expand
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.partial_shard import PartialShard
@@ -38,6 +38,7 @@ from project import SUPPORT
 from shard_folders import (
     errors,
     kill_again_and_again,
+    kill_at_random,
     lines,
     partials,
     segments,
@@ -359,7 +360,7 @@ class LosingRunning:
 @pytest.mark.parametrize("output", ["out/", "out.jsonl"])
 def test_what_a_runner_loses_is_tried_alone_and_then_recorded(tmp_path, monkeypatch, output):
     path = write(tmp_path / "in.jsonl", *segments(9))
-    monkeypatch.setattr("minrisk.cli.running.Processes", Losing)
+    monkeypatch.setattr("minrisk.cli.run_options.Processes", Losing)
     result = run("decode", path, "-o", f"{tmp_path}/{output}", "--workers", "1")
     assert result.code == SOME_FAILED
     assert f"the first failure: {path}:3: every worker that tried it died" in result.err
@@ -532,14 +533,18 @@ def test_there_are_as_many_workers_as_gpus_for_them(monkeypatch):
         plan_workers([replace(pool, workers=4)])
 
 
+@pytest.mark.parametrize("kill", [
+    kill_again_and_again,
+    pytest.param(lambda start, _: kill_at_random(start, within=3), marks=pytest.mark.slow)],
+    ids=["with results", "at random"])
 @pytest.mark.parametrize("output", ["out/", "out.jsonl"])
-def test_the_driver_may_be_killed_with_its_results_kept(tmp_path, output):
+def test_the_driver_may_be_killed(tmp_path, output, kill):
     inputs, out = write_shards(tmp_path / "in", 5, 0, 2, 9), tmp_path / "out"
     out.mkdir()
     args = ("decode", *sorted(inputs.iterdir()), "-o", f"{out}/" if output == "out/" else
             out / output, "--batch-size", "1", "--workers", "1", "--resume",
             "--metric", "python:faults:slow")
-    kill_again_and_again(lambda: spawn(*args, cwd=SUPPORT), out)
+    kill(lambda: spawn(*args, cwd=SUPPORT), out)
     assert run(*args).code == 0
     expected = alone(inputs, "--metric", "python:faults:equal")
     if output == "out/":

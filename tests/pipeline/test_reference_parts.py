@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import signal
-import time
 import tracemalloc
 
 import numpy as np
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minrisk
-from commands import run
+from commands import run, wait_for
 from generators import cases
 from minrisk import References
 from minrisk._core.progress import progress_listener
@@ -102,14 +101,22 @@ def test_parts_are_added_in_order_whoever_finishes_first():
     assert total.total == "abcde"
 
 
-def test_not_too_many_parts_wait_for_one_before_them():
-    read, waiting = [], []
+def test_not_too_many_parts_wait_for_one_before_them(tmp_path, monkeypatch):
+    """The first is held until no more are read, or all of them if nothing bounds that."""
+    read, waiting, go, is_full = [], [], tmp_path / "go", PartSum.is_full
 
     def parts():
         for number in range(3 * MAX_WAITING):
             read.append(number)
-            yield _SlowFirst(number)
+            yield _HeldFirst(number, go)
+        go.touch()
 
+    def let_go(total, memory):
+        if found := is_full(total, memory):
+            go.touch()
+        return found
+
+    monkeypatch.setattr(PartSum, "is_full", let_go)
     with progress_listener(lambda _, done, __: waiting.append(len(read) - done)):
         minrisk.decode_parts(HYPS, parts(), workers=2)
     assert len(read) == 3 * MAX_WAITING
@@ -151,12 +158,12 @@ class _Deadly:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class _SlowFirst:
-    def __init__(self, number):
-        self.name = str(number)
+class _HeldFirst:
+    def __init__(self, number, go):
+        self.name, self.go = str(number), go
 
     def blocks(self):
-        time.sleep(0.5 if self.name == "0" else 0)
+        wait_for(lambda: self.name != "0" or self.go.exists())
         return References(REFS).blocks()
 
 
@@ -259,9 +266,9 @@ def test_the_summary_and_the_signature_are_on_standard_error(folder):
     ("empty.txt a.txt", "empty.txt: zero hypotheses"),
     ("two.jsonl a.txt", "two.jsonl has 2 segments, wanted one"),
     ("number.jsonl a.txt", "number.jsonl has 2 segments"),
-    ("hyps.txt a.txt --strategy prune", "'prune' is not one of 'aggregate', 'standard'"),
+    ("hyps.txt a.txt --strategy prune", "--strategy must be 'aggregate' or 'standard'"),
     ("hyps.txt a.txt --metric edit", "'edit' does not; strategies that work with it: standard"),
-    ("hyps.txt a.txt --workers 0", "0 is not in the range"),
+    ("hyps.txt a.txt --workers 0", "--workers must be an integer of at least 1; got 0"),
     ("hyps.txt a.txt --address auto", "--address is of a Ray cluster; give --engine ray"),
     ("hyps.txt a.txt --gpus-per-worker 99", "NVIDIA GPUs, too few for 1 workers with 99 each"),
     ("hyps.txt a.txt -o hyps.txt", "the output is the input hyps.txt"),

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from commands import run, spawn, write
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
 from minrisk.io.inputs import expand
 from project import SUPPORT
 from shard_folders import (

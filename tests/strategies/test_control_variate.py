@@ -84,7 +84,7 @@ def test_without_pairs_it_ranks_as_its_surrogate_does():
     metric = Curved()
     mean = np.tanh(metric.features(hyps) - metric.features(refs).mean())
     np.testing.assert_array_equal(ranking.order, minrisk.Ranking.of(mean).order)
-    assert ranking.utility[ranking.best] == pytest.approx(mean.max())
+    assert_close(ranking.utility[ranking.best], mean.max())
     assert ranking.pairs == len(hyps)
 
 

@@ -259,7 +259,7 @@ def test_a_diverse_pair_starts_with_the_best_and_is_the_best_with_it(hyps, diver
     value = exact.utility - diversity / 2 * (scores[first] + scores[:, first])
     others = [value[i] for i, hyp in enumerate(hyps) if hyp != hyps[first]]
     if others:
-        assert value[second] == pytest.approx(max(others))
+        assert_close(value[second], max(others), scale=100)
 
 
 @given(hyps=st.lists(st.text(alphabet="ab c", min_size=1, max_size=6), min_size=2, max_size=7),

@@ -1,4 +1,4 @@
-"""The native core and its plain twin side by side."""
+"""Scores of the native core and of its plain twin, side by side."""
 
 from __future__ import annotations
 

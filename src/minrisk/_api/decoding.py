@@ -14,7 +14,6 @@ from minrisk._api.keywords import DecodeKeywords
 from minrisk._api.results import Collect, DecodedSegment, RunSummary
 from minrisk._api.runs import (
     CorpusInput,
-    FilePath,
     complete,
     field_names,
     iterate,
@@ -32,6 +31,7 @@ from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.record import AUTO, Record, Weighting
+from minrisk.io.text_files import FilePath, TextFiles
 from minrisk.io.training import SOURCE, PairChoice, TrainingRecipe, TrainingWriter
 from minrisk.io.writer import ChoiceWriter
 from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
@@ -40,7 +40,8 @@ from minrisk.pipeline.stages import CheckRecords, Decode, Stage, Write
 from minrisk.strategies.confident import Confident
 
 Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
-Segments = FilePath | Iterable[Segment | Mapping[str, Any] | Sequence[str] | FilePath]
+Segments = FilePath | TextFiles | Iterable[
+    Segment | Mapping[str, Any] | Sequence[str] | FilePath]
 
 
 @overload
@@ -83,9 +84,10 @@ def decode_corpus(
     those of `decode` with the segment's place in the input as `index`.
 
     Args:
-        segments: names of files (JSON lines, compressed or not, Parquet, URLs, patterns), or an
-            iterable of segments: `Segment` objects, dicts with the fields of a JSON line
-            ("samples", "counts", "references", "source", ...), or lists of samples.
+        segments: names of files (JSON lines, compressed or not, Parquet, URLs, patterns);
+            `TextFiles` for plain text; or an iterable of segments: `Segment` objects, dicts with
+            the fields of a JSON line ("samples", "counts", "references", "source", ...), or lists
+            of samples.
         metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
             given.
         strategy: a strategy, its name or class; standard MBR unless given.
@@ -253,15 +255,17 @@ class Method:
         lines = partial(SampleReader, weighting=self.weighting, oracle=self.oracle)
         return Work(
             files=self.source.files,
-            reader=lambda files, number: self.source.reader(lines(files)),
-            pools=lambda parse: [config.pool(parse, *checks, choose, last)],
+            reader=partial(self.source.reader, lines),
+            pools=[config.pool(*checks, choose, last)],
             settings=signature_settings(self.strategy) | {
-                "weights": self.weighting, "oracle": self.oracle} | dict(changes),
+                "weights": self.weighting, "oracle": self.oracle} | dict(changes)
+            | self.source.settings,
             signatures=[signature(self.strategy, weights=self.weighting, **self._oracle)],
             extension=extension,
             block=LIGHT_BLOCK if choose.is_light else BATCH,
             matrix=matrix,
-            parser=self.source.parser(lines(())),
+            parser=self.source.parser(lines),
+            also_read=self.source.further_files,
         )
 
 
@@ -273,15 +277,25 @@ def _method(segments: Any, metric: MetricLike | None, strategy: StrategyLike | N
     if "seed" not in fields and isinstance(strategy, str | None):
         others.pop("seed", None)  # as on the command line: for strategies that draw at random
     chosen = resolve_strategy(strategy, metric, others)
-    return Method(segment_input(segments), chosen, weighting(weights, temperature, oracle),
-                  checked("oracle", oracle, str | None))
+    source = segment_input(segments, options)
+    if oracle and source.text:
+        raise InputError("oracle= names a field of JSON lines; for plain text, give the human "
+                         "references as references= with num_references=1")
+    has_lprobs = source.text is not None and source.text.reference_lprobs is not None
+    weighed = weighting(weights, temperature, oracle, has_lprobs)
+    if source.text and weighed.by_logprobs and not has_lprobs:
+        raise InputError(f"weights={weights!r} needs reference_lprobs= of plain text")
+    return Method(source, chosen, weighed, checked("oracle", oracle, str | None))
 
 
-def weighting(weights: Weights, temperature: float | None, oracle: str | None = None) -> Weighting:
+def weighting(weights: Weights, temperature: float | None, oracle: str | None = None,
+              has_lprobs: bool = False) -> Weighting:
+    """How references count; those of plain text may have log-probabilities without being asked."""
     checked("weights", weights, Weights)
     checked("weights_temperature", temperature, float | None, Bounds(gt=0))
     found = Weighting(weights) if temperature is None else Weighting(weights, temperature)
-    if temperature is not None and not found.by_logprobs:
+    if temperature is not None and not found.by_logprobs and not (
+            weights == "auto" and has_lprobs):
         raise InputError(f"weights_temperature={temperature} does nothing with weights="
                          f"{weights!r}; choose 'logprobs' or 'length-normalised'")
     if oracle and found.by_logprobs:

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import sys
 import warnings
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -23,37 +23,55 @@ from minrisk.io.objects import ObjectReader
 from minrisk.io.prompts import PromptReader
 from minrisk.io.record import Reader
 from minrisk.io.sink import QueueSink
+from minrisk.io.text_files import FilePath, TextFiles
 from minrisk.pipeline.job import RunConfig, Work, open_run
 from minrisk.pipeline.run import Run
 
-FilePath = str | os.PathLike[str]
 RUN_OPTIONS = frozenset(f.name for f in dataclasses.fields(RunConfig)) - {"output"} | {"progress"}
 _SECONDS_BETWEEN_LINES = 1.0
+
+
+Lines = Callable[[tuple[InputFile, ...]], SampleReader | PromptReader]  # what they mean
 
 
 @dataclass(frozen=True)
 class CorpusInput:
     """Files, or objects."""
 
-    files: list[InputFile]
+    files: Sequence[InputFile]
     objects: Iterable[Any] = ()
+    text: TextFiles | None = None  # how files of plain text are divided
 
-    def reader(self, lines: SampleReader | PromptReader) -> Reader:
-        return lines if self.files else ObjectReader(self.objects, lines)
+    def reader(self, lines: Lines, files: tuple[InputFile, ...], number: int | None) -> Reader:
+        """Of these files: all of the input, or the file of this number."""
+        found = lines(files)
+        if self.text is not None and isinstance(found, SampleReader):
+            return self.text.reader(files, number, found.weighting)
+        return found if files else ObjectReader(self.objects, found)
 
-    def parser(self, lines: SampleReader | PromptReader) -> Reader:
-        """What workers parse with, who need no objects but those they are sent."""
-        return lines if self.files else ObjectReader((), lines)
+    def parser(self, lines: Lines) -> Reader | None:
+        """What workers parse objects with, who need none but those they are sent."""
+        return None if self.files else ObjectReader((), lines(()))
+
+    @property
+    def further_files(self) -> list[InputFile]:
+        return self.text.further_files() if self.text else []
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.text.settings() if self.text else {}
 
 
-def segment_input(segments: Any) -> CorpusInput:
-    """File names as strings or paths, or an iterable of segments."""
+def segment_input(segments: Any, options: Mapping[str, Any]) -> CorpusInput:
+    """File names as strings or paths, plain text, or an iterable of segments."""
+    if isinstance(segments, TextFiles):
+        return CorpusInput(segments.files, text=segments)
     if isinstance(segments, str | os.PathLike):
         return _files([segments])
     first, rest = _peek(segments, "segments must be file names, or an iterable of segments: "
                         "Segment objects, dicts or lists of samples")
     if not isinstance(first, str | os.PathLike):
-        return CorpusInput([], rest)
+        return _objects(rest, options)
     try:
         return _files(rest)
     except InputError as error:
@@ -61,13 +79,18 @@ def segment_input(segments: Any) -> CorpusInput:
                          "segment, use minrisk.decode") from None
 
 
-def prompt_input(prompts: Any) -> CorpusInput:
+def prompt_input(prompts: Any, options: Mapping[str, Any]) -> CorpusInput:
     """File names as paths, or an iterable of prompts, of which strings are some."""
     if isinstance(prompts, os.PathLike):
         return _files([prompts])
     first, rest = _peek(prompts, "prompts must be a pathlib.Path of a file, or an iterable of "
                         "prompts: strings, dicts or lists of messages")
-    return _files(rest) if isinstance(first, os.PathLike) else CorpusInput([], rest)
+    return _files(rest) if isinstance(first, os.PathLike) else _objects(rest, options)
+
+
+def _objects(objects: Iterable[Any], options: Mapping[str, Any]) -> CorpusInput:
+    """On a cluster they are read elsewhere, so that they must all be there."""
+    return CorpusInput((), tuple(objects) if options.get("engine") == "ray" else objects)
 
 
 def _peek(items: Any, wanted: str) -> tuple[Any, Iterable[Any]]:

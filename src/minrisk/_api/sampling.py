@@ -11,7 +11,7 @@ from typing import Any, Literal, Unpack, overload
 from minrisk._api.keywords import SampleKeywords, TranslateKeywords
 from minrisk._api.results import Collect, DecodedSegment, RunSummary, SampledPrompt
 from minrisk._api.runs import (
-    FilePath,
+    CorpusInput,
     complete,
     field_names,
     iterate,
@@ -35,9 +35,11 @@ from minrisk._core.sampler import Message, Sampler, check_numbers
 from minrisk._core.signature import settings, signature
 from minrisk.io.prompts import InputFormat, PromptReader
 from minrisk.io.record import Weighting
+from minrisk.io.text_files import FilePath
 from minrisk.io.writer import ChoiceWriter, SampleWriter
 from minrisk.pipeline.job import RunConfig, Work
 from minrisk.pipeline.stages import Decode, GenerateSamples, SamplesToSegments, Stage, Write
+from minrisk.pipeline.workers import WorkerPool
 
 SAMPLER, ENDPOINT = "hf", "openai"  # unless given; the second where there is an endpoint
 Prompts = os.PathLike[str] | Iterable[
@@ -117,8 +119,8 @@ def sample(
                    else Write(SampleWriter(checked("repeat", repeat, bool))))
     if output is None and repeat:
         raise InputError("repeat= is for output=; samples have their counts")
-    work = _work(prompts, chosen, draw, input_format, on_blank, drawing,
-                 pools=lambda parse: [config.pool(parse, draw, last)])
+    work = _work(prompt_input(prompts, options), chosen, draw, input_format, on_blank, drawing,
+                 pools=[config.pool(draw, last)])
     progress = options.get("progress", False)
     return (iterate if output is None else complete)(config, work, progress)
 
@@ -216,11 +218,11 @@ def translate(
     choose = (SamplesToSegments(weighting), Decode(decision, None, config.on_error), last)
     changes = {"form": format, "nbest": nbest, "utilities": utilities, "weights": weights}
     work = _work(
-        sources, chosen, draw, input_format, on_blank,
+        prompt_input(sources, options), chosen, draw, input_format, on_blank,
         {"n": n, "seed": seed},
         # some draw, on GPUs where there are some, and others choose from what they drew
-        pools=lambda parse: [replace(config.pool(parse, draw), workers=sampling_workers),
-                             config.pool(*choose, gpus=False)],
+        pools=[replace(config.pool(draw), workers=sampling_workers),
+               config.pool(*choose, gpus=False)],
         changes=settings(decision) | changes,
         signatures=[signature(decision, weights=weights)],
         extension=".txt" if format == "text" else ".jsonl")
@@ -261,24 +263,23 @@ def _draw(sampler: Sampler, n: int, seed: int, config: RunConfig, on_blank: OnBl
           must_instruct: bool = False) -> GenerateSamples:
     check_numbers(n, seed)
     checked("on_blank", on_blank, OnBlank)
-    return GenerateSamples(sampler, n, seed, config.batch_size, config.on_error, on_blank == "fail",
-                       must_instruct)
+    return GenerateSamples(sampler, n, seed, config.batch_size, config.on_error,
+                           on_blank == "fail", must_instruct)
 
 
-def _work(prompts: Any, sampler: Sampler, draw: GenerateSamples, form: InputFormat,
-          on_blank: OnBlank, drawing: Mapping[str, Any], pools: Any,
-          changes: Mapping[str, Any] | None = None,
+def _work(source: CorpusInput, sampler: Sampler, draw: GenerateSamples, form: InputFormat,
+          on_blank: OnBlank, drawing: Mapping[str, Any],
+          pools: Sequence[WorkerPool], changes: Mapping[str, Any] | None = None,
           signatures: Sequence[str] = (), extension: str = ".jsonl") -> Work:
-    source = prompt_input(prompts)
     lines = partial(PromptReader, form=checked("input_format", form, InputFormat))
     return Work(
         files=source.files,
-        reader=lambda files, number: source.reader(lines(files)),
+        reader=partial(source.reader, lines),
         pools=pools,
         settings=settings(sampler, "sampler") | dict(changes or {}) | dict(drawing) | {
             "input_format": form, "on_blank": on_blank},
         signatures=[signature(sampler, "sampler", **drawing), *signatures],
         extension=extension,
         block=sampler.batch_size(draw.n),
-        parser=source.parser(lines(())),
+        parser=source.parser(lines),
     )

@@ -6,13 +6,13 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Unpack
 
 from minrisk._api.decoding import Segments, Weights, weighting
 from minrisk._api.keywords import RunKeywords
 from minrisk._api.results import Collect
 from minrisk._api.runs import (
-    FilePath,
     complete,
     iterate,
     other_options,
@@ -33,6 +33,7 @@ from minrisk.evaluation.summary import Summary, TrialSummary, summarise
 from minrisk.io.files import Input, Output
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.record import Record
+from minrisk.io.text_files import FilePath
 from minrisk.pipeline.job import RunConfig, Work
 from minrisk.pipeline.stages import Stage, Write
 
@@ -139,9 +140,10 @@ def validate(
     config = run_config(output, options)
     other_options(options)
     _check_numbers(top, tolerance, seed, limit)
-    source, weighed = segment_input(segments), weighting(weights, weights_temperature)
-    lines = SampleReader(tuple(source.files), weighed)
-    reader = Peeked(source.reader(lines), limit)
+    source, weighed = segment_input(segments, options), weighting(weights, weights_temperature)
+    lines = partial(SampleReader, weighting=weighed)
+    whole = source.reader(lines, tuple(source.files), None)
+    reader = Peeked(whole, limit)
     skipped: list[str] = []
     further = {"coarse": coarse, "quality": quality}
     study = Study(as_metric(metric), reader.typical(), _names(strategies), top, skipped.append,
@@ -151,11 +153,12 @@ def validate(
     work = Work(
         files=source.files,
         reader=lambda files, number: reader,
-        pools=lambda parse: [config.pool(parse, Evaluate(study), last)],
+        pools=[config.pool(Evaluate(study), last)],
         settings={"signature": study.signature,
                   "trials": [trial.label for trial in study.trials], "limit": limit},
         signatures=[study.signature],
-        parser=source.parser(lines),
+        parser=source.parser(lines) or whole,
+        also_read=source.further_files,
     )
     found = list(_all_outcomes(config, work, study, options))
     return Validation(summarise(study.trials, found, tolerance), study.signature, skipped, study)

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -68,9 +68,10 @@ class RunConfig(Options):
 
     @property
     def is_stream(self) -> bool:
-        """Whether the output is a queue, a pipe or a device, which cannot be read again."""
-        if self.output is None:
+        """A queue, standard output, a pipe or a device, which cannot be read again."""
+        if self.output in (None, "-"):
             return True
+        assert self.output is not None
         return (not remote.is_url(self.output) and os.path.exists(self.output)
                 and not self.is_folder and not stat.S_ISREG(os.stat(self.output).st_mode))
 
@@ -99,13 +100,14 @@ class Work:
 
     files: Sequence[InputFile]
     reader: Callable[[tuple[InputFile, ...], int | None], Reader]  # None: of all files together
-    pools: Callable[[Parse], Sequence[WorkerPool]]
-    settings: Mapping[str, Any]  # those that can change a result
+    pools: Sequence[WorkerPool]  # the first parses records, too
+    settings: Mapping[str, Any]  # that can change a result
     signatures: Sequence[str]
     extension: str = ".jsonl"
     block: int = BATCH  # maximum number of records that a worker gets together
     matrix: str | None = None
     parser: Reader | None = None  # of records, if not the reader: workers are sent it
+    also_read: Sequence[InputFile] = ()
 
 
 @contextmanager
@@ -115,10 +117,14 @@ def open_run(config: RunConfig, work: Work) -> Iterator[Run]:
     _check_files(config, work, shards)
     with ExitStack() as stack:
         sink: Sink = stack.enter_context(_sink(config, work, shards, stack))
-        yield Run(sink, work.pools(Parse(work.parser or shards[0].reader)),
-                  config.runner(),
+        yield Run(sink, _with_parser(work.pools, work.parser or shards[0].reader), config.runner(),
                   Policy(config.batch_size or work.block, config.memory, config.on_error,
                          config.max_errors))
+
+
+def _with_parser(pools: Sequence[WorkerPool], reader: Reader) -> list[WorkerPool]:
+    first, *others = pools
+    return [replace(first, stages=(Parse(reader), *first.stages)), *others]
 
 
 def names_folder(path: str) -> bool:
@@ -142,7 +148,8 @@ def _check_files(config: RunConfig, work: Work, shards: Sequence[Shard]) -> None
     written = list(_outputs(config, shards))
     if work.matrix and os.path.realpath(work.matrix) in map(os.path.realpath, written):
         raise InputError(f"{work.matrix} is part of the output; name two files")
-    keys = {file_key(file.location, "stdin"): file.name for file in work.files}
+    read = (*work.files, *work.also_read)
+    keys = {file_key(file.location, "stdin"): file.name for file in read}
     for path in filter(None, [*written, work.matrix]):
         key = file_key(path, "stdout")
         if key is not None and key in keys:
@@ -169,7 +176,8 @@ def _sink(config: RunConfig, work: Work, shards: list[Shard], stack: ExitStack) 
     if matrix and config.is_folder != names_folder(matrix):
         raise InputError("the matrix is a folder (scores/) where the output is one, and otherwise "
                          "a file")
-    identities = {f"input {file.name}": file.identity() for file in work.files}
+    identities = {f"input {file.name}": file.identity()
+                  for file in (*work.files, *work.also_read)}
     settings = {**work.settings, "matrix": matrix, **identities, "version": __version__}
     common: dict[str, Any] = {"resume": config.resume, "overwrite": config.overwrite,
                               "matrix_of": partial(_matrix, matrix) if matrix else None}

@@ -83,7 +83,7 @@ def best_rows(ranking: Ranking, keep: int | None) -> Ints:
     count = len(ranking.order)
     keep = min(KEEP, count) if keep is None else keep
     if not 1 <= keep <= count:
-        raise InputError(f"keep must be from 1 to {count}, the number of hypotheses; got {keep}")
+        raise InputError(f"keep={keep} of {count} hypotheses; choose from 1 to {count}")
     return ranking.order[:keep]
 
 

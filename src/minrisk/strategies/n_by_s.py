@@ -55,7 +55,7 @@ class NByS(Options):
     def _rows(self, segment: Segment) -> Ints:
         count = len(segment.references)
         if not 1 <= self.subset <= count:
-            raise InputError(f"n-by-s: subset must be from 1 to {count}, the number of references; "
-                             f"got {self.subset}")
+            raise InputError(f"n-by-s: subset={self.subset} of {count} references; "
+                             f"choose from 1 to {count}")
         rng = None if self.first else segment_rng(self.seed, segment)
         return shuffled(segment, rng)[: self.subset]

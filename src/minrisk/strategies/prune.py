@@ -74,8 +74,8 @@ class Prune(Options):
         """The number of references of each step, which doubles."""
         last = count if self.most is None else self.most
         if not 1 <= last <= count:
-            raise InputError(f"prune: most must be from 1 to {count}, the number of references; "
-                             f"got {last}")
+            raise InputError(f"prune: most={last} of {count} references; "
+                             f"choose from 1 to {count}")
         sizes = []
         size = self.start
         while size < last:

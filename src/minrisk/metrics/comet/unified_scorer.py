@@ -73,7 +73,7 @@ class UnifiedScorer:
         """(H, R)"""
         if "ref" not in self._embedder.architecture.input_segments:
             raise InputError(f"{self._model}: judges a hypothesis by its source alone, and cannot "
-                             "compare it with references; use it as --metric comet-kiwi")
+                             "compare it with references; use it as the metric 'comet-kiwi'")
         self._warn_of_truncation([hyp.size + source.size + ref.size
                                   for hyp in hyps for ref in refs])
         found: list[Floats] = []

@@ -7,16 +7,19 @@ and how rows attend to them: that is in `attention`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import proxy
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear, pad
 
 from minrisk.samplers.hf.attention import Attention
+from minrisk.samplers.hf.generic_decoder import encode
+from minrisk.samplers.hf.prefixes import TokenizedPrompt
 
 _VOCABULARY_MULTIPLE = 64  # tokens; matrix products of other sizes run at half the speed
 
@@ -66,21 +69,24 @@ class BartLike:
         head = getattr(decoder, "output_projection", None) or model.get_output_embeddings()
         self._projection, self._bias = _padded_projection(
             head.weight, getattr(model, "final_logits_bias", None))
-        self.layers = decoder.layers
-        self.heads = self.layers[0].self_attn.num_heads
-        self.size = self.layers[0].self_attn.head_dim
+        self._model, self._layers = proxy(model), decoder.layers
+        self.layers = len(decoder.layers)
+        self.heads = decoder.layers[0].self_attn.num_heads
+        self.size = decoder.layers[0].self_attn.head_dim
 
-    def cross_kv(self, encoded: Tensor) -> Tensor:
-        """(layers, 2, S, heads, L, D) the keys and values of sources, from (S, L, heads * D)."""
-        return torch.stack([
+    def encode(self, prompts: Sequence[TokenizedPrompt]) -> tuple[Tensor, Tensor, None]:
+        """Keys and values (layers, 2, S, heads, L, D) of the sources, and their lengths (S,)."""
+        encoded, mask = encode(self._model, prompts)  # (S, L, heads * D)
+        cross_kv = torch.stack([
             torch.stack([self._split(project(encoded)).transpose(1, 2)
                          for project in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)])
-            for layer in self.layers])
+            for layer in self._layers])
+        return cross_kv, mask.sum(1), None
 
     def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Tensor:
         """(R, V) logits of what follows the tokens (R,), which are all at one position (1,)."""
         x = self._embed(tokens, position)
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(self._layers):
             self_attention = partial(self._self_attention, layer.self_attn,
                                      partial(attention.self_attention, number))
             cross_attention = partial(self._cross_attention, layer.encoder_attn,

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from minrisk._core.arrays import Ints
 from minrisk._torch.device import pinned, upload
-from minrisk.samplers.hf.attention import KVCache, TritonAttention
-from minrisk.samplers.hf.bart import BartLike
+from minrisk.samplers.hf.attention import KVCache, Network, TritonAttention
 from minrisk.samplers.hf.logits_processing import LogitsProcessing
 from minrisk.samplers.hf.truncation import Candidates
 
@@ -22,7 +21,7 @@ _WARM_UP_RUNS = 2  # runs before a recording, in which libraries choose their ke
 @dataclass(frozen=True)
 class _RecordedStep:
     graph: torch.cuda.CUDAGraph
-    inputs: Tensor  # (1 + 2 * rows,) a position, tokens, sources
+    inputs: Tensor  # (1 + 3 * rows,) a position, tokens, sources, rows by source
     candidates: Candidates
 
 
@@ -38,8 +37,8 @@ class _GraphKey:
 class CudaGraphs:
     """Sizes are rounded up, so that few are needed; the rows that fill up are nobody's."""
 
-    def __init__(self, bart: BartLike) -> None:
-        self._bart = bart
+    def __init__(self, network: Network) -> None:
+        self._network = network
         self._recorded: dict[_GraphKey, _RecordedStep] = {}
         self._pool = _pool()
 
@@ -57,6 +56,7 @@ class CudaGraphs:
         inputs = _padding_inputs(key, position)
         inputs[1 : 1 + len(tokens)] = tokens
         inputs[1 + key.rows : 1 + key.rows + len(tokens)] = source
+        inputs[1 + 2 * key.rows : 1 + 2 * key.rows + len(tokens)] = source.argsort(kind="stable")
         if key not in self._recorded:
             self._recorded[key] = self._record(key, cache)
         recorded = self._recorded[key]
@@ -79,8 +79,9 @@ class CudaGraphs:
         return _RecordedStep(graph, inputs, candidates)
 
     def _run(self, key: _GraphKey, inputs: Tensor, cache: KVCache) -> Candidates:
-        position, tokens, source = torch.split(inputs, [1, key.rows, key.rows])
-        logits = self._bart.step(tokens, position, TritonAttention(cache, position, source))
+        position, tokens, source, order = torch.split(inputs, [1, *[key.rows] * 3])
+        logits = self._network.step(tokens, position,
+                                    TritonAttention(cache, position, source, order))
         return key.processing(logits, _no_history)
 
 
@@ -91,8 +92,9 @@ def _pool() -> Any:
 
 def _padding_inputs(key: _GraphKey, position: int) -> Ints:
     """A position, and rows of nobody, which look at the first source."""
-    inputs = np.zeros(1 + 2 * key.rows, np.intp)
+    inputs = np.zeros(1 + 3 * key.rows, np.intp)
     inputs[0] = position
+    inputs[1 + 2 * key.rows :] = np.arange(key.rows)
     return inputs
 
 

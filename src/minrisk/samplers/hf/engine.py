@@ -15,9 +15,8 @@ from transformers import GenerationConfig
 
 from minrisk._core.arrays import Ints
 from minrisk._core.progress import report_progress
-from minrisk.samplers.hf import generic_decoder
+from minrisk.samplers.hf import bart, causal, generic_decoder
 from minrisk.samplers.hf.attention import attention_backend
-from minrisk.samplers.hf.bart import not_supported_reasons
 from minrisk.samplers.hf.fast_decoder import FastDecoder
 from minrisk.samplers.hf.logits_processing import GenerationSettings
 from minrisk.samplers.hf.prefixes import (
@@ -92,21 +91,34 @@ class Engine:
             memory = float("inf")  # it cannot be split
         settings = GenerationSettings.of(self.config, len(jobs[0].prompt.prefix), self.limit,
                                          self.model.device, self.truncation, self.stop)
-        return draw_samples(self._decoder, settings, jobs, seed, memory, progress)
+        decoder = self._decoder(len(jobs[0].prompt.prefix) + self.limit)
+        return draw_samples(decoder, settings, jobs, seed, memory, progress)
+
+    def _decoder(self, tokens: int) -> PrefixDecoder:
+        """The decoder for texts of so many tokens, their prompts included."""
+        if not self._not_supported_reasons(tokens):
+            return _fast_decoder(self.model)
+        return self._plain_decoder
+
+    def _not_supported_reasons(self, tokens: int) -> list[str]:
+        if self.model.config.is_encoder_decoder:
+            return bart.not_supported_reasons(self.model)
+        window = causal.window(self.model)
+        too_long = [] if window is None or tokens <= window else [
+            f"some layers attend to the last {window} of {tokens} tokens only"]
+        return causal.not_supported_reasons(self.model) + too_long
 
     @cached_property
-    def _decoder(self) -> PrefixDecoder:
-        if not self.model.config.is_encoder_decoder:
-            return generic_decoder.CausalDecoder(self.model)
-        if not not_supported_reasons(self.model):
-            return _fast_decoder(self.model)
-        return generic_decoder.Seq2SeqDecoder(self.model)
+    def _plain_decoder(self) -> PrefixDecoder:
+        if self.model.config.is_encoder_decoder:
+            return generic_decoder.Seq2SeqDecoder(self.model)
+        return generic_decoder.CausalDecoder(self.model)
 
     def _rows(self, memory: float) -> int:
         vocabulary = self.model.get_output_embeddings().weight.shape[0]
         is_found = self.truncation.uses_likely_kernel(self.model.device)  # in one pass
         passes = 1 if is_found else _LOGITS_COPIES
-        cache = min(self.limit, _PLANNED_TOKENS) * self._decoder.token_bytes
+        cache = min(self.limit, _PLANNED_TOKENS) * generic_decoder.token_bytes(self.model)
         return max(1, int(memory / (cache + passes * 4 * vocabulary)))
 
 

@@ -1,4 +1,4 @@
-"""The decoder for models of BART's build: rows stay where they are, and sources are shared."""
+"""The decoder for models whose rows share their sources or prompts: rows stay where they are."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from minrisk._torch.device import triton_not_supported_reasons, upload
 from minrisk.samplers.hf.attention import (
     CopyRows,
     KVCache,
+    Network,
     TorchAttention,
     TritonAttention,
     copy_rows_with_torch,
     copy_rows_with_triton,
 )
 from minrisk.samplers.hf.bart import BartLike
+from minrisk.samplers.hf.causal import CausalNetwork
 from minrisk.samplers.hf.cuda_graphs import CudaGraphs
-from minrisk.samplers.hf.generic_decoder import encode, prefixes, token_bytes
+from minrisk.samplers.hf.generic_decoder import prefixes, token_bytes
 from minrisk.samplers.hf.logits_processing import LogitsProcessing
 from minrisk.samplers.hf.prefixes import StepInput, TokenizedPrompt
 from minrisk.samplers.hf.truncation import Candidates
@@ -35,12 +37,15 @@ _MIN_BUFFER_TOKENS = 32  # longer buffers have room for two, four, ... times as 
 class FastDecoder:
     """Rows are slots of a buffer; only those are copied that are not their own parent."""
 
+    shares_prompts = True
+
     def __init__(self, model: Any) -> None:
         self._model = proxy(model)  # whose owner may keep this one
-        self._bart = BartLike(model)
+        self._network: Network = (BartLike(model) if model.config.is_encoder_decoder
+                                  else CausalNetwork(model))
         self._model_state = _state(model)
         is_fused = not triton_not_supported_reasons(model.device)
-        self._graphs = CudaGraphs(self._bart) if is_fused else None
+        self._graphs = CudaGraphs(self._network) if is_fused else None
         self._copy_rows: CopyRows = copy_rows_with_triton if is_fused else copy_rows_with_torch
         self.token_bytes = token_bytes(model)
         self._buffers: dict[int, Tensor] = {}  # by the tokens that they have room for
@@ -53,12 +58,15 @@ class FastDecoder:
 
     def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
               processing: LogitsProcessing) -> Candidates:
-        encoded, mask = encode(self._model, prompts)
-        self_kv = self._buffer(len(prompts), samples, len(prompts[0].prefix))
-        self._cache = KVCache(self_kv, *self._sources(self._bart.cross_kv(encoded), mask.sum(1)))
+        shared_kv, lengths, logits = self._network.encode(prompts)
+        written = len(prompts[0].prefix) if logits is None else 1
+        self_kv = self._buffer(len(prompts), samples, written)
+        self._cache = KVCache(self_kv, *self._sources(shared_kv, lengths))
         self._source = np.arange(len(prompts))
         self._length = 0
         prefix = prefixes(prompts)
+        if logits is not None:
+            return processing(logits, lambda: prefix)
         for column in prefix.T:
             candidates = self._run(column, processing, lambda: prefix)
         return candidates
@@ -87,17 +95,19 @@ class FastDecoder:
         is_reused = self._buffers.get(cache.self_kv.shape[4]) is cache.self_kv
         if self._graphs is not None and is_reused and processing.is_recordable:
             return self._graphs.step(tokens, position, self._source, cache, processing)
-        given = upload(np.concatenate([[position], tokens, self._source]), cache.self_kv.device)
-        at, own, source = torch.split(given, [1, *[len(tokens)] * 2])
-        attention = (self._torch_attention(at) if self._graphs is None
-                     else TritonAttention(cache, at, source))
-        return processing(self._bart.step(own, at, attention), history)
+        given = upload(np.concatenate([[position], tokens, self._source,
+                                       self._source.argsort(kind="stable")]), cache.self_kv.device)
+        at, own, source, order = torch.split(given, [1, *[len(tokens)] * 3])
+        attention = (self._torch_attention(at, source) if self._graphs is None
+                     else TritonAttention(cache, at, source, order))
+        return processing(self._network.step(own, at, attention), history)
 
-    def _torch_attention(self, position: Tensor) -> TorchAttention:
+    def _torch_attention(self, position: Tensor, source: Tensor) -> TorchAttention:
         ranks = _ranks(self._source)
         max_rows_per_source = int(ranks.max()) + 1
         places = upload(self._source * max_rows_per_source + ranks, position.device)
-        return TorchAttention(self._cache, position, self._length, places, max_rows_per_source)
+        return TorchAttention(self._cache, position, self._length, source, places,
+                              max_rows_per_source)
 
     def _sources(self, cross_kv: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Where the sources are; for graphs always at one place, which grows if they do not fit."""
@@ -132,8 +142,8 @@ class FastDecoder:
 
     def _zeros(self, slots: int, capacity: int) -> Tensor:
         """Rows that fill up are nobody's, but have to be numbers."""
-        bart = self._bart
-        return torch.zeros(len(bart.layers), 2, slots, bart.heads, capacity, bart.size,
+        network = self._network
+        return torch.zeros(network.layers, 2, slots, network.heads, capacity, network.size,
                            dtype=self._model.dtype, device=self._model.device)
 
 

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, Generation
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Prompt, Sample
+from minrisk._torch.detokenizing import Detokenizer
 from minrisk._torch.device import choose_device, choose_dtype
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
 from minrisk.samplers.hf.beam_search import beam_search
@@ -39,6 +40,7 @@ class Generator:
                                 options.min_p, options.epsilon, options.eta)
         self._options = options
         self._model, self._tokenizer = _load(options)
+        self._detokenize = Detokenizer(self._tokenizer)
         self._config: GenerationConfig = deepcopy(self._model.generation_config)
         limit = _limit(self._config, self._model) if options.max_tokens is None else (
             options.max_tokens)
@@ -85,8 +87,7 @@ class Generator:
         return found
 
     def _samples(self, drawn: Sequence[SampledSequence]) -> list[Sample]:
-        texts = self._tokenizer.batch_decode([one.tokens for one in drawn],
-                                             skip_special_tokens=True)
+        texts = self._detokenize([one.ids for one in drawn])
         return [self._sample(text, one) for text, one in zip(texts, drawn, strict=True)]
 
     def _sample(self, text: str, drawn: SampledSequence) -> Sample:

@@ -22,6 +22,8 @@ from minrisk.samplers.hf.truncation import Candidates
 class CausalDecoder:
     """A prompt is run once; its cache is what all of its samples begin with."""
 
+    shares_prompts = False
+
     def __init__(self, model: Any) -> None:
         self._model = model
         self._last = last_logits_only(model)
@@ -52,6 +54,7 @@ class Seq2SeqDecoder:
     """A source is encoded once; its cross-attention keys and values are one copy if it is alone.
     """
 
+    shares_prompts = False
     _cache: Any
 
     def __init__(self, model: Any) -> None:

@@ -66,6 +66,7 @@ class PrefixDecoder(Protocol):
     """A model that writes on from rows of prefixes."""
 
     token_bytes: int  # of the KV cache for a token
+    shares_prompts: bool  # the cache has each prompt once, not once for each row
 
     def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
               processing: LogitsProcessing) -> Candidates:
@@ -168,7 +169,9 @@ def draw_samples(decoder: PrefixDecoder, settings: GenerationSettings,
         node = np.empty_like(active)
         node[_assigned_slots(parents[active])] = active
         rows = texts[node]
-        if len(node) * (prefixes.shape[1] + step + 1) * decoder.token_bytes > memory:
+        copies = len(jobs) if decoder.shares_prompts else len(node)
+        cached = copies * prefixes.shape[1] + len(node) * (step + 1)
+        if cached * decoder.token_bytes > memory:
             raise CacheOverflow
         row, sample = _surviving_samples(node, child, sample)
         candidates = decoder.step(
