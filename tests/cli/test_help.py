@@ -7,11 +7,12 @@ import pytest
 
 from commands import run
 from minrisk.cli import cli
-from minrisk.cli.command import Command
+from minrisk.cli.command import OptionsCommand
 from minrisk.cli.options import FieldOption
 
 PAGE = 90  # lines of 80 columns
-COMMANDS = sorted(name for name, command in cli.commands.items() if isinstance(command, Command))
+COMMANDS = sorted(name for name, command in cli.commands.items()
+                  if isinstance(command, OptionsCommand))
 
 
 def shown(text: str) -> set[str]:

@@ -30,21 +30,21 @@ _SETTINGS = {"token_normalize_func": lambda name: name.replace("_", "-"), "max_c
 
 
 def command(*, examples: str = "",
-            without: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Command]:
+            without: Sequence[str] = ()) -> Callable[[Callable[..., Any]], OptionsCommand]:
     """Make a command of a function; its options are the fields of the dataclasses it takes.
 
     A field that two dataclasses have is one option, and fills both. Fields in `without` have no
     option, and keep their defaults.
     """
-    def decorate(function: Callable[..., Any]) -> Command:
+    def decorate(function: Callable[..., Any]) -> OptionsCommand:
         hints = typing.get_type_hints(function)
         groups = [hint for name, hint in hints.items() if name != "return"]
-        return Command(function, groups, examples, without)
+        return OptionsCommand(function, groups, examples, without)
 
     return decorate
 
 
-class Command(click.Command):
+class OptionsCommand(click.Command):
     def __init__(self, function: Callable[..., Any], groups: Sequence[type], examples: str,
                  without: Sequence[str]) -> None:
         params: dict[str | None, click.Parameter] = {}
