@@ -148,7 +148,7 @@ def test_the_signature_says_everything_once():
 
 
 def test_threads_must_be_positive():
-    with pytest.raises(minrisk.InputError, match="0 threads"):
+    with pytest.raises(minrisk.InputError, match="threads must be a number from 1"):
         minrisk.set_threads(0)
 
 
