@@ -10,7 +10,7 @@ import pytest
 import openai_server
 from commands import read, run, spawn, wait_for, write
 from minrisk.cli import progress
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
 from minrisk.io.journal import Journal
 from openai_server import Faulty, status
 from tolerance import assert_close
@@ -158,17 +158,17 @@ def test_samplers_are_listed():
 @pytest.mark.parametrize("command", ["sample", "translate"])
 def test_help_lists_the_samplers_and_their_options(command):
     text = run(command, "--sampler", "openai", "--help").out
-    assert "--endpoint TEXT" in text
+    assert "--endpoint URL" in text
     assert "[required]" in text
     assert "--top-k" in text
     assert ("--metric.word-order" in text) == (command == "translate")
 
 
 @pytest.mark.parametrize(("args", "message"), [
-    (["-n", "0"], "0 is not in the range x>=1"),
-    (["--epsilon", "0.02"], "sampler 'openai' takes --model --endpoint"),
+    (["-n", "0"], "--num-samples must be an integer of at least 1; got 0"),
+    (["--epsilon", "0.02"], "unknown option '--epsilon'; it belongs to sampler hf; see --help"),
     (["--temprature", "1"], "did you mean '--temperature'?"),
-    (["--top-p", "2"], "top_p must be a number above 0 and at most 1 or None; got 2.0"),
+    (["--top-p", "2"], "--top-p must be a number above 0 and at most 1; got 2.0"),
     (["--sampler", "nobody"], "unknown sampler 'nobody'"),
     (["--resume"], "--resume goes with a file or a folder; name one with -o"),
     (["--system", "s", "--api", "completions"], "system is for chats"),
@@ -183,7 +183,7 @@ def test_options_that_make_no_sense_are_told(sample, sources, args, message):
 def test_an_option_that_is_needed_is_asked_for(server, sources):
     result = run("sample", sources, "--endpoint", server.endpoint)
     assert result.code == 2
-    assert "sampler 'openai' needs the option --model" in result.err
+    assert "sampler 'openai' needs --model TEXT: " in result.err
 
 
 @pytest.mark.parametrize(("content", "message"), [

@@ -16,7 +16,7 @@ import minrisk
 from commands import PATIENCE, read, run, spawn, wait_for, write
 from minrisk import ChrF, InputError, Ranking, Segment
 from minrisk._core.registry import METRICS, STRATEGIES
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
 from minrisk.evaluation import budgets
 from minrisk.evaluation.budgets import Budget, Trial, trials
 from minrisk.evaluation.study import EXACT, SegmentOutcomes, Study, TrialOutcome
@@ -180,7 +180,7 @@ def test_what_a_metric_cannot_do_is_left_out_and_told():
     assert "aggregate" not in {trial.strategy for trial in study.trials}
     assert sum(note.startswith("without aggregate: ") and "'overlap' does not" in note
                for note in notes) == 1
-    assert any("without coarse-to-fine: " in note and "--coarse" in note for note in notes)
+    assert any("without coarse-to-fine: " in note and "coarse=" in note for note in notes)
 
 
 def test_no_single_segment_decides_what_is_tried():
@@ -407,8 +407,8 @@ def test_a_missing_matplotlib_is_told_before_the_work(samples, tmp_path, monkeyp
     ("@x.jsonl --metric.oder 2", "did you mean '--metric.order'?"),
     ("@x.jsonl --coarse none", "unknown metric 'none'"),
     ("@x.jsonl --tolerance -1", "--tolerance"),
-    ("@x.jsonl --tolerance nan", "'nan' is not a finite number"),
-    ("@x.jsonl --tolerance inf", "'inf' is not a finite number"),
+    ("@x.jsonl --tolerance nan", "--tolerance must be a number of at least 0; got nan"),
+    ("@x.jsonl --tolerance inf", "--tolerance must be a number of at least 0; got inf"),
     ("@x.svg --plot @x.svg", "the output is the input"),
     ("@x.jsonl --plot @y.svg -o @y.svg", "y.svg is part of the output"),
 ])

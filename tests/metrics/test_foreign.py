@@ -113,17 +113,17 @@ def test_errors_are_negated(functions):
 
 @pytest.mark.parametrize(("function", "options", "message"), [
     ("theirs_functions:failing", {}, "failing failed: KeyError: 'no such thing'"),
-    ("theirs_functions:wordy", {}, "returned 'good'; a finite number is wanted"),
-    ("theirs_functions:lost", {}, "returned nan; a finite number"),
-    ("theirs_functions:huge", {}, "returned 1000.*; a finite number"),
+    ("theirs_functions:wordy", {}, "expected a finite number, got 'good'"),
+    ("theirs_functions:lost", {}, "expected a finite number, got nan"),
+    ("theirs_functions:huge", {}, "expected a finite number, got 1000"),
     ("theirs_functions:leaving", {}, "leaving failed: SystemExit: 3"),
     ("theirs_functions:interrupting", {}, "interrupting failed: KeyboardInterrupt"),
     ("theirs_functions:closing", {}, "closing failed: GeneratorExit"),
-    ("theirs_functions:short", {"lists": True}, "returned 1 scores; expected 4"),
+    ("theirs_functions:short", {"lists": True}, "expected 4 scores .*, got 1"),
     ("theirs_functions:nothing", {}, "module 'theirs_functions' has no function 'nothing'"),
     ("theirs_functions:constant", {}, "has no function 'constant'"),
     ("no_such_module:f", {}, "'no_such_module:f' cannot be imported: ModuleNotFoundError: No "),
-    ("theirs_functions", {}, "wanted package.module:function"),
+    ("theirs_functions", {}, "must be 'package.module:function'; got"),
 ])
 def test_a_function_that_is_none_or_fails_is_told(function, options, message, functions):
     with pytest.raises(minrisk.InputError, match=message):
@@ -264,15 +264,15 @@ def test_an_answer_that_is_too_large_or_too_deep_is_told(program, answer):
 
 
 @pytest.mark.parametrize(("answer", "message"), [
-    ("'good'", "returned 'good'; a finite number"), ('{"result": 1}', "returned None"),
-    ("[score]", r"returned \[11\]"), ("float('nan')", "returned nan")])
+    ("'good'", "expected a finite number, got 'good'"), ('{"result": 1}', "got None"),
+    ("[score]", r"got \[11\]"), ("float('nan')", "got nan")])
 def test_an_answer_that_is_no_score_is_told(program, answer, message):
     with pytest.raises(minrisk.InputError, match=message):
         scores(Command(program(answer=answer)), ["a"], ["b"])
 
 
 def test_an_answer_that_is_no_json_is_told(program):
-    with pytest.raises(minrisk.InputError, match=r"(answered|more lines .*) 'loading"):
+    with pytest.raises(minrisk.InputError, match=r"(got|more lines .*) 'loading"):
         scores(Command(program(before="print('loading')")), ["a"], ["b"])
 
 

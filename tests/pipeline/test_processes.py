@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from commands import read, run, spawn, write
 from minrisk import ChrF, Standard
 from minrisk._core.errors import InputError
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
 from minrisk.io.inputs import InputFile, expand
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.partial_shard import PartialShard
@@ -360,7 +360,7 @@ class LosingRunning:
 @pytest.mark.parametrize("output", ["out/", "out.jsonl"])
 def test_what_a_runner_loses_is_tried_alone_and_then_recorded(tmp_path, monkeypatch, output):
     path = write(tmp_path / "in.jsonl", *segments(9))
-    monkeypatch.setattr("minrisk.cli.running.Processes", Losing)
+    monkeypatch.setattr("minrisk.cli.run_options.Processes", Losing)
     result = run("decode", path, "-o", f"{tmp_path}/{output}", "--workers", "1")
     assert result.code == SOME_FAILED
     assert f"the first failure: {path}:3: every worker that tried it died" in result.err

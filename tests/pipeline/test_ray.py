@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commands import Result, read, run, spawn, write
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
 from project import SUPPORT
 from shard_folders import (
     errors,
@@ -100,13 +100,11 @@ def test_a_segment_that_kills_its_workers_is_recorded(on_ray, tmp_path):
      "interrupt": "KeyboardInterrupt: ", "panic": "PanicError: no such byte"},
     {"hang": "every worker that tried it died, or exceeded the segment timeout"}],
     ids=["leaves", "hangs"])
-def test_a_metric_that_leaves_or_hangs_costs_its_segment(on_ray, flag, tmp_path, ways,
-                                                         monkeypatch):
-    monkeypatch.setattr("minrisk.pipeline.ray._RETRIES", 0)  # each takes a new worker
+def test_a_metric_that_leaves_or_hangs_costs_its_segment(on_ray, flag, tmp_path, ways):
     flag.touch()
     path = write(tmp_path / "in.jsonl", *segments(3),
                  *({"id": "x", "samples": [way]} for way in ways), *segments(2))
-    timeout = ("--segment-timeout", "3") if "hang" in ways else ()
+    timeout = ("--segment-timeout", "2", "--batch-size", "1") if "hang" in ways else ()
     result = on_ray("decode", path, "-o", tmp_path / "out", "--metric", "python:faults:leaving",
                     "--workers", "1", *timeout)
     assert result.code == SOME_FAILED, result.err

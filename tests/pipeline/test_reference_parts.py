@@ -17,7 +17,7 @@ import minrisk
 from commands import run, wait_for
 from generators import cases
 from minrisk import References
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk.io.record import Result
 from minrisk.io.references import ReferenceFile
 from minrisk.metrics.edit import Edit
@@ -62,7 +62,7 @@ def test_processes_change_no_bit(strategy):
 def test_one_large_shard_is_work_for_all(monkeypatch, workers):
     monkeypatch.setattr("minrisk._core.references.BLOCK", 2)
     told = []
-    with listening(lambda *what: told.append(what)):
+    with progress_listener(lambda *what: told.append(what)):
         found = minrisk.decode_parts(HYPS, shards(), strategy="standard", workers=workers)
     assert [(what, done) for what, done, _ in told] == [("parts", 1), ("parts", 2), ("parts", 3)]
     expected = minrisk.decode(HYPS, REFS, weights=WEIGHTS)
@@ -117,7 +117,7 @@ def test_not_too_many_parts_wait_for_one_before_them(tmp_path, monkeypatch):
         return found
 
     monkeypatch.setattr(PartSum, "is_full", let_go)
-    with listening(lambda _, done, __: waiting.append(len(read) - done)):
+    with progress_listener(lambda _, done, __: waiting.append(len(read) - done)):
         minrisk.decode_parts(HYPS, parts(), workers=2)
     assert len(read) == 3 * MAX_WAITING
     assert max(waiting) <= MAX_WAITING + 4  # one that each worker has, and one before each door
@@ -266,9 +266,9 @@ def test_the_summary_and_the_signature_are_on_standard_error(folder):
     ("empty.txt a.txt", "empty.txt: zero hypotheses"),
     ("two.jsonl a.txt", "two.jsonl has 2 segments, wanted one"),
     ("number.jsonl a.txt", "number.jsonl has 2 segments"),
-    ("hyps.txt a.txt --strategy prune", "'prune' is not one of 'aggregate', 'standard'"),
+    ("hyps.txt a.txt --strategy prune", "--strategy must be 'aggregate' or 'standard'"),
     ("hyps.txt a.txt --metric edit", "'edit' does not; strategies that work with it: standard"),
-    ("hyps.txt a.txt --workers 0", "0 is not in the range"),
+    ("hyps.txt a.txt --workers 0", "--workers must be an integer of at least 1; got 0"),
     ("hyps.txt a.txt --address auto", "--address is of a Ray cluster; give --engine ray"),
     ("hyps.txt a.txt --gpus-per-worker 99", "NVIDIA GPUs, too few for 1 workers with 99 each"),
     ("hyps.txt a.txt -o hyps.txt", "the output is the input hyps.txt"),

@@ -19,7 +19,7 @@ transformers = pytest.importorskip("transformers", reason="needs the extra minri
 import tiny_models
 from commands import run, write
 from minrisk._core.errors import InputError, MissingExtra
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk._core.signature import signature
 from minrisk.samplers.hf import Transformers
 from minrisk.samplers.hf.bart import not_supported_reasons as fast_reasons
@@ -627,8 +627,9 @@ BAD_OPTIONS = [
     ({"max_tokens": 2, "min_tokens": 3}, "min_tokens 3 is more than max_tokens 2"),
     ({"max_tokens": 99}, "this model writes 31 at most"),
     ({"prompt": "say it"}, r"has no \{source\}"),
-    ({"stop": "[1]"}, r"stop '\[1\]'"), ({"stop": '[""]'}, "wanted a text, or a JSON list"),
-    ({"stop": "mat", "beams": 2}, "beams 2 and stop"),
+    ({"stop": "[1]"}, r"stop must be .*; got '\[1\]'"),
+    ({"stop": '[""]'}, "stop must be a text, or a JSON list"),
+    ({"stop": "mat", "beams": 2}, "beams=2 and stop"),
     ({"system": "be good"}, "system is for models with a chat template"),
     ({"rows": 0}, "rows must be .*; got 0"),
     ({"memory": 0}, "memory must be a number above 0 or None; got 0"),
@@ -651,7 +652,7 @@ def test_prompts_that_make_no_sense_are_refused(folders, texts, n, wants):
 
 
 def test_more_samples_than_beams_are_refused(folders):
-    with pytest.raises(InputError, match="n = 3 of 2 beams"):
+    with pytest.raises(InputError, match="at most the number of beams, 2; got 3"):
         Transformers(folders("marian"), device="cpu", beams=2).sample(SOURCES, 3)
 
 
@@ -730,7 +731,7 @@ def test_the_sampler_says_what_is_missing(monkeypatch):
 def test_progress_is_told_while_a_batch_is_drawn(rows):
     model = tiny_models.model("marian")
     told = []
-    with listening(lambda *said: told.append(said)):
+    with progress_listener(lambda *said: told.append(said)):
         engine(model, limit=6, rows=rows).draw(prompts(model), 50, 0, range(3))
     assert {(what, total) for what, _, total in told} == {("samples", 150)}
     ended = [done for _, done, _ in told]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from minrisk._core.errors import InputError
 
-_MAX_THREADS = 1024
+MAX_THREADS = 1024
 _threads: int | None = None
 
 
@@ -30,8 +30,8 @@ def set_threads(count: int | None) -> None:
     >>> minrisk.set_threads(None)
     """
     global _threads
-    if count is not None and not 1 <= count <= _MAX_THREADS:
-        raise InputError(f"threads must be a number from 1 to {_MAX_THREADS}; got {count}")
+    if count is not None and not 1 <= count <= MAX_THREADS:
+        raise InputError(f"threads must be a number from 1 to {MAX_THREADS}; got {count}")
     _threads = count
 
 
@@ -42,9 +42,9 @@ def threads() -> int:
     given = os.environ.get("MINRISK_THREADS")
     if given is None:
         return _cores()
-    if not given.isdecimal() or not 1 <= int(given) <= _MAX_THREADS:
+    if not given.isdecimal() or not 1 <= int(given) <= MAX_THREADS:
         raise InputError("MINRISK_THREADS must be a number from 1 to "
-                         f"{_MAX_THREADS}; got {given!r}")
+                         f"{MAX_THREADS}; got {given!r}")
     return int(given)
 
 

@@ -93,4 +93,4 @@ class Runtime:
                 yield
         except torch.OutOfMemoryError:
             raise InputError(f"{self.device} has not enough memory for {self.tokens} tokens at "
-                             "once; lower the option tokens (--metric.tokens)") from None
+                             "once; lower the option tokens") from None

@@ -20,7 +20,7 @@ from minrisk.cli.decode import decode
 from minrisk.cli.demo import demo
 from minrisk.cli.export import export
 from minrisk.cli.flags import as_flags
-from minrisk.cli.lists import KINDS, lists, moved
+from minrisk.cli.list_command import KINDS, list_command, moved
 from minrisk.cli.rank import rank
 from minrisk.cli.sample import sample
 from minrisk.cli.score import score
@@ -63,7 +63,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (decode, sample, translate, score, validate, export, rank, lists, demo, comet,
+for command in (decode, sample, translate, score, validate, export, rank, list_command, demo, comet,
                 completion, *map(moved, KINDS)):
     cli.add_command(command)
 

@@ -1,33 +1,39 @@
-"""Options in messages: the library names them as in Python, the command line shows flags.
+"""Options in messages: the library names them as in Python, the command line as flags.
 
-    resume=True -> --resume        max_errors=3 -> --max-errors 3        address= -> --address
+    subset=9 -> --subset 9        resume=True -> --resume        beta= -> --metric.beta
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from contextvars import ContextVar
 
-OPTIONS = frozenset({"output", "resume", "overwrite", "max_errors", "num_candidates",
-                     "num_references", "references", "reference_lprobs", "source", "oracle",
-                     "input_format", "weights", "conversational", "prompt", "work", "engine",
-                     "address"})
-_OPTION = re.compile(rf"""\b({'|'.join(sorted(OPTIONS))})=(True\b|'\w+'|"[^"]*"|\d+)?""")
+from minrisk.cli.options import FieldOption
 
-_MISSING = re.compile(r"\b(metric|strategy|sampler) ('[^']*') needs the option (\w+)=")
+_OPTION = re.compile(r"""(?<![\w.-])([a-z]\w*)=(True\b|'[^']*'|"[^"]*"|-?[\d.]*\d)?""")
+_flags: ContextVar[dict[str, str]] = ContextVar("flags of the running command", default={})  # noqa: B039
+
+
+def set_flags(options: Iterable[FieldOption], given: Iterable[FieldOption] = ()) -> None:
+    """The options that messages from now on may mean; of two with one name, that which is given."""
+    _flags.set(_unambiguous(options) | _unambiguous(given))
 
 
 def as_flags(message: str) -> str:
     """The message with flags where the library names options."""
-    return _MISSING.sub(_missing_flag, _OPTION.sub(_flag, message))
+    return _OPTION.sub(_as_flag, message)
 
 
-def _flag(found: re.Match[str]) -> str:
-    flag = f"--{found[1].replace('_', '-')}"
-    value = (found[2] or "").strip("'")
+def _unambiguous(options: Iterable[FieldOption]) -> dict[str, str]:
+    flags: dict[str, set[str]] = {}
+    for option in options:
+        flags.setdefault(option.field.name, set()).add(option.flag)
+    return {name: found.pop() for name, found in flags.items() if len(found) == 1}
+
+
+def _as_flag(found: re.Match[str]) -> str:
+    flag, value = _flags.get().get(found[1]), (found[2] or "").strip("'")
+    if flag is None:
+        return found[0]
     return flag if value in ("", "True") else f"{flag} {value}"
-
-
-def _missing_flag(found: re.Match[str]) -> str:
-    kind, name, option = found.groups()
-    owner = "metric." if kind == "metric" else ""
-    return f"{kind} {name} needs the option --{owner}{option.replace('_', '-')}"

@@ -101,6 +101,11 @@ class Progress:
             click.echo("\r\x1b[K", nl=False, err=True)
 
 
+def has_room_for_bar(output: str) -> bool:
+    """A live bar would run into results that go to the same terminal."""
+    return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
+
+
 def _count(segments: int) -> str:
     return f"{segments} segment" if segments == 1 else f"{segments} segments"
 

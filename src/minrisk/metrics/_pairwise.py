@@ -65,8 +65,8 @@ def as_scores(values: Sequence[Any], hyps: Objects, refs: Objects, name: str,
               error: bool) -> Floats:
     """(H, R) from what somebody returned, negated if it is an error; not numbers are told."""
     if len(values) != len(hyps) * len(refs):
-        raise InputError(f"{name} returned {len(values)} scores; expected {len(hyps) * len(refs)}, "
-                         "one per pair, in order")
+        raise InputError(f"{name}: expected {len(hyps) * len(refs)} scores (one per pair, in "
+                         f"order), got {len(values)}")
     found = np.array([finite_number(value, name) for value in values], dtype=np.float64)
     result: Floats = (-found if error else found).reshape(len(hyps), len(refs))
     return result
@@ -78,5 +78,5 @@ def finite_number(value: Any, name: str) -> float:
     except (TypeError, ValueError, OverflowError):
         found = math.nan
     if isinstance(value, str) or not math.isfinite(found):
-        raise InputError(f"{name} returned {value!r:.80}; a finite number is wanted")
+        raise InputError(f"{name}: expected a finite number, got {value!r:.80}")
     return found

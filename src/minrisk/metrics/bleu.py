@@ -71,20 +71,13 @@ class BLEU(Metric[WeightedRows]):
                                     | Ability.CORPUS_STATISTICS)
     features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
 
-    order: int = option(4, help="maximum order of n-grams")
+    order: int = option(4, ge=1, le=_MAX_ORDER, help="maximum order of n-grams")
     tokenize: Tokenize = option("13a", help="tokenizer")
     smooth_method: SmoothMethod = option("exp", help="smoothing of orders without a match")
-    smooth_value: float | None = option(None, help="value of floor (auto: 0.1) or add-k (auto: 1)")
+    smooth_value: float | None = option(None, ge=0, le=_MAX_SMOOTH_VALUE,
+                                        help="value of floor (auto: 0.1) or add-k (auto: 1)")
     effective_order: bool = option(True, help="leave out orders that a hypothesis is too short for")
     lowercase: bool = option(False, help="ignore case")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 1 <= self.order <= _MAX_ORDER:
-            raise InputError(f"BLEU needs an order from 1 to {_MAX_ORDER}; got order={self.order}")
-        if self.smooth_value is not None and not 0 <= self.smooth_value <= _MAX_SMOOTH_VALUE:
-            raise InputError(f"BLEU needs a smooth_value from 0 to {_MAX_SMOOTH_VALUE}; "
-                             f"got smooth_value={self.smooth_value}")
 
     def prepare(self) -> None:
         self._preprocessed([])

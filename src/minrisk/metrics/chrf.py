@@ -61,9 +61,10 @@ class ChrF(Metric[WeightedRows]):
                                     | Ability.CORPUS_STATISTICS)
     features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
 
-    order: int = option(6, help="maximum order of character n-grams")
-    word_order: int = option(0, help="maximum order of word n-grams; 2 gives chrF++")
-    beta: float = option(2.0, help="weight of recall relative to precision")
+    order: int = option(6, ge=0, le=_MAX_ORDER, help="maximum order of character n-grams")
+    word_order: int = option(0, ge=0, le=_MAX_ORDER,
+                             help="maximum order of word n-grams; 2 gives chrF++")
+    beta: float = option(2.0, gt=0, le=_MAX_BETA, help="weight of recall relative to precision")
     whitespace: bool = option(False, help="include white space in character n-grams")
     lowercase: bool = option(False, help="ignore case")
     eps_smoothing: bool = option(
@@ -71,13 +72,8 @@ class ChrF(Metric[WeightedRows]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        orders = (self.order, self.word_order)
-        if not all(0 <= order <= _MAX_ORDER for order in orders) or not any(orders):
-            raise InputError(f"chrF needs order and word_order from 0 to {_MAX_ORDER}, one of them "
-                             f"at least 1; got order={self.order}, word_order={self.word_order}")
-        if not 0 < self.beta <= _MAX_BETA:
-            raise InputError(f"chrF needs a beta above 0 and up to {_MAX_BETA}; "
-                             f"got beta={self.beta}")
+        if not self.order and not self.word_order:
+            raise InputError("chrf: order or word_order must be at least 1; got 0 for both")
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return index_texts(self, lowercased(texts, self.lowercase), self.order, self.word_order,

@@ -51,17 +51,14 @@ class Command(PairwiseMetric):
 
     command: str = option(help="program and its arguments, split as by a shell")
     source: bool = option(False, help="send the source too")
-    timeout: float = option(60.0, help="seconds to wait for an answer")
-    restarts: int = option(2, help="number of restarts in a row without an answer")
+    timeout: float = option(60.0, gt=0, help="seconds to wait for an answer")
+    restarts: int = option(2, ge=0, help="number of restarts in a row without an answer")
     error: bool = option(False, help="negate the scores, of which lower is better")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.command.strip():
-            raise InputError("command: no program; give the option command")
-        if not self.timeout > 0 or self.restarts < 0:
-            raise InputError(f"command: timeout {self.timeout} and restarts {self.restarts}; "
-                             "wanted a positive number of seconds, and 0 or more")
+            raise InputError(f"command: command must name a program; got {self.command!r}")
 
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) what the program says of every pair."""
@@ -84,8 +81,8 @@ class Command(PairwiseMetric):
         try:
             found = json.loads(answer)
         except (ValueError, RecursionError):
-            raise InputError(f"{self.command} answered {answer!r:.80}; "
-                             'a number or {"score": number} is wanted') from None
+            raise InputError(f'{self.command}: expected a number or {{"score": number}} per line, '
+                             f"got {answer!r:.80}") from None
         return found.get("score") if isinstance(found, dict) else found
 
 

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError, needs_extra
+from minrisk._core.errors import needs_extra
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk._core.unicode import valid_unicode
 from minrisk.metrics._embedding_cache import EmbeddingCache, Vectors
 
@@ -60,15 +60,9 @@ class Embedding(Metric[Floats]):
 
     model: str = option(UNIVERSAL, help="this, or a sentence-transformers model (name or folder)")
     device: str | None = option(None, help="device of a sentence-transformers model")
-    batch_size: int = option(64, help="number of texts in a batch")
+    batch_size: int = option(64, ge=1, help="number of texts in a batch")
     cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
                                matters=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.batch_size < 1:
-            raise InputError(f"embedding: batch size {self.batch_size}; "
-                             "a number from 1 on is wanted")
 
     def prepare(self) -> None:
         _encoder(self)
@@ -92,7 +86,7 @@ class Embedding(Metric[Floats]):
         parts = []
         for start in range(0, len(texts), self.batch_size):
             parts.append(np.asarray(encode(texts[start:start + self.batch_size]), np.float32))
-            tell("texts encoded", min(start + self.batch_size, len(texts)), len(texts))
+            report_progress("texts encoded", min(start + self.batch_size, len(texts)), len(texts))
         return np.concatenate(parts)
 
     def aggregate(self, refs: Floats, groups: Groups) -> Floats:

@@ -76,8 +76,8 @@ class Python(PairwiseMetric):
     def _callable(self) -> Callable[..., Any]:
         module, colon, name = self.function.partition(":")
         if not (module and colon and name):
-            raise InputError(f"python: function {self.function!r}; "
-                             "wanted package.module:function")
+            raise InputError("python: function must be 'package.module:function'; "
+                             f"got {self.function!r}")
         found: Any = _module(module, self.function)
         for part in name.split("."):
             found = getattr(found, part, None)

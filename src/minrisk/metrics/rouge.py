@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError, MissingExtra
+from minrisk._core.errors import MissingExtra
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
@@ -48,13 +48,8 @@ class Rouge(Metric[WeightedRows]):
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
     features_per_segment: ClassVar[bool] = True
 
-    n: int = option(1, help="order of the word n-grams")
+    n: int = option(1, ge=1, help="order of the word n-grams")
     stemmer: bool = option(False, help="compare Porter stems, not words; needs minrisk[rouge]")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.n < 1:
-            raise InputError(f"ROUGE-N needs an n of at least 1; got n={self.n}")
 
     def prepare(self) -> None:
         _word_splitter(self.stemmer)

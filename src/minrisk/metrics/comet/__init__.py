@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError, needs_extra
+from minrisk._core.errors import needs_extra
 from minrisk._core.metric import Ability
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
@@ -123,13 +123,8 @@ class Comet(EstimatorMetric, EmbeddingModel):
 
     name: ClassVar[str] = "comet"
     aggregation: Aggregation = option("expected", help=AGGREGATION)
-    memory: float | None = option(None, help="gigabytes for scoring; auto is half of what is free")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.memory is not None and not self.memory > 0:
-            raise InputError(f"comet: {self.memory} gigabytes of memory; a positive number is "
-                             "wanted")
+    memory: float | None = option(None, gt=0,
+                                  help="gigabytes for scoring; auto is half of what is free")
 
     @cached_property
     def _scorer(self) -> PairScorer:

@@ -29,12 +29,12 @@ _INPUT_BLOCKS = {checkpoint.REGRESSION: INPUT_BLOCKS, checkpoint.REFERENCELESS: 
 SEVERITY_WEIGHTS = (0.0, 1.0, 5.0, 10.0)  # of XCOMET's tags: none, minor, major, critical
 _CLASS_HINTS = {  # what to do with a model of each class that was taken for another
     checkpoint.REGRESSION: "compares a hypothesis with references, and cannot judge it by its "
-                           "source alone; use it as --metric comet",
+                           "source alone; use it as the metric 'comet'",
     checkpoint.REFERENCELESS: "judges a hypothesis by its source alone, and cannot compare it "
-                              "with references; use it as --metric comet-qe",
+                              "with references; use it as the metric 'comet-qe'",
     **dict.fromkeys(checkpoint.UNIFIED_CLASSES,
                     "reads source, hypothesis and reference together, and has no sentence "
-                    "embeddings to compare; use it as --metric comet-kiwi or --metric xcomet"),
+                    "embeddings to compare; use it as the metric 'comet-kiwi' or 'xcomet'"),
 }
 
 

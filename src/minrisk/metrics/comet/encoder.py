@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError, needs_extra
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk._torch.loading import load_config, load_tokenizer, model_file
 from minrisk._torch.tokens import length_batches, pad_batch, token_ids
 from minrisk._torch.weights import load_weights, meta_build
@@ -86,7 +86,7 @@ class CometEncoder:
         for rows in length_batches([own.size for own in ids], budget):
             parts.append(self.embed([ids[r] for r in rows]))
             order += rows
-            tell("texts encoded", len(order), len(ids))
+            report_progress("texts encoded", len(order), len(ids))
         return torch.cat(parts)[torch.tensor(order).argsort()] if parts else torch.empty(0, 0)
 
     def embed(self, ids: Sequence[Ints]) -> Tensor:

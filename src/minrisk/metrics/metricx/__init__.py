@@ -49,7 +49,7 @@ class MetricX(CrossEncoder):
     (True, True)
     >>> minrisk.MetricX("google/metricx-23-large-v2p0")
     Traceback (most recent call last):
-    minrisk.InputError: google/metricx-23-large-v2p0: is MetricX-23 by its name; ...
+    minrisk.InputError: google/metricx-23-large-v2p0: is MetricX-23 by its name, ...
     >>> samples = ["Le chat dort.", "Le chien dort."]
     >>> minrisk.decode(samples, metric="metricx", source="The cat is asleep.")  # doctest: +SKIP
     """
@@ -65,12 +65,12 @@ class MetricX(CrossEncoder):
         super().__post_init__()
         named = _PUBLISHED_NAME.search(self.model)
         if named and named[1] != self.version:
-            raise InputError(f"{self.model}: is MetricX-{named[1]} by its name; give it version "
-                             f"{named[1]} (--metric.version {named[1]})")
+            raise InputError(f"{self.model}: is MetricX-{named[1]} by its name, but version is "
+                             f"{self.version!r}; set version={named[1]!r}")
         own = "metricx-qe" if named and named[2] else "metricx"
         if named and self.version == "23" and own != self.name:  # 24 can do both
             raise InputError(f"{self.model}: was trained for another task by its name; "
-                             f"use it as --metric {own}")
+                             f"use it as the metric {own!r}")
 
     @property
     def needs_source(self) -> bool:

@@ -79,7 +79,7 @@ class Transformers(Sampler):
     ...                counts=[s.count for s in samples])  # doctest: +SKIP
     >>> minrisk.Transformers("Helsinki-NLP/opus-mt-en-fr", beams=5, top_p=0.9)
     Traceback (most recent call last):
-    minrisk.InputError: beams 5 and top_p: ...
+    minrisk.InputError: hf: beams=5 and top_p: ...
     """
 
     name: ClassVar[str] = "hf"
@@ -127,8 +127,8 @@ class Transformers(Sampler):
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, list) or not all(isinstance(own, str) and own for own in found):
-            raise InputError(f"stop {self.stop!r:.60}; wanted a text, or a JSON list of texts, "
-                             r'such as ["\n\n", "Q:"]')
+            raise InputError(f"hf: stop must be a text, or a JSON list of texts, "
+                             rf'such as ["\n\n", "Q:"]; got {self.stop!r:.60}')
         return found
 
     def prepare(self) -> None:
@@ -143,11 +143,11 @@ class Transformers(Sampler):
         """
         check_numbers(n, seed)
         if self.beams and n > self.beams:
-            raise InputError(f"n = {n} of {self.beams} beams; there are no more than those")
+            raise InputError(f"n must be at most the number of beams, {self.beams}; got {n}")
         places = range(len(prompts)) if places is None else places
         for text, place in zip(prompts, places, strict=True):
             if isinstance(text, str) and not text.strip():
-                raise InputError(f"source {place + 1} is blank; there is nothing to write about")
+                raise InputError(f"source {place + 1} is blank; leave it out")
         return self._generator.generate(prompts, n, seed, places) if prompts else []
 
     def batch_size(self, n: int) -> int:
@@ -179,16 +179,16 @@ class Transformers(Sampler):
 
     def _check_lengths(self) -> None:
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
-            raise InputError(f"min_tokens {self.min_tokens} is more than max_tokens "
-                             f"{self.max_tokens}; swap them, or leave one out")
+            raise InputError(f"hf: min_tokens must be at most max_tokens, {self.max_tokens}; got "
+                             f"{self.min_tokens}")
 
     def _check_beams(self) -> None:
         off = {"epsilon": 0.0, "eta": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
                "temperature": 1.0}
         given = [name for name, value in off.items() if getattr(self, name) != value]
         if self.beams and given:
-            raise InputError(f"beams {self.beams} and {', '.join(given)}: a search draws nothing; "
-                             "leave out the one or the other")
+            raise InputError(f"hf: beams={self.beams} and {', '.join(given)}: beam search does not "
+                             "sample; leave out the one or the other")
         if self.beams and self.stop:
-            raise InputError(f"beams {self.beams} and stop: a search does not look at texts; leave "
-                             "out the one or the other")
+            raise InputError(f"hf: beams={self.beams} and stop: beam search does not look at "
+                             "texts; leave out the one or the other")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _DECODERS = ("standard (mbr), aggregate (aggregate_mbr), prune (pruning_mbr), centroid "
              "(centroid_mbr), low-rank (probabilistic_mbr) or rerank")
-_ELSEWHERE = {
+OPTIONS = {
     "--decoder": f"--strategy: {_DECODERS}",
     "--config-path": "--config FILE, with a key for each option: `metric: {name: comet, model: M}`",
     "--hypotheses": "INPUT, an argument without a name (`input:` in a configuration file)",
@@ -23,18 +23,18 @@ _ELSEWHERE = {
     "--rerank-top-k": "--strategy quality-then-mbr --keep K",
     "--qe-model": "--quality comet-kiwi:MODEL",
 }
-_VALUES = {("--format", "plain"): "--format text"}
+_VALUES: dict[tuple[str, object], str] = {("--format", "plain"): "--format text"}
 _SECTION = "--common."
 
 
-def elsewhere(option: str) -> str | None:
+def our_option(option: str) -> str | None:
     """What an option of another tool is called here."""
     if option.startswith(_SECTION):
         name = option.removeprefix(_SECTION)
-        return _ELSEWHERE.get(f"--{name}") or f"`{name}:` outside of any section"
-    return _ELSEWHERE.get(option)
+        return OPTIONS.get(f"--{name}") or f"`{name}:` outside of any section"
+    return OPTIONS.get(option)
 
 
-def value_elsewhere(option: str, value: str) -> str | None:
+def our_value(option: str, value: object) -> str | None:
     """The same for the value of an option."""
     return _VALUES.get((option, value))
