@@ -331,7 +331,7 @@ def test_a_resumed_run_sees_that_objects_are_others(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         minrisk.decode_corpus(interrupted(), output=output)
-    with pytest.raises(minrisk.InputError, match="segment 0 is not what it was"):
+    with pytest.raises(minrisk.InputError, match="segment 0 has changed since"):
         minrisk.decode_corpus(segments[::-1], output=output, resume=True)
 
 

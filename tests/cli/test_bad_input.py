@@ -113,7 +113,7 @@ RECORDS = [
     lines("counts beyond any memory", "counts add up to 1,000,000,000,000 samples",
           line='{"samples": ["a"], "counts": [1000000000000]}'),
     lines("counts of nothing", "zero hypotheses", line='{"samples": [], "counts": []}'),
-    lines("more groups than references", "3 groups of 2 references; choose from 1 to 2",
+    lines("more groups than references", "groups must be from 1 to 2",
           line='{"samples": ["a", "b"]}', args=("--strategy", "aggregate", "--groups", "3")),
     lines("more to keep than there are", "of 2 hypotheses; choose from 1 to 2",
           line='{"samples": ["a", "b"]}', args=("--strategy", "aggregate-to-fine", "--keep", "3")),

@@ -18,7 +18,7 @@ import minrisk
 from commands import run, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk.metrics.bertscore import BertScore
 from minrisk.metrics.bertscore.encoder import TokenEmbeddings
 from minrisk.testing import check_metric, check_strategy
@@ -122,7 +122,7 @@ def test_texts_that_are_cut_off_are_counted():
 
 def test_progress_tells_encoding_and_matching_apart():
     told = []
-    with listening(lambda *event: told.append(event)):
+    with progress_listener(lambda *event: told.append(event)):
         scores(bertscore())
     assert ("texts encoded", 6, 6) in told
     assert told[-1] == ("pairs scored", 30, 30)

@@ -19,7 +19,7 @@ import minrisk
 from commands import run, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk.metrics.bleurt import Bleurt
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close
@@ -100,7 +100,7 @@ def test_half_precision_is_near():
 
 def test_progress_counts_pairs():
     told = []
-    with listening(lambda *event: told.append(event)):
+    with progress_listener(lambda *event: told.append(event)):
         scores(bleurt())
     assert told[-1] == ("pairs scored", len(HYPS) * len(REFS), len(HYPS) * len(REFS))
 

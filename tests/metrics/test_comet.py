@@ -26,7 +26,7 @@ from commands import run, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk._torch.tokens import length_batches
 from minrisk.metrics.comet import Comet, CometQE, checkpoint
 from minrisk.metrics.comet.estimator import mean_distance
@@ -366,7 +366,7 @@ def test_a_long_wait_on_a_cpu_is_announced(monkeypatch):
 def test_progress_tells_encoding_and_scoring_apart():
     told = []
     metric = comet(tokens=16)
-    with listening(lambda *event: told.append(event)):
+    with progress_listener(lambda *event: told.append(event)):
         texts, _, source = grid(metric)
         metric.utility(texts, texts, np.full(6, 1 / 6), source)
     kinds = {what for what, _, _ in told}

@@ -17,7 +17,7 @@ from comet_models import CHECKPOINTS, GOLDEN, enter_hub
 from commands import run, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk.metrics.comet.unified import CometKiwi, XComet
 from minrisk.metrics.comet.unified_scorer import spans_score
 from minrisk.testing import check_metric, check_strategy
@@ -148,7 +148,7 @@ def test_half_precision_is_near():
 @pytest.mark.usefixtures("_cut_quietly")
 def test_progress_counts_pairs():
     told = []
-    with listening(lambda *event: told.append(event)):
+    with progress_listener(lambda *event: told.append(event)):
         scores(xcomet())
     assert told[-1] == ("pairs scored", 30, 30)
 

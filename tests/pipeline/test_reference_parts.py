@@ -17,7 +17,7 @@ import minrisk
 from commands import run, wait_for
 from generators import cases
 from minrisk import References
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk.io.record import Result
 from minrisk.io.references import ReferenceFile
 from minrisk.metrics.edit import Edit
@@ -62,7 +62,7 @@ def test_processes_change_no_bit(strategy):
 def test_one_large_shard_is_work_for_all(monkeypatch, workers):
     monkeypatch.setattr("minrisk._core.references.BLOCK", 2)
     told = []
-    with listening(lambda *what: told.append(what)):
+    with progress_listener(lambda *what: told.append(what)):
         found = minrisk.decode_parts(HYPS, shards(), strategy="standard", workers=workers)
     assert [(what, done) for what, done, _ in told] == [("parts", 1), ("parts", 2), ("parts", 3)]
     expected = minrisk.decode(HYPS, REFS, weights=WEIGHTS)
@@ -117,7 +117,7 @@ def test_not_too_many_parts_wait_for_one_before_them(tmp_path, monkeypatch):
         return found
 
     monkeypatch.setattr(PartSum, "is_full", let_go)
-    with listening(lambda _, done, __: waiting.append(len(read) - done)):
+    with progress_listener(lambda _, done, __: waiting.append(len(read) - done)):
         minrisk.decode_parts(HYPS, parts(), workers=2)
     assert len(read) == 3 * MAX_WAITING
     assert max(waiting) <= MAX_WAITING + 4  # one that each worker has, and one before each door

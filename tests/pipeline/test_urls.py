@@ -380,7 +380,7 @@ def test_http_can_only_be_read(inputs, work):
         result = run("decode", f"{inputs}/*", "-o", url)
         server.shutdown()
     assert result.code == 2
-    assert f"cannot write {url}.minrisk-writer: its protocol has no way to write" in result.err
+    assert f"cannot write {url}.minrisk-writer: its protocol cannot write" in result.err
 
 
 def test_what_nobody_may_write_is_told_before_any_work(inputs, out):

@@ -13,7 +13,7 @@ import pytest
 
 import openai_server
 from minrisk._core.errors import InputError, MinriskError, UnusableError
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk._core.sampler import PartialError
 from minrisk.openai import client
 from minrisk.samplers.openai import Endpoint
@@ -249,7 +249,7 @@ def test_a_mistake_of_ours_is_not_taken_for_the_server_s(server, monkeypatch):
 
 def test_progress_is_told(server):
     told = []
-    with listening(lambda *what: told.append(what)):
+    with progress_listener(lambda *what: told.append(what)):
         sampler(server).sample(["one"], 12)
     assert told == [("requests answered", i, 3) for i in (1, 2, 3)]
 

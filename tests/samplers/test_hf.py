@@ -19,7 +19,7 @@ transformers = pytest.importorskip("transformers", reason="needs the extra minri
 import tiny_models
 from commands import run, write
 from minrisk._core.errors import InputError, MissingExtra
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk._core.signature import signature
 from minrisk.samplers.hf import Transformers
 from minrisk.samplers.hf.bart import not_supported_reasons as fast_reasons
@@ -731,7 +731,7 @@ def test_the_sampler_says_what_is_missing(monkeypatch):
 def test_progress_is_told_while_a_batch_is_drawn(rows):
     model = tiny_models.model("marian")
     told = []
-    with listening(lambda *said: told.append(said)):
+    with progress_listener(lambda *said: told.append(said)):
         engine(model, limit=6, rows=rows).draw(prompts(model), 50, 0, range(3))
     assert {(what, total) for what, _, total in told} == {("samples", 150)}
     ended = [done for _, done, _ in told]

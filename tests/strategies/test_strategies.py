@@ -257,7 +257,7 @@ def test_random_streams_belong_to_segments_not_to_batches():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"strategy": "aggregate", "groups": 4}, "4 groups of 3 references"),
+        ({"strategy": "aggregate", "groups": 4}, "groups must be from 1 to 3"),
         ({"strategy": "aggregate", "groups": 0}, "groups must be an integer of at least 1; got 0"),
         ({"strategy": "aggregate-to-fine", "keep": 4}, "keep=4 of 3 hypotheses"),
         ({"strategy": "aggregate-to-fine", "keep": 0}, "keep must be .*; got 0"),

@@ -1,4 +1,4 @@
-"""The one place where whatever a user has becomes a metric or a sampler.
+"""Conversion of names, classes, functions and objects into metrics and samplers.
 
 Fields that hold metrics are declared with `metric_option` (of a strategy) or `inner` (of a metric
 around others), which adapt what they are given.
@@ -29,12 +29,12 @@ from minrisk._core.registry import METRICS, SAMPLERS
 from minrisk._core.sampler import AnyRequest, Result, Sample, Sampler
 from minrisk._core.segment import Ranking, Segment
 
-MAX_LOADED_METRICS = 4  # metrics made by name that stay loaded
+MAX_LOADED_METRICS = 4  # metrics made by name that are cached
 
 
 def metric_option(*, help: str = "metric that judges hypotheses",
                   needs: Ability = Ability.NONE) -> Any:
-    """The field of a strategy that holds a metric, which must be able to do what it needs."""
+    """A field of a strategy that holds a metric; `needs` are the abilities it must have."""
     def convert(config: Any, name: str, value: Any) -> AnyMetric:
         metric = as_metric(value, name)
         if needs not in metric.abilities:
@@ -46,7 +46,7 @@ def metric_option(*, help: str = "metric that judges hypotheses",
 
 
 def inner(*, help: str, several: bool = False) -> Any:
-    """The field of a wrapper that holds a metric, or several; their options go by their names."""
+    """A field of a wrapper that holds one metric or several; their options have its name first."""
     def convert(config: Any, name: str, value: Any) -> Any:
         if several and isinstance(value, tuple | list):
             return tuple(as_metric(part, name) for part in value)
@@ -56,12 +56,12 @@ def inner(*, help: str, several: bool = False) -> Any:
 
 
 def as_metric(value: Any, field: str = "metric") -> AnyMetric:
-    """The metric that somebody means.
+    """Convert a value to a metric.
 
     Args:
         value: a metric; the name of one, as `minrisk list metrics` lists them; its class; an
             object with `features` and `scores`; or a function of hypothesis and reference.
-        field: what it was given as, for messages.
+        field: the name of the argument, for messages.
 
     Raises:
         InputError: if it is none of these.
@@ -82,10 +82,7 @@ def as_metric(value: Any, field: str = "metric") -> AnyMetric:
 
 
 def named_metric(name: str, /, **options: Any) -> AnyMetric:
-    """A metric by its name and options, the same object for the same options.
-
-    So a loop that names a metric loads its model once. The last 4 metrics stay loaded.
-    """
+    """A metric by its name and options; the last 4 are cached: a loop loads a model once."""
     made = METRICS.make(name, **options)
     metric = made if isinstance(made, Metric) else MetricAdapter(made)
     try:
@@ -96,12 +93,12 @@ def named_metric(name: str, /, **options: Any) -> AnyMetric:
 
 @lru_cache(maxsize=MAX_LOADED_METRICS)
 def _shared(metric: AnyMetric) -> AnyMetric:
-    """The one that was made first of those that are equal."""
+    """The first of the metrics that are equal to this one."""
     return metric
 
 
 def clear_metric_cache() -> None:
-    """Let go of the metrics that stay loaded, as before a run whose files may have changed."""
+    """Forget the cached metrics, as before a run, because their files may have changed."""
     _shared.cache_clear()
 
 
@@ -127,9 +124,9 @@ def _not_a_metric(value: Any, field: str) -> InputError:
 
 @dataclass(frozen=True)
 class MetricAdapter(Metric[Any]):
-    """An object that has the methods of a metric but is none: what it does not say, is not so.
+    """Makes a metric of an object that has the methods of one but does not derive from `Metric`.
 
-    Of its weight nothing is known, so it counts as heavy unless it says otherwise.
+    Attributes that it lacks are False, but for `loads_model`: it may load one.
     """
 
     metric: Any = dataclasses.field(metadata={"inner": True, "transparent": True})
@@ -221,19 +218,19 @@ class MetricAdapter(Metric[Any]):
         return found
 
     def _call_if_present(self, method: str, *args: Any) -> Any:
-        """What the object says, if it has such a method."""
+        """The result of the object's method; None if it has no such method."""
         found = getattr(self.metric, method, None)
         return found(*args) if callable(found) else None
 
     def _require(self, ability: Ability) -> Any:
-        """The object, which must have the methods of this ability."""
+        """The object; an InputError if it lacks the methods of this ability."""
         if ability not in self.abilities:
             raise lacks_ability(self, ability)
         return self.metric
 
 
 def as_sampler(value: Any) -> Sampler:
-    """The sampler that somebody means.
+    """Convert a value to a sampler.
 
     Args:
         value: a sampler; the name of one that needs no options; or an object with `sample`.
@@ -252,7 +249,7 @@ def as_sampler(value: Any) -> Sampler:
 
 @dataclass(frozen=True)
 class SamplerAdapter(Sampler):
-    """An object that has the methods of a sampler but is none: what it does not say, is not so."""
+    """Makes a sampler of an object that has the method `sample`; attributes it lacks are False."""
 
     sampler: Any = dataclasses.field(metadata={"transparent": True})
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import click
 
 from minrisk._core.errors import InputError, MinriskError
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk.cli.progress import Progress, has_room_for_bar
 from minrisk.cli.run_options import RunOptions, names_folder
 from minrisk.cli.run_report import stage_summary, write_report
@@ -230,7 +230,7 @@ def _show_warnings(run: Run, shown: set[str]) -> None:
 def summary(progress: Progress, output: str, is_stream: bool) -> Iterator[None]:
     """Show the progress of the work inside, and how much was done, however it ends."""
     try:
-        with listening(progress.stage):
+        with progress_listener(progress.stage):
             yield
     except KeyboardInterrupt as stop:
         where = "standard output" if output == "-" else remote.shown(output)

@@ -1,4 +1,4 @@
-"""gz, xz and zst: told apart by their first bytes when read, by the file's name when written."""
+"""gz, xz and zst files: detected by their first bytes when read, by their names when written."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ _CODECS = (
     Codec("xz", b"\xfd7zXZ\0", lzma.LZMADecompressor, lzma.LZMACompressor),
     Codec("zst", b"\x28\xb5\x2f\xfd", _zstd_decompressor, _zstd_compressor),
 )
-# bytes that are decompressed at a time: not all libraries can be told how much may come out, which
-# for a kilobyte of the densest zstandard (blocks of one repeated byte) is 32 megabytes
+# bytes that are decompressed at once: not all libraries can limit the output, which is up to 32
+# megabytes for a kilobyte of zstandard
 _STEP = 1 << 10
 EXTENSIONS = tuple(f".{codec.name}" for codec in _CODECS)
 
 
 def could_be_compressed(head: bytes) -> bool:
-    """Whether more bytes are needed to tell: a pipe should not wait for them otherwise."""
+    """Whether more bytes are needed to decide; a pipe must not wait for bytes in vain."""
     return any(len(head) < len(c.magic) and c.magic.startswith(head) for c in _CODECS)
 
 
@@ -84,7 +84,7 @@ def codec_for(path: str) -> Codec | None:
 
 
 def decompressed(chunks: Iterable[bytes], codec: Codec, name: str) -> Iterator[bytes]:
-    """The content of any number of compressed streams, one after the other, as `cat` joins them."""
+    """The content of any number of concatenated compressed streams."""
     decompressor, inside = codec.decompressor(), False
     for chunk in (c[i:i + _STEP] for c in chunks for i in range(0, len(c), _STEP)):
         rest = chunk if inside else chunk.lstrip(b"\0")  # padding between streams is allowed
@@ -101,6 +101,6 @@ def decompressed(chunks: Iterable[bytes], codec: Codec, name: str) -> Iterator[b
 def _decompress(decompressor: Decompressor, data: bytes, codec: Codec, name: str) -> bytes:
     try:
         return decompressor.decompress(data)
-    except Exception as error:  # each library has its own; only the data can be the cause
+    except Exception as error:  # each library has its own exceptions
         raise InputError(f"{name}: unreadable {codec.name}: {error}; "
                          "copy or make the file again") from None

@@ -1,4 +1,4 @@
-"""Python objects as records: segments, or what a line of JSON would say."""
+"""Python objects as records: segments, or dictionaries with the fields of JSON lines."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from minrisk.io.record import RawRecord, Record, checksum
 
 
 class FieldsReader(Protocol):
-    """A reader of JSON lines, which knows what their fields mean."""
+    """A reader that can parse the fields of a JSON line."""
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record: ...
 
 
 @dataclass(frozen=True)
 class ObjectReader:
-    """The records of an iterable, numbered through."""
+    """A reader of the records of an iterable."""
 
     objects: Iterable[Any]
     lines: SampleReader | PromptReader
@@ -48,7 +48,7 @@ class ObjectReader:
             return record.failed(error)
 
     def without_objects(self) -> ObjectReader:
-        """For workers, who are sent what they parse."""
+        """A reader without the iterable, for workers, which only parse."""
         return replace(self, objects=())
 
     def _segment(self, segment: Segment, index: int) -> Segment:
@@ -80,14 +80,14 @@ def _prompt_fields(content: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it."""
+    """The value as JSON represents it."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return list(value) if isinstance(value, tuple) else value
 
 
 def _checksum(content: Any) -> int:
-    """Of what it says, so that a run that is resumed sees whether it is the same."""
+    """A checksum of its content, by which a resumed run sees whether it has changed."""
     if isinstance(content, Segment):
         arrays = (content.weights.tobytes(), content.counts.tobytes())
         texts = json.dumps([content.hypotheses, content.references, content.source])

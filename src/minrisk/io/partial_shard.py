@@ -1,4 +1,4 @@
-"""A shard that is not finished: its results so far, in a journal."""
+"""The results of an unfinished shard, in a journal."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from minrisk.io.journal import Journal
 from minrisk.io.record import Failure, Result
 from minrisk.io.sink import MISSING
 
-_MAX_AHEAD = 1 << 24  # records between those that are finished; far more than are on their way
+_MAX_AHEAD = 1 << 24  # largest gap between finished records; far more than are in flight
 
 
 class PartialShard:
-    """Keeps results in the order in which they come, and finds them again in that of the input."""
+    """Writes results to a journal as they arrive, and reads them in input order."""
 
     def __init__(self, path: str, owner: str = "") -> None:
         with as_input_error("write", path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
         self._journal = Journal(path, owner)
-        self._offsets = array("q")  # of the entry with the result of each segment, or MISSING
-        self.done = array("q")  # the checksum of the input of each segment, or MISSING
+        self._offsets = array("q")  # of the journal entry of each segment, or MISSING
+        self.done = array("q")  # checksum of the input of each segment, or MISSING
         self.failures: dict[int, Failure] = {}
-        self.earlier: dict[int, Failure] = {}  # failures that are to be made again
+        self.earlier: dict[int, Failure] = {}  # failures of earlier runs, to be tried again
         self._counts: Counter[str] = Counter()
         self.segments = 0
 
@@ -37,9 +37,9 @@ class PartialShard:
         return {**self._counts, "segments": self.segments, **failed}
 
     def load(self) -> None:
-        """What an earlier run left; what failed is to be made again."""
+        """Load the results of an earlier run; failures are to be tried again."""
         for offset, entry in self._journal:
-            if _is_ours(entry) and self._has_news(entry["indices"]):
+            if _is_valid(entry) and self._has_news(entry["indices"]):
                 self._note(offset, entry)
         self.earlier, self.failures = self.failures, {}
         for index in self.earlier:
@@ -47,11 +47,11 @@ class PartialShard:
         self.segments -= len(self.earlier)
 
     def missing(self, results: Sequence[Result]) -> list[Result]:
-        """Those of the results that are not there yet."""
+        """The results that are new."""
         return [r for r in results if r.index >= len(self.done) or self.done[r.index] == MISSING]
 
     def add(self, results: Sequence[Result]) -> None:
-        """Keep results that were missing."""
+        """Append new results to the journal."""
         entry = {
             "indices": [r.index for r in results],
             "checksums": [r.checksum for r in results],
@@ -62,7 +62,7 @@ class PartialShard:
         self._note(self._journal.append(entry), entry)
 
     def texts(self) -> Iterator[str]:
-        """Of all segments, in order."""
+        """The texts of all segments, in input order."""
         runs: list[tuple[int, list[int]]] = []  # consecutive segments of one entry
         for index, offset in enumerate(self._offsets):
             if runs and runs[-1][0] == offset:
@@ -80,7 +80,7 @@ class PartialShard:
             Path(self._journal.path).unlink(missing_ok=True)
 
     def _has_news(self, indices: Sequence[int]) -> bool:
-        """Whether one of them is not finished; an entry may be there twice."""
+        """Whether one of them is not finished; an entry may be a repetition."""
         return max(indices) < len(self.done) + _MAX_AHEAD and any(
             index >= len(self.done) or self.done[index] == MISSING or index in self.failures
             for index in indices)
@@ -101,15 +101,15 @@ class PartialShard:
         self._counts.update(entry["counts"])
 
 
-def _is_ours(entry: Any) -> bool:
-    """Whether an entry has what `add` writes; its checksum is right, but others can compute one."""
+def _is_valid(entry: Any) -> bool:
+    """Whether an entry has the format of `add`: a correct checksum does not prove it."""
     if not isinstance(entry, dict):
         return False
-    columns: list[Any] = [entry.get(name) for name in _FITS]
+    columns: list[Any] = [entry.get(name) for name in _ENTRY_CHECKS]
     counts = entry.get("counts")
     return (all(isinstance(column, list) and column for column in columns)
             and len(set(map(len, columns))) == 1
-            and all(all(map(*pair)) for pair in zip(_FITS.values(), columns, strict=True))
+            and all(all(map(*pair)) for pair in zip(_ENTRY_CHECKS.values(), columns, strict=True))
             and isinstance(counts, dict) and all(type(n) is int for n in counts.values()))
 
 
@@ -118,7 +118,7 @@ def _is_failure(found: Any) -> bool:
         isinstance(value, str | int | float | None) for value in found.values())
 
 
-_FITS: dict[str, Callable[[Any], bool]] = {
+_ENTRY_CHECKS: dict[str, Callable[[Any], bool]] = {
     "indices": lambda index: type(index) is int and index >= 0,
     "checksums": lambda found: type(found) is int and 0 <= found < 1 << 32,
     "texts": lambda text: isinstance(text, str),

@@ -15,42 +15,43 @@ MISSING = -1
 
 
 class UnfinishedShard(NamedTuple):
-    """A shard that is not finished."""
+    """A shard with records that are not finished."""
 
     number: int
     shard: Shard
-    done: Sequence[int]  # the checksums of its records that are finished; the others are MISSING
+    done: Sequence[int]  # checksum of each finished record, MISSING for the others
 
 
 class Sink(Protocol):
-    """Gets results in any order."""
+    """An output, which gets the results of a run in any order."""
 
     @property
     def records_broken_shards(self) -> bool:
-        """Whether there is a place to say so; otherwise one that breaks off ends the run."""
+        """Whether it can record an unreadable shard; otherwise such a shard ends the run."""
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Of everything in the output, from earlier runs too."""
+        """Counts of all results in the output, those of earlier runs included."""
 
     def is_full(self, memory: int) -> bool:
-        """Whether so much waits for what comes before it that no more should be read for now;
-        the memory, in bytes, is for all that is on its way.
+        """Whether reading should pause, because too many results wait for earlier ones.
+
+        `memory` is the limit in bytes for everything in flight.
         """
 
     def remaining(self) -> Iterator[UnfinishedShard]: ...
 
     def begin(self) -> None:
-        """From now on the output is this run's."""
+        """Begin to write: from now on the output of an earlier run may be replaced."""
 
     def add(self, number: int, results: Sequence[Result]) -> list[Result]:
-        """Keep results of a shard; those that were not there before."""
+        """Write results of a shard; returns those that are new."""
 
     def end(self, number: int, records: int) -> None:
-        """The shard was read to its end, and has so many records."""
+        """Note that a shard was read to its end, with this number of records."""
 
     def fail(self, number: int, reason: str) -> None:
-        """The shard cannot be read to its end."""
+        """Record that a shard cannot be read to its end."""
 
     def __enter__(self) -> Self: ...
 
@@ -78,7 +79,7 @@ class OrderedSink:
         self._next = 0
         self._total: int | None = None
         self._done = array("q")
-        self._backlog = 0  # bytes that wait
+        self._backlog = 0  # bytes of waiting results
         self.counts: Counter[str] = Counter()
         self.failures: list[Failure] = []
 

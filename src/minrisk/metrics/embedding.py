@@ -15,7 +15,7 @@ from minrisk._core.errors import needs_extra
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk._core.unicode import valid_unicode
 from minrisk.metrics._embedding_cache import EmbeddingCache, Vectors
 
@@ -86,7 +86,7 @@ class Embedding(Metric[Floats]):
         parts = []
         for start in range(0, len(texts), self.batch_size):
             parts.append(np.asarray(encode(texts[start:start + self.batch_size]), np.float32))
-            tell("texts encoded", min(start + self.batch_size, len(texts)), len(texts))
+            report_progress("texts encoded", min(start + self.batch_size, len(texts)), len(texts))
         return np.concatenate(parts)
 
     def aggregate(self, refs: Floats, groups: Groups) -> Floats:

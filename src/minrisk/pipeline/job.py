@@ -1,4 +1,4 @@
-"""From settings to a run: inputs become shards, the output a sink, and workers get their stages."""
+"""From settings to a run: inputs become shards, the output a sink, and stages worker pools."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GB = 1 << 30
 
 @dataclass(frozen=True)
 class RunConfig(Options):
-    """Where results go, who works, and what a failure means."""
+    """Settings of a run: the output, the workers, and the treatment of failures."""
 
     name: ClassVar[str] = "run"  # in messages
 
@@ -80,9 +80,9 @@ class RunConfig(Options):
         return int(self.buffer * _GB)
 
     def runner(self) -> Runner:
-        """This process, unless others are asked for: they import the script that starts them."""
+        """The runner: this process, unless workers or an engine are given."""
         if self.engine == "ray":
-            from minrisk.pipeline.ray import Ray  # here, for it is an extra, and slow to import
+            from minrisk.pipeline.ray import Ray  # here, because it is an extra and slow to import
 
             return Ray(self.address, self.memory)
         wants_workers = self.workers or self.engine or self.segment_timeout or self.gpus_per_worker
@@ -96,7 +96,7 @@ class RunConfig(Options):
 
 @dataclass(frozen=True)
 class Work:
-    """What is done with which input, whatever the output is."""
+    """The inputs and the stages of a run, for any output."""
 
     files: Sequence[InputFile]
     reader: Callable[[tuple[InputFile, ...], int | None], Reader]  # None: of all files together
@@ -104,7 +104,7 @@ class Work:
     settings: Mapping[str, Any]  # that can change a result
     signatures: Sequence[str]
     extension: str = ".jsonl"
-    block: int = BATCH  # records that go to a worker together
+    block: int = BATCH  # maximum number of records that a worker gets together
     matrix: str | None = None
     parser: Reader | None = None  # of records, if not the reader: workers are sent it
     also_read: Sequence[InputFile] = ()
@@ -112,7 +112,7 @@ class Work:
 
 @contextmanager
 def open_run(config: RunConfig, work: Work) -> Iterator[Run]:
-    """A run whose output is open, and complete afterwards or ready to be resumed."""
+    """Open the output of a run; it is complete afterwards, or can be resumed."""
     shards = _shards(config, work)
     _check_files(config, work, shards)
     with ExitStack() as stack:
@@ -128,7 +128,7 @@ def _with_parser(pools: Sequence[WorkerPool], reader: Reader) -> list[WorkerPool
 
 
 def names_folder(path: str) -> bool:
-    """A URL is not looked up, for it may have no folders at all: its slash says so."""
+    """Whether a path is a folder; a URL is one if it ends in a slash."""
     return path.endswith("/") or os.path.isdir(path)
 
 
@@ -144,7 +144,7 @@ def _shards(config: RunConfig, work: Work) -> list[Shard]:
 
 
 def _check_files(config: RunConfig, work: Work, shards: Sequence[Shard]) -> None:
-    """Nothing is destroyed, and what cannot be written is known now, rather than after days."""
+    """Check before the run that no output is an input, and that outputs can be written."""
     written = list(_outputs(config, shards))
     if work.matrix and os.path.realpath(work.matrix) in map(os.path.realpath, written):
         raise InputError(f"{work.matrix} is part of the output; name two files")
@@ -157,7 +157,7 @@ def _check_files(config: RunConfig, work: Work, shards: Sequence[Shard]) -> None
 
 
 def _outputs(config: RunConfig, shards: Sequence[Shard]) -> Iterable[str]:
-    """All files of the output, with those beside it."""
+    """All files of the output, with its manifest and list of errors."""
     if config.output is None:
         return []
     if config.is_folder:

@@ -1,4 +1,4 @@
-"""The processes of one machine: each has its models, and works on a block at a time."""
+"""The runner with worker processes on one machine: each has its own models, one block at a time."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from time import perf_counter
 from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError
-from minrisk._core.progress import listening, tell
+from minrisk._core.progress import progress_listener, report_progress
 from minrisk._core.threads import threads
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Condition, RunningWorkers
 from minrisk.pipeline.workers import UNSENDABLE, Block, Item, ProgressUpdate, WorkerPool
 
-_ATTEMPTS = 2  # how often a block may bring its worker down
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
-_SPAWN = get_context("spawn")  # a fork would copy threads and locks of native libraries
+_MAX_ATTEMPTS = 2  # at a block whose worker process dies
+_VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+_SPAWN = get_context("spawn")  # a fork would copy locks of native libraries without threads
 _READY = "ready"
-_PATIENCE = 5.0  # seconds that a worker has to end by itself
+_EXIT_SECONDS = 5.0  # for a worker to exit by itself
 _SECONDS_BETWEEN_REPORTS = 1.0
 
 
 @dataclass(frozen=True)
 class Processes:
-    """Reads in this process, and works in others."""
+    """A runner that reads in this process and runs the stages in worker processes."""
 
     name = "local"
 
@@ -67,8 +67,10 @@ class _RunningProcesses:
 
 
 def plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
-    """As many workers as there are GPUs for; without, where a worker is light, one for each core,
-    or else one that has all cores.
+    """Pools with their numbers of workers and threads.
+
+    There is one worker per share of a GPU; without GPUs one per core if no stage loads a model,
+    otherwise one with all cores.
     """
     cores = threads()
     found = [replace(pool, workers=pool.workers or _workers(pool, cores)) for pool in pools]
@@ -84,7 +86,7 @@ def _workers(pool: WorkerPool, cores: int) -> int:
 
 
 def _check_gpus(pools: Sequence[WorkerPool]) -> None:
-    """A worker without its own would compute elsewhere, slowly, and in other last digits."""
+    """Check that there are enough GPUs: a worker without one would use the CPU."""
     for pool in pools:
         if pool.gpus and not 0 < (pool.workers or 0) * pool.gpus <= _gpus():
             raise InputError(f"this machine has {_gpus()} NVIDIA GPUs, too few for "
@@ -92,7 +94,7 @@ def _check_gpus(pools: Sequence[WorkerPool]) -> None:
 
 
 def _gpus() -> int:
-    given = os.environ.get(_VISIBLE)
+    given = os.environ.get(_VISIBLE_GPUS)
     if given is None:
         return len(glob("/dev/nvidia[0-9]*"))
     return len([device for device in given.split(",") if device])
@@ -106,7 +108,7 @@ def _until(stop: Condition, readers: Sequence[BlockReader]) -> Iterator[Item]:
 
 
 def _through(workers: Sequence[Worker], items: Iterator[Item], held: Condition) -> Iterator[Item]:
-    """What the workers make of the blocks, as they are done; no more is read than they can take."""
+    """The results of blocks as they finish; the next block is read when a worker is free."""
     for item in items:
         if not isinstance(item, Block):
             yield item
@@ -123,7 +125,7 @@ def _through(workers: Sequence[Worker], items: Iterator[Item], held: Condition) 
 
 
 def _finished(workers: Sequence[Worker]) -> Iterator[Item]:
-    """Waits until there is something."""
+    """Results of these workers; waits for the first."""
     ready = wait([worker.connection for worker in workers])
     for worker in workers:
         if worker.connection in ready:
@@ -131,7 +133,7 @@ def _finished(workers: Sequence[Worker]) -> Iterator[Item]:
 
 
 class Worker:
-    """A process, and the blocks that it still has to do."""
+    """A worker process and the blocks assigned to it."""
 
     def __init__(self, pool: WorkerPool, number: int) -> None:
         self._pool = pool
@@ -145,14 +147,15 @@ class Worker:
         return not self._blocks
 
     def wait_until_ready(self) -> None:
-        """Fails where its models cannot be loaded: every block would."""
+        """Wait until its models are loaded; raises the error if they cannot be."""
         try:
             answer = self.connection.recv()
         except (EOFError, OSError):
             self._process.join()
-            raise MinriskError(f"a worker process {_ending(self._process.exitcode)} before it had "
-                               "any work; if it ran out of memory, use fewer workers; a Python "
-                               "script starts workers under if __name__ == '__main__'") from None
+            raise MinriskError(f"a worker process {_exit_reason(self._process.exitcode)} before "
+                               "it had any work; if it ran out of memory, use fewer workers; a "
+                               "Python script starts workers under "
+                               "if __name__ == '__main__'") from None
         if isinstance(answer, BaseException):
             raise answer
 
@@ -161,14 +164,14 @@ class Worker:
         yield from self._send()
 
     def finish(self) -> Iterator[Item]:
-        """The result of the first block; if the process died instead, perhaps nothing yet."""
+        """The result of the first block; nothing after a progress report or the process's death."""
         try:
             result: Item | ProgressUpdate = self.connection.recv()
         except (EOFError, OSError):
             yield from self._died()
         else:
             if isinstance(result, ProgressUpdate):
-                tell(result.what, result.done, result.total)
+                report_progress(result.what, result.done, result.total)
                 return
             self._blocks.popleft()
             self._failures = 0
@@ -183,8 +186,8 @@ class Worker:
         self._end()
 
     def _end(self) -> int | None:
-        """Its exit code; a thread of somebody else may go on for ever."""
-        self._process.join(_PATIENCE)
+        """Join the process and return its exit code; kill it if a thread of it does not end."""
+        self._process.join(_EXIT_SECONDS)
         self._process.kill()
         self._process.join()
         return self._process.exitcode
@@ -207,26 +210,27 @@ class Worker:
         self.wait_until_ready()
 
     def _send(self) -> Iterator[Item]:
-        """Hand the first block over; what cannot be pickled is tried alone, and then fails."""
+        """Send the first block; if it cannot be pickled, send its records one by one."""
         while self._blocks:
             try:
                 self.connection.send(self._blocks[0])
                 return
-            except OSError:  # it died while it had nothing to do
+            except OSError:  # it died while it was idle
                 self._restart()
             except UNSENDABLE as error:
                 yield from self._give_up(f"{type(error).__name__}: {error}")
 
     def _died(self) -> Iterator[Item]:
-        """Another process tries again: the whole block, each record alone, then none."""
+        """Start another process and try again: first the block, then each of its records alone."""
         code = self._end()
         self._restart()
         self._failures += 1
         if code == -signal.SIGALRM:
             yield from self._give_up("took longer than the segment timeout of "
                                      f"{self._pool.segment_timeout:g} s")
-        elif self._failures >= _ATTEMPTS:
-            yield from self._give_up(f"the worker process {_ending(code)}, {_ATTEMPTS} times")
+        elif self._failures >= _MAX_ATTEMPTS:
+            yield from self._give_up(f"the worker process {_exit_reason(code)}, "
+                                     f"{_MAX_ATTEMPTS} times")
 
     def _give_up(self, reason: str) -> Iterator[Item]:
         block = self._blocks.popleft()
@@ -237,22 +241,22 @@ class Worker:
             yield self._pool.refuse(block, reason)
 
 
-def _ending(code: int | None) -> str:
+def _exit_reason(code: int | None) -> str:
     if code is not None and code < 0:
         return f"was ended by {signal.Signals(-code).name}"
     return f"exited with code {code}"
 
 
 def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
-    """What a worker does until its driver is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is for the driver to answer
-    with suppress(OSError):  # where nothing is open
-        os.dup2(2, 1)  # standard output is for results, not for what a metric prints
+    """The main loop of a worker process, until its driver is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles it
+    with suppress(OSError):  # if standard error is closed
+        os.dup2(2, 1)  # standard output is for results, not for prints of a metric
     Thread(target=_end_with_driver, daemon=True).start()
     warnings.showwarning = _show_warning
     os.environ.setdefault("OMP_NUM_THREADS", str(pool.threads))
     if pool.gpus:
-        os.environ[_VISIBLE] = _devices(number, pool.gpus)
+        os.environ[_VISIBLE_GPUS] = _devices(number, pool.gpus)
     try:
         pool.prepare()
     except MinriskError as error:
@@ -262,15 +266,15 @@ def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
     while True:
         try:
             block = connection.recv()
-            with listening(_Reporter(connection)):
+            with progress_listener(_Reporter(connection)):
                 made = pool.work(block)
-            _answer(connection, pool, block, made)
+            _send_result(connection, pool, block, made)
         except (EOFError, ConnectionError):
             return
 
 
 def _end_with_driver() -> None:
-    """At once, also in the middle of a long call."""
+    """Exit when the driver is gone, also during a long call."""
     driver = parent_process()
     assert driver is not None
     driver.join()
@@ -282,7 +286,7 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 class _Reporter:
-    """Sends a worker's progress to the driver, now and then."""
+    """Sends the progress of a worker to the driver, at most once a second."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -294,13 +298,13 @@ class _Reporter:
             self._connection.send(ProgressUpdate(what, done, total))
 
 
-def _answer(connection: Connection, pool: WorkerPool, block: Block, made: Any) -> None:
+def _send_result(connection: Connection, pool: WorkerPool, block: Block, made: Any) -> None:
     connection.send_bytes(pool.pickled(block, made))
 
 
 def _devices(number: int, gpus: float) -> str:
-    """The share of the devices that is this worker's; several may share one."""
-    given = os.environ.get(_VISIBLE)
+    """The GPUs of this worker; several workers may share one."""
+    given = os.environ.get(_VISIBLE_GPUS)
     first = int(number * gpus)
     ours = range(first, max(first + 1, int((number + 1) * gpus)))
     return ",".join(given.split(",")[i] if given else str(i) for i in ours)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from minrisk._core.decoding import MetricLike, StrategyLike, add_texts, resolve_strategy
 from minrisk._core.errors import InputError, MinriskError
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk._core.reference_parts import PartsDecoder, PartsStrategy, PartStatistics
 from minrisk._core.references import ReferencePart, References
 from minrisk._core.segment import Ranking, Segment
@@ -113,7 +113,7 @@ class PartSum:
         while (part := self._waiting.pop(self._next, None)) is not None:
             self.total = part if self.total is None else self.total + part
             self._next += 1
-            tell("parts", self._next, self._next + len(self._waiting))
+            report_progress("parts", self._next, self._next + len(self._waiting))
         self.counts.update(segments=len(results))
         return list(results)
 

@@ -1,4 +1,4 @@
-"""What a runner does: it has workers, and takes blocks through their stages."""
+"""The interface of runners, and the runner in this process."""
 
 from __future__ import annotations
 
@@ -12,34 +12,36 @@ from minrisk._core.threads import restored_threads
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.workers import Block, End, Item, Seconds, WorkerPool
 
-Condition = Callable[[], bool]  # whether no more is to be read for now, or at all
+Condition = Callable[[], bool]  # whether to stop or to pause reading
 
 
 class RunningWorkers(Protocol):
-    """Workers that are ready."""
+    """Workers that have loaded their models."""
 
     @property
     def pools(self) -> Sequence[WorkerPool]:
-        """With as many workers and threads as there are."""
+        """The pools with their actual numbers of workers and threads."""
 
     def run(self, readers: Sequence[BlockReader], stop: Condition,
             wait: Condition) -> Iterator[Item]:
-        """What became of the blocks, in any order; one whose workers all died may be missing.
+        """The results of all blocks, in any order; a block may be missing if its workers died.
 
-        Nothing more is read when it is to stop, and nothing while it is to wait.
+        Reading ends when `stop` is true, and pauses while `wait` is true.
         """
 
 
 class Runner(Protocol):
+    """Runs the stages of worker pools: in this process, in worker processes, or on Ray."""
+
     name: str
 
     def start(self, pools: Sequence[WorkerPool]) -> AbstractContextManager[RunningWorkers]:
-        """Workers that have their models, or the reason why that cannot be."""
+        """Start workers and load their models; raises the error if that fails."""
 
 
 @dataclass(frozen=True)
 class Inline:
-    """This process: records stream through all stages, and none waits for a block to be whole."""
+    """The runner in this process: records go through all stages one by one, not in blocks."""
 
     name = "inline"
 

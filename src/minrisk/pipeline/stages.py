@@ -1,8 +1,8 @@
-"""What is done with records: they are parsed, sampled from, chosen among, and written.
+"""The stages of the pipeline: parse records, generate samples, decode, and render the output.
 
-A stage is frozen data that can be sent to a worker, which then loads the models behind it, once.
-It takes records as they come, and gives each of them with what it made of it, in any order; those
-that failed before pass through.
+A stage is frozen data that can be sent to a worker, which then loads its models once. It takes an
+iterator of records and yields each of them with its result, in any order; records that failed
+earlier pass through.
 """
 
 from __future__ import annotations
@@ -27,22 +27,24 @@ from minrisk.pipeline.batches import OnError, in_batches, is_finished
 
 
 class Stage(Protocol):
+    """A step of the pipeline, from records to records."""
+
     @property
     def name(self) -> str: ...
 
     @property
     def is_light(self) -> bool:
-        """Whether a worker for each core costs little."""
+        """Whether it loads no model, so that one worker per core is cheap."""
 
     def prepare(self) -> None:
-        """Load models, and fail for what would fail with every record."""
+        """Load models; raises errors that would concern every record."""
 
     def __call__(self, items: Iterator[Any]) -> Iterator[Any]: ...
 
 
 @dataclass(frozen=True)
 class Parse:
-    """From raw records to records."""
+    """The stage from raw records to records."""
 
     name: ClassVar[str] = "parse"
     is_light: ClassVar[bool] = True
@@ -59,13 +61,13 @@ class Parse:
     def record(self, raw: RawRecord) -> Record:
         try:
             return self.reader.parse(raw)
-        except Exception as error:  # a record that nobody foresaw must not end a long run
+        except Exception as error:  # an unforeseen record must not end a long run
             return Record.of(raw).failed(error)
 
 
 @dataclass(frozen=True)
 class GenerateSamples:
-    """From prompts to samples."""
+    """The stage from prompts to samples."""
 
     name: ClassVar[str] = "sample"
     is_light: ClassVar[bool] = False
@@ -76,7 +78,7 @@ class GenerateSamples:
     batch_size: int | None = None
     on_error: OnError = "skip"
     fail_blank: bool = False  # otherwise a blank source has blank samples
-    must_instruct: bool = False  # a causal model must be told what to do with a source
+    must_instruct: bool = False  # a causal model needs an instruction besides the source
 
     def prepare(self) -> None:
         self.sampler.prepare()
@@ -89,7 +91,7 @@ class GenerateSamples:
         return in_batches(checked, size, self._sample, self.on_error)
 
     def _checked(self, record: Record) -> Record:
-        """The record, finished where its source is blank, or with what is wrong with it."""
+        """The record, with blank samples if its source is blank, or with its error."""
         if record.error is not None:
             return record
         if isinstance(record.prompt, str) and not record.prompt.strip():
@@ -119,7 +121,7 @@ class GenerateSamples:
         return [_with_samples(*pair) for pair in zip(batch, found, strict=True)]
 
     def _streamed(self, records: Iterator[Record]) -> Iterator[Record]:
-        """No record waits for another."""
+        """Samples as they finish; no record waits for another."""
         passing: list[Record] = []
 
         def requests() -> Iterator[Any]:  # records with a prompt
@@ -146,7 +148,7 @@ def _with_samples(record: Record, found: Sequence[Sample] | MinriskError) -> Rec
 
 @dataclass(frozen=True)
 class SamplesToSegments:
-    """From samples to the segments to choose from."""
+    """The stage from samples to segments."""
 
     name: ClassVar[str] = "segment"
     is_light: ClassVar[bool] = True
@@ -172,7 +174,7 @@ class SamplesToSegments:
         weights = None
         if self.weighting.by_logprobs:
             if "logprobs" not in found:
-                raise InputError("the sampler gave no log-probabilities to weigh the samples by")
+                raise InputError("expected log-probabilities as weights, but the sampler has none")
             weights = self.weighting.of(found["logprobs"], found["samples"], found.get("lengths"),
                                         found["counts"])
         return Segment(found["samples"], None, source_of(dict(record.fields)), weights,
@@ -181,14 +183,14 @@ class SamplesToSegments:
 
 @dataclass(frozen=True)
 class Decode:
-    """From segments to rankings."""
+    """The stage from segments to rankings."""
 
     name: ClassVar[str] = "decode"
 
     strategy: Strategy
     batch_size: int | None = None
     on_error: OnError = "skip"
-    scores: bool = False  # also keep the scores of all pairs
+    scores: bool = False  # also keep the matrix of all scores
 
     @property
     def is_light(self) -> bool:
@@ -216,7 +218,7 @@ class Decode:
 
 @dataclass(frozen=True)
 class CheckRecords:
-    """Fails the records that an output cannot use."""
+    """The stage that fails the records that an output cannot use."""
 
     name: ClassVar[str] = "check"
     is_light: ClassVar[bool] = True
@@ -239,7 +241,7 @@ class CheckRecords:
 
 @dataclass(frozen=True)
 class Write:
-    """From records to their lines of the output."""
+    """The stage from records to their lines of the output."""
 
     name: ClassVar[str] = "render"
     is_light: ClassVar[bool] = True
@@ -256,7 +258,7 @@ class Write:
         if record.error is None:
             try:
                 return self._made(record, self.writer(record), record.scores)
-            except (ValueError, RecursionError, MinriskError) as error:  # a field nested too deep
+            except (ValueError, RecursionError, MinriskError) as error:  # nested too deeply
                 record = replace(record.failed(error), fields={})
         return self._made(record, self.writer.failed(record), None)
 

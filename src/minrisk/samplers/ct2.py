@@ -23,7 +23,7 @@ import numpy as np
 
 from minrisk._core.errors import InputError, MissingExtra, UnusableError
 from minrisk._core.options import option
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk._core.sampler import Sample, Sampler, check_numbers
 from minrisk._core.threads import threads
 
@@ -83,7 +83,7 @@ class CTranslate2(Sampler):
         for start in range(0, len(jobs), _WORKERS):
             for samples in self._draw(jobs[start:start + _WORKERS], n):
                 found.append(samples)
-                tell("sources sampled", len(found), len(prompts))
+                report_progress("sources sampled", len(found), len(prompts))
         return found
 
     def _tokens(self, text: str) -> list[str]:

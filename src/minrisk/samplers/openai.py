@@ -16,7 +16,7 @@ import numpy as np
 
 from minrisk._core.errors import InputError, MinriskError, UnusableError
 from minrisk._core.options import option
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk._core.sampler import (
     AnyRequest,
     PartialError,
@@ -183,7 +183,7 @@ class Endpoint(Sampler):
                 call(partial(warnings.warn, message, stacklevel=2))
 
             def progress(done: int, planned: int) -> None:
-                call(partial(tell, "requests answered", done, planned))
+                call(partial(report_progress, "requests answered", done, planned))
 
             async with self.connect(note, progress) as connection:
                 yield lambda request: connection.sample(request.prompt, n, seed, request.index)

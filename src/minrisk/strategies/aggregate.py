@@ -17,7 +17,7 @@ from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import segment_rng
 
 GROUPS_HELP = "number of averages; with more than one, aggregation is partial"
-CONTIGUOUS_HELP = "groups of neighbouring references, not a random partition"
+CONTIGUOUS_HELP = "average neighbouring references, not a random partition"
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Aggregate(Options):
 
     def partial_statistics(self, pool: Pool[F], refs: F, weights: Floats) -> PartialStatistics:
         if self.groups != 1:
-            raise InputError(f"{self.groups} groups of references that come in parts; "
-                             "there is one average of them, so leave groups at 1")
+            raise InputError("references that come in parts have one average; expected "
+                             f"groups=1, got groups={self.groups}")
         return pool.partial_statistics(refs, weights)
 
     def finalize(self, pool: Pool[F], statistics: PartialStatistics) -> Floats:

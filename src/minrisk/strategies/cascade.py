@@ -1,4 +1,4 @@
-"""Two stages: a cheap one chooses which hypotheses an exact one looks at."""
+"""Cascades of two stages: a cheap one selects the hypotheses that an exact one ranks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ KEEP_HELP = "number of hypotheses that reach the second stage; 20, or all if few
 
 @dataclass(frozen=True)
 class Cascade(Options):
-    """The best `keep` of a coarse strategy, ranked again by a fine one.
+    """The best `keep` hypotheses of a coarse strategy, ranked again by a fine one.
 
     Args:
-        coarse: the strategy that chooses.
-        fine: the strategy that ranks what was chosen.
-        keep: number of hypotheses that it chooses; 20, or all if there are fewer.
+        coarse: the strategy of the first stage.
+        fine: the strategy of the second stage.
+        keep: number of hypotheses that reach the second stage; 20, or all if there are fewer.
 
     >>> import minrisk
     >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
@@ -52,7 +52,7 @@ class Cascade(Options):
         return leaves_self_out(self.fine)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        # both stages find the same features if they share a metric
+        # stages that share a metric share the features
         batch = segments if isinstance(segments, Batch) else Batch(segments)
         first = self.coarse.rank(batch)
         kept = [best_rows(ranking, self.keep) for ranking in first]
@@ -62,7 +62,7 @@ class Cascade(Options):
 
 @dataclass(frozen=True)
 class UncountedStage(Options):
-    """A first stage by another metric, whose pairs do not count beside those of the metric."""
+    """A first stage with another metric, whose pairs are not counted."""
 
     strategy: Strategy = stage_option(help="strategy of the stage")
 
@@ -79,7 +79,7 @@ class UncountedStage(Options):
 
 
 def best_rows(ranking: Ranking, keep: int | None) -> Ints:
-    """The best so many; 20, or all if there are fewer."""
+    """The rows of the best `keep` hypotheses; 20, or all if there are fewer."""
     count = len(ranking.order)
     keep = min(KEEP, count) if keep is None else keep
     if not 1 <= keep <= count:
@@ -89,7 +89,7 @@ def best_rows(ranking: Ranking, keep: int | None) -> Ints:
 
 @dataclass(frozen=True)
 class AggregateToFine(Options):
-    """the best `keep` by aggregation, then exact (Vamvas & Sennrich 2024)
+    """exact among the best `keep` hypotheses by aggregation (Vamvas & Sennrich 2024)
 
     Args:
         metric: the metric that judges hypotheses, which must average references.
@@ -121,7 +121,7 @@ class AggregateToFine(Options):
 
 @dataclass(frozen=True)
 class CoarseToFine(Options):
-    """the best `keep` by a cheaper metric, then exact (Eikema & Aziz 2022)
+    """exact among the best `keep` hypotheses by a cheaper metric (Eikema & Aziz 2022)
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.

@@ -22,14 +22,14 @@ from minrisk.strategies.rerank import Rerank
 
 @dataclass(frozen=True)
 class QualityThenMBR(Options):
-    """the best `keep` by quality, then exact among them (Fernandes et al. 2022)
+    """exact among the best `keep` hypotheses by quality estimation (Fernandes et al. 2022)
 
-    Where the references are the samples, only the kept ones are references too, as in comet-mbr;
-    costs k * k evaluations, and n of the quality. References of their own all stay: k * m.
+    If the references are the samples, only the best `keep` are references too, as in comet-mbr:
+    this costs k * k evaluations, and n quality estimates. Separate references are all used: k * m.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
-        quality: the metric that judges by the source alone.
+        quality: the quality-estimation metric, which judges by the source alone.
         keep: number of hypotheses that reach the second stage; 20, or all if fewer.
         leave_self_out: skip the pair of a hypothesis with itself.
 
@@ -64,7 +64,7 @@ class QualityThenMBR(Options):
 
 
 def _own(segment: Segment) -> Ints | None:
-    """All places of the hypotheses among the references, if these are the samples."""
+    """The positions of the hypotheses among the references, if these are the samples."""
     if segment.own is None:
         return None
     copies = map(np.arange, segment.own, segment.own + segment.counts)

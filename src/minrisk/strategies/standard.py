@@ -40,7 +40,7 @@ class Standard(Options):
         ]
 
     def partial_statistics(self, pool: Pool[F], refs: F, weights: Floats) -> PartialStatistics:
-        """Utilities, which add up."""
+        """Weighted sums of scores, which add up to utilities."""
         return pool.summed_scores(refs, weights)
 
     def finalize(self, pool: Pool[F], statistics: PartialStatistics) -> Floats:

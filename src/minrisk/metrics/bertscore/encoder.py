@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk._torch.device import Runtime
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
 from minrisk._torch.tokens import length_batches, pad_batch, token_ids
@@ -76,7 +76,7 @@ class TokenEncoder:
                 vectors = self._vectors([ids[row] for row in rows])
                 found |= {row: TokenEmbeddings(ids[row], own[: ids[row].size])
                           for row, own in zip(rows, vectors, strict=True)}
-                tell("texts encoded", len(found), len(ids))
+                report_progress("texts encoded", len(found), len(ids))
         return [found[row] for row in range(len(ids))]
 
     def _vectors(self, ids: Sequence[Ints]) -> Tensor:

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk._torch.device import Runtime
 from minrisk._torch.tokens import length_batches
 from minrisk.metrics.bertscore.encoder import TokenEmbeddings, TokenEncoder
@@ -66,7 +66,7 @@ class GreedyMatcher:
                     found = self._match(hyp, ref)
                     result[np.ix_(rows, columns)] = found.cpu().numpy()
                     done += found.numel()
-                    tell("pairs scored", done, result.size)
+                    report_progress("pairs scored", done, result.size)
         return (result - self._baseline) / (1 - self._baseline)
 
     def _match(self, hyp: TextBlock, ref: TextBlock) -> Tensor:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError, needs_extra
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
+from minrisk._torch.device import upload
 from minrisk._torch.loading import load_config, load_tokenizer, model_file
 from minrisk._torch.tokens import length_batches, pad_batch, token_ids
 from minrisk._torch.weights import load_weights, meta_build
@@ -80,14 +81,21 @@ class CometEncoder:
             return ids
         return np.append(ids[: self.max_tokens - 1], ids[-1])
 
-    def encode(self, ids: Sequence[Ints], budget: int) -> Tensor:
-        """(N, D) in the order given; batches have about `budget` tokens, padding included."""
+    def encode(self, ids: Sequence[Ints], budget: int, done: int = 0,
+               total: int | None = None) -> Tensor:
+        """(N, D) in the order given; batches have about `budget` tokens, padding included.
+
+        `done` of `total` texts are encoded before, for the progress.
+        """
         parts, order = [], []
         for rows in length_batches([own.size for own in ids], budget):
             parts.append(self.embed([ids[r] for r in rows]))
             order += rows
-            tell("texts encoded", len(order), len(ids))
-        return torch.cat(parts)[torch.tensor(order).argsort()] if parts else torch.empty(0, 0)
+            report_progress("texts encoded", done + len(order), total or len(ids))
+        if not parts:
+            return torch.empty(0, 0)
+        # uploaded without waiting for the device, which may still encode
+        return torch.cat(parts)[upload(np.argsort(order), parts[0].device)]
 
     def embed(self, ids: Sequence[Ints]) -> Tensor:
         """(B, D)"""

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Iterator
 
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 
 _WARN_AFTER_SECONDS = 20.0  # expected time of a segment
 
@@ -35,7 +35,7 @@ class PairProgress:
 
     def advance(self, pairs: int) -> None:
         self._done += pairs
-        tell("pairs scored", self._done, self._total)
+        report_progress("pairs scored", self._done, self._total)
         if self._warns:
             self._warns = False
             self._warn((time.monotonic() - self._start) * self._total / self._done)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk._torch.tokens import length_batches
 from minrisk.metrics.comet.checkpoint import UNIFIED_CLASSES, XCOMET
 from minrisk.metrics.comet.embedder import SEVERITY_WEIGHTS, Embedder
@@ -85,7 +85,7 @@ class UnifiedScorer:
                             self._run(mt, zip(mt, ref, strict=True)),
                             self._run(mt, ([m, source, r] for m, r in zip(mt, ref, strict=True)))]
                 found.append(_to_numpy(self._combined_scores(outputs, mt)))
-                tell("pairs scored", sum(map(len, found)), len(hyps) * len(refs))
+                report_progress("pairs scored", sum(map(len, found)), len(hyps) * len(refs))
         return np.concatenate([np.empty(0), *found]).reshape(len(hyps), len(refs))
 
     def _run(self, hyps: Sequence[Ints], inputs: Iterable[Sequence[Ints]]) -> UnifiedOutput:
@@ -107,7 +107,7 @@ class UnifiedScorer:
                 tags[rows, : chances.shape[1]] = chances
             scores[rows] = self._network(embeddings.to(runtime.dtype))[:, 0].float()
             done += len(rows)
-            tell("texts encoded", done, len(ids))
+            report_progress("texts encoded", done, len(ids))
         return UnifiedOutput(scores, tags)
 
     def _joined_ids(self, texts: Sequence[Ints]) -> Ints:

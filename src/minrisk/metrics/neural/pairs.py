@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk._torch.device import Runtime
 from minrisk._torch.tokens import length_batches
 
@@ -43,7 +43,7 @@ def pair_scores(hyps: int, refs: int, tokenize_pair: TokenizePair, score_batch: 
                 places = np.array([pairs[row] for row in rows])
                 result[places[:, 0], places[:, 1]] = found.float().cpu().numpy()
                 done += len(rows)
-                tell("pairs scored", done, result.size)
+                report_progress("pairs scored", done, result.size)
     if long:
         warnings.warn(f"{long} of {result.size} pairs have more tokens than the model takes; "
                       "it does not see the rest", stacklevel=4)

@@ -14,7 +14,7 @@ import torch
 from transformers import GenerationConfig
 
 from minrisk._core.arrays import Ints
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk.samplers.hf import bart, causal, generic_decoder
 from minrisk.samplers.hf.attention import attention_backend
 from minrisk.samplers.hf.fast_decoder import FastDecoder
@@ -123,7 +123,7 @@ class Engine:
 
 
 def _report_progress(before: int, total: int, ended: int) -> None:
-    tell("samples", before + ended, total)
+    report_progress("samples", before + ended, total)
 
 
 def _fast_decoder(model: Any) -> FastDecoder:
