@@ -324,7 +324,7 @@ def test_a_finished_file_that_somebody_changed_is_told(sample, sources, tmp_path
     out.write_bytes(out.read_bytes()[:-9])
     result = sample(sources, "-n", "4", "-o", out, "--resume")
     assert result.code == 2
-    assert "remove it to have it made again" in result.err
+    assert "remove it to make it again" in result.err
     out.unlink()
     assert sample(sources, "-n", "4", "-o", out, "--resume").code == 0
 
