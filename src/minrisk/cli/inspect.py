@@ -12,7 +12,7 @@ from minrisk._core.errors import InputError
 from minrisk._core.signature import signature
 from minrisk.cli.command import command
 from minrisk.cli.components import StrategyOptions
-from minrisk.cli.execute import Job, execute
+from minrisk.cli.execute import execute
 from minrisk.cli.options import flag
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.segment_input import JsonInput
@@ -22,7 +22,7 @@ from minrisk.io.jsonl import parse, show
 from minrisk.io.record import at
 from minrisk.io.remote import shown
 from minrisk.pipeline.stages import Write
-from minrisk.report.inspecting import page_facts, title_of
+from minrisk.report.inspecting import page_facts, page_work, title_of
 from minrisk.report.page import PageBuilder, check_target, is_large, save_page
 from minrisk.report.stages import Examine, LogprobReader, ViewWriter
 from minrisk.report.views import REFERENCE, View
@@ -89,16 +89,11 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
     files, weighting = segments.files(), segments.weighting
     facts = page_facts(strategy, view, output.title or title_of(files), segments.validation)
     with PageBuilder() as builder:
-        done = execute(replace(options, output="-"), Job(
-            files=files,
-            reader=lambda files, number: LogprobReader(files, weighting),
-            pools=[options.pool(Examine(strategy, view, options.batch_size, options.on_error),
-                                Write(ViewWriter()))],
-            settings={},
-            signatures=[signature(strategy, weights=weighting)],
-            stream=builder,
-            also_written=[path],
-        ))
+        pool = options.pool(Examine(strategy, view, options.batch_size, options.on_error),
+                            Write(ViewWriter()))
+        work = page_work(files, LogprobReader(tuple(files), weighting), pool, builder,
+                         signature(strategy, weights=weighting))
+        done = execute(replace(options, output="-"), work, written=[path])
         view.check(done.counts["segments"])
         size = save_page(builder.chunks(strategy.metric, **facts), path)
     _tell_size(path, size, output.show, options.quiet)

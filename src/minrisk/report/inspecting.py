@@ -16,12 +16,8 @@ from minrisk._core.strategy import Strategy
 from minrisk.io.inputs import InputFile, expand
 from minrisk.io.objects import ObjectReader
 from minrisk.io.record import Reader
-from minrisk.io.shards import Shard
-from minrisk.io.sink import StreamSink
-from minrisk.pipeline.batches import BATCH
-from minrisk.pipeline.run import Policy, Run
-from minrisk.pipeline.runner import Inline
-from minrisk.pipeline.stages import Parse, Write
+from minrisk.pipeline.job import RunConfig, Work, open_run
+from minrisk.pipeline.stages import Write
 from minrisk.pipeline.workers import WorkerPool
 from minrisk.report.page import PageBuilder, save_page
 from minrisk.report.stages import Examine, LogprobReader, ViewWriter
@@ -124,15 +120,24 @@ def inspect(
     files, reader = _reader(samples)
     facts = page_facts(chosen, view, title or title_of(files),
                        None if validation is None else fspath(validation))
+    config = RunConfig("-")
     with PageBuilder() as builder:
-        sink = StreamSink(builder, Shard("", files, reader))
-        pool = WorkerPool([Parse(reader), Examine(chosen, view), Write(ViewWriter())])
-        with sink:
-            for _ in Run(sink, [pool], Inline(), Policy(BATCH)).results():
+        work = page_work(files, reader, config.pool(Examine(chosen, view), Write(ViewWriter())),
+                         builder, facts["signature"])
+        with open_run(config, work) as run:
+            for _ in run.results():
                 pass
-        view.check(sink.counts["segments"])
-        return Report(sink.counts["segments"], sink.counts["failed"],
+            counts = run.sink.counts
+        view.check(counts["segments"])
+        return Report(counts["segments"], counts["failed"],
                       b"".join(builder.chunks(chosen.metric, **facts)))
+
+
+def page_work(files: Sequence[InputFile], reader: Reader, pool: WorkerPool, builder: PageBuilder,
+              signature: str) -> Work:
+    """What is read, done and collected for a page."""
+    return Work(files=files, reader=lambda files, number: reader, pools=[pool], settings={},
+                signatures=[signature], stream=builder)
 
 
 def page_facts(strategy: Strategy, view: View, title: str,

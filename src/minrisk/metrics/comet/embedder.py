@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from minrisk.metrics.comet import CometModel
 
 N = TypeVar("N", bound=nn.Module)
-# embeddings, products and differences of which the estimator is fed; elsewhere one embedding
+# embeddings, products and differences in the estimator's input; elsewhere one embedding
 _INPUT_BLOCKS = {checkpoint.REGRESSION: INPUT_BLOCKS, checkpoint.REFERENCELESS: 4}
 SEVERITY_WEIGHTS = (0.0, 1.0, 5.0, 10.0)  # of XCOMET's tags: none, minor, major, critical
-_CLASS_HINTS = {  # what to do with a model of each class that was taken for another
+_CLASS_HINTS = {  # advice for a model of each class that was given to another metric
     checkpoint.REGRESSION: "compares a hypothesis with references, and cannot judge it by its "
                            "source alone; use it as the metric 'comet'",
     checkpoint.REFERENCELESS: "judges a hypothesis by its source alone, and cannot compare it "
@@ -40,7 +40,7 @@ _TEXTS_PER_CHUNK = 256  # that are tokenized together while a GPU encodes those 
 
 
 class Embedder:
-    """Loads what a metric names, once."""
+    """The checkpoint and the encoder of a COMET metric, loaded once."""
 
     def __init__(self, options: CometModel) -> None:
         self._options = options
@@ -51,7 +51,7 @@ class Embedder:
         self.runtime = Runtime(options.device, options.dtype, options.tokens)
 
     def embed(self, texts: Sequence[str]) -> Tensor:
-        """(N, D), from the cache where they are there."""
+        """(N, D) sentence embeddings, from the cache if there is one."""
         if self._store is None:
             return self._encode_texts(texts)
         found = torch.from_numpy(self._store.get_or_encode(texts, self._vectors))
@@ -87,13 +87,13 @@ class Embedder:
 
     @torch.inference_mode()
     def encode(self, ids: Sequence[Ints], done: int = 0, total: int | None = None) -> Tensor:
-        """(N, D)"""
+        """(N, D) sentence embeddings; `done` and `total` are for the progress."""
         with self.runtime.inference():
             found = self.encoder.encode(ids, self.runtime.tokens, done, total)
             return found.to(self.runtime.dtype)
 
     def network(self, *wanted: str) -> nn.Sequential:
-        """The estimator, of a model that must be of a wanted class."""
+        """The feed-forward network of the estimator; the model must be of a wanted class."""
         spec = self.architecture
         if spec.class_identifier not in wanted:
             raise self.wrong_class_error()
@@ -104,14 +104,14 @@ class Embedder:
         return self._loaded(network, self._weights("estimator.ff."))
 
     def tagger(self) -> nn.Linear:
-        """What judges the words of a hypothesis."""
+        """The layer that tags the tokens of a hypothesis with error severities."""
         with meta_build(self._options.model):
             layer = nn.Linear(self._hidden_size, len(SEVERITY_WEIGHTS))
         return self._loaded(layer, self._weights("hidden2tag."))
 
     @property
     def _hidden_size(self) -> int:
-        """Of an embedding."""
+        """Size of an embedding."""
         model: Any = self.encoder.model
         return int(model.config.hidden_size)
 
@@ -143,7 +143,7 @@ class Embedder:
 
     @cached_property
     def _store(self) -> EmbeddingCache | None:
-        cache = getattr(self._options, "cache", None)  # those that read together have none
+        cache = getattr(self._options, "cache", None)  # unified models have none
         if cache is None:
             return None
         words = sorted(self.encoder.tokenizer.get_vocab().items())

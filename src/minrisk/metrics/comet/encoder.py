@@ -1,4 +1,4 @@
-"""Texts to sentence embeddings: distinct texts, sorted by length, packed to a number of tokens."""
+"""Sentence embeddings by the encoders of COMET models, in batches of similar length."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 _TOKENIZERS = {"MiniLM": "xlm-roberta-base"}  # the others use their own model's
 _PREFIX = "encoder.model."
 
-StateObserver = Callable[[Tensor], None]  # sees hidden states as they come
+StateObserver = Callable[[Tensor], None]  # is called with the hidden states of a module
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class CometEncoder:
 
     model: nn.Module
     tokenizer: Any
-    max_tokens: int  # tokens; what is longer is cut off
+    max_tokens: int  # of a text; the rest is cut off
     pool: Pooling
     layer_norm: bool
     mix: Mapping[int, float]  # weight of each hidden state that counts
-    layer_modules: Mapping[int, nn.Module]  # the module whose output it is
-    word_module: nn.Module | None = None  # the module whose output is read word by word
+    layer_modules: Mapping[int, nn.Module]  # the module whose output each of them is
+    word_module: nn.Module | None = None  # the module whose output is tagged
     packed: PackedEncoder | None = None  # runs the model without padding, if it can
 
     @classmethod
@@ -98,7 +98,7 @@ class CometEncoder:
         return torch.cat(parts)[upload(np.argsort(order), parts[0].device)]
 
     def embed(self, ids: Sequence[Ints]) -> Tensor:
-        """(B, D)"""
+        """(B, D) sentence embeddings."""
         pad = self.tokenizer.pad_token_id
         # a text may spell the padding token out, whose position and share only the model knows
         if self.packed is not None and not np.any(np.concatenate(ids) == pad):
@@ -106,14 +106,14 @@ class CometEncoder:
         return self._run(ids, [])
 
     def embed_with_states(self, ids: Sequence[Ints]) -> tuple[Tensor, Tensor]:
-        """(B, D) and, of the layer that is read word by word, (B, T, D)."""
+        """(B, D) sentence embeddings, and (B, T, D) hidden states to be tagged."""
         assert self.word_module is not None
         states: list[Tensor] = []
         embeddings = self._run(ids, [(self.word_module, states.append)])
         return embeddings, states[0]
 
     def _run(self, ids: Sequence[Ints], also: Sequence[tuple[nn.Module, StateObserver]]) -> Tensor:
-        """(B, D), while others see the states that they wait for."""
+        """(B, D) sentence embeddings; further observers get the states of their modules."""
         pad = self.tokenizer.pad_token_id
         device = next(self.model.parameters()).device
         tokens, mask = (part.to(device) for part in pad_batch(ids, pad))
@@ -182,7 +182,7 @@ def _fill(model: Any, checkpoint: Checkpoint) -> None:
 
 
 def _layer_mix(checkpoint: Checkpoint, count: int) -> dict[int, float]:
-    """How much each hidden state counts; those that do not count are left out."""
+    """The weight of each hidden state; those with weight 0 are left out."""
     layer = checkpoint.architecture.layer
     if layer != "mix":
         return {_layer(layer, count, checkpoint): 1.0}
