@@ -235,7 +235,7 @@ def test_the_size_is_told_and_above_a_limit_what_to_lower(samples, tmp_path, mon
     assert re.search(r"r\.html: 0\.\d MB", done.err)
     assert "lower --show" not in done.err
     monkeypatch.setattr(page, "LARGE", 1000)
-    assert "lower --show 16" in run("inspect", samples, "-o", tmp_path / "r.html").err
+    assert "lower --show 16" in run("inspect", samples, "-o", tmp_path / "r2.html").err
 
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path):
@@ -259,9 +259,20 @@ def test_a_page_needs_a_file(samples, target):
     assert "the page needs a file" in done.err
 
 
+def test_a_page_that_exists_is_replaced_only_when_asked(samples, tmp_path):
+    target = tmp_path / "r.html"
+    target.write_text("the old page", encoding="utf-8")
+    done = run("inspect", samples, "-o", target)
+    assert done.code == 2
+    assert "--overwrite replaces it" in done.err
+    assert target.read_text(encoding="utf-8") == "the old page"
+    inspected(samples, "-o", target, "--overwrite")
+    assert data_of(target).column("id") == ["one", "two"]
+
+
 def test_a_page_never_replaces_its_input(samples):
     before = samples.read_bytes()
-    done = run("inspect", samples, "-o", samples)
+    done = run("inspect", samples, "-o", samples, "--overwrite")
     assert done.code == 2
     assert samples.read_bytes() == before
 

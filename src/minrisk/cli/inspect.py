@@ -16,11 +16,11 @@ from minrisk.cli.execute import execute
 from minrisk.cli.options import flag
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.segment_input import JsonInput
+from minrisk.io import remote
 from minrisk.io.files import Input, check_writable
 from minrisk.io.inputs import InputFile
 from minrisk.io.jsonl import parse, show
 from minrisk.io.record import at
-from minrisk.io.remote import shown
 from minrisk.pipeline.stages import Write
 from minrisk.report.inspecting import page_facts, page_work, title_of
 from minrisk.report.page import PageBuilder, check_target, is_large, save_page
@@ -56,8 +56,16 @@ class InspectInput(JsonInput):
 
 @dataclass(frozen=True)
 class InspectRun(RunOptions):
-    output: str = flag("", "-o", section="Output", metavar="FILE",
-                       help="The page, which appears when it is whole; required.")
+    output: str = flag("report.html", "-o", section="Output", metavar="FILE",
+                       help="File of the page, which appears when it is whole.")
+
+    def check_target(self) -> None:
+        check_target(self.output)
+        is_there = remote.exists if remote.is_url(self.output) else os.path.exists
+        if is_there(self.output) and not self.overwrite:
+            raise InputError(f"{remote.shown(self.output)} exists; --overwrite replaces it, or "
+                             "name another file with -o")
+        check_writable(self.output)
 
 
 @dataclass(frozen=True)
@@ -69,10 +77,10 @@ class PageOutput:
                              help="Title of the page; the name of INPUT unless given.")
 
 
-@command(without=("resume", "overwrite"), examples="""\
+@command(without=("resume",), examples="""\
   minrisk inspect samples.jsonl -o report.html
   minrisk inspect samples.jsonl --metric comet --against beam=beam.txt -r ref.txt -o report.html
-  minrisk inspect samples.jsonl --validation validation.jsonl -o report.html""")
+  minrisk inspect samples.jsonl --validation validation.jsonl -o report.html --overwrite""")
 def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun,
             output: PageOutput) -> int:
     """Make one page that shows why each sample was chosen.
@@ -82,9 +90,7 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
     outputs to compare the choice with, as those of --against.
     """
     options.apply()
-    path = options.output
-    check_target(path)
-    check_writable(path)
+    options.check_target()
     strategy, view = method.make(), segments.view(output.show, method.seed or 0)
     files, weighting = segments.files(), segments.weighting
     facts = page_facts(strategy, view, output.title or title_of(files), segments.validation)
@@ -93,19 +99,20 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
                             Write(ViewWriter()))
         work = page_work(files, LogprobReader(tuple(files), weighting), pool, builder,
                          signature(strategy, weights=weighting))
-        done = execute(replace(options, output="-"), work, written=[path])
+        done = execute(replace(options, output="-", overwrite=False), work,
+                       written=[options.output])
         view.check(done.counts["segments"])
-        size = save_page(builder.chunks(strategy.metric, **facts), path)
-    _tell_size(path, size, output.show, options.quiet)
+        size = save_page(builder.chunks(strategy.metric, **facts), options.output)
+    _tell_size(options.output, size, output.show, options.quiet)
     return done.code
 
 
 def _tell_size(path: str, size: int, show: int, quiet: bool) -> None:
     if not quiet:
-        click.echo(f"minrisk: {shown(path)}: {size / 10**6:.1f} MB", err=True)
+        click.echo(f"minrisk: {remote.shown(path)}: {size / 10**6:.1f} MB", err=True)
     if is_large(size):
-        warnings.warn(f"{shown(path)} has {size / 10**6:.0f} MB and takes long to open; lower "
-                      f"--show {show}, or inspect a part of the segments", stacklevel=2)
+        warnings.warn(f"{remote.shown(path)} has {size / 10**6:.0f} MB and takes long to open; "
+                      f"lower --show {show}, or inspect a part of the segments", stacklevel=2)
 
 
 def _named(given: str) -> tuple[str, str]:

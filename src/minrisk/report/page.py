@@ -152,8 +152,8 @@ def _upload(chunks: Iterator[bytes], url: str) -> int:
 
 def check_target(path: str) -> None:
     if path in ("", "-") or path.endswith("/") or os.path.isdir(path):
-        found = f"{path!r} is none" if path else "none was given"
-        raise InputError(f"the page needs a file, and {found}; name one, as in -o report.html")
+        raise InputError(f"the page needs a file, and {path!r} is none; name one, as in "
+                         "-o report.html")
 
 
 def is_large(size: int) -> bool:
