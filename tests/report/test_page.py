@@ -339,3 +339,14 @@ def test_ten_thousand_segments_open_and_only_what_is_visible_is_rendered(browser
         page.fill("#search", "two 9998")
         expect(page.locator("#count")).to_have_text("1 of 10,000 segments")
         assert ids(page) == ["9998"]
+
+
+def test_a_thousand_samples_are_shown_step_by_step(browser, tmp_path):
+    path = tmp_path / "many.html"
+    minrisk.inspect([[f"sample {n}" for n in range(1024)]], show=1024).save(path)
+    with opened(browser, path) as page:
+        assert page.locator(".samples tbody tr").count() == 100
+        page.get_by_role("button", name="Show 924 more").click()
+        assert page.locator(".samples tbody tr").count() == 1024
+        page.locator(".samples .pin").last.click()
+        expect(page).to_have_url(re.compile("p=1023"))

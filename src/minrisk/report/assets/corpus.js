@@ -25,7 +25,7 @@ function summary() {
   const reference = DATA.systems.by_reference;
   return h('section', {}, h('h2', {}, 'The run'), h('dl', {class: 'tiles'},
     tile('Segments', plain(DATA.n), failed ? `${plain(failed)} failed` : 'none failed'),
-    tile('Mean utility', number(signed(mean(known(c.utility)))), `${difference_(gain, DATA.digits)} over a sample at random`),
+    tile('Mean utility', number(signed(mean(known(c.utility)))), `${withSign(gain, DATA.digits)} over a sample at random`),
     reference.choice ? tile('Against human references', number(signed(reference.choice.value)),
       reference['one sample'] ? `one sample ${number(signed(reference['one sample'].value))}` : null) : null,
     tile('Mean confidence', percent(mean(known(c.confidence)))),
@@ -51,25 +51,30 @@ function systemsSection() {
   chosenSystem ??= names.find((name) => name !== 'one sample') ?? names[0];
   const {by_utility: utility, by_reference: reference} = DATA.systems;
   const hasReferences = Object.keys(reference).length > 0;
-  const cells = (found, base) => found ? [
-    h('td', {class: 'num'}, number(signed(found.value), DATA.digits + 1), h('small', {}, ` ± ${number(found.interval, DATA.digits + 1)}`)),
-    h('td', {class: 'num'}, base ? '' : difference_(signed(found.value) - signed(DATA.systems_base(found))),
-      found.ahead ? h('small', {}, ` [${signedRange(found.ahead)}]`) : null),
-    h('td', {class: 'num'}, found.p === null ? '' : pValue(found.p))] : [h('td', {colspan: 3, class: 'note'}, 'not for every segment')];
+  const cells = (table, name) => {
+    const found = table[name];
+    if (!found) return [h('td', {colspan: 3, class: 'note'}, 'not for every segment')];
+    return [
+      h('td', {class: 'num'}, number(signed(found.value), DATA.digits + 1),
+        h('small', {}, ` ± ${number(found.interval, DATA.digits + 1)}`)),
+      h('td', {class: 'num'}, name === 'choice' ? '' : withSign(signed(found.value - table.choice.value)),
+        found.ahead ? h('small', {}, ` [${signedRange(found.ahead)}]`) : null),
+      h('td', {class: 'num'}, found.p === null ? '' : pValue(found.p))];
+  };
   const group = (title) => h('th', {scope: 'colgroup', colspan: 3, class: 'group'}, title);
-  DATA.systems_base = (found) => (Object.values(utility).includes(found) ? utility : reference).choice.value;
   const table = h('table', {class: 'systems'}, h('thead', {},
     h('tr', {}, h('td', {}), group('Expected utility'), hasReferences ? group('Against human references') : null),
     h('tr', {}, h('th', {scope: 'col'}, 'System'), (hasReferences ? [0, 1] : [0]).map(() =>
       ['mean', 'difference', 'p'].map(column)))),
   h('tbody', {}, DATA.systems.names.map((name) => h('tr', {}, h('th', {scope: 'row'}, name),
-    cells(utility[name], name === 'choice'), hasReferences ? cells(reference[name], name === 'choice') : null))));
+    cells(utility, name), hasReferences ? cells(reference, name) : null))));
   const select = h('select', {id: 'system', onchange: (event) => {
     chosenSystem = event.target.value;
     $('system-details').replaceChildren(...systemDetails());
   }}, names.map((name) => h('option', {value: name, selected: name === chosenSystem}, name)));
   const section = h('section', {}, h('h2', {}, 'Systems'),
-    h('p', {class: 'note'}, 'Intervals hold 95% of the means of resampled segments; p-values are of the paired bootstrap test against the choice.'),
+    h('p', {class: 'note'}, 'Intervals hold 95% of the means of resampled segments; p-values are of the '
+      + 'paired bootstrap test against the choice.'),
     h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Systems'}, table),
     h('div', {class: 'section-head'}, h('h3', {}, 'The choice against'), h('label', {}, h('span', {class: 'hidden'}, 'System'), select)),
     h('div', {id: 'system-details'}));
@@ -78,7 +83,7 @@ function systemsSection() {
 }
 
 const signedRange = (range) => (DATA.sign > 0 ? range : [-range[1], -range[0]])
-  .map((v) => difference_(v)).join(', ');
+  .map((v) => withSign(v)).join(', ');
 const pValue = (p) => p < .001 ? '< 0.001' : number(p, 3);
 
 function systemDetails() {
@@ -88,8 +93,8 @@ function systemDetails() {
   const wins = values.filter((v) => v > 0 && !near(v)).length, ties = values.filter(near).length;
   const byReference = DATA.systems.by_reference[chosenSystem] !== undefined;
   const most = [...ahead].sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 8).filter(([, v]) => !near(v));
-  const parts_ = [[wins, 'better', 'c0'], [ties, 'equal', 'rest'], [values.length - wins - ties, 'worse', 'c1']];
-  const bar = h('div', {class: 'shares', 'aria-hidden': 'true'}, parts_.filter(([n]) => n).map(([n, name, kind]) => {
+  const outcomes = [[wins, 'better', 'c0'], [ties, 'equal', 'rest'], [values.length - wins - ties, 'worse', 'c1']];
+  const bar = h('div', {class: 'shares', 'aria-hidden': 'true'}, outcomes.filter(([n]) => n).map(([n, name, kind]) => {
     const part = h('span', {class: `share ${kind}`}, n / values.length > .12 ? `${plain(n)} ${name}` : '');
     part.style.flexGrow = n;
     return part;
@@ -104,7 +109,7 @@ function systemDetails() {
     most.length ? h('h3', {class: 'after'}, 'Segments that differ most') : null,
     most.length ? h('ol', {class: 'most'}, most.map(([i, v]) => h('li', {},
       h('button', {type: 'button', class: 'link', onclick: () => openSegment(i, true)}, String(DATA.columns.id[i])),
-      h('span', {class: 'num'}, difference_(v)), prose('span', DATA.columns.source[i] ?? DATA.columns.text[i], {class: 'cut'})))) : null,
+      h('span', {class: 'num'}, withSign(v)), prose('span', DATA.columns.source[i] ?? DATA.columns.text[i], {class: 'cut'})))) : null,
   ].filter(Boolean);
 }
 
@@ -121,21 +126,23 @@ function buckets(ahead) {
     h('thead', {}, h('tr', {}, ['Characters', 'Segments', 'Better', 'Mean diff.'].map(column))),
     h('tbody', {}, found.map(([name, values]) => h('tr', {}, h('th', {scope: 'row'}, name), h('td', {class: 'num'}, plain(values.length)),
       h('td', {class: 'num'}, percent(values.filter((v) => v > 1e-9).length / values.length)),
-      h('td', {class: 'num'}, difference_(mean(values))))))));
+      h('td', {class: 'num'}, withSign(mean(values))))))));
 }
 
 function validationSection() {
   const found = DATA.validation;
   if (!found) return null;
   return h('section', {}, h('h2', {}, 'Strategies'),
-    h('p', {class: 'note'}, `How often each finds the choice of exact MBR, on ${count(found.segments, 'segment')} of ${plain(Math.round(found.references))} references. Recommended: ${found.recommended}.`),
+    h('p', {class: 'note'}, `How often each finds the choice of exact MBR, on ${count(found.segments, 'segment')} `
+      + `of ${plain(Math.round(found.references))} references. Recommended: ${found.recommended}.`),
     curve(found.trials, found.recommended),
-    h('details', {}, h('summary', {}, 'The same as a table'), h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Strategies'}, h('table', {},
+    h('details', {}, h('summary', {}, 'The same as a table'),
+      h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Strategies'}, h('table', {},
       h('thead', {}, h('tr', {}, ['Strategy', 'Budget', 'Top 1', 'Top K', 'Utility lost', 'Pairs', 'ms'].map(column))),
-      h('tbody', {}, found.trials.map((row_) => h('tr', {class: row_.label === found.recommended ? 'base' : null},
-        h('th', {scope: 'row'}, row_.strategy), h('td', {}, row_.budget), h('td', {class: 'num'}, percent(row_.first, 1)),
-        h('td', {class: 'num'}, percent(row_.among, 1)), h('td', {class: 'num'}, number(row_.lost, 3)),
-        h('td', {class: 'num'}, plain(Math.round(row_.pairs))), h('td', {class: 'num'}, number(1000 * row_.seconds, 1)))))))));
+      h('tbody', {}, found.trials.map((line) => h('tr', {class: line.label === found.recommended ? 'base' : null},
+        h('th', {scope: 'row'}, line.strategy), h('td', {}, line.budget), h('td', {class: 'num'}, percent(line.first, 1)),
+        h('td', {class: 'num'}, percent(line.among, 1)), h('td', {class: 'num'}, number(line.lost, 3)),
+        h('td', {class: 'num'}, plain(Math.round(line.pairs))), h('td', {class: 'num'}, number(1000 * line.seconds, 1)))))))));
 }
 
 function provenance() {

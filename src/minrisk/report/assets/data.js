@@ -63,9 +63,9 @@ async function detailsOf(segment) {
 }
 
 // what lists are sorted by: a name, how to say it, and the value of a segment
-let known_ = null;
-const measures = () => [...(known_ ??= allMeasures()).values()];
-const measure = (key) => (known_ ??= allMeasures()).get(key);
+let measureTable = null;
+const measures = () => [...(measureTable ??= allMeasures()).values()];
+const measure = (key) => (measureTable ??= allMeasures()).get(key);
 
 function allMeasures() {
   const c = DATA.columns;

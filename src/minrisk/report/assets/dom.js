@@ -34,7 +34,7 @@ function number(value, digits = DATA.digits) {
 const plain = (value) => value === null || value === undefined ? '–' : value.toLocaleString('en');
 const percent = (value, digits = 0) =>
   value === null || value === undefined ? '–' : `${(100 * value).toFixed(digits)}%`;
-const difference_ = (value, digits = DATA.digits + 1) =>
+const withSign = (value, digits = DATA.digits + 1) =>
   value === null ? '–' : `${value > 0 ? '+' : ''}${number(value, digits)}`;
 const count = (n, noun) => `${plain(n)} ${noun}${n === 1 ? '' : 's'}`;
 
@@ -45,7 +45,7 @@ function shown(key, i) {
   if (key === 'confidence' || key === 'distinct') return percent(found);
   if (key === 'length') return plain(found);
   if (key === 'entropy') return number(found, 2);
-  return key === 'gain' || key.startsWith('ahead:') ? difference_(found) : number(found);
+  return key === 'gain' || key.startsWith('ahead:') ? withSign(found) : number(found);
 }
 
 // clusters are told apart by letters, for colours alone tell too little

@@ -66,7 +66,7 @@ const KEYS = {
 function press(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || $('help').open) return;
   const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== 'checkbox';
-  if (event.key === 'Escape') return escape_(isTyping);
+  if (event.key === 'Escape') return leave(isTyping);
   if (isTyping) {
     if (event.key === 'Enter' && event.target === $('search')) $('list').focus();
     return;
@@ -75,7 +75,7 @@ function press(event) {
   if (KEYS[event.key] && KEYS[event.key](event) !== false) event.preventDefault();
 }
 
-function escape_(isTyping) {
+function leave(isTyping) {
   if (isTyping && state.q) go({q: ''});
   else if (state.v === 'corpus') go({v: 'segments'}, {step: true});
   else if (state.i !== '' && isNarrow()) go({i: ''}, {step: true});

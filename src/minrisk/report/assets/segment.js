@@ -2,6 +2,7 @@
 
 const words = new Intl.Segmenter(undefined, {granularity: 'word'});
 const MAX_TABLE = 1e6;  // cells of a comparison; longer texts are shown without one
+const MOST_ROWS = 100;  // of samples that are shown at once
 let showing = 0;
 
 // words with the space after them: what is compared is the word alone
@@ -55,7 +56,7 @@ async function showSegment() {
   if (i === null) return article.replaceChildren(h('p', {class: 'empty'}, 'Choose a segment.'));
   const details = await detailsOf(i);
   if (mine !== showing) return undefined;
-  article.replaceChildren(...(DATA.columns.error[i] ? failure(i) : parts_(i, details)));
+  article.replaceChildren(...(DATA.columns.error[i] ? failure(i) : sections(i, details)));
   article.scrollTop = 0;
   return undefined;
 }
@@ -65,7 +66,7 @@ function failure(i) {
     prose('p', DATA.columns.error[i]))];
 }
 
-function parts_(i, details) {
+function sections(i, details) {
   const c = DATA.columns;
   const pinned = details.texts[Number(state.p)] !== undefined && state.p !== '' ? Number(state.p) : null;
   const base = state.o === 'plain' ? null : pinned === null ? c.text[i] : details.texts[pinned];
@@ -102,7 +103,7 @@ function facts(i) {
   const fact = (name, value, note) => h('div', {}, h('dt', {}, name), h('dd', {}, value,
     note ? h('small', {}, note) : null));
   return h('dl', {class: 'facts'},
-    fact('Utility', number(signed(c.utility[i])), `${difference_(difference(c.utility[i], c.mean[i]), DATA.digits)} over a sample`),
+    fact('Utility', number(signed(c.utility[i])), `${withSign(difference(c.utility[i], c.mean[i]), DATA.digits)} over a sample`),
     fact('Margin', number(c.margin[i], DATA.digits + 1), 'over the next'),
     fact('Confidence', percent(c.confidence[i])),
     fact('Meanings', plain(c.clusters[i]), `entropy ${number(c.entropy[i], 2)}, ${percent(c.largest[i])} in the largest`),
@@ -115,9 +116,9 @@ function samples(i, details, base, pinned) {
   const [low, high] = extent(known);
   const hasLogprobs = Boolean(details.logprobs), hasSupport = Boolean(details.support);
   const likeliest = hasLogprobs ? details.logprobs.indexOf(Math.max(...details.logprobs.filter((l) => l !== null))) : -1;
-  const head_ = ['Rank', 'Sample', 'Meaning', 'Count', 'Utility', hasLogprobs ? 'Log-prob.' : null,
+  const titles = ['Rank', 'Sample', 'Meaning', 'Count', 'Utility', hasLogprobs ? 'Log-prob.' : null,
     hasSupport ? 'Support' : null].filter(Boolean);
-  const body = details.texts.map((text, n) => {
+  const rowOf = (text, n) => {
     const utility = details.utilities[n];
     const bar = h('span', {class: 'bar-cell'}, h('i', {}));
     bar.firstChild.style.width = utility === null ? '0' : `${high === low ? 100 : 8 + 92 * (utility - low) / (high - low)}%`;
@@ -125,7 +126,7 @@ function samples(i, details, base, pinned) {
       n && details.ranks[n] === c.distinct[i] - 1 ? 'worst' : null].filter(Boolean);
     const gap = n && details.ranks[n] !== details.ranks[n - 1] + 1;
     const isBase = n === (pinned ?? 0);
-    return [gap ? h('tr', {class: 'gap'}, h('td', {colspan: head_.length},
+    return [gap ? h('tr', {class: 'gap'}, h('td', {colspan: titles.length},
       `${plain(details.ranks[n] - details.ranks[n - 1] - 1)} more between`)) : null,
     h('tr', {class: isBase ? 'base' : null},
       h('td', {class: 'rank'}, plain(details.ranks[n] + 1)),
@@ -139,15 +140,23 @@ function samples(i, details, base, pinned) {
       h('td', {class: 'num utility'}, bar, number(signed(utility), DATA.digits)),
       hasLogprobs ? h('td', {class: 'num'}, number(details.logprobs[n], 1)) : null,
       hasSupport ? h('td', {class: 'num'}, number(signed(details.support[n]), DATA.digits)) : null)];
-  });
+  };
+  const rowsFrom = (first, last) => details.texts.slice(first, last)
+    .flatMap((text, offset) => rowOf(text, first + offset)).filter(Boolean);
+  const body = h('tbody', {}, rowsFrom(0, MOST_ROWS));
+  const more = details.texts.length - MOST_ROWS;
+  const button = more > 0 && h('button', {type: 'button', onclick: () => {
+    body.append(...rowsFrom(MOST_ROWS));
+    button.remove();
+  }}, `Show ${plain(more)} more`);
   const box = h('input', {type: 'checkbox', onchange: (event) => go({o: event.target.checked ? '' : 'plain'})});
   box.checked = state.o !== 'plain';
   return h('section', {}, h('div', {class: 'section-head'}, h('h3', {}, 'Samples by rank'),
     h('span', {class: 'note'}, `${plain(details.texts.length)} of ${count(c.distinct[i], 'distinct text')}`),
     h('label', {class: 'toggle'}, box, ` differences from ${pinned === null ? 'the choice' : `sample ${details.ranks[pinned] + 1}`}`)),
   h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Samples by rank'}, h('table', {class: 'samples'},
-    h('thead', {}, h('tr', {}, head_.map(column))),
-    h('tbody', {}, body.flat().filter(Boolean)))));
+    h('thead', {}, h('tr', {}, titles.map(column))),
+    body), button));
 }
 
 function outputs(i, details, base) {
@@ -207,18 +216,18 @@ function references(details) {
 }
 
 function similarities(details) {
-  const samples_ = details.compared, size = samples_.length;
+  const places = details.compared, size = places.length;
   if (size < 2) return null;
-  const label = (n) => details.labels[samples_[n]];
+  const label = (n) => details.labels[places[n]];
   // by cluster, and inside of one by rank
   const order = [...Array(size).keys()].sort((a, b) => label(a) - label(b) || a - b);
   const labels = order.map(label);
-  const names = order.map((n) => `${letter(label(n))}${details.ranks[samples_[n]] + 1}`);
+  const names = order.map((n) => `${letter(label(n))}${details.ranks[places[n]] + 1}`);
   const values = order.flatMap((a) => order.map((b) => details.matrix[a * size + b]));
   const table = h('table', {class: 'matrix'}, h('thead', {}, h('tr', {}, h('td', {}),
     names.map((name) => h('th', {scope: 'col'}, name)))),
-  h('tbody', {}, names.map((name, row_) => h('tr', {}, h('th', {scope: 'row'}, name),
-    values.slice(row_ * size, (row_ + 1) * size).map((value) => h('td', {class: 'num'}, number(signed(value))))))));
+  h('tbody', {}, names.map((name, line) => h('tr', {}, h('th', {scope: 'row'}, name),
+    values.slice(line * size, (line + 1) * size).map((value) => h('td', {class: 'num'}, number(signed(value))))))));
   return h('section', {}, h('h3', {}, 'Similarity'),
     h('p', {class: 'note'}, 'Score of each row with each column as its reference; letter of the meaning, then rank.'),
     h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Heat map'}, heatMap(labels, values, names)),
