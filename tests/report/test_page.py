@@ -350,3 +350,33 @@ def test_a_thousand_samples_are_shown_step_by_step(browser, tmp_path):
         assert page.locator(".samples tbody tr").count() == 1024
         page.locator(".samples .pin").last.click()
         expect(page).to_have_url(re.compile("p=1023"))
+
+
+def test_a_notebook_shows_the_page_in_a_frame(browser, tmp_path):
+    path = tmp_path / "notebook.html"
+    path.write_text(minrisk.inspect(RECORDS)._repr_html_(), encoding="utf-8")
+    context = browser.new_context()
+    page = context.new_page()
+    complaints = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(path.as_uri())
+    frame = page.frame_locator("iframe")
+    expect(frame.locator("#count")).to_have_text("6 segments")
+    frame.locator("#search").fill("dog")
+    expect(frame.locator("#count")).to_have_text("1 of 6 segments")
+    assert complaints == []
+    context.close()
+
+
+@pytest.mark.parametrize(("metric", "strategy"), [("ter", "standard"), ("exact-match", "standard"),
+                                                  ("chrf", "aggregate-to-fine")])
+def test_errors_votes_and_missing_utilities_are_shown(browser, tmp_path, metric, strategy):
+    path = tmp_path / "other.html"
+    options = {"keep": 1} if strategy == "aggregate-to-fine" else {}
+    minrisk.inspect(RECORDS, metric=metric, strategy=strategy, **options).save(path)
+    with opened(browser, path) as page:
+        utility = page.locator("#segment .facts dd").first.text_content()
+        assert utility[0].isdigit()  # errors have their own sign
+        page.keyboard.press("c")
+        assert page.locator(".systems tbody tr").count() == 4
