@@ -59,8 +59,9 @@ class ChoiceOutput(MatrixOutput):
 
     def settings(self) -> dict[str, Any]:
         return {"form": self.format, "nbest": self.nbest, "utilities": self.utilities,
-                "confidence": self.confidence, "uncertainty": self.uncertainty,
-                "abstain": self.abstain}
+                "confidence": self.confidence,
+                **({"uncertainty": True} if self.uncertainty else {}),
+                **({} if self.abstain is None else {"abstain": self.abstain})}
 
     def measured(self, strategy: Strategy, seed: int) -> Strategy:
         """The strategy with what is to be said of its choices."""
