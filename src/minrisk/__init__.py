@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.edit import Edit
     from minrisk.metrics.embedding import Embedding
     from minrisk.metrics.exact_match import ExactMatch
+    from minrisk.metrics.json_match import JsonMatch
     from minrisk.metrics.metricx import MetricX, MetricXQE
     from minrisk.metrics.mqm import MQM
     from minrisk.metrics.python import Python
@@ -85,6 +86,7 @@ _HOME = {  # the same names by module, at run time
     "metrics.edit": ("Edit",),
     "metrics.embedding": ("Embedding",),
     "metrics.exact_match": ("ExactMatch",),
+    "metrics.json_match": ("JsonMatch",),
     "metrics.metricx": ("MetricX", "MetricXQE"),
     "metrics.mqm": ("MQM",),
     "metrics.python": ("Python",),
@@ -142,6 +144,7 @@ __all__ = [
     "ExactMatch",
     "Groups",
     "InputError",
+    "JsonMatch",
     "LowRank",
     "Medoids",
     "MetricX",

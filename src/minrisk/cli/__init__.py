@@ -23,6 +23,7 @@ from minrisk.cli.lists import KINDS, lists, moved
 from minrisk.cli.rank import rank
 from minrisk.cli.sample import sample
 from minrisk.cli.score import score
+from minrisk.cli.serve import serve
 from minrisk.cli.translate import translate
 from minrisk.cli.validate import validate
 from minrisk.version import __version__
@@ -62,8 +63,8 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (decode, sample, translate, score, validate, export, rank, lists, demo, comet,
-                completion, *map(moved, KINDS)):
+for command in (decode, sample, translate, serve, score, validate, export, rank, lists, demo,
+                comet, completion, *map(moved, KINDS)):
     cli.add_command(command)
 
 

@@ -39,7 +39,7 @@ class Part:
     body: Mapping[str, Any] = field(default_factory=dict)
 
 
-Report = Callable[[Part | MinriskError], None]
+Report = Callable[[Part | MinriskError, int], None]  # also gets the number of choices it was for
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ class Completions:
         except MinriskError as error:
             if report is None:
                 raise
-            report(error)
+            report(error, len(numbers))
             return []
         if report is not None:
-            report(part)
+            report(part, len(part.choices))
         self._done += 1
         self._progress(self._done, self._planned)
         rest = numbers[len(part.choices):]  # some servers give fewer than were requested

@@ -124,7 +124,7 @@ class Endpoint(Options):
                       progress: Callable[[int, int], None] = lambda done, planned: None,
                       ) -> AsyncIterator[Connection]:
         """For asynchronous callers; what a server refuses is remembered in between."""
-        async with Client(self.endpoint, self._key(), concurrency=self.concurrency,
+        async with Client(self.endpoint, self.key(), concurrency=self.concurrency,
                           timeout=self.timeout, retries=self.retries,
                           health=self._health) as client:
             yield Connection(self.query, self.drop_cut, Completions(
@@ -217,7 +217,8 @@ class Endpoint(Options):
     def _capabilities(self) -> Capabilities:
         return Capabilities()
 
-    def _key(self) -> str | None:
+    def key(self) -> str | None:
+        """The server's key, from the environment."""
         key = os.environ.get(self.key_variable, "").strip()
         if not key and self.key_variable != _KEY:
             raise InputError(f"the environment variable {self.key_variable} is not set; "
