@@ -33,7 +33,8 @@ def test_the_answer_is_the_one_that_decode_chooses(server):
 
 
 def test_fields_that_are_not_ours_reach_the_upstream_untouched(server, upstream):
-    fields = {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": [1.5]}}}],
+    function = {"name": "f", "parameters": {"a": [1.5]}}
+    fields = {"tools": [{"type": "function", "function": function}],
               "stop": ["\n"], "logit_bias": {"5": -100}, "reasoning_effort": "low",
               "max_completion_tokens": 9, "x_unknown": {"deep": [None, True, "ü\ud800"]},
               "temperature": 0.3, "user": "me"}

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -27,7 +28,7 @@ PATIENCE = 120  # seconds after which a test is taken to hang
 @dataclass
 class Reply:
     status: int
-    headers: dict[str, str]
+    headers: Message  # whose names may be written in any case
     raw: bytes
 
     @property
@@ -64,10 +65,10 @@ class Running:
                           {"Content-Type": "application/json"} | headers, method=method)
         try:
             with urlopen(request, timeout=PATIENCE) as found:
-                return Reply(found.status, dict(found.headers), found.read())
+                return Reply(found.status, found.headers, found.read())
         except HTTPError as error:
             with error:
-                return Reply(error.code, dict(error.headers), error.read())
+                return Reply(error.code, error.headers, error.read())
 
     def chat(self, text: str = "hello", **fields: Any) -> Reply:
         return self.call("/v1/chat/completions", {

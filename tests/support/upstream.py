@@ -42,8 +42,8 @@ class MockUpstream:
     def completion(self, body: dict[str, Any], **fields: Any) -> dict[str, Any]:
         n = min(body.get("n") or 1, self.most)
         choices = [self._choice(body, index) for index in range(n)]
-        usage = {"usage": {"prompt_tokens": 7, "completion_tokens": 3 * n, "total_tokens": 7 + 3 * n,
-                           "completion_tokens_details": {"reasoning_tokens": n}}}
+        tokens = {"prompt_tokens": 7, "completion_tokens": 3 * n, "total_tokens": 7 + 3 * n}
+        usage = {"usage": tokens | {"completion_tokens_details": {"reasoning_tokens": n}}}
         return {"id": f"up-{next(self._ids)}", "object": "chat.completion", "created": 1,
                 "model": body.get("model", "m"), "system_fingerprint": "fp", "choices": choices,
                 **(usage if self.usage else {}), **fields}
