@@ -9,7 +9,7 @@ the field `epsilon` of the sampler.
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -238,9 +238,14 @@ def _values(given: dict[str, Any], owner: str) -> dict[str, Any]:
 
 
 def _sampler_options(args: Sequence[str]) -> Iterator[click.Option]:
-    name = _sampler_name(args)
+    return sampler_options(_sampler_name(args))
+
+
+def sampler_options(name: str, but: Collection[str] = ()) -> Iterator[click.Option]:
+    """`--FIELD` for the fields of a sampler, but for some."""
     for field in fields_of(SAMPLERS.get(name)):
-        yield _option("sampler", field, field.flag, f"Sampler {name}")
+        if field.name not in but:
+            yield _option("sampler", field, field.flag, f"Sampler {name}")
 
 
 def _sampler_name(args: Sequence[str]) -> str:

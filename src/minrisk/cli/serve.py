@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import os
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,12 @@ from minrisk._core.decoding import METRIC, STRATEGY, make_strategy
 from minrisk._core.errors import InputError, needs_extra, unknown
 from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk._core.strategy import Strategy
-from minrisk.cli.method import MethodCommand, strategy_of
+from minrisk.cli.method import SAMPLER, MethodCommand, sampler_options, strategy_of
 from minrisk.cli.shared import SETTINGS, FiniteRange, names_of, option, together
 from minrisk.io.record import Weighting
 
 if TYPE_CHECKING:
+    from minrisk.samplers.hf import Transformers
     from minrisk.server.limits import SampleLimit
     from minrisk.server.settings import Keys, Methods, Preset, Settings
     from minrisk.server.sources import Source
@@ -31,6 +33,7 @@ Examples:
   minrisk serve --upstream http://localhost:8000/v1 --samples 16
   minrisk serve --upstream http://localhost:8000/v1 --metric exact-match \\
       --metric.pattern "Answer: (.*)" --alias careful=llama,samples=64
+  minrisk serve --model Helsinki-NLP/opus-mt-en-fr --samples 64 --metric comet --epsilon 0.02
   minrisk serve --upstream https://api.openai.com/v1 --api-key-file keys.txt --record traffic.jsonl
 """
 
@@ -44,8 +47,8 @@ _limits = partial(option, "Limits")
 _source_options = together(
     _upstream("--upstream", metavar="URL", help="Address of a server with OpenAI's protocol that "
               "samples, such as http://localhost:8000/v1."),
-    _upstream("--model", metavar="NAME", help="The only model that clients may name; all of the "
-              "upstream's unless given."),
+    _upstream("--model", metavar="NAME", help="The only model that clients may name, all of the "
+              "upstream's unless given; without --upstream, folder or hub name of a local model."),
     _upstream("--samples", "-n", type=_POSITIVE, default=16, show_default=True, metavar="N",
               help="Number of samples of each request."),
     _upstream("--max-samples", type=_POSITIVE, default=64, show_default=True, metavar="N",
@@ -117,7 +120,16 @@ _limit_options = together(
 )
 
 
-@click.command(cls=MethodCommand, epilog=_EXAMPLES, context_settings=SETTINGS)
+class ServeCommand(MethodCommand):
+    """A command whose options grow with its strategy and metric, and with a local model."""
+
+    def own_options(self, args: Sequence[str]) -> Iterator[click.Option]:
+        if not any(arg.partition("=")[0] == "--upstream" for arg in args):
+            yield from sampler_options(SAMPLER, {"model", "temperature", "beams"})
+        yield from super().own_options(args)
+
+
+@click.command(cls=ServeCommand, epilog=_EXAMPLES, context_settings=SETTINGS)
 @_source_options
 @_method_options
 @_server_options
@@ -156,7 +168,10 @@ def settings_of(params: dict[str, Any]) -> Settings:
     from minrisk.server.settings import Preset, Settings
 
     strategy = strategy_of(params)
-    preset = Preset(params["model"], params["samples"], strategy)
+    model = params["model"]
+    if model is not None and params["upstream"] is None:
+        model = os.path.basename(os.path.normpath(model))  # clients need not know our folders
+    preset = Preset(model, params["samples"], strategy)
     names = {f.name for f in fields(Settings)} & params.keys()
     return Settings(
         preset=preset, aliases=dict(_alias(text, preset, params) for text in params["alias"]),
@@ -167,12 +182,17 @@ def settings_of(params: dict[str, Any]) -> Settings:
 
 
 def source_of(params: dict[str, Any], settings: Settings, limit: SampleLimit) -> Source:
+    """The upstream, or where there is none the model of a folder."""
     from minrisk.openai.client import Client
     from minrisk.samplers.openai import Endpoint
+    from minrisk.server.local import LocalModel
     from minrisk.server.sources import Upstream
 
     if params["upstream"] is None:
-        raise InputError("found no --upstream, wanted the address of a server that samples")
+        if params["model"] is None:
+            raise InputError("found neither --upstream nor --model, wanted the address of a server "
+                             "that samples, or the folder of a model")
+        return LocalModel(_local_sampler(params), settings.preset.model or "", limit)
     # which checks the address, and reads the key
     endpoint = Endpoint(params["upstream"], params["model"] or "any",
                         key_variable=params["key_variable"])
@@ -180,6 +200,16 @@ def source_of(params: dict[str, Any], settings: Settings, limit: SampleLimit) ->
                     timeout=settings.deadline, retries=params["retries"],
                     connect=params["connect_timeout"], idle=params["idle_timeout"], max_wait=10.0)
     return Upstream(client, limit, params["per_request"])
+
+
+def _local_sampler(params: dict[str, Any]) -> Transformers:
+    from minrisk.samplers.hf import Transformers
+
+    own = {name.removeprefix("sampler__"): value for name, value in params.items()
+           if name.startswith("sampler__") and value is not None}
+    # a prompt that is too long is an error at other servers too
+    return Transformers(params["model"], temperature=params["temperature"],
+                        **{"overlong": "error"} | own)
 
 
 def _alias(text: str, default: Preset, params: dict[str, Any]) -> tuple[str, Preset]:

@@ -18,6 +18,7 @@ from minrisk.server.calls import Call
 from minrisk.server.candidates import Candidate
 
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
+_IDS = {"chat": "chatcmpl", "completions": "cmpl"}
 _OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
 _MESSAGE_PARTS = ("role", "content", "tool_calls")  # of a message, which have chunks of their own
 
@@ -40,7 +41,7 @@ def completion(call: Call, parts: Sequence[Part], chosen: Chosen | None,
     raws = ([choice.raw for choice in part.choices][:call.n] if chosen is None
             else [candidate.raw for candidate in chosen.order[:call.n]])
     body = {key: value for key, value in part.body.items() if key not in ("choices", "usage")}
-    body = {"id": f"chatcmpl-{secrets.token_hex(12)}", "object": _OBJECTS[call.api],
+    body = {"id": f"{_IDS[call.api]}-{secrets.token_hex(12)}", "object": _OBJECTS[call.api],
             "created": int(time.time()), "model": call.model} | body
     body["choices"] = [_numbered(raw, index, call) for index, raw in enumerate(raws)]
     usage = summed_usage(parts)

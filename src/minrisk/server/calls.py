@@ -136,8 +136,8 @@ def read_call(api: API, given: dict[str, Any], settings: Settings) -> Call:
     preset = settings.preset_of(given.get("model"))
     options = _options(given)
     seed = _integer(options, "seed", 0, _MAX_SEED, "minrisk.")
-    n = _integer(given, "n", 1, _MAX_CHOICES) or 1
-    samples = _samples(given, options, settings)
+    n = _integer(given, "n", 1, min(_MAX_CHOICES, settings.max_samples)) or 1
+    samples = n if given.get("temperature") == 0 else _samples(given, options, settings)
     stream_options = given.get("stream_options")
     return Call(
         api=api, given=given,
@@ -194,10 +194,6 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
 def _samples(given: dict[str, Any], options: dict[str, Any], settings: Settings) -> int | None:
     wanted = _integer(options, "samples", 1, settings.max_samples, "minrisk.")
     best_of = _integer(given, "best_of", 1, settings.max_samples)
-    n = _integer(given, "n", 1, _MAX_CHOICES) or 1
-    if n > settings.max_samples:
-        raise ApiError(400, f"n {n}; this server draws {settings.max_samples} samples at most",
-                       param="n")
     return best_of if wanted is None else wanted
 
 
