@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.mqm import MQM
     from minrisk.metrics.python import Python
     from minrisk.metrics.rouge import Rouge, RougeL
+    from minrisk.metrics.symbolic import Symbolic
     from minrisk.metrics.symmetric import Symmetric
     from minrisk.metrics.ter import Ter
     from minrisk.pipeline.references import decode_shards
@@ -91,6 +92,7 @@ _HOME = {  # the same names by module, at run time
     "metrics.mqm": ("MQM",),
     "metrics.python": ("Python",),
     "metrics.rouge": ("Rouge", "RougeL"),
+    "metrics.symbolic": ("Symbolic",),
     "metrics.symmetric": ("Symmetric",),
     "metrics.ter": ("Ter",),
     "pipeline.references": ("decode_shards",),
@@ -165,6 +167,7 @@ __all__ = [
     "Score",
     "Segment",
     "Standard",
+    "Symbolic",
     "Symmetric",
     "Ter",
     "Transformers",

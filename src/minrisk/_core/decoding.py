@@ -23,7 +23,7 @@ METRIC, STRATEGY = "chrf", "standard"  # unless given
 MetricName = Literal[
     "chrf", "bleu", "comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx",
     "metricx-qe", "bleurt", "ter", "rouge", "rouge-l", "edit", "exact-match", "json-match",
-    "embedding", "mqm", "python", "command", "combined", "symmetric", "cached"]
+    "symbolic", "embedding", "mqm", "python", "command", "combined", "symmetric", "cached"]
 StrategyName = Literal[
     "standard", "n-by-s", "aggregate", "aggregate-to-fine", "coarse-to-fine", "prune", "adaptive",
     "centroid", "low-rank", "control-variate", "rerank", "quality-then-mbr", "diverse", "medoids"]

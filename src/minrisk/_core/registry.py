@@ -115,6 +115,7 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "edit": "minrisk.metrics.edit:Edit",
     "exact-match": "minrisk.metrics.exact_match:ExactMatch",
     "json-match": "minrisk.metrics.json_match:JsonMatch",
+    "symbolic": "minrisk.metrics.symbolic:Symbolic",
     "embedding": "minrisk.metrics.embedding:Embedding",
     "mqm": "minrisk.metrics.mqm:MQM",
     "python": "minrisk.metrics.python:Python",
