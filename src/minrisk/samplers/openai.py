@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, closing
@@ -22,7 +23,7 @@ from minrisk.openai.capabilities import REPLACEABLE, Capabilities
 from minrisk.openai.client import Client, Health
 from minrisk.openai.completions import Completions, Query
 from minrisk.samplers.background import Call, Work, stream
-from minrisk.samplers.connection import Connection
+from minrisk.samplers.connection import Ballot, Connection
 from minrisk.samplers.prompt import check_template, fill
 
 _KEY = "OPENAI_API_KEY"
@@ -61,6 +62,11 @@ class Endpoint(Options):
     logprobs: bool = option(True, help="ask for log-probabilities")
     send_seed: bool = option(True, help="ask for repeatable samples")
     drop_cut: bool = option(False, help="leave out samples that were cut, by max_tokens for one")
+    vote: str | None = option(
+        None, help="regular expression of an answer (its first group, if any, of the last match); "
+        "sampling of a prompt ends when one answer has won")
+    vote_error: float = option(
+        0.05, gt=0, lt=1, help="chance that the winner of such a vote is not the likeliest answer")
     per_request: int = option(16, help="samples asked for at once; fewer where that is refused")
     concurrency: int = option(8, help="requests at a time", matters=False)
     timeout: float = option(600.0, help="seconds to wait for a whole answer", matters=False)
@@ -85,7 +91,7 @@ class Endpoint(Options):
                 raise InputError(f"extra has {name}; {_OURS[name]}")
         if self.system is not None and self.api == "completions":
             raise InputError("system is for chats; put it into prompt, or use api chat")
-        _ = self._stop
+        _ = self._stop, self._answer
 
     def batch_size(self, n: int) -> int:
         """Enough to keep all connections busy nearly all of the time."""
@@ -127,9 +133,11 @@ class Endpoint(Options):
         async with Client(self.endpoint, self.key(), concurrency=self.concurrency,
                           timeout=self.timeout, retries=self.retries,
                           health=self._health) as client:
-            yield Connection(self.query, self.drop_cut, Completions(
-                client, self.api, per_request=self._per_request,
-                capabilities=self._capabilities, note=note, progress=progress))
+            completions = Completions(client, self.api, per_request=self._per_request,
+                                      capabilities=self._capabilities, note=note,
+                                      progress=progress)
+            ballot = self._answer and Ballot(self._answer, self.vote_error, self._per_request)
+            yield Connection(self.query, self.drop_cut, completions, ballot)
 
     def query(self, prompt: Prompt, seed: int, index: int) -> Query:
         """The request for samples of a prompt, as it should be sent; what `extra` says wins."""
@@ -204,6 +212,13 @@ class Endpoint(Options):
             raise InputError(f"stop {self.stop!r:.60}; wanted a text, or a JSON list of texts, "
                              r'such as ["\n\n", "Q:"]')
         return found
+
+    @cached_property
+    def _answer(self) -> re.Pattern[str] | None:
+        try:
+            return re.compile(self.vote) if self.vote is not None else None
+        except re.error as error:
+            raise InputError(f"vote {self.vote!r:.60} is no regular expression: {error}") from None
 
     @property
     def _per_request(self) -> int:
