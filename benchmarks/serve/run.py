@@ -4,7 +4,7 @@
         [--peer PYTHON]  # of an environment with optillm
 
 An upstream that answers at once, the server and the clients are processes of this machine. Each
-request has 16 samples, chosen by chrF. Results go to results.json, the tables come from table.py.
+request has 16 samples, chosen by chrF. Results go to results.json.
 """
 
 from __future__ import annotations
