@@ -6,13 +6,20 @@ SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -
                                 -o -name '*.safetensors') \
            CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-cpus lint bench sanitize clean
+.PHONY: demo test test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/minrisk demo
 
+# all that guards the product on a CPU; processes that outnumber cores would wait for each other
+WORKERS ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(PYTEST) -m "not slow"
+
+# kills at random moments, a real language model, the experiment with all kinds of models
+test-slow: $(VENV)/.test
+	$(PYTEST) -m slow
 
 # the neural and core tests with the instructions that other CPUs have
 test-cpus: $(VENV)/.test
@@ -22,11 +29,18 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# random inputs for what is in Python, SECONDS for each target
-.PHONY: fuzz-python
-fuzz-python: SECONDS ?= 60
+# random inputs, SECONDS for each target: what is in Python, all options among it, then the native
+# core with libFuzzer, which needs clang
+SECONDS ?= 60
+fuzz: fuzz-python fuzz-native
+
+fuzz-native:
+	$(MAKE) -C tests/fuzz/native fuzz SECONDS=$(SECONDS)
+
 fuzz-python: $(VENV)/.test
 	FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/fuzz
+
+test-all: test test-slow test-cpus sanitize fuzz
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/chrf/run.py
@@ -35,18 +49,6 @@ bench: $(VENV)/.test
 # the native core by itself under sanitizers: memory and undefined behaviour, then data races
 sanitize:
 	$(MAKE) -C tests/native sanitize
-
-# random inputs, SECONDS for each target: the native core with libFuzzer, then what is in Python
-.PHONY: fuzz
-fuzz: SECONDS ?= 60
-fuzz: $(VENV)/.test
-	$(MAKE) -C tests/fuzz/native fuzz SECONDS=$(SECONDS)
-ifneq ($(wildcard tests/fuzz/test_*.py),)
-	FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/fuzz
-endif
-
-.PHONY: test-all
-test-all: test test-cpus sanitize fuzz
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

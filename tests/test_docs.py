@@ -15,11 +15,11 @@ import pytest
 
 import minrisk
 from minrisk.testing import check_metric, check_strategy
-from project import ROOT, blocks
+from project import ROOT, SUPPORT, TESTS, blocks
 
 
 def test_the_python_of_the_readme_prints_what_it_says():
-    [code], [expected] = blocks("README.md", "python"), blocks("README.md", "text")
+    code, expected = blocks("README.md", "python")[0], blocks("README.md", "text")[0]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, {})
@@ -41,6 +41,20 @@ def files(tmp_path) -> Path:
         (tmp_path / f"{name}.txt").write_text("\n".join(samples), encoding="utf-8")
     (tmp_path / "run.yaml").write_text("strategy: aggregate\ngroups: 2\n", encoding="utf-8")
     return tmp_path
+
+
+def test_the_corpus_calls_of_the_readme_run_as_written(files, monkeypatch, capsys):
+    monkeypatch.chdir(files)
+    _, code = blocks("README.md", "python")
+    exec(code, {})
+    *choices, texts, counts, label, pair = capsys.readouterr().out.splitlines()
+    segments = map(json.loads, (files / "samples.jsonl").read_text(encoding="utf-8").splitlines())
+    assert choices == [
+        f"{s['id']} {minrisk.decode(s['samples'], strategy='aggregate-to-fine', keep=2).text}"
+        for s in segments]
+    assert (texts, counts) == ("['the cat', 'yes']", "3 0")
+    assert label
+    assert pair.startswith("{'prompt': 'Satz 0', 'chosen': ")
 
 
 @pytest.mark.parametrize("command", "".join(blocks("README.md", "sh")).splitlines())
@@ -71,3 +85,12 @@ def test_the_metric_and_the_strategy_of_the_contributing_guide_keep_the_contract
     check_metric(example.Length())
     check_strategy(example.Newest(example.Length(), last=2))
     check_strategy(example.Newest(minrisk.ChrF()))
+
+
+def test_the_contributing_guide_names_every_module_and_folder_of_the_tests():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for path in SUPPORT.glob("*.py"):
+        assert f"`{path.stem}`" in text
+        assert path.read_text(encoding="utf-8").startswith('"""'), f"{path} does not say what it is"
+    for path in TESTS.glob("*/"):
+        assert f"`{path.name}`" in text or path.name.startswith("_")

@@ -64,6 +64,7 @@ MAY_IMPORT = {
     "io": PLAIN | {"io"},
     "pipeline": CORE | {"pipeline", "io", "samplers"},
     "server": CORE | {"server", "openai", "samplers", "io", "metrics", "strategies"},
+    "_api": CORE | {"_api", "io", "pipeline", "evaluation", "strategies"},
     "cli": {"*"},
     "__init__": {"*"},
     "plugins": PROTOCOLS | {"samplers"},

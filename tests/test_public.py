@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import doctest
 import subprocess
 import sys
@@ -13,21 +14,29 @@ import pytest
 
 import minrisk
 import minrisk.plugins
-from minrisk._core.decoding import MetricName, StrategyName
+from minrisk._core.decoding import MetricName, SamplerName, StrategyName
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from project import ROOT
 
 INIT = ROOT / "src" / "minrisk" / "__init__.py"
 # whose public names have docstrings with an example that runs
 DOCUMENTED = [
+    "_api.decoding", "_api.results", "_api.sampling", "_api.validation", "io.text_files",
     "_core.adapters", "_core.decoding", "_core.errors", "_core.groups", "_core.metric",
-    "_core.strategy", "_core.options", "plugins", "evaluation.scoring", "_core.segment",
-    "_core.signature", "_core.references", "_core.pool", "strategies.adaptive",
+    "_core.strategy", "_core.options", "_core.sampler", "samplers.ct2", "samplers.openai",
+    "plugins", "evaluation.scoring", "_core.segment",
+    "_core.signature", "_core.references", "_core.pool", "_core.threads", "io.references",
+    "pipeline.references", "strategies.adaptive",
     "strategies.aggregate", "strategies.cascade", "strategies.centroid",
     "strategies.confident", "strategies.control_variate", "strategies.diverse",
     "strategies.low_rank", "strategies.medoids", "strategies.n_by_s",
     "strategies.prune", "strategies.quality_then_mbr", "strategies.rerank",
-    "strategies.standard"]
+    "strategies.standard",
+    "metrics.bertscore", "metrics.bleu", "metrics.bleurt", "metrics.cached", "metrics.chrf",
+    "metrics.combined", "metrics.comet", "metrics.comet.unified", "metrics.command",
+    "metrics.edit", "metrics.embedding", "metrics.exact_match", "metrics.metricx", "metrics.mqm",
+    "metrics.python", "metrics.rouge", "metrics.symmetric", "metrics.ter", "samplers.hf",
+    "metrics.json_match", "metrics.symbolic", "_core.vote"]
 
 
 def test_what_is_visible_is_what_is_exported():
@@ -66,6 +75,12 @@ def test_everything_with_a_name_is_exported_by_its_class(registry):
 def test_names_that_editors_complete_are_those_of_the_registry():
     assert list(get_args(MetricName)) == list(METRICS.builtin)
     assert list(get_args(StrategyName)) == list(STRATEGIES.builtin)
+    assert list(get_args(SamplerName)) == list(SAMPLERS.builtin)
+
+
+def test_a_name_that_was_changed_tells_the_new_one():
+    with pytest.raises(AttributeError, match=r"decode_shards was renamed to minrisk.decode_parts"):
+        minrisk.decode_shards  # noqa: B018
 
 
 def test_plugins_have_what_they_export():
@@ -116,3 +131,13 @@ def test_every_public_name_is_documented_with_an_example():
         if home in DOCUMENTED:
             docs = [getattr(minrisk, name).__doc__, getattr(minrisk, name).__init__.__doc__]
             assert any(">>>" in (doc or "") for doc in docs), name
+
+
+@pytest.mark.parametrize("registry", [METRICS, STRATEGIES, SAMPLERS], ids=lambda r: r.kind)
+def test_every_option_is_documented(registry):
+    for name in registry.builtin:
+        cls = registry.get(name)
+        if cls.__module__.removeprefix("minrisk.") in DOCUMENTED:
+            arguments = cls.__doc__.partition("Args:")[2]
+            for field in dataclasses.fields(cls):
+                assert f"\n        {field.name}: " in arguments, f"{cls.__name__}.{field.name}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.util import module_from_spec, spec_from_file_location
+
 import numpy as np
 import pytest
 
+from project import TESTS
 from tolerance import EPS, ULPS, assert_close, assert_no_worse
 
 
@@ -42,3 +45,15 @@ def test_an_error_may_be_twice_that_of_a_plain_computation():
     for bad in (2.1 * plain, plain + 3 * one, np.where(one, np.nan, exact)):
         with pytest.raises(AssertionError):
             assert_no_worse(bad, plain, exact)
+
+
+def test_every_file_with_models_or_floats_is_run_with_the_instructions_of_other_cpus():
+    spec = spec_from_file_location("cpus", TESTS / "cpus.py")
+    cpus = module_from_spec(spec)
+    spec.loader.exec_module(cpus)
+    found = {str(path.relative_to(TESTS)) for path in (*cpus.neural(), *cpus.core())}
+    assert {f"metrics/test_{name}.py" for name in ("comet", "bertscore", "light", "mqm", "chrf",
+                                                   "native", "rouge")} < found
+    assert {"samplers/test_ct2.py", "samplers/test_hf.py", "attacks/test_model_folders.py",
+            "strategies/test_strategies.py", "cli/test_score_command.py"} < found
+    assert "openai/test_openai_client.py" not in found

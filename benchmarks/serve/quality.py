@@ -67,7 +67,7 @@ def is_right(text: str, answer: str) -> bool:
 
 def draw(asked: list[str], n: int) -> list[list[str]]:
     with llama_server() as url:
-        endpoint = minrisk.Endpoint(url, "smollm2", max_tokens=24, temperature=0.8, per_request=4,
+        endpoint = minrisk.Endpoint("smollm2", url, max_tokens=24, temperature=0.8, per_request=4,
                                     concurrency=4, logprobs=False,
                                     prompt="{source} Answer with a number only.")
         return [[one.text for one in samples for _ in range(one.count)]

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from minrisk import Groups
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics.comet.blocks import slices
 from minrisk.metrics.comet.estimator import Estimator, feed_forward
-from minrisk.metrics.comet.surrogate import Linearised
-from minrisk.metrics.comet.tensors import texts_of
+from minrisk.metrics.comet.pair_blocks import slices
+from minrisk.metrics.comet.surrogate import LinearSurrogate
+from minrisk.metrics.comet.tensors import text_embeddings
 
 _DIMENSIONS = 512
 _PAIRS = 1 << 13  # scored at a time
@@ -47,14 +47,14 @@ class Frozen:
                source: WeightedRows | None = None) -> np.ndarray:
         if refs.is_plain:
             pairs = self._once(refs.base, (), lambda: self._pairs(refs.base, refs.base,
-                                                                  texts_of(source)))
+                                                                  text_embeddings(source)))
             return pairs[np.ix_(hyps.members, refs.members)]
         key = tuple(x.tobytes() for x in (hyps.members, refs.offsets, refs.members, refs.weights))
         return self._once(refs.base, key, lambda: self._averages(hyps, refs, source))
 
     def _averages(self, hyps: WeightedRows, refs: WeightedRows,
                   source: WeightedRows) -> np.ndarray:
-        mt, src = texts_of(hyps), texts_of(source)
+        mt, src = text_embeddings(hyps), text_embeddings(source)
         parts = [_members(refs, row) for row in range(len(refs))]
         if not self._expected:
             return self._pairs(mt, torch.stack([w @ texts for texts, w in parts]), src)
@@ -62,14 +62,15 @@ class Frozen:
         return self._estimator.finish(torch.stack(firsts, dim=1)).double().numpy()
 
     def vectors(self, features: WeightedRows) -> np.ndarray:
-        return texts_of(features).double().numpy()
+        return text_embeddings(features).double().numpy()
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: np.ndarray,
-                  source: WeightedRows | None = None) -> Linearised:
+                  source: WeightedRows | None = None) -> LinearSurrogate:
         weights = torch.as_tensor(mass, dtype=torch.float32)
         key = tuple(x.tobytes() for x in (hyps.members, refs.members, mass))
-        return self._once(refs.base, key, lambda: Linearised.of(
-            self._estimator, texts_of(hyps), texts_of(refs), weights, texts_of(source)))
+        return self._once(refs.base, key, lambda: LinearSurrogate.of(
+            self._estimator, text_embeddings(hyps), text_embeddings(refs), weights,
+            text_embeddings(source)))
 
     def _once(self, base: Tensor, key: tuple[bytes, ...], make: Callable[[], Any]) -> Any:
         """Many methods ask for the same of a segment's texts."""

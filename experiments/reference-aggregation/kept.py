@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from minrisk import InputError
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk.cli.progress import Progress
 from minrisk.io.journal import Journal
 
@@ -58,7 +58,7 @@ def _shown(path: Path, left: int) -> Iterator[Progress]:
     progress = Progress(not left, lambda: None)
     progress.expect(left)
     progress.note(f"{path.parent.name}/{path.stem}: {left} segments to go")
-    with listening(progress.stage):
+    with progress_listener(progress.stage):
         yield progress
     progress.finish()
 

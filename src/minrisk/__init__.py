@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any
 from minrisk.version import __version__
 
 if TYPE_CHECKING:
-    from minrisk._core.decoding import decode, make_metric, make_strategy
+    from minrisk._api.decoding import decode_corpus, export
+    from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
+    from minrisk._api.sampling import sample, translate
+    from minrisk._api.validation import Validation, validate
+    from minrisk._core.decoding import decode, make_metric, make_sampler, make_strategy
     from minrisk._core.errors import InputError, MinriskError, MissingExtra, UnusableError
     from minrisk._core.groups import Groups
     from minrisk._core.pool import Batch, Pool, bind
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from minrisk._core.threads import set_threads
     from minrisk.evaluation.scoring import Score, score
     from minrisk.io.references import ReferenceFile
+    from minrisk.io.text_files import TextFiles
     from minrisk.metrics.bertscore import BertScore
     from minrisk.metrics.bleu import BLEU
     from minrisk.metrics.bleurt import Bleurt
@@ -45,7 +50,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.symbolic import Symbolic
     from minrisk.metrics.symmetric import Symmetric
     from minrisk.metrics.ter import Ter
-    from minrisk.pipeline.references import decode_shards
+    from minrisk.pipeline.references import decode_parts
     from minrisk.samplers.ct2 import CTranslate2
     from minrisk.samplers.hf import Transformers
     from minrisk.samplers.openai import Endpoint
@@ -65,7 +70,11 @@ if TYPE_CHECKING:
     from minrisk.strategies.standard import Standard
 
 _HOME = {  # the same names by module, at run time
-    "_core.decoding": ("decode", "make_metric", "make_strategy"),
+    "_api.decoding": ("decode_corpus", "export"),
+    "_api.results": ("DecodedSegment", "RunSummary", "SampledPrompt"),
+    "_api.sampling": ("sample", "translate"),
+    "_api.validation": ("Validation", "validate"),
+    "_core.decoding": ("decode", "make_metric", "make_sampler", "make_strategy"),
     "_core.errors": ("InputError", "MinriskError", "MissingExtra", "UnusableError"),
     "_core.groups": ("Groups",),
     "_core.pool": ("Batch", "Pool", "bind"),
@@ -75,6 +84,7 @@ _HOME = {  # the same names by module, at run time
     "_core.threads": ("set_threads",),
     "evaluation.scoring": ("Score", "score"),
     "io.references": ("ReferenceFile",),
+    "io.text_files": ("TextFiles",),
     "metrics.bertscore": ("BertScore",),
     "metrics.bleu": ("BLEU",),
     "metrics.bleurt": ("Bleurt",),
@@ -95,7 +105,7 @@ _HOME = {  # the same names by module, at run time
     "metrics.symbolic": ("Symbolic",),
     "metrics.symmetric": ("Symmetric",),
     "metrics.ter": ("Ter",),
-    "pipeline.references": ("decode_shards",),
+    "pipeline.references": ("decode_parts",),
     "samplers.ct2": ("CTranslate2",),
     "samplers.hf": ("Transformers",),
     "samplers.openai": ("Endpoint",),
@@ -114,6 +124,7 @@ _HOME = {  # the same names by module, at run time
     "strategies.rerank": ("Rerank",),
     "strategies.standard": ("Standard",),
 }
+_RENAMED = {"decode_shards": "decode_parts (and its argument shards to parts)"}
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
@@ -139,6 +150,7 @@ __all__ = [
     "Confidence",
     "Confident",
     "ControlVariate",
+    "DecodedSegment",
     "Diverse",
     "Edit",
     "Embedding",
@@ -164,29 +176,41 @@ __all__ = [
     "Rerank",
     "Rouge",
     "RougeL",
+    "RunSummary",
+    "SampledPrompt",
     "Score",
     "Segment",
     "Standard",
     "Symbolic",
     "Symmetric",
     "Ter",
+    "TextFiles",
     "Transformers",
     "UnusableError",
+    "Validation",
     "XComet",
     "__version__",
     "bind",
     "decode",
-    "decode_shards",
+    "decode_corpus",
+    "decode_parts",
+    "export",
     "make_metric",
+    "make_sampler",
     "make_strategy",
+    "sample",
     "score",
     "set_threads",
     "signature",
+    "translate",
+    "validate",
     "weights_from_logprobs",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        raise AttributeError(f"minrisk.{name} was renamed to minrisk.{_RENAMED[name]}")
     if name not in _MODULES:
         raise AttributeError(f"module 'minrisk' has no attribute {name!r}")
     found = getattr(import_module(f"minrisk.{_MODULES[name]}"), name)

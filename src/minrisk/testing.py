@@ -178,16 +178,16 @@ def check_aggregate_of_aggregates(metric: Any, case: Case, rtol: float) -> None:
     _assert_close(metric.scores(hyps, merged, source), metric.scores(hyps, at_once, source), rtol)
 
 
-def check_evidence(metric: Any, case: Case, rtol: float) -> None:
+def check_partial_statistics(metric: Any, case: Case, rtol: float) -> None:
     """What is left of averaged references judges as their average does."""
     groups = Groups(np.zeros(len(case.refs), np.intp), case.groups.weights)
     hyps, refs, source = _features(metric, case)
     expected = metric.scores(hyps, metric.aggregate(refs, groups), source)[:, 0]
-    found = metric.verdict(hyps, metric.evidence(hyps, refs, groups.share), source)
+    found = metric.finalize(hyps, metric.partial_statistics(hyps, refs, groups.share), source)
     _assert_close(found, expected, rtol)
 
 
-def check_evidence_adds_up(metric: Any, case: Case, rtol: float) -> None:
+def check_partial_statistics_add_up(metric: Any, case: Case, rtol: float) -> None:
     """References that are extracted in parts, by other processes, judge as all of them do."""
     groups = case.groups
     hyps, refs, source = _features(metric, case)
@@ -195,12 +195,12 @@ def check_evidence_adds_up(metric: Any, case: Case, rtol: float) -> None:
     for group in range(len(groups)):
         rows = np.flatnonzero(groups.labels == group)
         own = metric.features([case.refs[row] for row in rows.tolist()])
-        part = metric.evidence(hyps, own, groups.weights[rows])
+        part = metric.partial_statistics(hyps, own, groups.weights[rows])
         parts.append(pickle.loads(pickle.dumps(part)))
     total = groups.weights.sum()
-    whole = metric.evidence(hyps, refs, groups.weights) / total
-    _assert_close(metric.verdict(hyps, sum(parts) / total, source),
-                  metric.verdict(hyps, whole, source), rtol)
+    whole = metric.partial_statistics(hyps, refs, groups.weights) / total
+    _assert_close(metric.finalize(hyps, sum(parts) / total, source),
+                  metric.finalize(hyps, whole, source), rtol)
 
 
 Check = Callable[[Any, Case, float], None]
@@ -213,7 +213,7 @@ AGGREGATE_CHECKS: tuple[Check, ...] = (
     check_singleton_groups, check_grouped_duplicates, check_weights_are_repetitions,
     check_aggregate_of_aggregates,
 )
-PARTS_CHECKS: tuple[Check, ...] = (check_evidence, check_evidence_adds_up)
+PARTS_CHECKS: tuple[Check, ...] = (check_partial_statistics, check_partial_statistics_add_up)
 
 
 def _features(metric: AnyMetric, case: Case) -> tuple[Features, Features, Features | None]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commands import read, run, write
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
 
 GOOD = '{"id": "good", "samples": ["a cat", "a cat", "the dog"]}'
 
@@ -51,7 +51,7 @@ def options(name: str, *wants: str, args: str) -> Bad:
 
 RECORDS = [
     lines("invalid JSON", "found invalid JSON", "wanted one JSON object", line='{"samples": ['),
-    lines("plain text", "found invalid JSON", "--num-candidates", line="plain text"),
+    lines("plain text", "found invalid JSON", "if this is plain text", line="plain text"),
     lines("bottomless JSON", "found invalid JSON", line="[" * 100_000),
     lines("not an object", 'found ["a"], wanted a JSON object', line='["a"]'),
     lines("no samples", "found the fields id, sample", "wanted samples",
@@ -113,11 +113,11 @@ RECORDS = [
     lines("counts beyond any memory", "counts add up to 1,000,000,000,000 samples",
           line='{"samples": ["a"], "counts": [1000000000000]}'),
     lines("counts of nothing", "zero hypotheses", line='{"samples": [], "counts": []}'),
-    lines("more groups than references", "3 groups of 2 references; choose from 1 to 2",
+    lines("more groups than references", "groups must be from 1 to 2",
           line='{"samples": ["a", "b"]}', args=("--strategy", "aggregate", "--groups", "3")),
-    lines("more to keep than there are", "keep is 3 of 2 hypotheses; choose from 1 to 2",
+    lines("more to keep than there are", "of 2 hypotheses; choose from 1 to 2",
           line='{"samples": ["a", "b"]}', args=("--strategy", "aggregate-to-fine", "--keep", "3")),
-    lines("a subset of more than there are", "subset is 3 of 2 references",
+    lines("a subset of more than there are", "of 2 references; choose from 1 to 2",
           line='{"samples": ["a", "b"]}', args=("--strategy", "n-by-s", "--subset", "3")),
 ]
 
@@ -166,7 +166,7 @@ INPUTS = [
           args="--config @run.yaml", run_yaml=b"metrc: chrf\n"),
     files("a list for one value", "run.yaml: found a list for 'nbest'", args="--config @run.yaml",
           run_yaml=b"nbest: [1, 2]\n"),
-    files("a flag that is no flag", "found --quiet=maybe, wanted true or false",
+    files("a flag that is no flag", "run.yaml: quiet must be true or false; got 'maybe'",
           args="--config @run.yaml", run_yaml=b"quiet: maybe\n"),
 ]
 
@@ -177,25 +177,34 @@ OPTIONS = [
             args="--strategy agregate"),
     options("unknown coarse metric", "unknown metric 'x'",
             args="--strategy coarse-to-fine --coarse x"),
-    options("unknown option", "unknown option '--kep'; did you mean '--keep'?",
-            "strategy 'aggregate-to-fine' takes --keep --groups", "metric 'chrf' takes",
+    options("unknown option", "unknown option '--kep'; did you mean '--keep'? see --help",
             args="--strategy aggregate-to-fine --kep 3"),
+    options("an option like no other", "unknown option '--zyx'; strategy 'aggregate-to-fine' takes "
+            "--keep --groups", "metric 'chrf' takes --metric.order", "see --help",
+            args="--strategy aggregate-to-fine --zyx 3"),
     options("another strategy's option", "unknown option '--groups'; it belongs to strategy "
-            "aggregate", "strategy 'standard' takes --leave-self-out", args="--groups 3"),
+            "aggregate, strategy aggregate-to-fine; see --help", args="--groups 3"),
     options("unknown metric option", "did you mean '--metric.order'?", args="--metric.oder 3"),
-    options("a number that is a word", "'--groups': 'x' is not a valid integer",
+    options("a number that is a word", "--groups must be an integer of at least 1; got 'x'",
             args="--strategy aggregate --groups x"),
-    options("a flag with a word", "found --contiguous=maybe, wanted true or false",
+    options("a flag with a word", "--contiguous takes no value; write --contiguous",
             args="--strategy aggregate --contiguous=maybe"),
-    options("a needed option that is missing", "strategy 'n-by-s' needs the option subset",
+    options("a needed option that is missing", "strategy 'n-by-s' needs --subset INT",
             args="--strategy n-by-s"),
-    options("a metric that cannot be", "order and word_order from 0 to 1000",
+    options("a metric that cannot be", "got --metric.order 0, --metric.word-order 0",
             args="--metric.order 0"),
-    options("no groups", "groups must be an integer of at least 1; got 0",
+    options("no groups", "--groups must be an integer of at least 1; got 0",
             args="--strategy aggregate --groups 0"),
-    options("a negative seed", "'--seed'", args="--seed -1"),
-    options("no threads", "0 threads", args="--threads 0"),
-    options("zero candidates", "'--num-candidates'", args="-n 0"),
+    options("a number that the metric refuses", "got --metric.beta -1", args="--metric.beta -1"),
+    options("more to keep than a segment has", "in.jsonl:1: --keep 9 of 3 hypotheses",
+            args="--strategy aggregate-to-fine --keep 9"),
+    options("a second metric that cannot be", "got --coarse.chrf.beta 0",
+            args="--strategy coarse-to-fine --coarse bleu+chrf --coarse.chrf.beta 0"),
+    options("a choice that there is not", "--format must be 'json' or 'text'; got 'txt'; did you "
+            "mean 'text'?", args="--format txt"),
+    options("a negative seed", "--seed must be an integer of at least 0", args="--seed -1"),
+    options("no threads", "--threads must be an integer from 1 to 1024", args="--threads 0"),
+    options("zero candidates", "--num-candidates must be an integer of at least 1", args="-n 0"),
     options("a source for JSON", "--source goes with plain text", args="--source @in.jsonl"),
     options("n best as text", "--confidence need --format json",
             args="--format text --nbest 2"),

@@ -7,8 +7,8 @@ import pytest
 from commands import run, write
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli.decode import decode
-from minrisk.cli.elsewhere import _ELSEWHERE
-from minrisk.cli.listing import entries
+from minrisk.cli.fields import entries
+from minrisk.cli.other_tools import OPTIONS
 
 # each line doubles the one before it: a kilobyte that stands for more than any memory holds
 BOMB = "a0: &a0 {}\n" + "".join(f"a{i + 1}: &a{i + 1} {{x: *a{i}, y: *a{i}}}\n"
@@ -49,10 +49,10 @@ def test_a_file_that_says_things_twice_or_without_end_is_told(tmp_path, content,
 
 @pytest.mark.parametrize(("content", "message"), [
     ("common: {hypotheses: a.txt, num_candidates: 4}\n",
-     "key 'common.hypotheses': unknown option '--common.hypotheses'; here it is INPUT"),
+     "run.yaml: unknown key 'common.hypotheses'; here it is INPUT"),
     ("common: {num_candidates: 4}\n", "here it is `num-candidates:` outside of any section"),
     ("common: {decoder: mbr}\n", "here it is --strategy: standard (mbr), aggregate (aggregate"),
-    ("decoder: mbr\n", "key 'decoder': unknown option '--decoder'; here it is --strategy"),
+    ("decoder: mbr\n", "run.yaml: unknown key 'decoder'; here it is --strategy"),
     ("format: plain\n", "unknown value --format plain; here it is --format text"),
 ])
 def test_keys_of_mbrs_are_answered_with_ours(tmp_path, content, message):
@@ -76,6 +76,50 @@ def test_every_option_that_a_hint_names_is_one_of_ours():
              for registry, prefix in ((STRATEGIES, "--"), (SAMPLERS, "--"), (METRICS, "--metric."))
              for entry in entries(registry) for field in entry.fields}
     known |= {name for option in decode.params for name in option.opts}
-    named = {word.rstrip(",:") for text in _ELSEWHERE.values() for word in text.split()
+    named = {word.rstrip(",:") for text in OPTIONS.values() for word in text.split()
              if word.startswith("--")}
     assert named <= known
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ("nbest: two\n", "run.yaml: nbest must be an integer of at least 1; got 'two'"),
+    ("nbest: 1.5\n", "run.yaml: nbest must be an integer of at least 1; got '1.5'"),
+    ("nbest: true\n", "run.yaml: nbest must be an integer of at least 1; got 'true'"),
+    ("metric: {order: six}\n", "run.yaml: metric.order must be an integer; got 'six'"),
+    ("strategy: {name: aggregate, groups: 0}\n", "run.yaml: groups must be an integer of at least"),
+    ("on_error: panic\n", "run.yaml: on-error must be 'stop' or 'skip'; got 'panic'"),
+    ("utilities: 3\n", "run.yaml: utilities must be true or false; got '3'"),
+    ("keep: 3\n", "run.yaml: unknown key 'keep'; it belongs to strategy aggregate-to-fine"),
+    ("config: run.yaml\n", "run.yaml: unknown key 'config'"),
+    ("help: true\n", "run.yaml: unknown key 'help'"),
+])
+def test_a_wrong_value_of_a_file_is_told_with_its_name(tmp_path, content, message):
+    assert message in told(tmp_path, content)
+
+
+@pytest.mark.parametrize(("content", "flags", "shown"), [
+    ("strategy: aggregate\ncontiguous: true\n", ["--no-contiguous"], "contiguous:no"),
+    ("strategy: aggregate\ncontiguous: true\n", [], "contiguous:yes"),
+    ("strategy: {name: aggregate, groups: 2}\n", ["--groups", "1"], "groups:1"),
+    ("strategy: coarse-to-fine\ncoarse: {name: chrf, order: 2}\n", [], "coarse.order:2"),
+    ("strategy: coarse-to-fine\ncoarse: {name: bleu, order: 2}\n", ["--coarse", "chrf"],
+     "coarse.order:2"),
+    ("metric: {name: chrf+bleu, chrf.order: 3}\n", [], "chrf.order:3"),
+    ("metric: {name: chrf+bleu, chrf: {order: 3}}\n", [], "chrf.order:3"),
+])
+def test_options_of_a_metric_or_strategy_in_a_file_count_unless_a_flag_does(
+        tmp_path, content, flags, shown):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a", "b"]})
+    (tmp_path / "run.yaml").write_text(content)
+    result = run("decode", samples, "--config", tmp_path / "run.yaml", *flags)
+    assert result.code == 0, result.err
+    assert f"{shown}|" in result.err
+
+
+def test_several_values_in_a_file_are_a_list(tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a b", "b", "a"]})
+    (tmp_path / "run.yaml").write_text(f"input: {samples}\nstrategy: [standard, aggregate]\n")
+    result = run("validate", "--config", tmp_path / "run.yaml", "--format", "json")
+    assert result.code == 0, result.err
+    assert '"aggregate"' in result.out
+    assert '"n-by-s"' not in result.out

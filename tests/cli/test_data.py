@@ -35,10 +35,10 @@ def test_mass_and_share_sum_to_one(weights, data):
         with pytest.raises(minrisk.InputError, match="no weight"):
             _ = groups.mass
         return
-    assert groups.mass.sum() == pytest.approx(1)
+    assert_close(groups.mass.sum(), 1)
     for g in range(len(groups)):
         if np.any(groups.labels == g):
-            assert groups.share[groups.labels == g].sum() == pytest.approx(1)
+            assert_close(groups.share[groups.labels == g].sum(), 1)
     assert np.all(groups.share[groups.labels < 0] == 0)
 
 
@@ -148,7 +148,7 @@ def test_the_signature_says_everything_once():
 
 
 def test_threads_must_be_positive():
-    with pytest.raises(minrisk.InputError, match="0 threads"):
+    with pytest.raises(minrisk.InputError, match="threads must be a number from 1"):
         minrisk.set_threads(0)
 
 
@@ -158,9 +158,9 @@ def test_counts_are_bounded_where_they_are_unrolled():
     with pytest.raises(minrisk.InputError, match=r"counts add up to 1,048,577 samples .* weights"):
         minrisk.Segment(["a", "b"], counts=[2**20, 1])
     shard = minrisk.References(["a", "b"], counts=[2**40, 1])  # which is not
-    assert minrisk.decode_shards(["a", "b"], [shard]).text == "a"
+    assert minrisk.decode_parts(["a", "b"], [shard]).text == "a"
     weights = minrisk.weights_from_logprobs([-1.0, -1.0], ["a", "b"], [2**40, 1])
-    np.testing.assert_allclose(weights * [2**40, 1], 0.5)
+    assert_close(weights * [2**40, 1], 0.5)
 
 
 def test_rows_of_counted_samples_are_those_of_repeated_ones():
@@ -170,4 +170,4 @@ def test_rows_of_counted_samples_are_those_of_repeated_ones():
     np.testing.assert_array_equal(counted.ref_rows, repeated.ref_rows)
     rows = np.array([3, 0])
     [kept] = minrisk.bind(minrisk.ChrF(), [minrisk.Segment(hyps, counts=counts).keep(rows)])
-    np.testing.assert_allclose(kept.utility(), counted.utility()[rows])
+    assert_close(kept.utility(), counted.utility()[rows])

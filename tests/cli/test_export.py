@@ -167,10 +167,10 @@ def test_segments_that_fail_are_left_out_if_told_so(tmp_path):
 
 @pytest.mark.parametrize(("args", "message"), [
     ("@nosource.jsonl", "nosource.jsonl:1: found no source, prompt or messages, wanted one of"),
-    ("@chat.jsonl", "chat.jsonl:1: found messages, which examples hold with --conversational"),
-    ("@chat.jsonl --pairs best-worst", "chat.jsonl:1: found messages, which examples hold with"),
-    ("@chat.jsonl --format tsv", "chat.jsonl:1: found messages, which examples hold with"),
-    ("@chat.jsonl --conversational --prompt {source}", "found no source to put into --prompt"),
+    ("@chat.jsonl", "chat.jsonl:1: found messages, which only --conversational examples hold"),
+    ("@chat.jsonl --pairs best-worst", "chat.jsonl:1: found messages, which only"),
+    ("@chat.jsonl --format tsv", "chat.jsonl:1: found messages, which only"),
+    ("@chat.jsonl --conversational --prompt {source}", "found no source for the prompt template"),
     ("@odd.jsonl --conversational", "odd.jsonl:1: found messages 'hello', wanted a list of"),
     ("@none.jsonl", "cannot read"),
     ("@x.jsonl --format tsv --pairs best-worst", "--pairs and --conversational need --format json"),

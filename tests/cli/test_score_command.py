@@ -135,7 +135,7 @@ def test_quality_is_scored_without_references(files, monkeypatch):
     lines = [(files / f"{name}.txt").read_text(encoding="utf-8").splitlines()
              for name in ("beam", "src")]
     expected = minrisk.score({"x": lines[0]}, sources=lines[1], metric=Shared())["x"].value
-    assert found["score"] == pytest.approx(expected, abs=1e-6)
+    assert found["score"] == round(expected, 6)
     assert found["nrefs"] == "0"
     assert "sacrebleu_signature" not in found
 

@@ -138,15 +138,15 @@ def test_confidence_does_not_hide_it():
 def test_references_in_shards_are_looked_at_too():
     for strategy in ("standard", "aggregate"):
         with pytest.raises(minrisk.InputError, match="scored nan"):
-            minrisk.decode_shards(TEXTS, [["a", "b"], ["c"]], "s", metric=Parts(),
+            minrisk.decode_parts(TEXTS, [["a", "b"], ["c"]], "s", metric=Parts(),
                                   strategy=strategy)
 
 
 class Parts(Poisoned):
-    def evidence(self, hyps, refs, weights):
+    def partial_statistics(self, hyps, refs, weights):
         return np.zeros(1)
 
-    def verdict(self, hyps, evidence, source=None):
+    def finalize(self, hyps, statistics, source=None):
         return hyps[:, 0]
 
 

@@ -117,16 +117,16 @@ def test_no_strategy_takes_a_text_for_a_number(name, given):
 
 
 @pytest.mark.parametrize(("name", "options", "message"), [
-    ("openai", {"endpoint": (1,)}, "openai: endpoint must be a string; got (1,)"),
+    ("openai", {"endpoint": (1,)}, "openai: endpoint must be a string or None; got (1,)"),
     ("openai", {"model": None}, "openai: model must be a string; got None"),
-    ("openai", {"max_tokens": "6"}, "openai: max_tokens must be an integer; got '6'"),
-    ("openai", {"retries": 1.5}, "openai: retries must be an integer; got 1.5"),
-    ("openai", {"timeout": float("nan")}, "openai: timeout must be a finite number; got nan"),
+    ("openai", {"max_tokens": "6"}, "openai: max_tokens must be an integer of at least 1; got '6'"),
+    ("openai", {"retries": 1.5}, "openai: retries must be an integer of at least 0; got 1.5"),
+    ("openai", {"timeout": float("nan")}, "openai: timeout must be a number above 0; got nan"),
     ("openai", {"prompt": 7}, "openai: prompt must be a string or None; got 7"),
     ("hf", {"model": None}, "hf: model must be a string; got None"),
-    ("hf", {"beams": "6"}, "hf: beams must be an integer; got '6'"),
-    ("hf", {"min_tokens": None}, "hf: min_tokens must be an integer; got None"),
-    ("ct2", {"temperature": "hot"}, "ct2: temperature must be a finite number; got 'hot'"),
+    ("hf", {"beams": "6"}, "hf: beams must be an integer of at least 0; got '6'"),
+    ("hf", {"min_tokens": None}, "hf: min_tokens must be an integer of at least 0; got None"),
+    ("ct2", {"temperature": "hot"}, "ct2: temperature must be a number above 0; got 'hot'"),
 ])
 def test_samplers_refuse_what_their_options_do_not_take(name, options, message):
     needed = {"model": "m"} | ({"endpoint": "http://localhost:1/v1"} if name == "openai" else {})
@@ -151,4 +151,5 @@ def test_what_is_no_metric_or_strategy_is_told_however_large_it_is():
 class Anything:
     """Can do everything, by name."""
 
-    features = scores = aggregate = vectors = quality = surrogate = evidence = verdict = print
+    features = scores = aggregate = vectors = quality = surrogate = print
+    partial_statistics = finalize = print

@@ -71,7 +71,7 @@ def test_a_broken_plug_in_is_said_to_be_broken(plugin):
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("absent", "cannot be loaded from 'theirs:Nothing'"), ("plain", "wanted a dataclass")])
+    ("absent", "cannot be loaded from 'theirs:Nothing'"), ("plain", "must be a dataclass")])
 def test_a_name_that_leads_to_no_metric_is_told(plugin, name, message):
     done = plugin("decode", "--metric", name, "-", text="{}")
     assert done.returncode == 2

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from minrisk import InputError
-from minrisk._core.sqlite_cache import MEMORY, Store
-from minrisk.metrics._vectors import VectorStore
+from minrisk._core.sqlite_cache import MEMORY, SqliteCache
+from minrisk.metrics._embedding_cache import EmbeddingCache
 
 TABLE = "CREATE TABLE IF NOT EXISTS numbers (key TEXT PRIMARY KEY, value REAL)"
 PUT = "INSERT OR REPLACE INTO numbers VALUES (?, ?)"
 
 
-def numbers(path) -> Store:
-    return Store(str(path), TABLE)
+def numbers(path) -> SqliteCache:
+    return SqliteCache(str(path), TABLE)
 
 
-def values(store: Store) -> dict[str, float]:
+def values(store: SqliteCache) -> dict[str, float]:
     return dict(store.read("SELECT key, value FROM numbers"))
 
 
@@ -42,8 +42,8 @@ def test_memory_is_no_file(tmp_path, monkeypatch):
 
 def test_a_fork_has_a_connection_of_its_own(tmp_path):
     """SQLite forbids to share one; each process must still see what the other wrote."""
-    code = (f"import os, sys\nfrom minrisk._core.sqlite_cache import Store\n"
-            f"store = Store({str(tmp_path / 'x.db')!r}, {TABLE!r})\n"
+    code = (f"import os, sys\nfrom minrisk._core.sqlite_cache import SqliteCache\n"
+            f"store = SqliteCache({str(tmp_path / 'x.db')!r}, {TABLE!r})\n"
             f"store.write({PUT!r}, [('a', 1.0)])\n"
             "before = store._open\n"
             "child = os.fork()\n"
@@ -61,7 +61,7 @@ def test_a_full_disk_is_told_and_costs_nothing_that_was_there(tmp_path):
     store = numbers(tmp_path / "x.db")
     store.write(PUT, [("a", 1.0)])
     store._open.database.execute("PRAGMA max_page_count=3")
-    with pytest.raises(InputError, match=r"x\.db: cannot be used as a cache: .*is full; make room"):
+    with pytest.raises(InputError, match=r"x\.db: cannot be used as a cache: .*is full; free"):
         store.write(PUT, [(f"key {i}" * 100, 1.0) for i in range(100)])
     assert values(store) == {"a": 1.0}
 
@@ -72,7 +72,7 @@ def test_a_lock_that_is_not_given_up_is_told(tmp_path, monkeypatch):
     store = numbers(path)
     with closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(InputError, match=r"database is locked; .*wait for who holds it"):
+        with pytest.raises(InputError, match=r"database is locked; .*wait for the process"):
             store.write(PUT, [("a", 1.0)])
         other.rollback()
     store.write(PUT, [("a", 1.0)])
@@ -111,18 +111,18 @@ class Encoder:
 def test_rows_that_were_damaged_are_made_again(tmp_path, damage):
     texts, encode = ["a", "bb", "ccc", "a"], Encoder()
     expected = [[1, 1], [2, 1], [3, 1], [1, 1]]
-    store = VectorStore(str(tmp_path), b"model")
-    np.testing.assert_array_equal(store.through(texts, encode), expected)
+    store = EmbeddingCache(str(tmp_path), b"model")
+    np.testing.assert_array_equal(store.get_or_encode(texts, encode), expected)
     with closing(sqlite3.connect(tmp_path / "embeddings.sqlite")) as other, other:
         other.execute(f"UPDATE embeddings SET vector = {damage}")
     again = Encoder()
-    np.testing.assert_array_equal(store.through(texts, again), expected)
+    np.testing.assert_array_equal(store.get_or_encode(texts, again), expected)
     assert len(again.seen) >= 2  # a whole row is only good in its own place
-    np.testing.assert_array_equal(store.through(texts, None), expected)  # and kept
+    np.testing.assert_array_equal(store.get_or_encode(texts, None), expected)  # and kept
     assert encode.seen == ["a", "bb", "ccc"]
 
 
 def test_models_do_not_share_vectors(tmp_path):
-    first, second = (VectorStore(str(tmp_path), model) for model in (b"one", b"other"))
-    first.through(["a"], Encoder())
+    first, second = (EmbeddingCache(str(tmp_path), model) for model in (b"one", b"other"))
+    first.get_or_encode(["a"], Encoder())
     assert second.get(["a"]) == {}

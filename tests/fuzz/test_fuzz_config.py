@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fuzzing import fuzz, json_values, mutated, scalars
 from minrisk._core.errors import InputError, MinriskError
-from minrisk.cli.config import config_arguments
+from minrisk.cli.config import read_config
 from minrisk.cli.decode import decode
 from minrisk.cli.translate import translate
 
@@ -55,14 +55,17 @@ FILES = st.one_of(mutated(st.sampled_from([VALID, SAMPLING])), TEXTS, MAPPINGS,
 
 
 @fuzz(content=FILES)
-def test_a_configuration_is_arguments_or_an_error(content, tmp_path):
+def test_a_configuration_is_values_of_options_or_an_error(content, tmp_path):
     path = tmp_path / "run.yaml"
     path.write_bytes(content)
     try:
-        arguments = config_arguments(str(path))
+        config = read_config(str(path))
     except InputError:
         return
-    assert all(argument.startswith("--") and "=" in argument for argument in arguments)
+    for key, value in config.values.items():
+        assert isinstance(key, str)
+        assert value is not None
+        assert not isinstance(value, dict)
 
 
 @fuzz(content=FILES, command=st.sampled_from([decode, translate]))

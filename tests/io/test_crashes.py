@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from commands import run, write
-from minrisk.cli.running import RunOptions
+from minrisk.cli.run_options import RunOptions
 from minrisk.pipeline.runner import Inline
 from shard_folders import segments
 from write_faults import Faults, Killed

@@ -28,7 +28,7 @@ from minrisk.io.journal import Journal
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.lines import Column, TextReader
 from minrisk.io.matrices import MatrixWriter
-from minrisk.io.partial import Partial
+from minrisk.io.partial_shard import PartialShard
 from minrisk.io.record import Record, Result, Weighting
 from minrisk.io.sink import MISSING
 from minrisk.io.writer import ChoiceWriter
@@ -267,7 +267,7 @@ def test_a_bad_line_keeps_its_place_and_its_id(tmp_path):
 
 def test_logprobs_weigh_only_on_request(tmp_path):
     line = '{"samples": ["a", "b"], "logprobs": [0, -1.5]}'
-    with pytest.warns(UserWarning, match="--weights logprobs uses them"):
+    with pytest.warns(UserWarning, match="weights='logprobs' uses them"):
         auto = jsonl(tmp_path / "in", line)
     uniform = jsonl(tmp_path / "in", line, weighting=Weighting("uniform"))
     softmax = jsonl(tmp_path / "in", line, weighting=Weighting("logprobs"))
@@ -424,7 +424,7 @@ def test_an_entry_that_is_no_json_is_passed_over(tmp_path, content):
 
 def partial(path):
     """What is found of an unfinished shard."""
-    found = Partial(str(path))
+    found = PartialShard(str(path))
     found.load()
     return found
 

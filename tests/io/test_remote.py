@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from commands import run, write
 from minrisk import InputError, MissingExtra
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
 from minrisk.io.files import Input, Output, file_key
 from minrisk.io.inputs import open_input
 from minrisk.io.parquet import ParquetInput

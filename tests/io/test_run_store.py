@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from commands import Result, read, run, spawn, wait_for, write
-from minrisk.cli.running import RunOptions
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
+from minrisk.cli.run_options import RunOptions
 from minrisk.io.store import LocalStore
 from minrisk.pipeline.runner import Inline
 from openai_server import answer, status

@@ -18,9 +18,9 @@ import minrisk
 from commands import run, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk.metrics.bertscore import BertScore
-from minrisk.metrics.bertscore.encoder import Tokens
+from minrisk.metrics.bertscore.encoder import TokenEmbeddings
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close
 
@@ -62,9 +62,9 @@ def test_matching_equals_a_loop_over_texts_where_nothing_is_similar():
     """Padding, which is at right angles to all, must not seem nearer than what is there."""
     rng = torch.Generator().manual_seed(0)
 
-    def texts(sign: float) -> list[Tokens]:
+    def texts(sign: float) -> list[TokenEmbeddings]:
         vectors = [sign * torch.rand(length, 16, generator=rng) for length in (3, 7, 5)]
-        return [Tokens(np.arange(10, 10 + len(own)), torch.nn.functional.normalize(own))
+        return [TokenEmbeddings(np.arange(10, 10 + len(own)), torch.nn.functional.normalize(own))
                 for own in vectors]
 
     hyps, refs = texts(1.0), texts(-1.0)
@@ -122,7 +122,7 @@ def test_texts_that_are_cut_off_are_counted():
 
 def test_progress_tells_encoding_and_matching_apart():
     told = []
-    with listening(lambda *event: told.append(event)):
+    with progress_listener(lambda *event: told.append(event)):
         scores(bertscore())
     assert ("texts encoded", 6, 6) in told
     assert told[-1] == ("pairs scored", 30, 30)

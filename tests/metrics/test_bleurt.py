@@ -19,7 +19,7 @@ import minrisk
 from commands import run, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk.metrics.bleurt import Bleurt
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close
@@ -57,7 +57,7 @@ def test_weights_in_safetensors_score_the_same(tmp_path):
 @pytest.mark.parametrize(("ref", "hyp"), [(300, 5), (5, 300), (300, 300), (200, 100), (100, 153)])
 def test_what_is_too_long_loses_the_end_of_its_longer_text(ref, hyp):
     """Token by token, as BLEURT itself does it."""
-    reader = bleurt()._reader
+    reader = bleurt()._scorer
     ids, cut = reader._joined(np.full(ref, 7), np.full(hyp, 9))
     while ref + hyp > 253:
         ref, hyp = (ref - 1, hyp) if ref > hyp else (ref, hyp - 1)
@@ -100,7 +100,7 @@ def test_half_precision_is_near():
 
 def test_progress_counts_pairs():
     told = []
-    with listening(lambda *event: told.append(event)):
+    with progress_listener(lambda *event: told.append(event)):
         scores(bleurt())
     assert told[-1] == ("pairs scored", len(HYPS) * len(REFS), len(HYPS) * len(REFS))
 
@@ -159,6 +159,6 @@ def test_a_model_that_is_not_there_is_told():
 
 
 def test_without_torch_the_install_line_is_given(monkeypatch):
-    monkeypatch.setitem(sys.modules, "minrisk.metrics.bleurt.reader", None)
+    monkeypatch.setitem(sys.modules, "minrisk.metrics.bleurt.scorer", None)
     with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[neural\]'"):
         scores(bleurt())

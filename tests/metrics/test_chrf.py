@@ -15,7 +15,7 @@ import minrisk
 from generators import cases, text_lists, texts
 from minrisk import _native
 from minrisk._core.groups import Groups
-from minrisk.metrics import _core
+from minrisk.metrics import _backend
 from native_twin import check_twin
 from tolerance import assert_close
 
@@ -97,7 +97,7 @@ def test_real_samples_equal_fastchrf(fastchrf_samples):
 @pytest.fixture
 def plain(monkeypatch):
     def switch() -> None:
-        monkeypatch.setattr(_core, "_native", lambda: None)
+        monkeypatch.setattr(_backend, "_native", lambda: None)
     return switch
 
 

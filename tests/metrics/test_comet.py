@@ -26,12 +26,11 @@ from commands import run, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability
-from minrisk._core.progress import listening
-from minrisk._torch.batches import batches
+from minrisk._core.progress import progress_listener
+from minrisk._torch.tokens import length_batches
 from minrisk.metrics.comet import Comet, CometQE, checkpoint
-from minrisk.metrics.comet.blocks import blocks
 from minrisk.metrics.comet.estimator import mean_distance
-from minrisk.metrics.comet.pair_progress import PairProgress
+from minrisk.metrics.comet.pair_blocks import PairProgress, blocks
 from minrisk.metrics.comet.pooling import sparsemax
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close
@@ -137,7 +136,7 @@ def test_references_may_come_in_shards(strategy):
     metric, weights = comet(), np.arange(1.0, 9.0)
     shards = [minrisk.References(TEXTS[rows], weights[rows]) for rows in (slice(2), slice(2, 8))]
     chosen = {"source": TEXTS[0], "metric": metric, "strategy": strategy}
-    found = minrisk.decode_shards(TEXTS[3:9], shards, **chosen)
+    found = minrisk.decode_parts(TEXTS[3:9], shards, **chosen)
     whole = minrisk.decode(TEXTS[3:9], TEXTS[:8], weights=weights, **chosen)
     assert_close(found.utility, whole.utility, "fp32")
 
@@ -303,7 +302,7 @@ def quality_metric() -> CometQE:
 def test_a_model_with_references_cannot_judge_without():
     metric = CometQE(model=str(CHECKPOINTS / ONE), dtype="fp32", device="cpu")
     hyps = quietly(metric, TEXTS[:2])
-    with pytest.raises(minrisk.InputError, match="use it as --metric comet"):
+    with pytest.raises(minrisk.InputError, match="use it as the metric 'comet'"):
         metric.quality(hyps, hyps[np.array([0])])
 
 
@@ -357,7 +356,7 @@ def test_a_cache_that_is_none_is_told(tmp_path):
 
 def test_a_long_wait_on_a_cpu_is_announced(monkeypatch):
     clock = iter([0.0, 3.1])
-    monkeypatch.setattr("minrisk.metrics.comet.pair_progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("minrisk.metrics.comet.pair_blocks.time.monotonic", lambda: next(clock))
     progress = PairProgress(1000, on_cpu=True)
     with pytest.warns(UserWarning, match="1,000 pairs of a segment take about 5 min"):
         progress.advance(10)
@@ -367,7 +366,7 @@ def test_a_long_wait_on_a_cpu_is_announced(monkeypatch):
 def test_progress_tells_encoding_and_scoring_apart():
     told = []
     metric = comet(tokens=16)
-    with listening(lambda *event: told.append(event)):
+    with progress_listener(lambda *event: told.append(event)):
         texts, _, source = grid(metric)
         metric.utility(texts, texts, np.full(6, 1 / 6), source)
     kinds = {what for what, _, _ in told}
@@ -409,7 +408,7 @@ def test_texts_that_are_cut_off_are_counted():
 
 def test_batches_hold_what_they_may_and_all_of_it():
     lengths = [3, 50, 7, 7, 120, 1, 3]
-    found = list(batches(lengths, 21))
+    found = list(length_batches(lengths, 21))
     assert sorted(row for rows in found for row in rows) == list(range(7))
     for rows in found:
         assert len(rows) == 1 or len(rows) * max(lengths[r] for r in rows) <= 21

@@ -96,15 +96,15 @@ class _Faulty:
             return self.scores(hyps, refs).mean(axis=1)
         return self.scores(hyps, refs) @ mass
 
-    def evidence(self, hyps, refs, weights):
-        if self.fault == "evidence averaged":
+    def partial_statistics(self, hyps, refs, weights):
+        if self.fault == "statistics averaged":
             weights = weights / max(weights.sum(), 1)
-        if self.fault == "evidence without weights":
+        if self.fault == "statistics without weights":
             weights = np.ones_like(weights)
         return weights @ refs
 
-    def verdict(self, hyps, evidence, source=None):
-        return np.minimum(hyps, evidence).sum(1)
+    def finalize(self, hyps, statistics, source=None):
+        return np.minimum(hyps, statistics).sum(1)
 
 
 def test_the_contract_accepts_a_sound_metric():
@@ -112,7 +112,7 @@ def test_the_contract_accepts_a_sound_metric():
 
 
 @pytest.mark.parametrize("fault", ["position", "weights dropped", "not normalised", "mass ignored",
-                                   "evidence averaged", "evidence without weights"])
+                                   "statistics averaged", "statistics without weights"])
 def test_the_contract_notices_a_planted_fault(fault):
     with pytest.raises(AssertionError):
         check_metric(_Faulty(fault))

@@ -337,5 +337,5 @@ def test_a_folder_without_a_model_is_told(tmp_path, sentence_transformers):
 
 
 def test_an_empty_batch_is_refused():
-    with pytest.raises(minrisk.InputError, match="batch size 0"):
+    with pytest.raises(minrisk.InputError, match=r"batch_size must be .* at least 1; got 0"):
         Embedding(batch_size=0)

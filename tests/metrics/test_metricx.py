@@ -19,7 +19,7 @@ from commands import run, write
 from metricx_model import expand
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Ability
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk.metrics.metricx import MetricX, MetricXQE
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close
@@ -118,7 +118,7 @@ def test_what_reads_the_source_needs_it(metricx):
 
 def test_progress_counts_pairs(metricx):
     told = []
-    with listening(lambda *event: told.append(event)):
+    with progress_listener(lambda *event: told.append(event)):
         scores(metricx())
     assert told[-1] == ("pairs scored", len(HYPS) * len(REFS), len(HYPS) * len(REFS))
 
@@ -165,6 +165,6 @@ def test_files_that_are_not_there_are_told(metricx, options, message):
 
 
 def test_without_torch_the_install_line_is_given(metricx, monkeypatch):
-    monkeypatch.setitem(sys.modules, "minrisk.metrics.metricx.reader", None)
+    monkeypatch.setitem(sys.modules, "minrisk.metrics.metricx.scorer", None)
     with pytest.raises(MissingExtra, match=r"pip install 'minrisk\[neural\]'"):
         scores(metricx())

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 import minrisk
 from commands import run, write
 from minrisk._core.groups import Groups
-from minrisk.metrics.comet.plain import mean_distance
+from minrisk.metrics.comet.numpy_scorer import mean_distance
 from minrisk.metrics.mqm import MQM
 from minrisk.testing import cases, check_metric, check_strategy
 from project import ROOT

@@ -7,7 +7,6 @@ import gzip
 import json
 import sys
 import threading
-import time
 
 import pytest
 
@@ -28,7 +27,7 @@ SOON = 30  # seconds that a test waits for what takes none
 
 
 def sampler(server: Faulty, **options) -> Endpoint:
-    return Endpoint(server.endpoint, "m", **({"per_request": 4, "retries": 0} | options))
+    return Endpoint("m", server.endpoint, **({"per_request": 4, "retries": 0} | options))
 
 
 def failure(server: Faulty, **options) -> MinriskError:
@@ -50,13 +49,12 @@ def test_no_thread_is_left(server):
     assert "minrisk-requests" not in {thread.name for thread in threading.enumerate()}
 
 
-@pytest.mark.parametrize("start", [HEAD + b"Content-Length: 1000000\r\n\r\n", HEAD + b"X-Slow: "],
+@pytest.mark.parametrize("start", [HEAD + b"Content-Length: 3000\r\n\r\n", HEAD + b"X-Slow: "],
                          ids=["body", "header"])
 def test_a_request_has_a_deadline_however_slowly_the_answer_comes(server, start):
+    """Each byte comes in time, and all of them only after half a minute and more."""
     server.always = lambda h: h.send_until_left(start, b"x", pause=0.01)
-    begin = time.monotonic()
     assert "no whole answer within 0.3 s" in str(failure(server, timeout=0.3))
-    assert time.monotonic() - begin < SOON
     assert server.left.acquire(timeout=SOON)
 
 
@@ -269,11 +267,11 @@ def test_a_proxy_of_the_environment_is_used(server, monkeypatch, variables):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value.replace("HERE", f"http://127.0.0.1:{server.server_port}"))
-    model = Endpoint("http://nowhere.invalid/v1", "m")
+    model = Endpoint("m", "http://nowhere.invalid/v1")
     assert len(model.sample(["one"], 1)[0]) == 1
     monkeypatch.setenv("no_proxy", "nowhere.invalid")
     with pytest.raises(UnusableError, match="cannot reach"):
-        Endpoint("http://nowhere.invalid/v1", "m").sample(["one"], 1)
+        Endpoint("m", "http://nowhere.invalid/v1").sample(["one"], 1)
 
 
 def test_the_client_tells_apart_what_others_need_to(server):

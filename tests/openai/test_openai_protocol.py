@@ -35,7 +35,7 @@ def _first_goes_first(monkeypatch):
 
 
 def sampler(server: Faulty, **options) -> Endpoint:
-    return Endpoint(server.endpoint, "m", **({"per_request": 4, "retries": 0} | options))
+    return Endpoint("m", server.endpoint, **({"per_request": 4, "retries": 0} | options))
 
 
 def texts(samples) -> list[str]:

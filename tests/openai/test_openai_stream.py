@@ -14,7 +14,7 @@ import pytest
 
 import openai_server
 from minrisk._core.errors import InputError, UnusableError
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk.samplers.background import stream
 from minrisk.samplers.openai import Endpoint
 from openai_server import Faulty, status
@@ -33,7 +33,7 @@ def asked(*prompts: str) -> list[Asked]:
 
 
 def sampler(server: Faulty, **options) -> Endpoint:
-    return Endpoint(server.endpoint, "m", **({"per_request": 4, "concurrency": 2} | options))
+    return Endpoint("m", server.endpoint, **({"per_request": 4, "concurrency": 2} | options))
 
 
 def prompt_of(handler) -> str:
@@ -192,7 +192,7 @@ def test_results_that_finished_after_the_error_that_concerns_all_come_before_it(
 def test_warnings_and_progress_come_in_the_thread_of_the_caller(server):
     server.always = openai_server.altered({"finish_reason": "length"})
     threads = set()
-    with (listening(lambda *_: threads.add(threading.current_thread())),
+    with (progress_listener(lambda *_: threads.add(threading.current_thread())),
           pytest.warns(UserWarning, match="cut where they reached max_tokens=512")):
         list(sampler(server).stream(asked("one", "two"), 8))
     assert threads == {threading.current_thread()}
@@ -228,5 +228,5 @@ def test_a_caller_that_leaves_cancels_its_requests(server):
 
 @pytest.mark.parametrize(("n", "seed"), [(0, 0), (-1, 0), (1, -1)])
 def test_numbers_that_make_no_sense_are_told_before_anything_is_taken(server, n, seed):
-    with pytest.raises(InputError, match="wanted 1 or more"):
+    with pytest.raises(InputError, match=r"(n|seed) must be an integer of at least"):
         sampler(server).stream(iter([]), n, seed)

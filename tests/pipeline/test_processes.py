@@ -22,22 +22,23 @@ from hypothesis import strategies as st
 from commands import read, run, spawn, write
 from minrisk import ChrF, Standard
 from minrisk._core.errors import InputError
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
 from minrisk.io.inputs import InputFile, expand
 from minrisk.io.jsonl import SampleReader
-from minrisk.io.partial import Partial
+from minrisk.io.partial_shard import PartialShard
 from minrisk.io.record import Result, checksum
 from minrisk.io.shards import Shard, folder_shards
-from minrisk.io.sink import MISSING, Remaining
+from minrisk.io.sink import MISSING, UnfinishedShard
 from minrisk.pipeline import processes
 from minrisk.pipeline.processes import Processes, plan_workers
-from minrisk.pipeline.reading import Reading
-from minrisk.pipeline.stages import Choose
+from minrisk.pipeline.reading import BlockReader
+from minrisk.pipeline.stages import Decode
 from minrisk.pipeline.workers import Block, End, WorkerPool
 from project import SUPPORT
 from shard_folders import (
     errors,
     kill_again_and_again,
+    kill_at_random,
     lines,
     partials,
     segments,
@@ -61,10 +62,11 @@ def shards(paths: list[str]) -> list[Shard]:
 
 
 def reading(path: Path, records: int, size: int = 10**6, done: Any = None,
-            number: int = 0) -> Reading:
+            number: int = 0) -> BlockReader:
     file = InputFile.at(str(path))
     shard = Shard("out", (file,), SampleReader((file,)))
-    return Reading(Remaining(number, shard, array("q") if done is None else done), records, size)
+    unfinished = UnfinishedShard(number, shard, array("q") if done is None else done)
+    return BlockReader(unfinished, records, size)
 
 
 @pytest.mark.parametrize("args", [
@@ -216,7 +218,7 @@ def test_segments_of_a_torn_shard_are_kept_and_what_is_torn_is_redone(inputs, tm
     whole = lines(out)
     (out / "3.jsonl").unlink()  # as if it were not done, but for 8 segments
     path = out / ".minrisk" / json.loads((out / "manifest.json").read_text())["run"]
-    partial = Partial(str(path / "3.jsonl.partial"), f"{path.name}/3.jsonl")
+    partial = PartialShard(str(path / "3.jsonl.partial"), f"{path.name}/3.jsonl")
     given = (inputs / "3.jsonl").read_bytes().splitlines()
     texts = whole["3.jsonl"].decode().splitlines(keepends=True)
     for start in (8, 0):
@@ -358,7 +360,7 @@ class LosingRunning:
 @pytest.mark.parametrize("output", ["out/", "out.jsonl"])
 def test_what_a_runner_loses_is_tried_alone_and_then_recorded(tmp_path, monkeypatch, output):
     path = write(tmp_path / "in.jsonl", *segments(9))
-    monkeypatch.setattr("minrisk.cli.running.Processes", Losing)
+    monkeypatch.setattr("minrisk.cli.run_options.Processes", Losing)
     result = run("decode", path, "-o", f"{tmp_path}/{output}", "--workers", "1")
     assert result.code == SOME_FAILED
     assert f"the first failure: {path}:3: every worker that tried it died" in result.err
@@ -463,7 +465,7 @@ def test_translations_are_drawn_by_some_and_chosen_by_others(server, tmp_path):
     assert "2 workers for decode were busy" in result.err
     bare = run(*args, "-o", f"{tmp_path}/bare/")
     assert bare.code == 2
-    assert f"{sources}:1: the model does not know what to do with a source" in bare.err
+    assert f"{sources}:1: the model needs an instruction besides the source" in bare.err
     assert not (tmp_path / "bare").exists()
 
 
@@ -520,7 +522,7 @@ def test_workers_share_the_gpus(monkeypatch, given, gpus, devices):
 
 
 def test_there_are_as_many_workers_as_gpus_for_them(monkeypatch):
-    pool = WorkerPool([Choose(Standard(ChrF()))], gpus=0.5)
+    pool = WorkerPool([Decode(Standard(ChrF()))], gpus=0.5)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     assert [planned.workers for planned in plan_workers([pool])] == [4]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -531,14 +533,18 @@ def test_there_are_as_many_workers_as_gpus_for_them(monkeypatch):
         plan_workers([replace(pool, workers=4)])
 
 
+@pytest.mark.parametrize("kill", [
+    kill_again_and_again,
+    pytest.param(lambda start, _: kill_at_random(start, within=3), marks=pytest.mark.slow)],
+    ids=["with results", "at random"])
 @pytest.mark.parametrize("output", ["out/", "out.jsonl"])
-def test_the_driver_may_be_killed_with_its_results_kept(tmp_path, output):
+def test_the_driver_may_be_killed(tmp_path, output, kill):
     inputs, out = write_shards(tmp_path / "in", 5, 0, 2, 9), tmp_path / "out"
     out.mkdir()
     args = ("decode", *sorted(inputs.iterdir()), "-o", f"{out}/" if output == "out/" else
             out / output, "--batch-size", "1", "--workers", "1", "--resume",
             "--metric", "python:faults:slow")
-    kill_again_and_again(lambda: spawn(*args, cwd=SUPPORT), out)
+    kill(lambda: spawn(*args, cwd=SUPPORT), out)
     assert run(*args).code == 0
     expected = alone(inputs, "--metric", "python:faults:equal")
     if output == "out/":

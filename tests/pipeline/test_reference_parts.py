@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import signal
-import time
 import tracemalloc
 
 import numpy as np
@@ -15,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minrisk
-from commands import run
+from commands import run, wait_for
 from generators import cases
 from minrisk import References
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk.io.record import Result
 from minrisk.io.references import ReferenceFile
 from minrisk.metrics.edit import Edit
-from minrisk.pipeline.references import MAX_WAITING, Sum
+from minrisk.pipeline.references import MAX_WAITING, PartSum
 from reference_shards import HYPS, REFS, WEIGHTS, shards
 from tolerance import assert_close
 
@@ -34,7 +33,7 @@ METRICS = ["chrf", "bleu", "rouge", "exact-match", "chrf*0.5+bleu"]
 def test_shards_of_any_size_and_weight_give_what_all_references_give(strategy, metric, case):
     parts = [[i for i, label in enumerate(case.labels) if label == group]
              for group in range(max(case.labels) + 1)]
-    found = minrisk.decode_shards(
+    found = minrisk.decode_parts(
         case.hyps, [References([case.refs[i] for i in p], [case.weights[i] for i in p])
                     for p in parts], metric=metric, strategy=strategy)
     whole = minrisk.decode(case.hyps, case.refs, weights=case.weights, metric=metric,
@@ -47,13 +46,13 @@ def test_shards_of_any_size_and_weight_give_what_all_references_give(strategy, m
 def test_counts_of_references_are_exact_however_they_are_cut(case, cut):
     """Whole numbers add up without rounding."""
     refs = list(case.refs)
-    found = minrisk.decode_shards(case.hyps, [refs[i:i + cut] for i in range(0, len(refs), cut)])
-    np.testing.assert_array_equal(found.utility, minrisk.decode_shards(case.hyps, [refs]).utility)
+    found = minrisk.decode_parts(case.hyps, [refs[i:i + cut] for i in range(0, len(refs), cut)])
+    np.testing.assert_array_equal(found.utility, minrisk.decode_parts(case.hyps, [refs]).utility)
 
 
 @pytest.mark.parametrize("strategy", ["aggregate", "standard"])
 def test_processes_change_no_bit(strategy):
-    alone, several = (minrisk.decode_shards(HYPS, shards(1, 4), strategy=strategy, workers=n)
+    alone, several = (minrisk.decode_parts(HYPS, shards(1, 4), strategy=strategy, workers=n)
                       for n in (1, 2))
     np.testing.assert_array_equal(several.utility, alone.utility)
     assert several.pairs == alone.pairs
@@ -63,28 +62,28 @@ def test_processes_change_no_bit(strategy):
 def test_one_large_shard_is_work_for_all(monkeypatch, workers):
     monkeypatch.setattr("minrisk._core.references.BLOCK", 2)
     told = []
-    with listening(lambda *what: told.append(what)):
-        found = minrisk.decode_shards(HYPS, shards(), strategy="standard", workers=workers)
+    with progress_listener(lambda *what: told.append(what)):
+        found = minrisk.decode_parts(HYPS, shards(), strategy="standard", workers=workers)
     assert [(what, done) for what, done, _ in told] == [("parts", 1), ("parts", 2), ("parts", 3)]
     expected = minrisk.decode(HYPS, REFS, weights=WEIGHTS)
     assert_close(found.utility, expected.utility)
 
 
 def test_a_count_is_as_many_references():
-    counted = minrisk.decode_shards(HYPS, [References(["a cat", "dogs"], counts=[3, 1]), ["cats"]])
-    repeated = minrisk.decode_shards(HYPS, [["a cat"] * 3 + ["dogs", "cats"]])
+    counted = minrisk.decode_parts(HYPS, [References(["a cat", "dogs"], counts=[3, 1]), ["cats"]])
+    repeated = minrisk.decode_parts(HYPS, [["a cat"] * 3 + ["dogs", "cats"]])
     np.testing.assert_array_equal(counted.utility, repeated.utility)
 
 
 def test_pairs_are_counted_where_they_are_evaluated():
-    assert minrisk.decode_shards(HYPS, shards(3), strategy="standard").pairs == 3 * (3 + 3)
-    assert minrisk.decode_shards(HYPS, shards(3)).pairs == 3
+    assert minrisk.decode_parts(HYPS, shards(3), strategy="standard").pairs == 3 * (3 + 3)
+    assert minrisk.decode_parts(HYPS, shards(3)).pairs == 3
 
 
 def test_memory_does_not_grow_with_the_references():
     def peak(count):
         tracemalloc.start()
-        minrisk.decode_shards(HYPS, ([f"the cat sat {i} {j}" for j in range(500)]
+        minrisk.decode_parts(HYPS, ([f"the cat sat {i} {j}" for j in range(500)]
                                      for i in range(count)))
         found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -96,52 +95,60 @@ def test_memory_does_not_grow_with_the_references():
 
 def test_parts_are_added_in_order_whoever_finishes_first():
     """Letters add up as statistics do."""
-    total = Sum([])
+    total = PartSum([])
     for index in (2, 1, 4, 0, 3):
         total.add(0, [Result(0, index, 0, "", value="abcde"[index])])
     assert total.total == "abcde"
 
 
-def test_not_too_many_parts_wait_for_one_before_them():
-    read, waiting = [], []
+def test_not_too_many_parts_wait_for_one_before_them(tmp_path, monkeypatch):
+    """The first is held until no more are read, or all of them if nothing bounds that."""
+    read, waiting, go, is_full = [], [], tmp_path / "go", PartSum.is_full
 
     def parts():
         for number in range(3 * MAX_WAITING):
             read.append(number)
-            yield _SlowFirst(number)
+            yield _HeldFirst(number, go)
+        go.touch()
 
-    with listening(lambda _, done, __: waiting.append(len(read) - done)):
-        minrisk.decode_shards(HYPS, parts(), workers=2)
+    def let_go(total, memory):
+        if found := is_full(total, memory):
+            go.touch()
+        return found
+
+    monkeypatch.setattr(PartSum, "is_full", let_go)
+    with progress_listener(lambda _, done, __: waiting.append(len(read) - done)):
+        minrisk.decode_parts(HYPS, parts(), workers=2)
     assert len(read) == 3 * MAX_WAITING
     assert max(waiting) <= MAX_WAITING + 4  # one that each worker has, and one before each door
 
 
 @pytest.mark.parametrize(("given", "wants"), [
-    ({"shards": []}, "no references; at least one file or list"),
-    ({"shards": [REFS, []]}, "shard 2: zero references"),
-    ({"shards": [REFS, "a text"]}, "shard 2: references must be a list of strings"),
-    ({"shards": [[1]]}, "shard 1: references must be strings; found int"),
-    ({"shards": [References(REFS, [1.0])]}, "references: expected 6 weights"),
-    ({"shards": [References(["a"], [-1.0], name="x")]}, "x: weights must be finite"),
-    ({"shards": [References(["a"], [0.0])]}, "add up to 0.0; a positive number"),
-    ({"shards": [References(["a"], [1.0], name="x"), ["b"]]}, "shard 2 has no weights, but x has"),
-    ({"shards": [["b"], References(["a"], [1.0], name="x")]}, "shard 1 has no weights, but x has"),
+    ({"parts": []}, "expected at least one part with references"),
+    ({"parts": [REFS, []]}, "part 2: zero references"),
+    ({"parts": [REFS, "a text"]}, "part 2: references must be a list of strings"),
+    ({"parts": [[1]]}, "part 1: references must be strings; found int"),
+    ({"parts": [References(REFS, [1.0])]}, "references: expected 6 weights"),
+    ({"parts": [References(["a"], [-1.0], name="x")]}, "x: weights must be finite"),
+    ({"parts": [References(["a"], [0.0])]}, "add up to a positive number; got 0.0"),
+    ({"parts": [References(["a"], [1.0], name="x"), ["b"]]}, "part 2 has no weights, but x has"),
+    ({"parts": [["b"], References(["a"], [1.0], name="x")]}, "part 1 has no weights, but x has"),
     ({"strategy": "prune"}, "'prune' needs all references at once"),
     ({"strategy": minrisk.Aggregate(minrisk.ChrF(), groups=2)}, "2 groups of references"),
     ({"metric": Edit()}, "needs a metric that averages references"),
-    ({"workers": 0}, "0 workers; at least one is wanted"),
-    ({"address": "auto"}, "address= goes with engine='ray'"),
+    ({"workers": 0}, "workers must be at least 1; got 0"),
+    ({"address": "auto"}, "address= needs engine='ray'"),
     ({"hypotheses": []}, "zero hypotheses"),
     ({"strategy": minrisk.Standard(minrisk.ChrF()), "metric": "bleu"}, "metric: already part of"),
 ])
 def test_what_makes_no_sense_is_told(given, wants):
     with pytest.raises(minrisk.InputError, match=wants.replace("(", "[(]")):
-        minrisk.decode_shards(**{"hypotheses": HYPS, "shards": [REFS]} | given)
+        minrisk.decode_parts(**{"hypotheses": HYPS, "parts": [REFS]} | given)
 
 
 def test_an_error_of_a_worker_is_told_as_it_was_raised():
-    with pytest.raises(minrisk.InputError, match=r"^shard 2: zero references"):
-        minrisk.decode_shards(HYPS, [REFS, [], REFS], workers=2)
+    with pytest.raises(minrisk.InputError, match=r"^part 2: zero references"):
+        minrisk.decode_parts(HYPS, [REFS, [], REFS], workers=2)
 
 
 class _Deadly:
@@ -151,18 +158,18 @@ class _Deadly:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class _SlowFirst:
-    def __init__(self, number):
-        self.name = str(number)
+class _HeldFirst:
+    def __init__(self, number, go):
+        self.name, self.go = str(number), go
 
     def blocks(self):
-        time.sleep(0.5 if self.name == "0" else 0)
+        wait_for(lambda: self.name != "0" or self.go.exists())
         return References(REFS).blocks()
 
 
 def test_a_worker_that_is_killed_is_told():
     with pytest.raises(minrisk.MinriskError, match="deadly: the worker process was ended by SIGK"):
-        minrisk.decode_shards(HYPS, [_Deadly()], workers=2)
+        minrisk.decode_parts(HYPS, [_Deadly()], workers=2)
 
 
 @pytest.fixture
@@ -247,8 +254,8 @@ def test_the_summary_and_the_signature_are_on_standard_error(folder):
 
 @pytest.mark.parametrize(("args", "wants"), [
     ("hyps.txt", "Missing argument 'REFERENCES...'"),
-    ("hyps.txt a.txt empty.txt", "empty.txt has no references; at least one is wanted"),
-    ("hyps.txt a.txt blank.jsonl", "blank.jsonl has no references; at least one is wanted"),
+    ("hyps.txt a.txt empty.txt", "empty.txt has no references; expected at least one"),
+    ("hyps.txt a.txt blank.jsonl", "blank.jsonl has no references; expected at least one"),
     ("hyps.txt a.txt missing.txt", "cannot read missing.txt: No such file or directory"),
     ("hyps.txt a.txt torn.txt.gz", "torn.txt.gz: truncated gz"),
     ("hyps.txt a.txt latin.txt", "latin.txt:2: found byte 0xef"),
@@ -259,9 +266,9 @@ def test_the_summary_and_the_signature_are_on_standard_error(folder):
     ("empty.txt a.txt", "empty.txt: zero hypotheses"),
     ("two.jsonl a.txt", "two.jsonl has 2 segments, wanted one"),
     ("number.jsonl a.txt", "number.jsonl has 2 segments"),
-    ("hyps.txt a.txt --strategy prune", "'prune' is not one of 'aggregate', 'standard'"),
+    ("hyps.txt a.txt --strategy prune", "--strategy must be 'aggregate' or 'standard'"),
     ("hyps.txt a.txt --metric edit", "'edit' does not; strategies that work with it: standard"),
-    ("hyps.txt a.txt --workers 0", "0 is not in the range"),
+    ("hyps.txt a.txt --workers 0", "--workers must be an integer of at least 1; got 0"),
     ("hyps.txt a.txt --address auto", "--address is of a Ray cluster; give --engine ray"),
     ("hyps.txt a.txt --gpus-per-worker 99", "NVIDIA GPUs, too few for 1 workers with 99 each"),
     ("hyps.txt a.txt -o hyps.txt", "the output is the input hyps.txt"),

@@ -11,52 +11,36 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ray
-from ray.cluster_utils import Cluster
 
 import minrisk
 from commands import run
 from minrisk import References
 from reference_shards import HYPS, REFS, shards
 
-
-@pytest.fixture(scope="module")
-def address():
-    """Of a cluster with two nodes."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1,
-                                                            "include_dashboard": False})
-    cluster.add_node(num_cpus=1)
-    yield cluster.address
-    cluster.shutdown()
+pytestmark = pytest.mark.xdist_group("ray")
 
 
-@pytest.fixture(scope="module")
-def connected(address):
-    """The same, when somebody has connected us before."""
-    ray.init(address, log_to_driver=False, logging_level="ERROR")
+@pytest.fixture
+def connected(cluster):
+    """When somebody has connected us before."""
+    ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
 
 
 def test_no_cluster_at_an_address_is_told():
     with pytest.raises(minrisk.MinriskError, match="no Ray cluster at nobody"):
-        minrisk.decode_shards(HYPS, [REFS], engine="ray", address="nobody")
+        minrisk.decode_parts(HYPS, [REFS], engine="ray", address="nobody")
 
 
-def test_without_an_address_a_cluster_is_started_and_ended():
-    """Before the tests with another cluster, to which a process cannot come back for actors."""
-    found = minrisk.decode_shards(HYPS, shards(2), engine="ray", workers=1)
-    np.testing.assert_array_equal(found.utility, minrisk.decode_shards(HYPS, shards(2)).utility)
-    assert not ray.is_initialized()
-
-
-def test_the_command_reads_files_on_the_cluster(address, tmp_path):
+def test_the_command_reads_files_on_the_cluster(cluster, tmp_path):
     for name, texts in {"hyps": HYPS, "a": REFS[:1], "b": REFS[1:]}.items():
         (tmp_path / f"{name}.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     files = [tmp_path / f"{name}.txt" for name in ("hyps", "a", "b")]
-    found = run("rank", *files, "--engine", "ray", "--address", address, "--utilities", "-q")
+    args = ("rank", *files, "--utilities", "-q")
+    found = run(*args, "--engine", "ray", "--address", cluster.address)
     assert found.code == 0, found.err
-    assert found.out == run("rank", *files, "--utilities", "-q").out
+    assert found.out == run(*args).out
     assert not ray.is_initialized()
 
 
@@ -64,8 +48,8 @@ def test_the_command_reads_files_on_the_cluster(address, tmp_path):
 @pytest.mark.parametrize("metric", ["chrf", "bleu"])
 def test_a_cluster_changes_no_bit(connected, strategy, metric):
     cut = shards(1, 4)
-    found = minrisk.decode_shards(HYPS, cut, metric=metric, strategy=strategy, engine="ray")
-    alone = minrisk.decode_shards(HYPS, cut, metric=metric, strategy=strategy)
+    found = minrisk.decode_parts(HYPS, cut, metric=metric, strategy=strategy, engine="ray")
+    alone = minrisk.decode_parts(HYPS, cut, metric=metric, strategy=strategy)
     np.testing.assert_array_equal(found.utility, alone.utility)
     assert found.pairs == alone.pairs
     assert ray.is_initialized()
@@ -88,19 +72,26 @@ class DeadlyOnce:
 def test_a_worker_that_dies_is_replaced(connected, tmp_path):
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # no worker has this file
     cut = [["a cat"], DeadlyOnce(tmp_path / "dead"), ["the dog"]]
-    found = minrisk.decode_shards(HYPS, cut, engine="ray")
-    alone = minrisk.decode_shards(HYPS, [["a cat"], REFS, ["the dog"]])
+    found = minrisk.decode_parts(HYPS, cut, engine="ray")
+    alone = minrisk.decode_parts(HYPS, [["a cat"], REFS, ["the dog"]])
     np.testing.assert_array_equal(found.utility, alone.utility)
     assert (tmp_path / "dead").exists()
 
 
 def test_an_error_on_the_cluster_is_told_as_it_was_raised(connected):
-    with pytest.raises(minrisk.InputError, match=r"^shard 2: zero references"):
-        minrisk.decode_shards(HYPS, [REFS, [], REFS], engine="ray")
+    with pytest.raises(minrisk.InputError, match=r"^part 2: zero references"):
+        minrisk.decode_parts(HYPS, [REFS, [], REFS], engine="ray")
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "minrisk.pipeline.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(minrisk.MissingExtra, match=r"pip install 'minrisk\[ray\]'"):
-        minrisk.decode_shards(HYPS, [REFS], engine="ray")
+        minrisk.decode_parts(HYPS, [REFS], engine="ray")
+
+
+def test_without_an_address_a_cluster_is_started_and_ended():
+    """After the tests with another cluster, to which a process cannot come back for actors."""
+    found = minrisk.decode_parts(HYPS, shards(2), engine="ray", workers=1)
+    np.testing.assert_array_equal(found.utility, minrisk.decode_parts(HYPS, shards(2)).utility)
+    assert not ray.is_initialized()

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from commands import run as minrisk
 from commands import write
 from minrisk import ChrF, InputError, MissingExtra, Ranking, Segment, Standard
+from minrisk._core.adapters import as_sampler
 from minrisk._core.errors import UnusableError
 from minrisk._core.sample_columns import columns, distinct
 from minrisk._core.sampler import PartialError, Sample
 from minrisk.io.record import Record
-from minrisk.pipeline.stages import Choose, DrawSamples
+from minrisk.pipeline.stages import Decode, GenerateSamples
 
 SAMPLES = st.lists(st.builds(
     Sample, st.sampled_from(["a", "b", ""]), st.integers(1, 4),
@@ -57,7 +58,7 @@ def ranked(found):
 
 
 def choose(strategy, items, size=16, on_error="skip"):
-    return Choose(strategy, size, on_error)(iter(items))
+    return Decode(strategy, size, on_error)(iter(items))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
@@ -219,7 +220,7 @@ def sampled(found):
 
 
 def draw(sampler, items, **options):
-    return DrawSamples(sampler, 4, **options)(iter(items))
+    return GenerateSamples(as_sampler(sampler), 4, **options)(iter(items))
 
 
 @pytest.mark.parametrize(("size", "batches"), [(None, [3, 2]), (1, [1] * 5), (9, [5])])

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from commands import run, spawn, write
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
 from minrisk.io.inputs import expand
 from project import SUPPORT
 from shard_folders import (
@@ -380,7 +380,7 @@ def test_http_can_only_be_read(inputs, work):
         result = run("decode", f"{inputs}/*", "-o", url)
         server.shutdown()
     assert result.code == 2
-    assert f"cannot write {url}.minrisk-writer: its protocol has no way to write" in result.err
+    assert f"cannot write {url}.minrisk-writer: its protocol cannot write" in result.err
 
 
 def test_what_nobody_may_write_is_told_before_any_work(inputs, out):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands import read, run, spawn, wait_for, write
-from minrisk.cli.shared import SOME_FAILED
+from minrisk.cli.execute import SOME_FAILED
 from project import SUPPORT
 from shard_folders import errors, lines
 
@@ -101,7 +101,7 @@ def test_a_segment_that_takes_too_long_fails(tmp_path, flag, batch):
     assert result.code == SOME_FAILED
     made = read((tmp_path / "out").read_text())
     assert [record.get("text") for record in made] == ["a", None, "a"]
-    assert "took longer than 0.5 s, which is --segment-timeout" in made[1]["error"]
+    assert "took longer than the segment timeout of 0.5 s" in made[1]["error"]
     flag.unlink()
     assert run(*args, "--resume").code == 0
 

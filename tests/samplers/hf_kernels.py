@@ -15,11 +15,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import tiny_models
 from minrisk._torch.device import triton_not_supported_reasons
-from minrisk.samplers.hf import attention, fast, graphs, kernels, truncation
+from minrisk.samplers.hf import attention, cuda_graphs, fast_decoder, kernels, truncation
 from minrisk.samplers.hf import engine as sampler
 from minrisk.samplers.hf.attention import KVCache, TorchAttention, TritonAttention
+from minrisk.samplers.hf.cuda_graphs import CudaGraphs
 from minrisk.samplers.hf.engine import Engine, SampledSequence
-from minrisk.samplers.hf.graphs import Graphs
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 from minrisk.samplers.hf.truncation import Truncation
 from tolerance import assert_close
@@ -49,13 +49,34 @@ def check_attention(heads: int, size: int, name: str) -> None:
     source, places = indices(2, 0, 0, 1, 2), indices(4, 0, 1, 2, 5)
     for position in (0, 15, 16, 34):
         at = indices(position)
-        ways = (TorchAttention(caches[0], at, position + 1, places, 2),
-                TritonAttention(caches[1], at, source))
+        ways = (TorchAttention(caches[0], at, position + 1, source, places, 2),
+                TritonAttention(caches[1], at, source, source.argsort(stable=True)))
         query, key, value = (random(5, heads, size, dtype=dtype) for _ in range(3))
         for found in zip(*([way.self_attention(0, query, key, value).reshape(5, heads, size),
                             way.cross_attention(0, query)] for way in ways), strict=True):
             assert_close(*found, name)
     torch.testing.assert_close(caches[0].self_kv, caches[1].self_kv, equal_nan=True)
+
+
+def check_shared_prompts(heads: int, kv_heads: int, size: int, name: str,
+                         softcap: float | None = None) -> None:
+    """Rows of three prompts that are longer and shorter than a block; one of them has no row."""
+    dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[name]
+    self_kv = random(1, 2, 7, kv_heads, 64, size, dtype=dtype)
+    prompt_kv = random(1, 2, 4, kv_heads, 150, size, dtype=dtype)
+    prompt_kv[:, :, 0, :, 147:] = 100  # what follows a prompt is not read
+    caches = [KVCache(self_kv.clone(), prompt_kv, indices(147, 1, 64, 66)) for _ in range(2)]
+    source, places = indices(3, 0, 0, 1, 3), indices(6, 0, 1, 2, 7)
+    for position in (0, 31, 32, 40):
+        at = indices(position)
+        ways = (TorchAttention(caches[0], at, position + 1, source, places, 2),
+                TritonAttention(caches[1], at, source, source.argsort(stable=True)))
+        query = random(5, heads, size, dtype=dtype)
+        key, value = (random(5, kv_heads, size, dtype=dtype) for _ in range(2))
+        plain, fast_way = (way.shared_prompt_attention(0, query, key, value, 0.3, softcap)
+                           for way in ways)
+        assert_close(fast_way, plain, name)
+    assert torch.equal(caches[0].self_kv, caches[1].self_kv)
 
 
 def check_likely(dtype: torch.dtype, vocabulary: int) -> None:
@@ -72,7 +93,8 @@ def check_likely(dtype: torch.dtype, vocabulary: int) -> None:
         inside = scores[row] > -math.inf
         found = dict(zip(tokens[row][inside].tolist(), scores[row][inside].tolist(), strict=True))
         assert found.keys() == wanted.keys(), (found, wanted)
-        assert_close([found[token] for token in wanted], list(wanted.values()), "fp32")
+        assert_close([found[token] for token in wanted], list(wanted.values()), "fp32",
+                     scale=float(logits[row][logits[row].isfinite()].abs().max()))
 
 
 def check_copy(length: int) -> None:
@@ -99,11 +121,11 @@ class Rerun:
         self.candidates.table.copy_(again.table)
 
 
-def record(self, size, cache):
-    given = torch.from_numpy(graphs._blank(size, size.room - 1))
-    candidates = self._run(size, given, cache)
-    return graphs._Recorded(Rerun(lambda: self._run(size, given, cache), candidates), given,
-                            candidates)
+def record(self, key, cache):
+    inputs = torch.from_numpy(cuda_graphs._padding_inputs(key, key.capacity - 1))
+    candidates = self._run(key, inputs, cache)
+    rerun = Rerun(lambda: self._run(key, inputs, cache), candidates)
+    return cuda_graphs._RecordedStep(rerun, inputs, candidates)
 
 
 def engine(model) -> Engine:
@@ -118,10 +140,11 @@ def check_drawing(kind: str, largest: int) -> None:
     """Sources, rows and lengths that fill up, buffers that grow, are left and come back."""
     model = tiny_models.model(kind)
     start = (model.generation_config.decoder_start_token_id,)
-    given = [TokenizedPrompt(source, start) for source in SOURCES]
+    given = ([TokenizedPrompt((), source[:3]) for source in SOURCES] if kind in tiny_models.CAUSAL
+             else [TokenizedPrompt(source, start) for source in SOURCES])
     plain = engine(model).draw(given, SAMPLES, 3, range(3))
-    fast.MAX_RECORDED_ROWS = largest
-    for module in (fast, truncation):
+    fast_decoder.MAX_RECORDED_ROWS = largest
+    for module in (fast_decoder, truncation):
         module.triton_not_supported_reasons = lambda device: []
     sampler._per_thread.decoders.clear()
     made = engine(model.to(DEVICE))
@@ -133,11 +156,11 @@ def check_drawing(kind: str, largest: int) -> None:
         for own, place in zip(drawn, places, strict=True):
             assert_close([d.logprob for d in own], [d.logprob for d in plain[place]], "fp32",
                          ulps=1024)  # a sum over tokens, each after a whole decoder
-    recorded = made._decoder._graphs._recorded
+    recorded = made._decoder(LIMIT + 3)._graphs._recorded
     before = len(recorded)
     made.draw(given[1:2], SAMPLES, 3, [1])
     assert 0 < before == len(recorded) < 20, before
-    for module in (fast, truncation):
+    for module in (fast_decoder, truncation):
         module.triton_not_supported_reasons = triton_not_supported_reasons
 
 
@@ -146,19 +169,24 @@ def main() -> None:
     torch.set_num_threads(1)
     check_attention(2, 8, "fp32")
     check_attention(1, 24, "bf16")
+    check_shared_prompts(4, 2, 8, "fp32", softcap=2.0)
+    # the interpreter multiplies no matrices in bf16
+    check_shared_prompts(14, 2, 24, "bf16" if DEVICE == "cuda" else "fp16")
     check_likely(torch.float32, 200)
     check_likely(torch.bfloat16, 5000)
     check_copy(3)
     check_copy(8)
-    fast._MIN_BUFFER_TOKENS = 4
+    fast_decoder._MIN_BUFFER_TOKENS = 4
     if DEVICE == "cpu":
         torch.cuda.graph_pool_handle = lambda: None
-        graphs._round = lambda number: -(-number // 4) * 4
-        Graphs._record = record
+        cuda_graphs._padded_rows = lambda number: -(-number // 4) * 4
+        CudaGraphs._record = record
     check_drawing("m2m", SAMPLES)
+    check_drawing("llama", SAMPLES)
     if DEVICE == "cuda":
         check_drawing("marian", 2048)
         check_drawing("fsmt", SAMPLES)
+        check_drawing("qwen", 2048)
 
 
 if __name__ == "__main__":

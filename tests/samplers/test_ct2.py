@@ -193,7 +193,8 @@ def test_a_source_that_is_too_long_is_cut_with_a_warning_or_refused(models):
 @pytest.mark.parametrize("options", [
     {"temperature": 0.0}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.1}, {"max_tokens": 0}])
 def test_options_that_make_no_sense_are_told(options):
-    with pytest.raises(InputError, match="wanted"):
+    [(name, value)] = options.items()
+    with pytest.raises(InputError, match=f"^ct2: {name} must be an? .*; got {value}$"):
         CTranslate2("nowhere", **options)
 
 

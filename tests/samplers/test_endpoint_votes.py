@@ -14,7 +14,7 @@ NO = {"message": {"content": "Answer: no"}}
 
 
 def sampler(server, **options):
-    return Endpoint(server.endpoint, "m", **({"per_request": 4, "vote": "Answer: (.*)"} | options))
+    return Endpoint("m", server.endpoint, **({"per_request": 4, "vote": "Answer: (.*)"} | options))
 
 
 def test_a_prompt_is_sampled_until_one_answer_has_won(server):

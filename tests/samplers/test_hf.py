@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections import Counter
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,13 +19,16 @@ transformers = pytest.importorskip("transformers", reason="needs the extra minri
 import tiny_models
 from commands import run, write
 from minrisk._core.errors import InputError, MissingExtra
-from minrisk._core.progress import listening
+from minrisk._core.progress import progress_listener
 from minrisk._core.signature import signature
 from minrisk.samplers.hf import Transformers
 from minrisk.samplers.hf.bart import not_supported_reasons as fast_reasons
+from minrisk.samplers.hf.beam_search import beam_search
+from minrisk.samplers.hf.causal import not_supported_reasons as causal_reasons
 from minrisk.samplers.hf.engine import Engine
+from minrisk.samplers.hf.fast_decoder import FastDecoder
+from minrisk.samplers.hf.generic_decoder import token_bytes
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
-from minrisk.samplers.hf.search import search
 from minrisk.samplers.hf.truncation import FullVocabulary, Truncation
 from tolerance import assert_close
 
@@ -225,7 +229,7 @@ def test_the_likeliest_tokens_are_those_of_greedy_search(kind, options):
         pytest.skip("transformers 4 forgets FSMT's positions in its cache")
     model = tiny_models.model(kind)
     given = prompts(model)
-    best = search(model, model.generation_config, given, 1, 1, 8)
+    best = beam_search(model, model.generation_config, given, 1, 1, 8)
     ours = engine(model, 8, **options).draw(given, 3, 0, range(3))
     for [one], [other] in zip(ours, best, strict=True):
         assert (one.tokens, one.count) == (other.tokens, 3)
@@ -332,7 +336,10 @@ def test_a_text_is_forced_to_end_at_the_limit():
     assert min(len(d.tokens) for d in drawn) == 4
 
 
-@pytest.mark.parametrize("kind", ["marian", "fsmt", "m2m", "mbart", "bart"])
+CAUSAL = ["llama", "qwen", "gemma2", "mistral"]
+
+
+@pytest.mark.parametrize("kind", ["marian", "fsmt", "m2m", "mbart", "bart", *CAUSAL])
 def test_the_fast_decoder_draws_what_the_generic_one_draws(kind, monkeypatch):
     """Also with the padding token, which has no position in some models."""
     if kind == "fsmt" and transformers.__version__ < "5":
@@ -341,9 +348,10 @@ def test_the_fast_decoder_draws_what_the_generic_one_draws(kind, monkeypatch):
     if kind != "fsmt":  # whose own positions after padding depend on whether there is a cache
         model.generation_config.bad_words_ids = None
     given = prompts(model)
-    assert fast_reasons(model) == []
+    reasons = causal_reasons if kind in CAUSAL else fast_reasons
+    assert reasons(model) == []
     fast = engine(model).draw(given, 60, 2, range(3))
-    monkeypatch.setattr("minrisk.samplers.hf.engine.not_supported_reasons", lambda model: ["told"])
+    monkeypatch.setattr(Engine, "_not_supported_reasons", lambda self, tokens: ["told"])
     slow = engine(model).draw(given, 60, 2, range(3))
     assert any(tiny_models.PAD in d.tokens[:-1] for own in fast for d in own) == (kind != "fsmt")
     assert counts(fast) == counts(slow)
@@ -351,8 +359,34 @@ def test_the_fast_decoder_draws_what_the_generic_one_draws(kind, monkeypatch):
         assert_close([d.logprob for d in own], [d.logprob for d in others], "fp32")
 
 
+def test_layers_that_see_a_window_are_run_as_they_are_where_texts_are_longer():
+    model = tiny_models.model("gemma")
+    long, short = (engine(model, limit)._not_supported_reasons(limit + 3) for limit in (20, 1))
+    assert (long, short) == (["some layers attend to the last 4 of 23 tokens only"], [])
+
+
+def test_prompts_are_held_once_for_all_of_their_samples():
+    """The memory that one prompt and the new tokens take is enough for all samples at a time."""
+    model = tiny_models.model("llama")
+    given = [TokenizedPrompt((), tuple(range(6, 16)) * 5)]
+    size = token_bytes(model)
+    small = engine(model, 4, 8, float(50 + 8 * 4) * size)
+    with mock.patch.object(FastDecoder, "start", autospec=True,
+                           side_effect=FastDecoder.start) as start:
+        small.draw(given, 8, 0, [0])
+    assert start.call_count == 1
+
+
+def test_the_attention_function_of_a_model_is_its_own_again():
+    model = tiny_models.model("llama")
+    before = model.config._attn_implementation
+    engine(model).draw(prompts(model)[:1], 3, 0, [0])
+    assert model.config._attn_implementation == before
+
+
 def test_the_fast_decoder_says_why_it_cannot():
     model = tiny_models.model("t5")
+    assert causal_reasons(tiny_models.model("gpt2"))[0].startswith("gpt2 is not one of llama")
     assert fast_reasons(model) == ["t5 is not one of bart, mbart, marian, m2m_100, fsmt"]
     assert "trained" in fast_reasons(tiny_models.model("marian").train())[0]
 
@@ -579,19 +613,27 @@ def test_sources_past_the_limit_are_cut_with_a_warning_that_counts_them(folders)
 
 
 BAD_OPTIONS = [
-    ({"epsilon": 1.0}, "epsilon 1.0"), ({"epsilon": -0.1}, "epsilon -0.1"), ({"eta": 2}, "eta 2"),
-    ({"top_k": -1}, "top_k -1"), ({"top_p": 0}, "top_p 0"), ({"min_p": 1}, "min_p 1"),
-    ({"temperature": 0}, "temperature 0"),
-    ({"temperature": math.nan}, "temperature must be a finite number"),
-    ({"beams": -1}, "beams -1"), ({"beams": 4, "epsilon": 0.02}, "beams 4 and epsilon"),
-    ({"max_tokens": 0}, "max_tokens 0"), ({"min_tokens": -1}, "min_tokens -1"),
+    ({"epsilon": 1.0}, "hf: epsilon must be a number of at least 0 and below 1; got 1.0"),
+    ({"epsilon": -0.1}, "epsilon must be .*; got -0.1"), ({"eta": 2}, "eta must be .*; got 2"),
+    ({"top_k": -1}, "hf: top_k must be an integer of at least 0; got -1"),
+    ({"top_p": 0}, "hf: top_p must be a number above 0 and at most 1; got 0"),
+    ({"min_p": 1}, "min_p must be .*; got 1"),
+    ({"temperature": 0}, "hf: temperature must be a number above 0; got 0"),
+    ({"temperature": math.nan}, "temperature must be a number above 0; got nan"),
+    ({"beams": -1}, "beams must be .*; got -1"),
+    ({"beams": 4, "epsilon": 0.02}, "beams 4 and epsilon"),
+    ({"max_tokens": 0}, "hf: max_tokens must be an integer of at least 1 or None; got 0"),
+    ({"min_tokens": -1}, "min_tokens must be .*; got -1"),
     ({"max_tokens": 2, "min_tokens": 3}, "min_tokens 3 is more than max_tokens 2"),
     ({"max_tokens": 99}, "this model writes 31 at most"),
     ({"prompt": "say it"}, r"has no \{source\}"),
-    ({"stop": "[1]"}, r"stop '\[1\]'"), ({"stop": '[""]'}, "wanted a text, or a JSON list"),
-    ({"stop": "mat", "beams": 2}, "beams 2 and stop"),
+    ({"stop": "[1]"}, r"stop must be .*; got '\[1\]'"),
+    ({"stop": '[""]'}, "stop must be a text, or a JSON list"),
+    ({"stop": "mat", "beams": 2}, "beams=2 and stop"),
     ({"system": "be good"}, "system is for models with a chat template"),
-    ({"rows": 0}, "rows 0"), ({"memory": 0}, "memory 0"), ({"device": "gpu"}, "device 'gpu'"),
+    ({"rows": 0}, "rows must be .*; got 0"),
+    ({"memory": 0}, "memory must be a number above 0 or None; got 0"),
+    ({"device": "gpu"}, "device 'gpu'"),
 ]
 
 
@@ -603,14 +645,14 @@ def test_options_that_make_no_sense_are_refused(folders, options, wants):
 
 @pytest.mark.parametrize(("texts", "n", "wants"), [
     (["the cat", " \t"], 1, "source 2 is blank"), ([""], 1, "source 1 is blank"),
-    (["the cat"], 0, "n = 0"), (["the cat"], -3, "n = -3")])
+    (["the cat"], 0, "n must be an integer of at least 1; got 0"), (["the cat"], -3, "got -3")])
 def test_prompts_that_make_no_sense_are_refused(folders, texts, n, wants):
     with pytest.raises(InputError, match=wants):
         Transformers(folders("marian"), device="cpu").sample(texts, n)
 
 
 def test_more_samples_than_beams_are_refused(folders):
-    with pytest.raises(InputError, match="n = 3 of 2 beams"):
+    with pytest.raises(InputError, match="at most the number of beams, 2; got 3"):
         Transformers(folders("marian"), device="cpu", beams=2).sample(SOURCES, 3)
 
 
@@ -689,7 +731,7 @@ def test_the_sampler_says_what_is_missing(monkeypatch):
 def test_progress_is_told_while_a_batch_is_drawn(rows):
     model = tiny_models.model("marian")
     told = []
-    with listening(lambda *said: told.append(said)):
+    with progress_listener(lambda *said: told.append(said)):
         engine(model, limit=6, rows=rows).draw(prompts(model), 50, 0, range(3))
     assert {(what, total) for what, _, total in told} == {("samples", 150)}
     ended = [done for _, done, _ in told]

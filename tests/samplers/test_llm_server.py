@@ -25,7 +25,7 @@ def endpoint():
 
 
 def test_tokens_are_drawn_with_the_probabilities_that_the_server_tells(endpoint):
-    model = Endpoint(endpoint, "smollm2", api="completions", max_tokens=1, top_p=1.0, extra=WHOLE)
+    model = Endpoint("smollm2", endpoint, api="completions", max_tokens=1, top_p=1.0, extra=WHOLE)
     n = 200
     [samples] = model.sample(["The sky is"], n)
     counts, logprobs = {}, {}
@@ -42,7 +42,7 @@ def test_tokens_are_drawn_with_the_probabilities_that_the_server_tells(endpoint)
 def test_chats_are_repeatable(endpoint):
     """Each request has a seed of its own, and the server has four places for them."""
     chat = [[{"role": "user", "content": "Name one animal, and nothing else."}]]
-    model = Endpoint(endpoint, "smollm2", max_tokens=8, temperature=0.7, concurrency=1)
+    model = Endpoint("smollm2", endpoint, max_tokens=8, temperature=0.7, concurrency=1)
     [first], [again] = (model.sample(chat, 12, seed=1) for _ in range(2))
     assert len(first) == 12
     assert len({sample.text for sample in first}) > 4

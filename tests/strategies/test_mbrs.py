@@ -34,7 +34,7 @@ def test_model_based_utilities_are_those_of_mbrs(problem):
     texts, values = repeated(problem)
     weights = minrisk.weights_from_logprobs(values, texts)
     ranking = minrisk.decode(texts, weights=weights)
-    np.testing.assert_allclose(ranking.utility, GOLDEN["model-based"][problem], atol=1e-3)
+    assert_close(ranking.utility, GOLDEN["model-based"][problem], "fp32")
 
 
 def test_diverse_pairs_are_those_of_mbrs():

@@ -150,7 +150,7 @@ def test_completion_finds_a_matrix_of_low_rank():
 @given(blocks=st.integers(1, 40), count=st.integers(1, 50), data=st.data())
 def test_references_are_dealt_out_before_one_comes_again(blocks, count, data):
     size = data.draw(st.integers(1, count))
-    seen = low_rank._seen(blocks, count, size, np.random.default_rng(0))
+    seen = low_rank._random_references(blocks, count, size, np.random.default_rng(0))
     assert seen.shape == (blocks, size)
     assert all(len(set(row)) == size for row in seen.tolist())
     hands = count // size
@@ -259,7 +259,7 @@ def test_a_diverse_pair_starts_with_the_best_and_is_the_best_with_it(hyps, diver
     value = exact.utility - diversity / 2 * (scores[first] + scores[:, first])
     others = [value[i] for i, hyp in enumerate(hyps) if hyp != hyps[first]]
     if others:
-        assert value[second] == pytest.approx(max(others))
+        assert_close(value[second], max(others), scale=100)
 
 
 @given(hyps=st.lists(st.text(alphabet="ab c", min_size=1, max_size=6), min_size=2, max_size=7),
@@ -285,7 +285,7 @@ def test_medoids_are_at_least_as_good_as_greedy_ones_and_no_exchange_betters_the
     [
         ({"strategy": "prune", "alpha": 1.5}, "alpha must be a number from 0 to 1; got 1.5"),
         ({"strategy": "prune", "start": 0}, "start must be an integer of at least 1; got 0"),
-        ({"strategy": "prune", "most": 9}, "9 of 3 references"),
+        ({"strategy": "prune", "most": 9}, "most must be from 1 to 3"),
         ({"strategy": "adaptive", "budget": 0}, "must be a number above 0 and at most 1; got 0"),
         ({"strategy": "low-rank", "budget": 2.0}, "budget must be .*; got 2.0"),
         ({"strategy": "low-rank", "factors": 0}, "factors must be .*; got 0"),

@@ -166,7 +166,7 @@ def test_many_hypotheses_leave_themselves_out():
     for i in (0, 63, 64, 149):
         others = hyps[:i] + hyps[i + 1:]
         expected = minrisk.decode([hyps[i]], others, metric=Closeness()).utility[0]
-        assert ranking.utility[i] == pytest.approx(expected)
+        assert_close(ranking.utility[i], expected)
 
 
 def test_a_batch_changes_nothing_for_any_metric():
@@ -257,11 +257,11 @@ def test_random_streams_belong_to_segments_not_to_batches():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"strategy": "aggregate", "groups": 4}, "4 groups of 3 references"),
+        ({"strategy": "aggregate", "groups": 4}, "groups must be from 1 to 3"),
         ({"strategy": "aggregate", "groups": 0}, "groups must be an integer of at least 1; got 0"),
-        ({"strategy": "aggregate-to-fine", "keep": 4}, "keep is 4 of 3 hypotheses"),
+        ({"strategy": "aggregate-to-fine", "keep": 4}, "keep=4 of 3 hypotheses"),
         ({"strategy": "aggregate-to-fine", "keep": 0}, "keep must be .*; got 0"),
-        ({"strategy": "n-by-s", "subset": 4}, "subset is 4 of 3 references"),
+        ({"strategy": "n-by-s", "subset": 4}, "subset=4 of 3 references"),
         ({"strategy": "n-by-s"}, "needs the option subset"),
         ({"strategy": "agregate"}, "did you mean 'aggregate'"),
         ({"metric": "chrv"}, "did you mean 'chrf'"),

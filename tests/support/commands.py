@@ -1,4 +1,4 @@
-"""The command line as a function: in this process, or in one of its own."""
+"""`minrisk ARGS` in this process or in one of its own, events to wait for, and JSON lines."""
 
 from __future__ import annotations
 

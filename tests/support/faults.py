@@ -1,4 +1,4 @@
-"""Metrics that are in trouble with certain words: `--metric python:faults:NAME`."""
+"""Metrics that fail, wait, hang or kill their process at some words: `python:faults:NAME`."""
 
 from __future__ import annotations
 

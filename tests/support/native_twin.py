@@ -1,4 +1,4 @@
-"""The native core and its plain twin side by side."""
+"""Scores of the native core and of its plain twin, side by side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minrisk.metrics import _core
+from minrisk.metrics import _backend
 from minrisk.testing import Case
 from tolerance import assert_close
 
@@ -16,7 +16,7 @@ def check_twin(metric: Any, case: Case) -> None:
     """Both give the same numbers, for texts and for averages."""
     native = _everything(metric, case)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_core, "_native", lambda: None)
+        patch.setattr(_backend, "_native", lambda: None)
         for ours, plain in zip(native, _everything(metric, case), strict=True):
             assert_close(ours, plain, scale=100)
 
@@ -24,6 +24,6 @@ def check_twin(metric: Any, case: Case) -> None:
 def _everything(metric: Any, case: Case) -> list[np.ndarray]:
     hyps, refs = metric.features(case.hyps), metric.features(case.refs)
     averages = metric.aggregate(refs, case.groups)
-    evidence = metric.evidence(hyps, averages, case.groups.mass)
+    statistics = metric.partial_statistics(hyps, averages, case.groups.mass)
     return [metric.scores(hyps, refs), metric.scores(hyps, averages),
-            metric.utility(hyps, averages, case.groups.mass), metric.verdict(hyps, evidence)]
+            metric.utility(hyps, averages, case.groups.mass), metric.finalize(hyps, statistics)]

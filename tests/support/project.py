@@ -1,4 +1,4 @@
-"""Where things are, and what stands in documents."""
+"""Paths of the project, and code blocks of its documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References of one segment, cut anywhere."""
+"""References of one segment, and shards of them cut anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards to decode, and what a folder of results holds."""
+"""Shards to decode, what a folder of results holds, and drivers that are killed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import random
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from commands import read, wait_for, write
 
 WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "mat", "hill"]
-KILLS = 3  # real ones; the injected faults of test_crashes.py reach every moment
+KILLS = 3  # real ones; the injected faults of io/test_crashes.py reach every write
+RANDOM_KILLS = 20
 
 
 def segments(count: int, seed: int = 0) -> list[dict[str, object]]:
@@ -64,11 +66,23 @@ def wait_for_results(process: subprocess.Popen[bytes], folder: Path, name: str =
     assert process.poll() is None, process.communicate()
 
 
+def kill_at_random(start: Callable[[], subprocess.Popen[bytes]], within: float) -> None:
+    """With -9, each time at any moment of the first seconds; some of them may be after the end."""
+    rng = random.Random(0)
+    for _ in range(RANDOM_KILLS):
+        with start() as process:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(rng.uniform(0, within))
+            process.kill()
+            process.communicate()
+        assert process.returncode in (0, -signal.SIGKILL)
+
+
 def kill_again_and_again(start: Callable[[], subprocess.Popen[bytes]], folder: Path,
                          after: Callable[[int], None] = lambda number: None,
-                         seconds: float = 120) -> None:
+                         seconds: float = 120, kills: int = KILLS) -> None:
     """With -9, each time when there are more results than before."""
-    for number in range(KILLS):
+    for number in range(kills):
         before = kept(folder)
         with start() as process:
             wait_for(lambda before=before: kept(folder) > before  # type: ignore[misc]

@@ -1,1 +1,1 @@
-"""Plain data, what metrics, strategies and samplers must offer, and their names. NumPy only."""
+"""Plain data, the interfaces of metrics, strategies and samplers, and their names. NumPy only."""

@@ -1,4 +1,4 @@
-"""The one place where whatever a user has becomes a metric: a name, a class, a function, an object.
+"""Conversion of names, classes, functions and objects into metrics and samplers.
 
 Fields that hold metrics are declared with `metric_option` (of a strategy) or `inner` (of a metric
 around others), which adapt what they are given.
@@ -7,7 +7,7 @@ around others), which adapt what they are given.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -18,26 +18,27 @@ from minrisk._core.groups import Groups
 from minrisk._core.metric import (
     Ability,
     AnyMetric,
-    Evidence,
     Metric,
+    PartialStatistics,
     Surrogate,
-    implemented,
-    unable,
+    implemented_abilities,
+    lacks_ability,
 )
 from minrisk._core.options import owner
-from minrisk._core.registry import METRICS
+from minrisk._core.registry import METRICS, SAMPLERS
+from minrisk._core.sampler import AnyRequest, Result, Sample, Sampler
 from minrisk._core.segment import Ranking, Segment
 
-KEPT = 4  # metrics made by name that stay loaded
+MAX_LOADED_METRICS = 4  # metrics made by name that are cached
 
 
 def metric_option(*, help: str = "metric that judges hypotheses",
                   needs: Ability = Ability.NONE) -> Any:
-    """The field of a strategy that holds a metric, which must be able to do what it needs."""
+    """A field of a strategy that holds a metric; `needs` are the abilities it must have."""
     def convert(config: Any, name: str, value: Any) -> AnyMetric:
         metric = as_metric(value, name)
         if needs not in metric.abilities:
-            raise unable(metric, needs & ~metric.abilities, f"strategy {owner(config)!r}"
+            raise lacks_ability(metric, needs & ~metric.abilities, f"strategy {owner(config)!r}"
                          if name == "metric" else f"{name} of strategy {owner(config)!r}")
         return metric
 
@@ -45,7 +46,7 @@ def metric_option(*, help: str = "metric that judges hypotheses",
 
 
 def inner(*, help: str, several: bool = False) -> Any:
-    """The field of a wrapper that holds a metric, or several; their options go by their names."""
+    """A field of a wrapper that holds one metric or several; their options have its name first."""
     def convert(config: Any, name: str, value: Any) -> Any:
         if several and isinstance(value, tuple | list):
             return tuple(as_metric(part, name) for part in value)
@@ -55,12 +56,12 @@ def inner(*, help: str, several: bool = False) -> Any:
 
 
 def as_metric(value: Any, field: str = "metric") -> AnyMetric:
-    """The metric that somebody means.
+    """Convert a value to a metric.
 
     Args:
         value: a metric; the name of one, as `minrisk list metrics` lists them; its class; an
             object with `features` and `scores`; or a function of hypothesis and reference.
-        field: what it was given as, for messages.
+        field: the name of the argument, for messages.
 
     Raises:
         InputError: if it is none of these.
@@ -72,63 +73,60 @@ def as_metric(value: Any, field: str = "metric") -> AnyMetric:
     if isinstance(value, type):
         return _of_class(value, field)
     if _has_methods(value):
-        return Adapted(value)
+        return MetricAdapter(value)
     if callable(value):
         from minrisk.metrics.function import Function
 
         return Function(value)
-    raise _no_metric(value, field)
+    raise _not_a_metric(value, field)
 
 
 def named_metric(name: str, /, **options: Any) -> AnyMetric:
-    """A metric by its name and options, the same object for the same options.
-
-    So a loop that names a metric loads its model once. The last 4 metrics stay loaded.
-    """
+    """A metric by its name and options; the last 4 are cached: a loop loads a model once."""
     made = METRICS.make(name, **options)
-    metric = made if isinstance(made, Metric) else Adapted(made)
+    metric = made if isinstance(made, Metric) else MetricAdapter(made)
     try:
-        return _kept(metric)
+        return _shared(metric)
     except TypeError:  # an option that has no hash
         return metric
 
 
-@lru_cache(maxsize=KEPT)
-def _kept(metric: AnyMetric) -> AnyMetric:
-    """The one that was made first of those that are equal."""
+@lru_cache(maxsize=MAX_LOADED_METRICS)
+def _shared(metric: AnyMetric) -> AnyMetric:
+    """The first of the metrics that are equal to this one."""
     return metric
 
 
-def forget_metrics() -> None:
-    """Let go of the metrics that stay loaded, as before a run whose files may have changed."""
-    _kept.cache_clear()
+def clear_metric_cache() -> None:
+    """Forget the cached metrics, as before a run, because their files may have changed."""
+    _shared.cache_clear()
 
 
 def _of_class(cls: type, field: str) -> AnyMetric:
     if not _has_methods(cls):
-        raise _no_metric(cls, field)
+        raise _not_a_metric(cls, field)
     try:
         made = cls()
     except TypeError as error:
         raise InputError(f"{field} is the class {cls.__name__}, which cannot be made without "
                          f"options ({error}); give an object of it") from error
-    return made if isinstance(made, Metric) else Adapted(made)
+    return made if isinstance(made, Metric) else MetricAdapter(made)
 
 
 def _has_methods(value: Any) -> bool:
     return all(callable(getattr(value, name, None)) for name in ("features", "scores"))
 
 
-def _no_metric(value: Any, field: str) -> InputError:
+def _not_a_metric(value: Any, field: str) -> InputError:
     return InputError(f"{field} must be a metric, its name or class, or a function of hypothesis "
                       f"and reference; got {brief(value)}")
 
 
 @dataclass(frozen=True)
-class Adapted(Metric[Any]):
-    """An object that has the methods of a metric but is none: what it does not say, is not so.
+class MetricAdapter(Metric[Any]):
+    """Makes a metric of an object that has the methods of one but does not derive from `Metric`.
 
-    Of its weight nothing is known, so it counts as heavy unless it says otherwise.
+    Attributes that it lacks are False, but for `loads_model`: it may load one.
     """
 
     metric: Any = dataclasses.field(metadata={"inner": True, "transparent": True})
@@ -139,7 +137,7 @@ class Adapted(Metric[Any]):
 
     @property
     def abilities(self) -> Ability:
-        return implemented(self.metric)
+        return implemented_abilities(self.metric)
 
     @property
     def needs_source(self) -> bool:
@@ -175,56 +173,123 @@ class Adapted(Metric[Any]):
         return found
 
     def aggregate(self, refs: Any, groups: Groups) -> Any:
-        return self._able(Ability.AVERAGES).aggregate(refs, groups)
+        return self._require(Ability.AVERAGES).aggregate(refs, groups)
 
-    def evidence(self, hyps: Any, refs: Any, weights: Floats) -> Evidence:
-        found: Evidence = self._able(Ability.PARTIAL_STATISTICS).evidence(hyps, refs, weights)
+    def partial_statistics(self, hyps: Any, refs: Any, weights: Floats) -> PartialStatistics:
+        metric = self._require(Ability.PARTIAL_STATISTICS)
+        found: PartialStatistics = metric.partial_statistics(hyps, refs, weights)
         return found
 
-    def verdict(self, hyps: Any, evidence: Evidence, source: Any = None) -> Floats:
-        found: Floats = self._able(Ability.PARTIAL_STATISTICS).verdict(hyps, evidence, source)
+    def finalize(self, hyps: Any, statistics: PartialStatistics, source: Any = None) -> Floats:
+        found: Floats = self._require(Ability.PARTIAL_STATISTICS).finalize(hyps, statistics, source)
         return found
 
     def vectors(self, features: Any) -> Points:
-        return self._able(Ability.VECTORS).vectors(features)
+        return self._require(Ability.VECTORS).vectors(features)
 
     def quality(self, hyps: Any, source: Any) -> Floats:
-        found: Floats = self._able(Ability.QUALITY).quality(hyps, source)
+        found: Floats = self._require(Ability.QUALITY).quality(hyps, source)
         return found
 
     def surrogate(self, hyps: Any, refs: Any, mass: Floats, source: Any = None) -> Surrogate[Any]:
-        found: Surrogate[Any] = self._able(Ability.SURROGATE).surrogate(hyps, refs, mass, source)
+        found: Surrogate[Any] = self._require(Ability.SURROGATE).surrogate(hyps, refs, mass, source)
         return found
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
-        found: Floats = self._able(Ability.CORPUS_STATISTICS).statistics(hyps, refs)
+        found: Floats = self._require(Ability.CORPUS_STATISTICS).statistics(hyps, refs)
         return found
 
     def corpus(self, statistics: Floats) -> float:
-        return float(self._able(Ability.CORPUS_STATISTICS).corpus(statistics))
+        return float(self._require(Ability.CORPUS_STATISTICS).corpus(statistics))
 
     def answers(self, features: Any) -> list[str | None] | None:
-        found: list[str | None] | None = self._asked("answers", features)
+        found: list[str | None] | None = self._call_if_present("answers", features)
         return found
 
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
-        return self._asked("details", segment, ranking) or {}
+        return self._call_if_present("details", segment, ranking) or {}
 
     def fingerprint(self) -> str | None:
-        found: str | None = self._asked("fingerprint")
+        found: str | None = self._call_if_present("fingerprint")
         return found
 
     def sacrebleu_fields(self, statistics: Floats | None) -> Mapping[str, Any] | None:
-        found: Mapping[str, Any] | None = self._asked("sacrebleu_fields", statistics)
+        found: Mapping[str, Any] | None = self._call_if_present("sacrebleu_fields", statistics)
         return found
 
-    def _asked(self, method: str, *args: Any) -> Any:
-        """What the object says, if it has such a method."""
+    def _call_if_present(self, method: str, *args: Any) -> Any:
+        """The result of the object's method; None if it has no such method."""
         found = getattr(self.metric, method, None)
         return found(*args) if callable(found) else None
 
-    def _able(self, ability: Ability) -> Any:
-        """The object, which must have the methods of this ability."""
+    def _require(self, ability: Ability) -> Any:
+        """The object; an InputError if it lacks the methods of this ability."""
         if ability not in self.abilities:
-            raise unable(self, ability)
+            raise lacks_ability(self, ability)
         return self.metric
+
+
+def as_sampler(value: Any) -> Sampler:
+    """Convert a value to a sampler.
+
+    Args:
+        value: a sampler; the name of one that needs no options; or an object with `sample`.
+
+    Raises:
+        InputError: if it is none of these.
+    """
+    if isinstance(value, Sampler):
+        return value
+    if isinstance(value, str):
+        return as_sampler(SAMPLERS.make(value))
+    if callable(getattr(value, "sample", None)) and not isinstance(value, type):
+        return SamplerAdapter(value)
+    raise InputError(f"sampler must be a sampler or the name of one; got {brief(value)}")
+
+
+@dataclass(frozen=True)
+class SamplerAdapter(Sampler):
+    """Makes a sampler of an object that has the method `sample`; attributes it lacks are False."""
+
+    sampler: Any = dataclasses.field(metadata={"transparent": True})
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.sampler, "name", type(self.sampler).__name__))
+
+    @property
+    def takes_messages(self) -> bool:
+        return bool(getattr(self.sampler, "takes_messages", False))
+
+    @property
+    def is_causal(self) -> bool:
+        return bool(getattr(self.sampler, "is_causal", False))
+
+    @property
+    def prompt(self) -> str | None:
+        found: str | None = getattr(self.sampler, "prompt", None)
+        return found
+
+    @property
+    def streams(self) -> bool:
+        return callable(getattr(self.sampler, "stream", None))
+
+    def batch_size(self, n: int) -> int:
+        chosen = getattr(self.sampler, "batch_size", None)
+        return int(chosen(n)) if callable(chosen) else super().batch_size(n)
+
+    def prepare(self) -> None:
+        if callable(getattr(self.sampler, "prepare", None)):
+            self.sampler.prepare()
+
+    def sample(self, prompts: Sequence[Any], n: int, seed: int = 0,
+               places: Sequence[int] | None = None) -> list[list[Sample]]:
+        found: list[list[Sample]] = self.sampler.sample(prompts, n, seed, places)
+        return found
+
+    def stream(self, requests: Iterable[AnyRequest], n: int,
+               seed: int = 0) -> Generator[tuple[AnyRequest, Result]]:
+        if not self.streams:
+            return super().stream(requests, n, seed)
+        found: Generator[tuple[AnyRequest, Result]] = self.sampler.stream(requests, n, seed)
+        return found

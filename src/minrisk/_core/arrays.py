@@ -1,4 +1,4 @@
-"""The array types that everything exchanges. Sizes in comments: H, R, G, D."""
+"""Array types. Sizes in comments: H hypotheses, R references, G groups, D dimensions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
-Points = Any  # (N, D) a NumPy array, or a torch tensor wherever it was made
+Points = Any  # (N, D) a NumPy array, or a torch tensor on any device
 
 
 def sums(labels: Ints, values: Floats, count: int) -> Floats:
-    """(count,) the values added up by label."""
+    """(count,) the sum of the values of each label."""
     totals: Floats = np.bincount(labels, values, minlength=count).astype(np.float64)
     return totals
 
 
 def finite_rows(points: Points) -> npt.NDArray[np.bool_]:
-    """(N,) which rows are finite, of an array or a tensor."""
+    """(N,) whether each row of an array or a tensor is finite."""
     with np.errstate(invalid="ignore"):
         zero = (points * 0).sum(1)  # NaN wherever a row has a NaN or an infinity
     found: npt.NDArray[np.bool_] = np.array(zero.tolist()) == 0

@@ -1,4 +1,4 @@
-"""`minrisk.decode`: from a list of samples to the best one, in one call."""
+"""`minrisk.decode`, and metrics and strategies by name."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any, Literal
 
 import numpy.typing as npt
 
-from minrisk._core.adapters import as_metric, named_metric
+from minrisk._core.adapters import as_metric, as_sampler, named_metric
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options
 from minrisk._core.recipe import Recipe
-from minrisk._core.registry import STRATEGIES
+from minrisk._core.registry import SAMPLERS, STRATEGIES
+from minrisk._core.sampler import Sampler
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy, as_strategy
 
-METRIC, STRATEGY = "chrf", "standard"  # unless given
+METRIC, STRATEGY = "chrf", "standard"  # the defaults
 
 MetricName = Literal[
     "chrf", "bleu", "comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx",
@@ -27,21 +28,26 @@ MetricName = Literal[
 StrategyName = Literal[
     "standard", "n-by-s", "aggregate", "aggregate-to-fine", "coarse-to-fine", "prune", "adaptive",
     "centroid", "low-rank", "control-variate", "rerank", "quality-then-mbr", "diverse", "medoids"]
-# what a metric, or a strategy, may be given as; names carry arguments too, and plug-ins have others
+SamplerName = Literal["hf", "openai", "ct2"]
+# what each may be given as; names of metrics carry arguments too, and plug-ins have others
 MetricLike = MetricName | str | AnyMetric | type[Any] | Callable[[str, str], float]
 StrategyLike = StrategyName | str | Strategy | type[Any]
+SamplerLike = SamplerName | str | Sampler
 
 
 def make_metric(name: MetricName | str, /, **options: Any) -> AnyMetric:
     """A metric by its name and options, as `minrisk list metrics` lists them.
 
-    The same name and options give the same object, so that a loop loads a model once; the last 4
-    stay loaded.
+    The last 4 metrics are cached: the same name and options give the same object, so that a loop
+    loads a model once.
 
     Args:
-        name: as in `--metric`: "chrf", "comet:FOLDER", "chrf*0.5+comet", "cached:bleurt".
-        options: the fields of its dataclass; those of a metric inside it by its name, as in
+        name: "chrf", "comet:FOLDER", "chrf*0.5+comet", "cached:bleurt" and so on.
+        options: the fields of its dataclass; those of an inner metric have its name first, as in
             `chrf__order=4`.
+
+    Returns:
+        The metric.
 
     Raises:
         InputError: if there is no such name or option, or a value is wrong.
@@ -57,19 +63,38 @@ def make_strategy(strategy: StrategyName | str, metric: MetricLike = METRIC,
     """A strategy by its name, metric and options, as `minrisk list strategies` lists them.
 
     Args:
-        strategy: as in `--strategy`.
+        strategy: "standard", "n-by-s", "prune" and so on.
         metric: a metric, its name or class, or a function of hypothesis and reference.
         options: the fields of its dataclass.
 
+    Returns:
+        The strategy.
+
     Raises:
-        InputError: if there is no such name or option, a value is wrong, or the metric cannot do
-            what the strategy needs.
+        InputError: if there is no such name or option, a value is wrong, or the metric lacks an
+            ability that the strategy needs.
 
     >>> make_strategy("n-by-s", "bleu", subset=16).subset
     16
     """
     made: Strategy = STRATEGIES.make(strategy, metric=as_metric(metric), **options)
     return made
+
+
+def make_sampler(name: SamplerName | str, /, **options: Any) -> Sampler:
+    """A sampler by its name and options, as `minrisk list samplers` lists them.
+
+    Args:
+        name: as in `--sampler`.
+        options: the fields of its dataclass.
+
+    Raises:
+        InputError: if there is no such name or option, or a value is wrong.
+
+    >>> make_sampler("openai", model="m", endpoint="http://localhost:8000/v1").max_tokens
+    512
+    """
+    return as_sampler(SAMPLERS.make(name, **options))
 
 
 def decode(
@@ -86,28 +111,29 @@ def decode(
 ) -> Ranking:
     """Rank hypotheses by their expected utility over the references.
 
-    A loop over segments that passes their `index` gives what `minrisk decode` gives for a file,
-    also where a strategy draws at random. A metric that is named is made once and stays loaded
-    (the last 4 do).
+    A loop over segments that passes their `index` gives the results of `minrisk decode` for a file,
+    also with a random strategy. Metrics by name are cached (the last 4), so that a loop loads a
+    model once.
 
     Args:
         hypotheses: the texts that may be chosen, usually samples of a model.
-        references: the texts they are judged by; the hypotheses themselves unless given.
-        source: what all of them are made from, for metrics that need it.
+        references: the texts they are scored against; the hypotheses themselves unless given.
+        source: the source text, for metrics that need it.
         weights: one per reference; equal unless given.
-        counts: how many equal samples each hypothesis stands for; 1 unless given.
-        index: the segment's place in the input, from which its random stream follows.
+        counts: number of equal samples that each hypothesis stands for; 1 unless given.
+        index: the segment's position in the input, which seeds its random stream.
         metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
-            given. `make_metric` gives one by name with options.
+            given. `make_metric` makes one by name with options.
         strategy: a strategy, its name or class; every hypothesis against every reference unless
             given.
-        options: of a strategy that is given by name or class.
+        options: options of a strategy that is given by name or class.
 
     Returns:
-        All hypotheses, best first: `text` is the best, `utility` are their expected scores.
+        All hypotheses, best first: `text` is the best, `utility` has their expected scores.
 
     Raises:
-        InputError: if an argument makes no sense, or metric and strategy do not fit.
+        InputError: if an argument is not valid, or the metric lacks an ability that the strategy
+            needs.
         MissingExtra: if the metric needs a package that is not installed.
 
     >>> samples = ["The cat sat on the mat.", "A cat sat on the mat.", "The dog sat."]
@@ -119,19 +145,19 @@ def decode(
     [0, 1, 2]
     """
     segment = Segment(hypotheses, references, source, weights, index, counts)
-    chosen = chosen_strategy(strategy, metric, options)
+    chosen = resolve_strategy(strategy, metric, options)
     (ranking,) = chosen.rank([segment])
     return add_texts(ranking, segment, chosen)
 
 
 def add_texts(ranking: Ranking, segment: Segment, strategy: Strategy) -> Ranking:
-    """The ranking with the texts that it is of, and how it was made."""
+    """The ranking with its texts and its signature."""
     return replace(ranking, hypotheses=segment.hypotheses, signature=signature(strategy))
 
 
-def chosen_strategy(strategy: StrategyLike | None, metric: MetricLike | None,
+def resolve_strategy(strategy: StrategyLike | None, metric: MetricLike | None,
                     options: dict[str, Any], default: str = STRATEGY) -> Strategy:
-    """A strategy by name or class with its metric and options, or one that has them."""
+    """The strategy of a name or class with a metric and options, or a given object."""
     if strategy is None or isinstance(strategy, str):
         return make_strategy(strategy or default, METRIC if metric is None else metric, **options)
     if isinstance(strategy, type) and issubclass(strategy, Options):

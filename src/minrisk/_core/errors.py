@@ -1,4 +1,4 @@
-"""What can go wrong on the user's side; everything else is a bug and may show its traceback."""
+"""Errors that the user can fix; any other exception is a bug and may show its traceback."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class MinriskError(Exception):
-    """A problem the user can mend; the message says how. All errors of minrisk are of this kind.
+    """The base class of all errors that the user can fix; the message says how.
 
     >>> import minrisk
     >>> try:
@@ -19,7 +19,7 @@ class MinriskError(Exception):
 
 
 class InputError(MinriskError, ValueError):
-    """Data, options or names that make no sense; says what was given and what was wanted.
+    """Invalid data, options or names; the message says what was given and what was expected.
 
     >>> import minrisk
     >>> minrisk.decode([])
@@ -29,7 +29,7 @@ class InputError(MinriskError, ValueError):
 
 
 class MissingExtra(MinriskError, ImportError):  # noqa: N818 - it says what to install
-    """An optional dependency is not installed; says the `pip install` line.
+    """An optional dependency is not installed; the message has the `pip install` line.
 
     >>> raise MissingExtra("the 'comet' metric needs torch: pip install 'minrisk[comet]'")
     Traceback (most recent call last):
@@ -38,10 +38,10 @@ class MissingExtra(MinriskError, ImportError):  # noqa: N818 - it says what to i
 
 
 class UnusableError(MinriskError):
-    """What concerns every segment: a wrong key, a model that is not there, a server that is down.
+    """An error that every segment would have: a wrong key, a missing model, a server that is down.
 
-    A run ends with it, whatever is done about errors of single segments: the others would fail for
-    the same reason, and what was not tried can be done once the cause is mended.
+    It ends a run, also where errors of single segments are skipped: the other segments would fail
+    for the same reason, and can be tried again once it is fixed.
 
     >>> import minrisk
     >>> issubclass(minrisk.UnusableError, minrisk.MinriskError)
@@ -51,7 +51,13 @@ class UnusableError(MinriskError):
 
 @contextmanager
 def needs_extra(what: str, extra: str) -> Iterator[None]:
-    """Around imports: a package that is missing is named with the extra that brings it."""
+    """Turn a failed import into a MissingExtra that names the extra to install.
+
+    >>> with needs_extra("the 'x' metric", "x"):
+    ...     import no_such_package
+    Traceback (most recent call last):
+    minrisk._core.errors.MissingExtra: the 'x' metric needs no_such_package: pip install ...
+    """
     try:
         yield
     except MissingExtra:
@@ -61,7 +67,7 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """The error for a name that nobody registered, with the nearest known ones."""
+    """The error for an unknown name, with the closest known one."""
     choices = sorted(known)
     close = nearest(name, choices)
     hint = f"did you mean {close!r}? " if close else ""
@@ -70,15 +76,15 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
 
 
 def nearest(name: object, choices: Iterable[object]) -> str | None:
-    """What somebody may have meant."""
-    from difflib import get_close_matches  # here, for mistakes alone need it
+    """The choice that is spelled most like the name, if one is close."""
+    from difflib import get_close_matches  # here, because only errors need it
 
     return next(iter(get_close_matches(str(name), map(str, choices), n=1)), None)
 
 
 def brief(value: object) -> str:
-    """How a value begins, for messages; also where Python refuses to write out all of it."""
+    """The beginning of a value's `repr`, for messages, also where Python cannot print the value."""
     try:
         return f"{value!r:.60}"
-    except (ValueError, RecursionError):  # thousands of digits, or lists in each other
+    except (ValueError, RecursionError):  # thousands of digits, or a list that contains itself
         return f"a value of type {type(value).__name__} that is too large to show"

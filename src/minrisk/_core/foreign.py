@@ -1,4 +1,4 @@
-"""Somebody else's code: what it prints is no result, and whatever it raises is its own failure."""
+"""Calls of user code: its prints go to standard error, its exceptions become an InputError."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from minrisk._core.errors import InputError, MinriskError
 
 @contextmanager
 def foreign_code(failure: str, advice: str = "") -> Iterator[None]:
-    """Prints go to standard error; all that is raised, an exit too, becomes an InputError."""
+    """Run user code: prints go to standard error, exceptions (and exits) become an InputError."""
     with _interrupts() as interrupts:
         try:
             with _STDOUT_TO_STDERR:
                 yield
         except MinriskError:
             raise
-        except BaseException as error:  # it may fail in any way, also with sys.exit
+        except BaseException as error:  # user code may raise anything, also SystemExit
             if isinstance(error, KeyboardInterrupt) and (interrupts or _is_ours(error)):
                 raise
             raise InputError(f"{failure}: {type(error).__name__}: {error}{advice}") from error
 
 
 class _StdoutRedirect:
-    """Standard output is standard error while any thread is in here."""
+    """Redirects standard output to standard error while any thread is inside."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,25 +53,25 @@ _STDOUT_TO_STDERR = _StdoutRedirect()
 
 @contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """The SIGINTs meanwhile, which tell Ctrl-C from a KeyboardInterrupt that the code raised."""
+    """The SIGINTs received inside: they distinguish Ctrl-C from a KeyboardInterrupt of the code."""
     seen: list[int] = []
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield seen
         return
 
-    def note(number: int, frame: Any) -> None:
+    def record(number: int, frame: Any) -> None:
         seen.append(number)
         handler(number, frame)
 
-    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, record)
     try:
         yield seen
     finally:
-        if signal.getsignal(signal.SIGINT) is note:
+        if signal.getsignal(signal.SIGINT) is record:
             signal.signal(signal.SIGINT, handler)
 
 
 def _is_ours(error: KeyboardInterrupt) -> bool:
-    """Other signals are interrupts of their own class."""
+    """Whether it is an interrupt that the command line raises for another signal."""
     return type(error) is not KeyboardInterrupt

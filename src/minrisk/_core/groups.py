@@ -1,4 +1,4 @@
-"""Which references are averaged together, and how much each group counts."""
+"""Groups of references that are averaged together, and their weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from minrisk._core.lazy import lazy
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """A partition of weighted references; a label of -1 leaves a reference out.
+    """A partition of weighted references; the label -1 leaves a reference out.
+
+    Args:
+        labels: (R,) the group of each reference, from 0.
+        weights: (R,) the weight of each reference; they need not sum to 1.
 
     >>> groups = Groups(np.array([0, 0, 1, -1]), np.array([1.0, 2.0, 3.0, 4.0]))
     >>> groups.mass.tolist(), groups.share.round(2).tolist()
@@ -25,11 +29,12 @@ class Groups:
 
     @classmethod
     def singletons(cls, weights: Floats) -> Groups:
+        """One group per reference."""
         return cls(np.arange(weights.size), weights)
 
     @classmethod
     def subset(cls, weights: Floats, rows: Ints) -> Groups:
-        """One group for each of these references, and none for the others."""
+        """One group for each of these references; the others are left out."""
         labels = np.full(weights.size, -1, dtype=np.intp)
         labels[rows] = np.arange(rows.size)
         return cls(labels, weights)
@@ -40,9 +45,9 @@ class Groups:
     ) -> Groups:
         """Groups of nearly equal size: contiguous, or at random if a generator is given."""
         if not 1 <= groups <= weights.size:
-            raise InputError(f"{groups} groups of {weights.size} references; "
-                             f"choose from 1 to {weights.size}")
-        # spreads the remainder: sizes differ by at most one and nothing is dropped
+            raise InputError(f"groups must be from 1 to {weights.size}, the number of references; "
+                             f"got {groups}")
+        # spreads the remainder: sizes differ by at most one
         labels = np.arange(weights.size) * groups // weights.size
         return cls(labels if rng is None else rng.permutation(labels), weights)
 
@@ -51,7 +56,7 @@ class Groups:
 
     @lazy
     def kept(self) -> Ints:
-        """The references that are in a group."""
+        """The rows of the references that are in a group."""
         return np.flatnonzero(self.labels >= 0)
 
     @lazy
@@ -64,18 +69,18 @@ class Groups:
 
     @lazy
     def mass(self) -> Floats:
-        """(G,) how much each group counts; sums to 1."""
+        """(G,) weight of each group; sums to 1."""
         total = self._totals.sum()
         if total == 0:
-            raise InputError("the references in use have no weight")
+            raise InputError("expected references with weight, got weights that are all zero")
         mass: Floats = self._totals / total
         return mass
 
     @lazy
     def share(self) -> Floats:
-        """(R,) how much each reference counts in its group; sums to 1 over each group."""
+        """(R,) weight of each reference within its group; sums to 1 over each group."""
         sizes = np.bincount(self.labels[self.kept], minlength=len(self))
-        # a group without weight is averaged evenly: it has no mass, but must not make NaNs
+        # a group without weight is averaged uniformly: its mass is 0, but NaN would spread
         weights = np.where(self._totals[self.labels] > 0, self.weights, 1.0)
         totals = np.where(self._totals > 0, self._totals, sizes)
         share = np.zeros_like(self.weights)
@@ -83,5 +88,5 @@ class Groups:
         return share
 
     def only_kept(self) -> Groups:
-        """The same groups over just the references that are in one."""
+        """The same groups without the references that are in none."""
         return Groups(self.labels[self.kept], self.weights[self.kept])

@@ -1,7 +1,7 @@
-"""k-means with k-means++ (Arthur & Vassilvitskii 2007) of weighted points.
+"""Weighted k-means with k-means++ initialisation (Arthur & Vassilvitskii 2007).
 
-Points are a NumPy array, or a torch tensor on any device: what is of their size stays there, and
-the host gets a number for each of them.
+Points are a NumPy array, or a torch tensor on any device: arrays of size (N, D) stay on the device,
+and only (N,) arrays are copied to the host.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 
 from minrisk._core.arrays import Floats, Ints, Points
 
-_NOTHING = {4: 1e-5, 8: 1e-12}  # what rounding makes of lengths, by the bytes of a number
+_ROUNDING = {4: 1e-5, 8: 1e-12}  # relative error of a distance, by the bytes of a float
 
 
 def kmeans(points: Points, weights: Floats, count: int, iterations: int,
            rng: np.random.Generator) -> Ints:
-    """(N,) the cluster of each point: `count` of them, or fewer where points are equal."""
-    points = points - points.mean(0)  # so that distances are not small beside lengths
+    """(N,) the cluster of each point; there are `count` clusters, or fewer if points are equal."""
+    points = points - points.mean(0)  # centred, so that distances are not small relative to norms
     labels = _nearest(points, points[_seeds(points, weights, count, rng)])
     for _ in range(iterations):
         before, labels = labels, _nearest(points, _means(points, weights, labels))
@@ -28,19 +28,20 @@ def kmeans(points: Points, weights: Floats, count: int, iterations: int,
 
 
 def _seeds(points: Points, weights: Floats, count: int, rng: np.random.Generator) -> list[int]:
-    """Points far from each other: drawn by weight, and the squared distance to those before."""
+    """k-means++: seeds are sampled by weight times squared distance to the nearest seed."""
     chosen: list[int] = []
-    chance = weights
-    apart = np.full(len(points), np.inf)
-    while len(chosen) < count and chance.any():
-        chosen.append(int(rng.choice(len(points), p=chance / chance.sum())))
-        apart = np.minimum(apart, _on_host(_apart(points, points[chosen[-1:]])[:, 0]))
-        chance = weights * apart
+    probability = weights
+    distance = np.full(len(points), np.inf)
+    while len(chosen) < count and probability.any():
+        chosen.append(int(rng.choice(len(points), p=probability / probability.sum())))
+        nearest = _on_host(_squared_distances(points, points[chosen[-1:]])[:, 0])
+        distance = np.minimum(distance, nearest)
+        probability = weights * distance
     return chosen
 
 
 def _means(points: Points, weights: Floats, labels: Ints) -> Points:
-    """(G, D) of the clusters; one without weight is averaged evenly."""
+    """(G, D) weighted means of the clusters; a cluster without weight has the plain mean."""
     member = labels == np.arange(labels.max() + 1)[:, None]  # (G, N)
     weighted = member * weights
     share = np.where(weighted.any(axis=1, keepdims=True), weighted, member)
@@ -49,16 +50,16 @@ def _means(points: Points, weights: Floats, labels: Ints) -> Points:
 
 
 def _nearest(points: Points, centroids: Points) -> Ints:
-    """(N,) numbered without gaps: a centroid that is nearest to no point is gone."""
-    nearest = _on_host(_apart(points, centroids).argmin(1))
+    """(N,) the nearest centroid of each point, numbered without gaps; empty clusters vanish."""
+    nearest = _on_host(_squared_distances(points, centroids).argmin(1))
     return np.unique(nearest, return_inverse=True)[1]
 
 
-def _apart(points: Points, others: Points) -> Points:
-    """(N, G) squared distances; what rounding leaves between equal points is none."""
-    lengths = (points * points).sum(1)[:, None] + (others * others).sum(1)
-    apart = lengths - 2 * points @ others.T
-    return apart * (apart > _NOTHING[points.itemsize] * lengths)
+def _squared_distances(points: Points, others: Points) -> Points:
+    """(N, G) squared distances; those within rounding error are 0."""
+    norms = (points * points).sum(1)[:, None] + (others * others).sum(1)
+    distances = norms - 2 * points @ others.T
+    return distances * (distances > _ROUNDING[points.itemsize] * norms)
 
 
 def _on_host(values: Points) -> Any:

@@ -1,4 +1,4 @@
-"""Values that are computed when they are first asked for, and kept."""
+"""Attributes that are computed on first use and cached."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):  # noqa: N801 - a decorator
-    """As `functools.cached_property`, but without the lock that it has in Python 3.11.
+    """`functools.cached_property` without the lock that it has in Python 3.11.
 
-    A process that was forked while another thread held it would find it locked for ever.
+    A process that is forked while another thread holds the lock would wait for it for ever.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -20,5 +20,5 @@ class lazy(Generic[T]):  # noqa: N801 - a decorator
 
     def __get__(self, owner: Any, _: type) -> T:
         value: T = self._compute(owner)
-        owner.__dict__[self._compute.__name__] = value  # found there from now on
+        owner.__dict__[self._compute.__name__] = value  # which is found first from now on
         return value

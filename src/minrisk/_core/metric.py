@@ -1,4 +1,4 @@
-"""What a metric must do, what it may be able to do, and how heavy it is."""
+"""The base class of metrics: required methods, optional abilities and declared resources."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ from minrisk._core.segment import Ranking, Segment
 
 
 class Features(Protocol):
-    """A batch of texts as one metric sees them."""
+    """A batch of texts in the representation of one metric; rows can be selected."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, rows: Ints, /) -> Self: ...
 
 
-Evidence = npt.NDArray[Any]  # what references say of given hypotheses; parts of it add up
+PartialStatistics = npt.NDArray[Any]  # of references; those of parts add up
 
 F = TypeVar("F", bound=Features)
 F_in = TypeVar("F_in", bound=Features, contravariant=True)
 
 
 class Ability(Flag):
-    """What a metric can do besides scoring pairs: some methods of `Metric` each."""
+    """What a metric can do besides scoring pairs; each ability needs some methods of `Metric`."""
 
     NONE = 0
     AVERAGES = auto()  # aggregate
-    PARTIAL_STATISTICS = auto()  # evidence and verdict
+    PARTIAL_STATISTICS = auto()  # partial_statistics and finalize
     VECTORS = auto()  # vectors
     QUALITY = auto()  # quality
     SURROGATE = auto()  # surrogate
     CORPUS_STATISTICS = auto()  # statistics and corpus
 
     def __str__(self) -> str:
-        """As in "a metric that ..."."""
+        """The predicate of a sentence: "a metric that ..."."""
         return " and ".join(_PHRASES[ability] for ability in self)
 
 
 METHODS = {
     Ability.AVERAGES: ("aggregate",),
-    Ability.PARTIAL_STATISTICS: ("evidence", "verdict"),
+    Ability.PARTIAL_STATISTICS: ("partial_statistics", "finalize"),
     Ability.VECTORS: ("vectors",),
     Ability.QUALITY: ("quality",),
     Ability.SURROGATE: ("surrogate",),
@@ -72,8 +72,8 @@ class Metric(Options, ABC, Generic[F]):
     """A score for every pair of hypothesis and reference; higher is always better.
 
     A metric is a frozen dataclass whose fields are its options. It has a name, `features` and
-    `scores`, and declares the rest: class variables or properties that say what it needs, what it
-    can do and how heavy it is, with the methods that go with its abilities.
+    `scores`. Class variables or properties declare the rest: what it needs (`needs_source`), what
+    it can do (`abilities`, with their methods) and what it costs (`loads_model`).
 
     >>> import numpy as np
     >>> from dataclasses import dataclass
@@ -96,42 +96,43 @@ class Metric(Options, ABC, Generic[F]):
 
     @property
     def abilities(self) -> Ability:
-        """What else it can do; a metric around others asks them."""
+        """What it can do besides scoring pairs; a wrapper returns those of its inner metrics."""
         return Ability.NONE
 
     @property
     def needs_source(self) -> bool:
-        """Whether its scores depend on the source, whose features they then get."""
+        """Whether its scores depend on the source, whose features `scores` then gets."""
         return False
 
     @property
     def is_error(self) -> bool:
-        """Whether it negates an error, which reports show with its own sign."""
+        """Whether it is a negated error rate, which reports show with its original sign."""
         return False
 
     @property
     def loads_model(self) -> bool:
-        """Whether it loads a model, or starts a program: one worker, and batches of segments.
+        """Whether it loads a model or starts a program.
 
-        What loads nothing runs on every core, a segment at a time.
+        Then there is one worker, which gets batches of segments; otherwise there is one worker per
+        core, which gets one segment at a time.
         """
         return False
 
     @property
     def features_per_segment(self) -> bool:
-        """Whether features are better extracted for one segment than for a batch of them."""
+        """Whether to extract features segment by segment, not for a batch of segments at once."""
         return False
 
     def prepare(self) -> None:
-        """Import and load what scoring needs, so that what is missing is found before it."""
+        """Import packages and load models, so that errors appear before the first segment."""
 
     @abstractmethod
     def features(self, texts: Sequence[str]) -> F:
-        """The texts as the metric sees them; rows of it can be selected."""
+        """The features of the texts, one row per text; rows can be selected."""
 
     @abstractmethod
     def scores(self, hyps: F, refs: F, source: F | None = None) -> Floats:
-        """(H, R) of every pair."""
+        """(H, R) the score of every pair."""
 
     def utility(self, hyps: F, refs: F, mass: Floats, source: F | None = None) -> Floats:
         """(H,) `scores @ mass`; override it to reduce without ever holding the matrix."""
@@ -139,66 +140,66 @@ class Metric(Options, ABC, Generic[F]):
 
     def aggregate(self, refs: F, groups: Groups) -> F:
         """G rows: the average reference of each group."""
-        raise unable(self, Ability.AVERAGES)
+        raise lacks_ability(self, Ability.AVERAGES)
 
-    def evidence(self, hyps: F, refs: F, weights: Floats) -> Evidence:
+    def partial_statistics(self, hyps: F, refs: F, weights: Floats) -> PartialStatistics:
         """All that the hypotheses need to know of averaged references.
 
         It can be pickled, grows with the hypotheses and not with the references, and is linear in
         the weights: those of several parts add up to that of the whole.
         """
-        raise unable(self, Ability.PARTIAL_STATISTICS)
+        raise lacks_ability(self, Ability.PARTIAL_STATISTICS)
 
-    def verdict(self, hyps: F, evidence: Evidence, source: F | None = None) -> Floats:
+    def finalize(self, hyps: F, statistics: PartialStatistics, source: F | None = None) -> Floats:
         """(H,) scores against the average of references whose weights sum to 1."""
-        raise unable(self, Ability.PARTIAL_STATISTICS)
+        raise lacks_ability(self, Ability.PARTIAL_STATISTICS)
 
     def vectors(self, features: F) -> Points:
-        """(N, D) in single or double precision: points whose neighbours mean nearly the same."""
-        raise unable(self, Ability.VECTORS)
+        """(N, D) embeddings to cluster, in single or double precision; near texts are similar."""
+        raise lacks_ability(self, Ability.VECTORS)
 
     def quality(self, hyps: F, source: F) -> Floats:
-        """(H,) what each hypothesis is worth by its source alone; goes with `needs_source`."""
-        raise unable(self, Ability.QUALITY)
+        """(H,) quality estimates of the hypotheses from the source alone; needs `needs_source`."""
+        raise lacks_ability(self, Ability.QUALITY)
 
     def surrogate(self, hyps: F, refs: F, mass: Floats, source: F | None = None) -> Surrogate[F]:
-        """A stand-in for the scores, close enough that few real ones correct it."""
-        raise unable(self, Ability.SURROGATE)
+        """A cheap approximation of the scores, which a few exact scores correct."""
+        raise lacks_ability(self, Ability.SURROGATE)
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
-        """(N, S) a row for each hypothesis against all of its references."""
-        raise unable(self, Ability.CORPUS_STATISTICS)
+        """(N, S) sufficient statistics of each hypothesis against all of its references."""
+        raise lacks_ability(self, Ability.CORPUS_STATISTICS)
 
     def corpus(self, statistics: Floats) -> float:
-        """The score of the corpus (or sentence, or resample) whose rows add up to these (S,)."""
-        raise unable(self, Ability.CORPUS_STATISTICS)
+        """The score of a corpus (or sentence, or resample) from the (S,) sum of its statistics."""
+        raise lacks_ability(self, Ability.CORPUS_STATISTICS)
 
     def answers(self, features: F) -> list[str | None] | None:
-        """(N,) the answer in each text, where texts with the same answer are the same choice.
+        """(N,) the answer extracted from each text; texts with the same answer are one choice.
 
-        None for a text without an answer, and for a metric that judges texts.
+        None for a text without an answer; None instead of the list if the metric extracts none.
         """
         return None
 
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
-        """What there is to say of a choice beside its utility: fields that JSON can hold."""
+        """Further fields of the output of a segment, with values that JSON can hold."""
         found: dict[str, Any] = {}
         for part in inner_metrics(self):
             found |= part.details(segment, ranking)
         return found
 
     def fingerprint(self) -> str | None:
-        """What its scores depend on besides its options and the files that these name.
+        """An identifier of what the scores depend on besides the options and the files they name.
 
-        It changes when the scores may: what is kept of them on disk is then not used again.
+        When it changes, cached scores are not used again.
         """
         return None
 
     def sacrebleu_fields(self, statistics: Floats | None) -> Mapping[str, Any] | None:
-        """What sacreBLEU's signature says of the options of its metrics, in its words and order.
+        """The options as fields of a sacreBLEU signature, in its names and order.
 
-        None where it could not say all of them. The statistics (K, S) are of the corpora that
-        are scored; None where their sentences are.
+        None if such a signature cannot express all options. The statistics (K, S) are those of the
+        scored corpora; None if sentences are scored.
         """
         return None
 
@@ -207,16 +208,16 @@ AnyMetric = Metric[Any]
 
 
 class Surrogate(Protocol[F_in]):
-    """A stand-in for the scores against some references, whose mean over them is known."""
+    """A cheap approximation of the scores against some references, with a known mean."""
 
     @property
     def mean(self) -> Floats: ...  # (H,)
 
-    def at(self, refs: F_in) -> Floats: ...  # (H, s), for less than scores cost
+    def at(self, refs: F_in) -> Floats: ...  # (H, s), at a lower cost than scores
 
 
-def implemented(thing: object) -> Ability:
-    """The abilities for which an object, or a class, that is no `Metric` has the methods."""
+def implemented_abilities(thing: object) -> Ability:
+    """The abilities for which an object or a class that is no `Metric` has the methods."""
     found = Ability.NONE
     for ability, methods in METHODS.items():
         if all(callable(getattr(thing, method, None)) for method in methods):
@@ -224,41 +225,42 @@ def implemented(thing: object) -> Ability:
     return found
 
 
-def declared(cls: type) -> Ability:
-    """What the metrics of a class can do, whatever their options; a wrapper's depend on others."""
+def declared_abilities(cls: type) -> Ability:
+    """The abilities that all metrics of a class have; none for a wrapper."""
     if not issubclass(cls, Metric):
-        return implemented(cls)
+        return implemented_abilities(cls)
     found = getattr_static(cls, "abilities")
     return found if isinstance(found, Ability) else Ability.NONE
 
 
-def able(ability: Ability) -> Iterator[str]:
-    """The names of all installed metrics that can do this."""
-    return (name for name, cls in _installed(METRICS) if ability in declared(cls))
+def metrics_with(ability: Ability) -> Iterator[str]:
+    """The names of all installed metrics with this ability."""
+    return (name for name, cls in _installed(METRICS) if ability in declared_abilities(cls))
 
 
-def needs_of(strategy: type) -> dict[str, Ability]:
-    """What the metrics of a class of strategies must be able to do, by field."""
+def required_abilities(strategy: type) -> dict[str, Ability]:
+    """The abilities that a strategy class requires of its metrics, by field."""
     fields: tuple[Field[Any], ...] = dataclasses.fields(strategy)
     return {f.name: f.metadata["needs"] for f in fields if "needs" in f.metadata}
 
 
 def strategies_with(abilities: Ability) -> Iterator[str]:
-    """The names of all installed strategies for which this is enough."""
+    """The names of all installed strategies that need no other abilities of their metric."""
     return (name for name, cls in _installed(STRATEGIES)
-            if needs_of(cls).get("metric", Ability.NONE) in abilities)
+            if required_abilities(cls).get("metric", Ability.NONE) in abilities)
 
 
 def _installed(registry: Registry) -> Iterator[tuple[str, type]]:
     for name in registry.names():
         try:
             yield name, registry.get(name)
-        except Exception:  # a broken plug-in is as good as none
+        except Exception:  # a broken plug-in is not listed
             continue
 
 
-def unable(metric: AnyMetric, ability: Ability, owner: str = "this") -> InputError:
-    """The error for a metric that lacks an ability: what would do instead."""
-    return InputError(f"{owner} needs a metric that {ability} ({', '.join(able(ability))}); "
-                      f"{metric.name!r} does not; strategies that work with it: "
+def lacks_ability(metric: AnyMetric, ability: Ability, owner: str = "this") -> InputError:
+    """The error for a metric that lacks an ability, with metrics and strategies that work."""
+    others = ", ".join(metrics_with(ability))
+    return InputError(f"{owner} needs a metric that {ability} ({others}); {metric.name!r} does "
+                      "not; strategies that work with it: "
                       f"{', '.join(strategies_with(metric.abilities))}")

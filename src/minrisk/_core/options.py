@@ -1,7 +1,7 @@
-"""Options of metrics, strategies and samplers: dataclass fields that document and check themselves.
+"""Options of metrics, strategies and samplers: dataclass fields with a help text and checks.
 
-`option` says what a field is for, to `--help` as to the reader, and what values it takes; classes
-that derive from `Options` refuse others when they are made.
+`option` declares the help text and the valid values of a field; a class that derives from `Options`
+raises an error when it is made with other values.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from minrisk._core.errors import InputError, brief, nearest
 def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = None,
            gt: float | None = None, le: float | None = None, lt: float | None = None,
            matters: bool = True) -> Any:
-    """A dataclass field with a line of help; it must be given if it has no default.
+    """A dataclass field that is an option; without a default it is required.
 
-    Its type says what values it takes: int, float, bool, str, a Literal of choices, a tuple of one
-    of these, or any of them or None. An int will do for a float, a bool for neither.
+    The type of the field is int, float, bool, str, a Literal of choices, a tuple of one of these,
+    or one of them or None. An int is accepted for a float, a bool for neither.
 
     Args:
-        default: its value unless given.
-        help: what it is, in a line.
-        ge, gt, le, lt: the bounds of a number: at least, above, at most, below.
-        matters: False for what cannot change a result, such as a number of threads, which
-            signatures leave out.
+        default: value if the option is not given.
+        help: one line for `--help`.
+        ge, gt, le, lt: bounds of a number: at least, above, at most, below.
+        matters: False for an option that cannot change a result, such as a number of threads;
+            signatures leave it out.
 
     >>> @dataclass(frozen=True)
     ... class Sized(Options):
@@ -49,7 +49,7 @@ def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = 
 
 
 class Options:
-    """The base of dataclasses whose fields are options: wrong values are refused.
+    """The base class of dataclasses whose fields are options, which it checks.
 
     A class with checks of its own calls `super().__post_init__()` before them.
     """
@@ -59,7 +59,7 @@ class Options:
 
 
 def check_options(config: Any) -> None:
-    """The fields of a dataclass must have values that their options take."""
+    """Check the fields of a dataclass that are options, and convert their values."""
     kind: type = type(config)
     for check in _checks(kind):
         given = getattr(config, check.name)
@@ -70,7 +70,7 @@ def check_options(config: Any) -> None:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of a number."""
+    """The bounds of a number."""
 
     ge: float | None = None
     gt: float | None = None
@@ -78,6 +78,7 @@ class Bounds:
     lt: float | None = None
 
     def hold(self, value: Any) -> bool:
+        """Whether the number, or every number of a tuple, is within the bounds."""
         if isinstance(value, tuple):
             return all(map(self.hold, value))
         return not isinstance(value, int | float) or bool(
@@ -95,7 +96,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class _Check:
-    """What a field takes."""
+    """The check of one field."""
 
     name: str
     hint: Any
@@ -109,20 +110,24 @@ class _Check:
 
 
 def checked(name: str, value: Any, hint: Any, bounds: Bounds = Bounds()) -> Any:  # noqa: B008
-    """A value of this type and within these bounds, or an error that says what was wanted."""
+    """The value, converted to this type; an InputError if it has another type or is out of bounds.
+
+    >>> checked("size", 3, float)
+    3.0
+    """
     try:
         found = _converted(value, hint)
-    except _MISFIT:
-        found = _REFUSED
-    if found is _REFUSED or not bounds.hold(found):
+    except _CONVERSION_ERRORS:
+        found = _INVALID
+    if found is _INVALID or not bounds.hold(found):
         close = nearest(value, _choices(hint)) if isinstance(value, str) else None
         meant = f"; did you mean {close!r}?" if close else ""
-        raise InputError(f"{name} must be {_wanted(hint, bounds)}; got {brief(value)}{meant}")
+        raise InputError(f"{name} must be {_describe(hint, bounds)}; got {brief(value)}{meant}")
     return found
 
 
 def owner(config: Any) -> str:
-    """Whose options these are, for messages."""
+    """The name of a metric, strategy or sampler, for messages."""
     name = getattr(type(config), "name", None)
     return name if isinstance(name, str) else type(config).__name__
 
@@ -131,7 +136,7 @@ def owner(config: Any) -> str:
 def _checks(cls: type) -> tuple[_Check, ...]:
     try:
         hints = get_type_hints(cls)
-    except NameError:  # of a class inside a function: nothing is known of its types
+    except NameError:  # a class inside a function, whose types cannot be looked up
         hints = {}
     return tuple(_Check(f.name, hints.get(f.name, Any), f.metadata.get("bounds", Bounds()),
                         f.metadata.get("convert"))
@@ -139,7 +144,7 @@ def _checks(cls: type) -> tuple[_Check, ...]:
 
 
 def _converted(value: Any, hint: Any) -> Any:
-    """The value as a field of this type holds it; whatever is no such value is an error."""
+    """The value as a field of this type holds it; raises one of _CONVERSION_ERRORS if it cannot."""
     if hint in _PLAIN:
         return _PLAIN[hint](value)
     if get_origin(hint) is Literal:
@@ -155,7 +160,7 @@ def _first_that_fits(value: Any, hints: Iterable[Any]) -> Any:
     for hint in hints:
         try:
             return _converted(value, hint)
-        except _MISFIT:
+        except _CONVERSION_ERRORS:
             continue
     raise TypeError
 
@@ -189,20 +194,20 @@ _PLAIN: dict[Any, Callable[[Any], Any]] = {
     type(None): _exactly(type(None))}
 _NAMES = {int: "an integer", float: "a number", bool: "True or False", str: "a string",
           type(None): "None"}
-_REFUSED = object()
-_MAX_BITS = 256  # of an integer: more than any seed has, and than Python refuses to write out
-_MISFIT = (TypeError, ValueError, OverflowError)
+_INVALID = object()
+_MAX_BITS = 256  # of an integer: enough for any seed, and few enough for Python to print it
+_CONVERSION_ERRORS = (TypeError, ValueError, OverflowError)
 _list = _exactly(tuple | list)
 
 
-def _wanted(hint: Any, bounds: Bounds) -> str:
+def _describe(hint: Any, bounds: Bounds) -> str:
     if hint in _NAMES:
         noun = "a finite number" if hint is float and bounds == Bounds() else _NAMES[hint]
         return f"{noun}{bounds if hint in (int, float) else ''}"
     if _is_union(hint):
-        return " or ".join(_wanted(part, bounds) for part in get_args(hint))
+        return " or ".join(_describe(part, bounds) for part in get_args(hint))
     if get_origin(hint) is tuple:
-        return f"a tuple, each part {_wanted(get_args(hint)[0], bounds)}"
+        return f"a tuple, each part {_describe(get_args(hint)[0], bounds)}"
     return " or ".join(map(repr, _choices(hint)))
 
 
@@ -217,20 +222,24 @@ def _is_union(hint: Any) -> bool:
 
 
 def inner_field(config: Any) -> str | None:
-    """The field of a wrapper that holds a metric, of a class or an object that has one."""
+    """The field of a wrapper (a class or an object) that holds its metrics; None if it has none."""
     found = (f.name for f in dataclasses.fields(config) if f.metadata.get("inner"))
     return next(found, None)
 
 
 def inner_metrics(config: Any) -> tuple[Any, ...]:
-    """The metrics that a metric holds in that field."""
+    """The metrics inside a wrapper; none for other metrics."""
     name = inner_field(config) if dataclasses.is_dataclass(config) else None
     found = getattr(config, name) if name else ()
     return found if isinstance(found, tuple) else (found,)
 
 
 def labels(names: Iterable[str]) -> list[str]:
-    """A name for each that is its own: the second `chrf` is `chrf2`."""
+    """Unique labels for names: the second `chrf` becomes `chrf2`.
+
+    >>> labels(["chrf", "bleu", "chrf"])
+    ['chrf', 'bleu', 'chrf2']
+    """
     seen: dict[str, int] = {}
     found = []
     for name in names:

@@ -1,6 +1,6 @@
-"""Segments bound to a metric: features are extracted once, strategies only choose groups or rows.
+"""Segments bound to a metric: features are extracted once, strategies choose groups or rows.
 
-The one identity behind every strategy is in `Pool.utility`:
+The identity behind every strategy is in `Pool.utility`:
 
     U(h) = sum over groups g of  mass(g) * score(h, aggregate(g))
 """
@@ -18,14 +18,14 @@ from minrisk._core.arrays import Floats, Ints, Points, finite_rows, sums
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import AnyMetric, Evidence, F, Metric, Surrogate
+from minrisk._core.metric import AnyMetric, F, Metric, PartialStatistics, Surrogate
 from minrisk._core.segment import Ranking, Segment, shortened
 
-_BLOCK = 1 << 22  # scores held at a time where rows are needed one by one
+_MAX_SCORES_PER_BLOCK = 1 << 22  # where the matrix is needed row by row
 
 
 class Tally:
-    """Counts the pairs that were evaluated."""
+    """A counter of evaluated pairs."""
 
     pairs = 0
 
@@ -34,7 +34,7 @@ class Tally:
 
 
 class ScoreMatrix:
-    """All scores of a segment, where somebody asked for them: then none is computed again."""
+    """The matrix of all scores of a segment, if `Pool.keep_scores` has computed it."""
 
     def __init__(self) -> None:
         self._matrix: Floats | None = None  # (H, R) of distinct texts
@@ -44,7 +44,7 @@ class ScoreMatrix:
         self._hyps, self._refs, self._matrix = hyps, refs, matrix
 
     def at(self, hyps: Ints, refs: Ints) -> Floats | None:
-        """The scores of these rows of the texts; None if nobody asked for all of them."""
+        """The scores of these rows of the texts; None if the matrix was not computed."""
         if self._matrix is None:
             return None
         return self._matrix[np.ix_(np.searchsorted(self._hyps, hyps),
@@ -53,7 +53,19 @@ class ScoreMatrix:
 
 @dataclass(frozen=True, eq=False)
 class Pool(Generic[F]):
-    """One segment as a metric sees it. Equal texts share a row and are scored once.
+    """A segment with its features by one metric; equal texts share a row and are scored once.
+
+    Pools are made by `bind`. Strategies read utilities and scores from them.
+
+    Args:
+        segment: the segment.
+        metric: the metric.
+        texts: features of the distinct texts.
+        hyp_rows: (H,) row of each hypothesis in `texts`.
+        ref_rows: (R,) row of each reference in `texts`.
+        source: features of the source, if the metric needs it.
+        tally: counter of the evaluated pairs.
+        matrix: cache of all scores, which `keep_scores` fills.
 
     >>> import minrisk
     >>> (pool,) = minrisk.bind(minrisk.ChrF(), [minrisk.Segment(["a", "b", "a"])])
@@ -63,23 +75,23 @@ class Pool(Generic[F]):
 
     segment: Segment
     metric: Metric[F]
-    texts: F  # distinct texts
-    hyp_rows: Ints  # (H,) row of each hypothesis in `texts`
-    ref_rows: Ints  # (R,) row of each reference
+    texts: F
+    hyp_rows: Ints
+    ref_rows: Ints
     source: F | None
     tally: Tally = field(default_factory=Tally)
     matrix: ScoreMatrix = field(default_factory=ScoreMatrix)
 
     def ranking(self, utility: Floats) -> Ranking:
-        """Best first, with the pairs that were evaluated for it."""
+        """The ranking by these utilities, with the number of pairs evaluated so far."""
         return Ranking.of(utility, self.tally.pairs)
 
     def keep(self, rows: Ints) -> Pool[F]:
-        """The same problem with only these hypotheses; features and tally are shared."""
+        """The pool with only these hypotheses; features and tally are shared."""
         return replace(self, segment=self.segment.keep(rows), hyp_rows=self.hyp_rows[rows])
 
     def once(self) -> tuple[Pool[F], Ints]:
-        """The same problem with equal hypotheses only once, and the place of each among them."""
+        """The pool with distinct hypotheses only, and the position of each one among them."""
         _, first, row = np.unique(self.hyp_rows, return_index=True, return_inverse=True)
         # in order of the samples, which decides between hypotheses of equal utility
         kept, place = np.unique(first[row], return_inverse=True)
@@ -97,12 +109,12 @@ class Pool(Generic[F]):
         mass[groups.kept] = groups.mass[groups.labels[groups.kept]]
         if leave_self_out and self.segment.own is not None:
             return self._utility_without_self(mass, self.segment.own)
-        return self._utility(mass)  # separate references: there is no self among them
+        return self._utility(mass)  # without own references, there is no self to leave out
 
     def choices(self) -> Ints:
-        """(H,) a number for each hypothesis: equal texts, or answers, are the same choice.
+        """(H,) a number for each hypothesis; equal texts, or equal answers, have the same one.
 
-        It is negative where the metric finds no answer in the text.
+        It is negative if the metric finds no answer in the text.
         """
         distinct, place = self._distinct
         answers = self.metric.answers(self.texts[distinct])
@@ -113,13 +125,13 @@ class Pool(Generic[F]):
         return np.array(found, np.intp)[place]
 
     def references_once(self) -> tuple[Ints, Floats]:
-        """A column for each distinct reference that has weight, and what it weighs in all."""
+        """A column of each distinct reference with weight, and the weight of all its copies."""
         _, first, row = np.unique(self.ref_rows, return_index=True, return_inverse=True)
         mass = sums(row, self.segment.weights, first.size)
         return first[mass > 0], mass[mass > 0]
 
     def scores(self, columns: Ints | None = None) -> Floats:
-        """(H, columns) against these references, or (H, R) against all."""
+        """(H, columns) scores against these references, or (H, R) against all."""
         rows = self.ref_rows if columns is None else self.ref_rows[columns]
         distinct, place = self._distinct
         others, ref_place = np.unique(rows, return_inverse=True)
@@ -132,7 +144,7 @@ class Pool(Generic[F]):
         return matrix[np.ix_(place, ref_place)]
 
     def keep_scores(self) -> Floats:
-        """(H, R) all scores, which nobody who has this pool then computes again."""
+        """(H, R) all scores, which are cached for every user of this pool."""
         found = self.scores()
         hyps, first_hyp = np.unique(self.hyp_rows, return_index=True)
         refs, first_ref = np.unique(self.ref_rows, return_index=True)
@@ -140,25 +152,25 @@ class Pool(Generic[F]):
         return found
 
     def summed_scores(self, refs: F, weights: Floats) -> Floats:
-        """(H,) against further references, which add up with those against others."""
+        """(H,) weighted sums of the scores against further references, which add up over parts."""
         distinct, place = self._distinct
         self.tally.add(distinct, len(refs))
         found = self.metric.utility(self.texts[distinct], refs, weights, self.source)
         return self._finite(found, refs, lambda row: f"reference {row} of this part")[place]
 
-    def evidence(self, refs: F, weights: Floats) -> Evidence:
-        """What further references, to be averaged, say of the hypotheses."""
-        return self.metric.evidence(self.texts[self._distinct[0]], refs, weights)
+    def partial_statistics(self, refs: F, weights: Floats) -> PartialStatistics:
+        """The partial statistics of further references that are to be averaged."""
+        return self.metric.partial_statistics(self.texts[self._distinct[0]], refs, weights)
 
-    def verdict(self, evidence: Evidence) -> Floats:
-        """(H,) scores against the average that the evidence is of."""
+    def finalize(self, statistics: PartialStatistics) -> Floats:
+        """(H,) scores against the average of the references that the statistics are of."""
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
-        found = self.metric.verdict(self.texts[distinct], evidence, self.source)
+        found = self.metric.finalize(self.texts[distinct], statistics, self.source)
         return self._finite(found, None, "the average of all references")[place]
 
     def quality(self) -> Floats:
-        """(H,) what each hypothesis is worth by the source alone; counts as a pair with it."""
+        """(H,) quality estimates from the source alone; each counts as one pair."""
         if self.source is None:
             raise _without_source(self.metric)
         distinct, place = self._distinct
@@ -167,22 +179,22 @@ class Pool(Generic[F]):
         return self._finite(found, None, "the source")[place]
 
     def surrogate_mean(self) -> Floats:
-        """(H,) of the metric's surrogate over all references.
+        """(H,) the mean of the metric's surrogate over all references.
 
-        Counts as a pair for each hypothesis, as the score of an aggregate does.
+        Counts as one pair for each hypothesis, like the score of an aggregate.
         """
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
         return self._finite(self._surrogate[0].mean, None, "all references (surrogate)")[place]
 
     def surrogate_values(self) -> Floats:
-        """(H, R) of the metric's surrogate, which cost next to nothing."""
+        """(H, R) values of the metric's surrogate, which count as no pairs."""
         made, refs, ref_place = self._surrogate
         values = self._finite(made.at(refs), refs, lambda row: f"reference {row} (surrogate)")
         return values[np.ix_(self._distinct[1], ref_place)]
 
     def vectors(self) -> Points:
-        """(R, D) the references as points."""
+        """(R, D) embeddings of the references."""
         distinct, place = np.unique(self.ref_rows, return_inverse=True)
         points = self.metric.vectors(self.texts[distinct])
         for row in distinct[~finite_rows(points)]:
@@ -192,36 +204,36 @@ class Pool(Generic[F]):
 
     @lazy
     def _distinct(self) -> tuple[Ints, Ints]:
-        """The rows of the hypotheses without repetition, and the place of each among them."""
+        """The distinct rows of the hypotheses, and the position of each hypothesis among them."""
         return np.unique(self.hyp_rows, return_inverse=True)
 
     @lazy
     def _surrogate(self) -> tuple[Surrogate[F], F, Ints]:
-        """With the distinct references, and the place of each among them."""
+        """The surrogate, the distinct references, and the position of each reference among them."""
         rows, place = np.unique(self.ref_rows, return_inverse=True)
         refs, mass = self.texts[rows], sums(place, self.segment.weights, rows.size)
         made = self.metric.surrogate(self.texts[self._distinct[0]], refs, mass, self.source)
         return made, refs, place
 
     def _finite(self, values: Floats, refs: F | None, name: Callable[[int], str] | str) -> Floats:
-        """Scores of the distinct hypotheses, (D,) or (D, columns), all of which must be finite.
+        """Scores of the distinct hypotheses, (D,) or (D, columns), checked to be finite.
 
-        One that is not leaves the segment without an answer: it would choose the first sample.
+        A NaN or an infinity is an error, because it would rank the hypotheses wrongly.
         """
         if np.isfinite(values).all():
             return values
         row, *column = np.argwhere(~np.isfinite(values))[0].tolist()
         found = values[(row, *column)]
         if refs is not None and not column:
-            found, column = self._culprit(row, refs, found)
+            found, column = self._first_not_finite(row, refs, found)
         other = name if isinstance(name, str) else name(*column) if column else "all references"
         first = int(np.flatnonzero(self.hyp_rows == self._distinct[0][row])[0])
         raise InputError(f"metric {self.metric.name!r} scored {found} for "
                          f"{self.segment.describe(first)} and {other}; finite numbers are needed: "
                          "check its model, its precision (dtype) and its cache")
 
-    def _culprit(self, row: int, refs: F, total: float) -> tuple[float, list[int]]:
-        """The score that made a sum over references infinite, and its column, if it was one."""
+    def _first_not_finite(self, row: int, refs: F, total: float) -> tuple[float, list[int]]:
+        """The score that made a sum over references not finite, and its column, if it was one."""
         scores = self.metric.scores(self.texts[self._distinct[0][[row]]], refs, self.source)[0]
         column = np.flatnonzero(~np.isfinite(scores))[:1].tolist()
         return (scores[column[0]] if column else total), column
@@ -232,7 +244,7 @@ class Pool(Generic[F]):
         return f"reference {place} ({shortened(self.segment.references[place])})"
 
     def _utility(self, mass: Floats) -> Floats:
-        """(H,) from the mass of each reference: duplicates are scored once, weighted k times."""
+        """(H,) utilities from the mass of each reference; duplicates are scored once."""
         per_row = sums(self.ref_rows, mass, len(self.texts))
         used = np.flatnonzero(per_row)
         distinct, place = self._distinct
@@ -254,12 +266,12 @@ class Pool(Generic[F]):
         return self._finite(found, refs, lambda group: f"average {group} of references")[place]
 
     def _utility_without_self(self, mass: Floats, own: Ints) -> Floats:
-        """Each hypothesis over the references but the one that is itself (by position).
+        """(H,) utilities over all references but the hypothesis itself (by position).
 
-        Added up without it rather than subtracted: a self with nearly all of the mass would take
-        the digits of the others with it.
+        The own score is left out of the sum, not subtracted from it: if the hypothesis itself has
+        nearly all of the mass, a subtraction would cancel the digits of the others.
         """
-        size = max(1, _BLOCK // mass.size)
+        size = max(1, _MAX_SCORES_PER_BLOCK // mass.size)
         rows = np.arange(len(self.hyp_rows))
         found = np.concatenate([
             self.keep(block)._block_without_self(mass, own[block])
@@ -281,7 +293,12 @@ class Pool(Generic[F]):
 
 
 class Batch(Sequence[Segment]):
-    """Segments that remember their pools, so that a later stage finds the features again.
+    """Segments that cache their pools, so that a later stage does not extract features again.
+
+    Args:
+        segments: the segments.
+        parent: the batch that it was made from by `keep`.
+        rows: the hypotheses of each segment of the parent that were kept.
 
     >>> import minrisk
     >>> batch = minrisk.Batch([minrisk.Segment(["a", "b", "a"])])
@@ -309,12 +326,12 @@ class Batch(Sequence[Segment]):
         return self._segments[index]
 
     def keep(self, rows: Sequence[Ints]) -> Batch:
-        """The same problems with only these hypotheses of each."""
+        """The batch with only these hypotheses of each segment; features are shared."""
         kept = [s.keep(r) for s, r in zip(self._segments, rows, strict=True)]
         return Batch(kept, parent=self, rows=rows)
 
     def pools(self, metric: Metric[F]) -> list[Pool[F]]:
-        """With a tally of their own for whoever asks."""
+        """One pool per segment; each call returns pools with their own count of pairs."""
         metric = as_metric(metric)
         found = self._known(metric)
         if found is None:
@@ -323,7 +340,7 @@ class Batch(Sequence[Segment]):
         return [replace(pool, tally=Tally()) for pool in found]
 
     def _known(self, metric: Metric[F]) -> list[Pool[F]] | None:
-        """The pools of this batch, or of the one it was kept from."""
+        """The cached pools of this batch, or of its parent."""
         for known, pools in self._pools:
             if known == metric:
                 return pools
@@ -334,12 +351,18 @@ class Batch(Sequence[Segment]):
 
 
 def bind(metric: Metric[F], segments: Sequence[Segment]) -> Iterable[Pool[F]]:
-    """A pool per segment: its features by this metric, extracted once.
+    """One pool per segment, with its features by this metric.
 
     Args:
         metric: a metric, its name or class, or a function of hypothesis and reference.
-        segments: some, which are bound one after the other and forgotten; or a `Batch`, which
-            remembers them.
+        segments: a list of segments; or a `Batch`, which caches the pools.
+
+    Returns:
+        The pools in order, made one after the other where the metric extracts features per
+        segment.
+
+    Raises:
+        InputError: if the metric needs a source that a segment does not have.
 
     >>> import minrisk
     >>> [pool.scores().tolist() for pool in bind(minrisk.ExactMatch(), [Segment(["a", "b"])])]
@@ -361,28 +384,28 @@ def _extract(metric: Metric[F], segments: Sequence[Segment]) -> Iterator[Pool[F]
 def _extract_together(metric: Metric[F], segments: Sequence[Segment]) -> Iterator[Pool[F]]:
     """One call of `features` for every distinct text of these segments."""
     rows: dict[str, int] = {}
-    placed = []
+    bound = []
     for segment in segments:
-        own: dict[str, int] = {}  # numbered as they come, so that no other segment matters
+        own: dict[str, int] = {}  # numbered within the segment, so that no other segment matters
         hyps = _rows(own, segment.hypotheses)
         refs = _reference_rows(own, segment, hyps)
         source = _rows(rows, _source(metric, segment))
-        placed.append((segment, hyps, refs, _rows(rows, own), source))
+        bound.append((segment, hyps, refs, _rows(rows, own), source))
     features = metric.features(list(rows))
-    for segment, hyps, refs, texts, source in placed:
+    for segment, hyps, refs, texts, source in bound:
         yield Pool(segment, metric, features[texts], hyps, refs,
                    features[source] if source.size else None)
 
 
 def _rows(known: dict[str, int], texts: Iterable[str]) -> Ints:
-    """The row of each text; new ones are numbered on."""
+    """The row of each text; new texts get the next rows."""
     return np.array([known.setdefault(t, len(known)) for t in texts], dtype=np.intp)
 
 
 def _reference_rows(known: dict[str, int], segment: Segment, hyps: Ints) -> Ints:
     if segment.references is segment.hypotheses:
         return hyps
-    if segment.own is not None and segment.rows is None:  # the samples, as often as they count
+    if segment.own is not None and segment.rows is None:  # the hypotheses, repeated by their counts
         return np.repeat(hyps, segment.counts)
     return _rows(known, segment.references)
 

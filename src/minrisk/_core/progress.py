@@ -1,4 +1,4 @@
-"""How far long work is: metrics and samplers tell, whoever shows it listens."""
+"""Progress of long work: metrics and samplers report it to a listener, if there is one."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-Listener = Callable[[str, int, int], None]  # what is done ("texts encoded"), how many, of how many
+Listener = Callable[[str, int, int], None]  # unit of work ("texts encoded"), done, total
 
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
-def tell(what: str, done: int, total: int) -> None:
-    """Nothing happens unless somebody listens."""
+def report_progress(what: str, done: int, total: int) -> None:
+    """Report that `done` of `total` units of work are finished, as in 3 of 8 texts encoded."""
     listener = _listener.get()
     if listener is not None:
         listener(what, done, total)
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def progress_listener(listener: Listener) -> Iterator[None]:
+    """Call the listener with all progress that is reported inside the context."""
     token = _listener.set(listener)
     try:
         yield

@@ -1,7 +1,7 @@
-"""A name taken apart: `chrf*0.5+cached:comet` is a tree of classes whose fields are to be filled.
+"""A parsed name: `chrf*0.5+cached:comet` is a tree of classes, whose fields options fill.
 
-Options of an inner metric go by its name: `chrf__order=4`, on the command line
-`--metric.chrf.order 4`; a second metric of that name is `chrf2`.
+Options of an inner metric have its name first: `chrf__order=4`, on the command line
+`--metric.chrf.order 4`; a second metric of the same name is `chrf2`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minrisk._core.options import Options, check_options, inner_field
 
 @dataclass(frozen=True)
 class Recipe:
-    """A class, what its name already says of its fields, and the metrics inside it."""
+    """A class, the fields that its name sets, and the recipes of the metrics inside it."""
 
     kind: str
     name: str
@@ -27,7 +27,7 @@ class Recipe:
     is_sum: bool = False
 
     def owners(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Self | Recipe]]:
-        """Everything that has options, with the names that lead to it."""
+        """This recipe and all inner ones, each with the path of names that leads to it."""
         yield path, self
         for label, part in self.parts.items():
             yield from part.owners((*path, label))
@@ -35,7 +35,8 @@ class Recipe:
     def make(self, options: dict[str, Any]) -> Any:
         """An instance; options are the fields of its dataclass, and of those inside it."""
         own = {key: value for key, value in options.items() if not self._is_of_part(key)}
-        parts = tuple(part.make(_below(key(label), options)) for label, part in self.parts.items())
+        parts = tuple(part.make(_options_of(key(label), options))
+                      for label, part in self.parts.items())
         named = self.given | self._inner(parts)
         self._check(own, named)
         made = self.cls(**named | own)
@@ -61,17 +62,16 @@ class Recipe:
             if "inner" in f.metadata:
                 raise InputError(f"{self.kind} {self.name!r} is made of others; "
                                  f"name {f.metadata['help']}")
-            owner = "metric." if self.kind == "metric" else ""
-            flag = f"--{owner}{option.replace('_', '-')}"
-            raise InputError(f"{self.kind} {self.name!r} needs the option {option} ({flag})")
+            raise InputError(f"{self.kind} {self.name!r} needs the option {option}=")
 
 
 def key(label: str) -> str:
-    """A name as a part of an identifier."""
+    """A name as part of a Python identifier."""
     return label.replace("-", "_")
 
 
-def _below(owner: str, options: dict[str, Any]) -> dict[str, Any]:
+def _options_of(owner: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of an inner metric, without its name."""
     start = f"{owner}__"
     return {k.removeprefix(start): value for k, value in options.items() if k.startswith(start)}
 

@@ -1,10 +1,10 @@
-"""One segment whose references come in shards, from several machines or more than memory holds.
+"""MBR for one segment whose references come in parts: from several machines, or larger than memory.
 
-What each shard says of the hypotheses adds up, for standard MBR as for averaged references:
+The partial statistics of the parts add up, for standard MBR as for averaged references:
 
-    U(h) = verdict(sum over shards of evidence / sum over shards of weight)
+    U(h) = finalize(sum over parts of statistics / sum over parts of weight)
 
-Nothing else is kept of a shard, so memory does not grow with the number of references.
+Nothing else of a part is kept, so memory does not grow with the number of references.
 """
 
 from __future__ import annotations
@@ -19,85 +19,85 @@ import numpy as np
 from minrisk._core.arrays import Floats, sums
 from minrisk._core.errors import InputError
 from minrisk._core.lazy import lazy
-from minrisk._core.metric import AnyMetric, Evidence
+from minrisk._core.metric import AnyMetric, PartialStatistics
 from minrisk._core.pool import Pool, Tally, bind
-from minrisk._core.references import References, Shard
+from minrisk._core.references import ReferencePart, References
 from minrisk._core.segment import Ranking, Segment
 
 
 @runtime_checkable
-class TakesParts(Protocol):
-    """A strategy for which references may come in parts."""
+class PartsStrategy(Protocol):
+    """A strategy that can rank from partial statistics of the references."""
 
     @property
     def metric(self) -> AnyMetric: ...
 
-    def evidence(self, pool: Pool[Any], refs: Any, weights: Floats) -> Evidence:
-        """What some references say of the hypotheses; it adds up with what others do."""
+    def partial_statistics(self, pool: Pool[Any], refs: Any, weights: Floats) -> PartialStatistics:
+        """Statistics of some references for these hypotheses; those of several parts add up."""
 
-    def verdict(self, pool: Pool[Any], evidence: Evidence) -> Floats:
-        """(H,) utilities, from references whose weights sum to 1."""
+    def finalize(self, pool: Pool[Any], statistics: PartialStatistics) -> Floats:
+        """(H,) utilities, from the statistics of references whose weights sum to 1."""
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """What is left of some references."""
+class PartStatistics:
+    """The partial statistics of some references, and how many they are."""
 
-    evidence: Evidence
+    statistics: PartialStatistics
     weight: float
-    count: int  # of references
-    pairs: int  # that were evaluated
+    count: int  # references
+    pairs: int  # evaluated pairs
     name: str
     weighted: bool
 
-    def __add__(self, other: Part) -> Part:
+    def __add__(self, other: PartStatistics) -> PartStatistics:
         if self.weighted != other.weighted:
             without, having = (other, self) if self.weighted else (self, other)
             raise InputError(f"{without.name} has no weights, but {having.name} has; "
                              "give them to all references, or to none")
         with np.errstate(over="ignore"):  # `ranking` refuses weights that add up to infinity
-            return replace(self, evidence=self.evidence + other.evidence,
+            return replace(self, statistics=self.statistics + other.statistics,
                            weight=self.weight + other.weight, count=self.count + other.count,
                            pairs=self.pairs + other.pairs)
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """Hypotheses and how they are judged: all that a worker must know."""
+class PartsDecoder:
+    """The hypotheses and the strategy: what a worker needs for the statistics of a part."""
 
-    strategy: TakesParts
-    segment: Segment  # the references of which are still to come
+    strategy: PartsStrategy
+    segment: Segment  # its references are not used
 
-    def part(self, shard: Shard) -> Part:
-        """What a shard says."""
-        parts = map(self._part, shard.blocks())
+    def statistics(self, part: ReferencePart) -> PartStatistics:
+        """The statistics of a part."""
+        blocks = map(self._block_statistics, part.blocks())
         with np.errstate(over="ignore", invalid="ignore"):  # as above
-            first = next(parts, None)
+            first = next(blocks, None)
             if first is None:
-                raise InputError(f"{shard.name} has no references; at least one is wanted")
-            return reduce(add, parts, first)
+                raise InputError(f"{part.name} has no references; expected at least one")
+            return reduce(add, blocks, first)
 
-    def ranking(self, part: Part) -> Ranking:
-        """What all shards say, once they are added up."""
-        if not 0 < part.weight < np.inf:
-            raise InputError(f"the weights of all references add up to {part.weight}; "
-                             "a positive number is wanted")
+    def ranking(self, total: PartStatistics) -> Ranking:
+        """The ranking from the sum of the statistics of all parts."""
+        if not 0 < total.weight < np.inf:
+            raise InputError("the weights of all references must add up to a positive number; "
+                             f"got {total.weight}")
         pool = self._fresh_pool()
-        utility = self.strategy.verdict(pool, part.evidence / part.weight)
-        return Ranking.of(utility, part.pairs + pool.tally.pairs)
+        utility = self.strategy.finalize(pool, total.statistics / total.weight)
+        return Ranking.of(utility, total.pairs + pool.tally.pairs)
 
-    def _part(self, block: References) -> Part:
+    def _block_statistics(self, block: References) -> PartStatistics:
         texts = list(dict.fromkeys(block.texts))
         place = {text: row for row, text in enumerate(texts)}
         rows = np.array([place[text] for text in block.texts], np.intp)
         mass, pool = block.mass(), self._fresh_pool()
-        evidence = self.strategy.evidence(pool, self.strategy.metric.features(texts),
-                                          sums(rows, mass, len(texts)))
-        return Part(evidence, float(mass.sum()), rows.size, pool.tally.pairs, block.name,
-                    block.weights is not None)
+        statistics = self.strategy.partial_statistics(
+            pool, self.strategy.metric.features(texts), sums(rows, mass, len(texts)))
+        return PartStatistics(statistics, float(mass.sum()), rows.size, pool.tally.pairs,
+                              block.name, block.weights is not None)
 
     def _fresh_pool(self) -> Pool[Any]:
-        """With a tally of its own; the features of the hypotheses are extracted once."""
+        """A pool with its own count of pairs; the features of the hypotheses are extracted once."""
         return replace(self._pool, tally=Tally())
 
     @lazy

@@ -1,4 +1,4 @@
-"""Plain data: references of one segment that come in shards."""
+"""Plain data: references of one segment that come in parts."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.segment import checked_counts, checked_texts, checked_weights
 
-BLOCK = 1 << 13  # references that are held at a time
+BLOCK = 1 << 13  # references in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """Some references of a segment; each counts one unless they are weighted.
+    """A part of the references of a segment, with their weights or counts.
+
+    Weights of all parts are on one scale; those of `decode_parts` need not sum to 1.
 
     Args:
         texts: the references.
         weights: one per text; 1 unless given.
-        counts: how many equal references each text stands for; 1 unless given.
-        name: what messages call them.
+        counts: number of equal references that each text stands for; 1 unless given.
+        name: their name in messages.
+
+    Raises:
+        InputError: when they are used, if the lists differ in length or hold other values.
 
     >>> References(["a", "b"], weights=[1, 3], counts=[2, 1]).mass().tolist()
     [2.0, 3.0]
@@ -36,7 +41,7 @@ class References:
     name: str = "references"  # for messages
 
     def blocks(self) -> Iterator[References]:
-        """A shard by itself."""
+        """The same references in blocks that fit into memory, checked."""
         try:
             texts = checked_texts(self.texts, "references")
             weights = None if self.weights is None else checked_weights(self.weights, len(texts))
@@ -49,7 +54,7 @@ class References:
                              None if counts is None else counts[rows], self.name)
 
     def mass(self) -> Floats:
-        """(R,) how much each counts, as it is."""
+        """(R,) weight times count of each reference, not normalised."""
         mass: Floats = np.ones(len(self.texts))
         for given in (self.weights, self.counts):
             mass = mass if given is None else mass * np.asarray(given, np.float64)
@@ -57,8 +62,8 @@ class References:
 
 
 @runtime_checkable
-class Shard(Protocol):
-    """Where references come from. It can be pickled, and whoever needs them reads them there."""
+class ReferencePart(Protocol):
+    """A part of the references of a segment; it can be pickled, and is read by a worker."""
 
     @property
     def name(self) -> str: ...

@@ -1,7 +1,7 @@
-"""Names for metrics, strategies and samplers: "module:object", imported when asked for.
+"""The names of metrics, strategies and samplers, whose modules are imported on first use.
 
-A package adds its own through the entry-point groups `minrisk.metrics`, `minrisk.strategies` and
-`minrisk.samplers`. `NAME:ARGUMENT` fills the first field of NAME, and `NAME*WEIGHT+NAME` is a
+Other packages add names through the entry-point groups `minrisk.metrics`, `minrisk.strategies` and
+`minrisk.samplers`. `NAME:ARGUMENT` sets the first field of NAME, and `NAME*WEIGHT+NAME` is a
 weighted sum.
 """
 
@@ -19,20 +19,22 @@ from minrisk._core.foreign import foreign_code
 from minrisk._core.options import inner_field, labels
 from minrisk._core.recipe import Recipe
 
-_PLUS = re.compile(r"\+(?=[a-z])")  # other signs may be part of an argument
+_PLUS = re.compile(r"\+(?=[a-z])")  # any other plus sign may be part of an argument
 _WEIGHT = re.compile(r"\*(-?[\d.]+(?:e-?\d+)?)$")
 
 
 @dataclass(frozen=True)
 class Registry:
-    kind: str
+    """Names of one kind of component, built in or from plug-ins, and the classes behind them."""
+
+    kind: str  # "metric", "strategy" or "sampler", for messages
     group: str  # of entry points
-    builtin: dict[str, str] = field(default_factory=dict)
-    sums: str | None = None  # the name of what a sum of names makes
-    removed: dict[str, str] = field(default_factory=dict)  # what to use instead
+    builtin: dict[str, str] = field(default_factory=dict)  # "module:class" by name
+    sums: str | None = None  # the name of the component that a sum of names makes
+    removed: dict[str, str] = field(default_factory=dict)  # former names, and their replacements
 
     def plugins(self) -> dict[str, str]:
-        from importlib.metadata import entry_points  # here, for it is slow to import
+        from importlib.metadata import entry_points  # here, because it is slow to import
 
         found = entry_points(group=self.group)
         return {point.name: point.value for point in found}
@@ -41,7 +43,7 @@ class Registry:
         return [*self.builtin, *(name for name in self.plugins() if name not in self.builtin)]
 
     def get(self, name: str) -> type:
-        """The class behind a name. Built-in names win, so that no plug-in changes a result."""
+        """The class behind a name. A plug-in cannot replace a built-in name."""
         target = self.builtin.get(name) or self.plugins().get(name)
         if target is None and name in self.removed:
             raise InputError(f"{self.kind} {name!r} was removed; {self.removed[name]}")
@@ -49,14 +51,14 @@ class Registry:
             raise unknown(self.kind, name, self.names())
         module, _, attribute = target.partition(":")
         with foreign_code(f"{self.kind} {name!r} cannot be loaded from {target!r}",
-                          "; reinstall the package that brings it"):
+                          "; reinstall the package that provides it"):
             found: type = getattr(import_module(module), attribute)
         if not dataclasses.is_dataclass(found):
-            raise InputError(f"{self.kind} {name!r} is {found!r}, wanted a dataclass")
+            raise InputError(f"{self.kind} {name!r} must be a dataclass; got {found!r}")
         return found
 
     def recipe(self, name: str) -> Recipe:
-        """What a name, with an argument or a sum of others, is made of."""
+        """Parse a name, which may have an argument or be a sum of names."""
         if self.sums and (_PLUS.search(name) or _WEIGHT.search(name)):
             return self._sum(name)
         head, colon, argument = name.partition(":")
@@ -86,8 +88,8 @@ class Registry:
     def _first_text(self, name: str, cls: type) -> str:
         first = dataclasses.fields(cls)[0].name
         if typing.get_type_hints(cls)[first] not in (str, str | None):
-            raise InputError(f"{self.kind} {name!r} takes nothing after a colon; "
-                             f"options are given by name ({first})")
+            raise InputError(f"{self.kind} {name!r} takes no argument after a colon; "
+                             f"give options by name ({first})")
         return first
 
 
@@ -95,7 +97,7 @@ def _number(text: str, name: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InputError(f"{name!r}: the weight {text!r} is no number") from None
+        raise InputError(f"{name!r}: expected a number as weight, got {text!r}") from None
 
 
 METRICS = Registry("metric", "minrisk.metrics", {

@@ -1,4 +1,4 @@
-"""Samples as the lists that `minrisk decode` reads."""
+"""Samples as columns: the lists of texts, counts and log-probabilities that `decode` reads."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from minrisk._core.sampler import Sample, Samples
 
 
 def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
-    """Distinct texts with their counts, or each as often as it was drawn.
+    """Columns of the distinct texts with their counts, or (`repeat`) of every single sample.
 
-    A list is there if it has a value for every sample. Reasons to finish are there if one of them
-    is worth a look, reasoning if there is some, and usage, of all samples together, if known.
+    Log-probabilities and lengths are included if every sample has one, finish reasons if one is
+    not "stop", reasoning if a sample has some, and the usage of all samples if it is known.
     """
     rows = _repeated(samples) if repeat else distinct(samples)
     found: dict[str, Any] = {"samples": [row.text for row in rows]}
@@ -35,7 +35,7 @@ def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
 
 
 def distinct(samples: Iterable[Sample]) -> list[Sample]:
-    """Equal texts as one, with the log-probabilities of the likeliest way to write it."""
+    """Equal texts merged into one sample, with the log-probabilities of the most probable one."""
     rows: dict[str, Sample] = {}
     for sample in samples:
         known = rows.get(sample.text)
@@ -53,12 +53,12 @@ def _repeated(samples: Iterable[Sample]) -> Sequence[Sample]:
 
 
 def _finite(logprob: float | None) -> float | None:
-    """JSON has no infinity, and `decode` could not weigh by it."""
+    """None for an infinite log-probability, which JSON cannot hold and `decode` cannot use."""
     return logprob if logprob is not None and math.isfinite(logprob) else None
 
 
 def _lengths(rows: Sequence[Sample]) -> list[int | None]:
-    """In tokens; a sampler that gives them for some samples has none for an empty one."""
+    """Lengths in tokens; a sample without tokens is empty if other samples have some."""
     by_tokens = any(row.tokens for row in rows)
     return [row.length if row.length is not None else len(row.tokens) if by_tokens else None
             for row in rows]

@@ -1,12 +1,16 @@
-"""What a sampler returns, and what it must offer."""
+"""What a sampler returns, what it must do, and what it may be able to do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.options import Bounds, Options, checked
+
+PROMPT_BATCH = 16  # prompts, where a sampler does not prefer another number
 
 Message = Mapping[str, Any]  # "role", and "content" or what else the role has
 Prompt = str | Sequence[Message]
@@ -49,37 +53,84 @@ AnyRequest = TypeVar("AnyRequest", bound=Request)
 Result = list[Sample] | MinriskError  # of a request
 
 
-class Sampler(Protocol):
+class Sampler(Options, ABC):
     """Draws n samples for each prompt.
 
-    Equal samples may come as one with a count. `places` are the prompts' places in the whole
-    input: with the seed they fix each prompt's random stream, so that the samples are the same in
-    any batch.
+    A sampler is a frozen dataclass whose fields are its options. It has a name and `sample`, and
+    declares the rest: class variables or properties that say what prompts it takes, and methods
+    with defaults.
 
-    A sampler may also set `takes_messages = True` (a prompt may be a chat, a list of messages) and
-    `is_causal = True` (its model has to be told what to do, and `prompt` may do so for all), have a
-    method `batch_size(n)` (how many prompts it likes to get at a time), and raise
-    `PartialError` where only some of the prompts failed. One that need not wait for the end of a
-    batch is a `StreamingSampler` as well.
+    >>> from typing import ClassVar
+    >>> @dataclass(frozen=True)
+    ... class Echo(Sampler):
+    ...     name: ClassVar[str] = "echo"
+    ...     def sample(self, prompts, n, seed=0, places=None):
+    ...         return [[Sample(prompt, count=n)] for prompt in prompts]
+    >>> Echo().sample(["Hello!"], n=8)
+    [[Sample(text='Hello!', count=8, ...)]]
+    >>> Echo().takes_messages, Echo().batch_size(8)
+    (False, 16)
     """
 
     @property
+    @abstractmethod
     def name(self) -> str: ...
 
-    def sample(self, prompts: Sequence[str], n: int, seed: int = 0,
-               places: Sequence[int] | None = None) -> list[list[Sample]]: ...
+    @property
+    def takes_messages(self) -> bool:
+        """Whether a prompt may be a chat, a list of messages."""
+        return False
 
+    @property
+    def is_causal(self) -> bool:
+        """Whether its model continues a prompt, and so needs an instruction beside a source."""
+        return False
 
-class StreamingSampler(Sampler, Protocol):
-    """A sampler that takes requests as it has capacity, and gives results as they finish.
+    @property
+    def prompt(self) -> str | None:
+        """The template, with {source} in it, that gives every source an instruction."""
+        return None
 
-    Results come in any order, each with its request; an error is that of its request alone. What
-    concerns all requests is raised, an `UnusableError`, after what has finished by then. To close
-    the iterator (`contextlib.closing`) or to interrupt it (Ctrl-C) cancels what is not finished.
-    """
+    @property
+    def streams(self) -> bool:
+        """Whether it has `stream`, so that no prompt waits for the end of a batch."""
+        return False
+
+    def batch_size(self, n: int) -> int:
+        """The number of prompts that it is best given at a time, for n samples of each."""
+        return PROMPT_BATCH
+
+    def prepare(self) -> None:
+        """Load what sampling needs, so that what is missing is found before the first prompt."""
+
+    @abstractmethod
+    def sample(self, prompts: Sequence[Any], n: int, seed: int = 0,
+               places: Sequence[int] | None = None) -> list[list[Sample]]:
+        """n samples of each prompt; equal samples may come as one with a count.
+
+        `places` are the prompts' places in the whole input: with the seed they fix each prompt's
+        random stream, so that the samples are the same in any batch.
+
+        Raises:
+            PartialError: where only some of the prompts failed.
+        """
 
     def stream(self, requests: Iterable[AnyRequest], n: int,
-               seed: int = 0) -> Iterator[tuple[AnyRequest, Result]]: ...
+               seed: int = 0) -> Generator[tuple[AnyRequest, Result]]:
+        """Results as they finish, of requests that are taken as there is capacity.
+
+        They come in any order, each with its request; an error is that of its request alone. What
+        concerns all requests is raised, an `UnusableError`, after what has finished by then. To
+        close the generator (`contextlib.closing`) or to interrupt it (Ctrl-C) cancels what is not
+        finished.
+        """
+        raise InputError(f"sampler {self.name!r} has no stream; use sample")
+
+
+def check_numbers(n: int, seed: int) -> None:
+    """How many samples, and with which seed: the same for every sampler."""
+    checked("n", n, int, Bounds(ge=1))
+    checked("seed", seed, int, Bounds(ge=0))
 
 
 class PartialError(InputError):

@@ -1,4 +1,4 @@
-"""Plain data: a decoding problem and its answer."""
+"""Plain data: a decoding problem (`Segment`) and its result (`Ranking`)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from minrisk._core.arrays import Floats, Ints, sums
 from minrisk._core.errors import InputError, brief
 from minrisk._core.options import Bounds, checked
 
-TIE = 1e-9  # utilities that are this close, as a share of the largest, are equal
-_SHOWN = 60  # characters of a text in messages
-_ROWS = 5  # hypotheses in the table of a ranking
-MAX_SAMPLES = 1 << 20  # of a segment, whose counts are unrolled: strategies draw single samples
+TIE = 1e-9  # relative to the largest utility: smaller differences are ties
+_MAX_SHOWN = 60  # characters of a text in messages
+_TABLE_ROWS = 5  # hypotheses in the HTML table of a ranking
+MAX_SAMPLES = 1 << 20  # of a segment: a count of k becomes k references
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Segment:
-    """One source with its hypotheses, and the weighted references they are judged against.
+    """A decoding problem: the hypotheses of one source, and the weighted references.
 
     >>> segment = Segment(["a", "b"], counts=[2, 1])
     >>> segment.references
@@ -31,13 +31,13 @@ class Segment:
     """
 
     hypotheses: tuple[str, ...]
-    references: tuple[str, ...]  # the samples unless given: each hypothesis as often as it counts
+    references: tuple[str, ...]  # unless given, the hypotheses, each repeated by its count
     weights: Floats  # (R,), sums to 1
     source: str | None
-    index: int  # place in the input; seeds the segment's random stream
-    counts: Ints  # (H,) how many equal samples each hypothesis stands for
+    index: int  # position in the input; seeds the segment's random stream
+    counts: Ints  # (H,) number of equal samples that each hypothesis stands for
     own: Ints | None  # (H,) each hypothesis' first place among the references, if they are the same
-    rows: Ints | None  # (H,) places in the given list, where only some hypotheses are left
+    rows: Ints | None  # (H,) positions in the given list, if only some hypotheses are left
 
     def __init__(
         self,
@@ -48,19 +48,19 @@ class Segment:
         index: int = 0,
         counts: npt.ArrayLike | None = None,
     ) -> None:
-        """Check and complete what is given.
+        """Check the arguments and fill in the defaults.
 
         Args:
             hypotheses: the texts that may be chosen.
-            references: the texts they are judged by; the hypotheses themselves unless given.
-            source: what all of them are made from, if the metric needs it.
+            references: the texts they are scored against; the hypotheses themselves unless given.
+            source: the source text, for metrics that need it.
             weights: one per reference, which need not sum to 1; equal unless given. A weight is of
                 one sample: a hypothesis with a count of k is k references of that weight.
-            index: the segment's place in the input, which seeds its random stream.
-            counts: how many equal samples each hypothesis stands for; 1 unless given.
+            index: the segment's position in the input, which seeds its random stream.
+            counts: number of equal samples that each hypothesis stands for; 1 unless given.
 
         Raises:
-            InputError: if a list is empty, of the wrong length or of something else.
+            InputError: if a list is empty, has the wrong length or holds values of another type.
         """
         if source is not None and not isinstance(source, str):
             raise InputError(f"source must be a string; found {type(source).__name__}")
@@ -99,23 +99,34 @@ class Segment:
             object.__setattr__(kept, name, value)
         return kept
 
+    def at(self, index: int) -> Segment:
+        """The same problem at another place in the input."""
+        moved = object.__new__(Segment)
+        for name, value in (vars(self) | {"index": index}).items():
+            object.__setattr__(moved, name, value)
+        return moved
+
     def describe(self, row: int) -> str:
-        """A hypothesis for messages: its place in the given list, and how it begins."""
+        """A hypothesis for messages: its position in the given list and its beginning."""
         place = row if self.rows is None else self.rows[row]
         return f"hypothesis {place} ({shortened(self.hypotheses[row])})"
 
 
 @dataclass(frozen=True)
 class Confidence:
-    """How sure a choice is.
+    """The confidence of a ranking in its first hypothesis, as the `Confident` strategy adds it.
+
+    Args:
+        margin: difference of utility from the next different hypothesis (or answer); NaN if that
+            has no utility.
+        probability: probability that another sample of references would choose the same; NaN if
+            the metric finds no answer in the chosen hypothesis.
 
     >>> Confidence(margin=2.5, probability=0.9).probability
     0.9
     """
 
-    margin: float  # of utility over the next different choice; NaN where that has none
-    # that all references, were they drawn again, would give the same choice; NaN where the
-    # metric finds no answer in it
+    margin: float
     probability: float
 
 
@@ -134,15 +145,15 @@ class Ranking:
     """
 
     order: Ints  # (H,)
-    utility: Floats  # (H,), NaN where a later stage did not look
-    pairs: int = 0  # that the metric evaluated for it
-    confidence: Confidence | None = None  # where somebody asked for it
+    utility: Floats  # (H,), NaN for hypotheses that a later stage did not score
+    pairs: int = 0  # evaluated by the metric
+    confidence: Confidence | None = None  # of the `Confident` strategy
     hypotheses: tuple[str, ...] | None = None
     signature: str | None = None
 
     @classmethod
     def of(cls, utility: Floats, pairs: int = 0) -> Ranking:
-        """Best first; ties keep sample order, and rounding does not break them."""
+        """The ranking by utility; ties, also those that only rounding breaks, keep sample order."""
         order = np.argsort(-utility, kind="stable")
         return cls(order[np.lexsort((order, _ranks(utility[order])))], utility, pairs)
 
@@ -155,7 +166,7 @@ class Ranking:
         """The chosen hypothesis.
 
         Raises:
-            InputError: if the ranking has no texts, as those of `Strategy.rank` have not.
+            InputError: if the ranking has no texts, like those that `Strategy.rank` returns.
         """
         if self.hypotheses is None:
             raise InputError("this ranking has no texts; look up hypotheses[ranking.best], or "
@@ -182,32 +193,32 @@ class Ranking:
         """The best few as a table, for notebooks."""
         rows = "".join(f"<tr><td>{rank}</td><td>{row}</td><td>{self.utility[row]:.6g}</td>"
                        f"<td>{escape('' if self.hypotheses is None else self.hypotheses[row])}</td>"
-                       "</tr>" for rank, row in enumerate(self.order[:_ROWS].tolist(), 1))
+                       "</tr>" for rank, row in enumerate(self.order[:_TABLE_ROWS].tolist(), 1))
         return ("<table><thead><tr><th>rank</th><th>index</th><th>utility</th><th>text</th></tr>"
                 f"</thead><tbody>{rows}</tbody></table><p>{self.order.size} hypotheses; "
                 f"<code>{escape(self.signature or '')}</code></p>")
 
     def _runner_up(self) -> int | None:
-        """The next hypothesis, or the next that differs."""
+        """The next hypothesis; with texts, the next one that differs from the first."""
         others = self.order[1:].tolist()
         if self.hypotheses is not None:
             others = [row for row in others if self.hypotheses[row] != self.text]
         return next(iter(others), None)
 
     def refine(self, kept: Ints, finer: Ranking) -> Ranking:
-        """Put the kept hypotheses first, in the order that a finer stage gave them."""
+        """The ranking with these rows first, by the order and utilities of a later stage."""
         utility = np.full_like(self.utility, np.nan)
         utility[kept] = finer.utility
         first = self.first(kept[finer.order])
         return replace(first, utility=utility, pairs=self.pairs + finer.pairs)
 
     def first(self, rows: Ints) -> Ranking:
-        """The same ranking with these hypotheses at its head, in the order given."""
+        """The same ranking with these hypotheses first, in this order."""
         rest = self.order[~np.isin(self.order, rows)]
         return replace(self, order=np.concatenate([rows, rest]))
 
     def repeat(self, place: Ints) -> Ranking:
-        """From a ranking of distinct hypotheses, that of all: each has its place among them."""
+        """Expand a ranking of distinct hypotheses: `place` is the row of each one among them."""
         rank = np.empty_like(self.order)
         rank[self.order] = _ranks(self.utility[self.order])
         order = np.argsort(rank[place], kind="stable")
@@ -223,9 +234,9 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _ranks(utility: Floats) -> Ints:
-    """The rank of each, from the best on; equals share one."""
+    """(H,) ranks of utilities in descending order; ties share a rank."""
     scale = np.abs(utility[np.isfinite(utility)]).max(initial=0)
-    # negated, so that what is not known (NaN) is apart as well
+    # negated, so that an unknown utility (NaN) is no tie
     apart = ~(utility[:-1] - utility[1:] <= TIE * scale)
     return np.concatenate([[0], np.cumsum(apart)])
 
@@ -244,7 +255,7 @@ def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
 
 
 def checked_weights(weights: npt.ArrayLike, count: int) -> Floats:
-    """One for each reference, as they are."""
+    """(R,) finite, non-negative weights, not normalised."""
     given = _numbers(weights, count, "weights")
     wrong = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
     if wrong.size:
@@ -257,21 +268,25 @@ def weights_from_logprobs(logprobs: npt.ArrayLike, texts: Sequence[str] | None =
                           counts: npt.ArrayLike | None = None, *,
                           lengths: npt.ArrayLike | None = None,
                           temperature: float = 1.0) -> Floats:
-    """Reference weights for model-based MBR: each distinct text weighs its probability, once.
+    """Reference weights for model-based MBR: the weight of a distinct text is its probability.
 
-    How often a text was sampled must not count again, so equal texts share the weight of the most
-    probable of them. The result is a weight for each given text, to be passed on as `weights` with
-    the same texts and counts; weights times counts sum to 1.
+    The number of samples of a text does not count on top of its probability, so equal texts share
+    the weight of the most probable one. Pass the result as `weights`, with the same texts and
+    counts; weights times counts sum to 1.
 
     Args:
         logprobs: the log-probability of each text under the model.
         texts: the references; without them, all are taken to be distinct.
-        counts: how many equal samples each text stands for; 1 unless given.
-        lengths: divide the log-probabilities: those of an average token, if lengths are in tokens.
-        temperature: divides the log-probabilities; above 1, weights become more alike.
+        counts: number of equal samples that each text stands for; 1 unless given.
+        lengths: divisors of the log-probabilities; lengths in tokens give the mean
+            log-probability of a token.
+        temperature: divisor of the log-probabilities; above 1, weights become more uniform.
+
+    Returns:
+        (N,) one weight per given text.
 
     Raises:
-        InputError: if the lists differ in length, or a number is none that makes sense.
+        InputError: if the lists differ in length, or a value is not valid.
 
     >>> texts = ["a", "b", "a"]
     >>> weights_from_logprobs(np.log([0.6, 0.2, 0.6]), texts).round(3).tolist()
@@ -283,7 +298,7 @@ def weights_from_logprobs(logprobs: npt.ArrayLike, texts: Sequence[str] | None =
     copies = (np.ones(given.size) if counts is None
               else checked_counts(counts, given.size).astype(np.float64))
     place, likeliest = _distinct_texts(texts, given)
-    with np.errstate(over="ignore"):  # what is beyond all numbers has the probability 0
+    with np.errstate(over="ignore"):  # overflow to -inf is the probability 0
         logs = (given if lengths is None else given / _lengths(lengths, given.size))[likeliest]
         if not np.isfinite(logs.max()):
             raise InputError("logprobs divided by lengths must be numbers that a double can hold; "
@@ -294,7 +309,7 @@ def weights_from_logprobs(logprobs: npt.ArrayLike, texts: Sequence[str] | None =
 
 
 def _distinct_texts(texts: Sequence[str] | None, logprobs: Floats) -> tuple[Ints, Ints]:
-    """The place of each text among the distinct ones, and of each of these the likeliest row."""
+    """The position of each text among the distinct ones, and the most probable row of each."""
     if texts is None:
         return np.arange(logprobs.size), np.arange(logprobs.size)
     known: dict[str, int] = {}
@@ -330,14 +345,14 @@ def checked_counts(counts: npt.ArrayLike, count: int) -> Ints:
         raise InputError(f"counts must be integers of at least 1; found {given[wrong[0]]:g} "
                          f"as number {wrong[0] + 1}")
     if not given.sum() < np.iinfo(np.intp).max:
-        raise InputError(f"counts add up to {given.sum():g}, which is beyond any number of samples")
+        raise InputError(f"counts add up to {given.sum():g}, which is too large")
     return given.astype(np.intp)
 
 
 def _check_total(counts: Ints) -> None:
     if counts.sum() > MAX_SAMPLES:
-        raise InputError(f"counts add up to {counts.sum():,} samples of one segment; the most is "
-                         f"{MAX_SAMPLES:,}: give shares of them as weights instead")
+        raise InputError(f"counts add up to {counts.sum():,} samples of one segment; the maximum "
+                         f"is {MAX_SAMPLES:,}: give weights instead")
 
 
 def _numbers(values: npt.ArrayLike, count: int | None, name: str,
@@ -362,8 +377,8 @@ def _shape(array: Floats) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text for messages, quoted, of which a long one shows its beginning."""
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+    """A text for messages, quoted; only the beginning of a long one."""
+    return repr(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}...")
 
 
 def checked_texts(texts: Sequence[Any], name: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""One line that says how a result was made: every field of the frozen configuration."""
+"""Signatures: one line with every option that can change a result."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from minrisk.version import __version__
 
 
 def signature(config: Any, kind: str = "strategy", **more: Any) -> str:
-    """The line that says how a strategy's results are made, as sacreBLEU's scores carry one.
+    """The signature of a strategy: one line with all options that can change a result.
+
+    The format is that of sacreBLEU.
 
     Args:
         config: a strategy; with another `kind`, any dataclass with a name.
-        kind: what it is, as the first key.
-        more: further keys at the end.
+        kind: the first key.
+        more: further keys and values at the end.
+
+    Returns:
+        Keys and values, with the version of minrisk at the end.
 
     >>> import minrisk
     >>> print(signature(minrisk.Standard("exact-match")).partition("|metric.pattern")[0])
@@ -25,17 +30,17 @@ def signature(config: Any, kind: str = "strategy", **more: Any) -> str:
 
 
 def metric_signature(metric: Any, **more: Any) -> str:
-    """The same for scores of a metric alone, e.g. `nrefs:1|order:6|word_order:0|...`."""
+    """The signature of scores by a metric, such as `nrefs:1|order:6|word_order:0|...`."""
     return join(more | dict(_fields(metric, "")))
 
 
 def parts_signature(**parts: Any) -> str:
-    """The same for what is made of several, e.g. `metric:chrf|metric.order:6|...|seed:0`."""
+    """The signature of several named components, such as `metric:chrf|metric.order:6|seed:0`."""
     return join({key: v for name, part in parts.items() for key, v in _pairs(name, part)})
 
 
 def settings(config: Any, kind: str = "strategy") -> dict[str, Any]:
-    """Every field that can change a result, by name."""
+    """The options that can change a result, by name."""
     return {kind: config.name, **dict(_fields(config, ""))}
 
 
@@ -45,9 +50,9 @@ def _fields(config: Any, prefix: str) -> list[tuple[str, Any]]:
         return pairs
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
-        if f.metadata.get("transparent"):  # as if the owner were what it holds
+        if f.metadata.get("transparent"):  # an adapter: the fields of the object in it
             pairs += _fields(value, prefix)
-        elif f.metadata.get("inner"):  # named by the owner's name already
+        elif f.metadata.get("inner"):  # the inner metrics are in the owner's name already
             pairs += _inner_fields(value if isinstance(value, tuple) else (value,), prefix)
         elif f.metadata.get("matters", True):
             pairs += _pairs(prefix + f.name, value)
@@ -68,7 +73,7 @@ def _inner_fields(metrics: tuple[Any, ...], prefix: str) -> list[tuple[str, Any]
 
 
 def join(parts: dict[str, Any], version: str = __version__) -> str:
-    """As sacreBLEU writes signatures; the version comes last."""
+    """Keys and values in the format of sacreBLEU, the version last."""
     return "|".join(f"{key}:{_show(v)}" for key, v in (parts | {"version": version}).items())
 
 

@@ -1,7 +1,7 @@
-"""A SQLite file as a cache that threads, processes and runs share.
+"""A cache in a SQLite file that threads, processes and runs share.
 
-What is wrong with the file (full disk, a lock that is not given up, damage) is an InputError in one
-line; what is wrong with a single row is for the reader to see and to pass over.
+A problem with the file (full disk, a lock held by another process, damage) raises an InputError of
+one line. Damaged rows are returned as they are: the caller checks and skips them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from weakref import finalize
 from minrisk._core.errors import InputError
 
 MEMORY = ":memory:"
-VARIABLES = 500  # in a statement; SQLite takes 999 at least
+_MAX_VARIABLES = 500  # in a statement; every SQLite allows at least 999
 _LOCK_SECONDS = 60.0  # to wait for another process that writes
 
 T = TypeVar("T")
@@ -26,8 +26,8 @@ _inherited: list[object] = []  # connections of parent processes, which must not
 
 
 @dataclass(frozen=True)
-class _Connection:
-    """Of one process."""
+class _OpenDatabase:
+    """The open database of one process."""
 
     database: sqlite3.Connection
     process: int = field(default_factory=os.getpid)
@@ -39,19 +39,20 @@ class _Connection:
             self.database.close()
 
 
-class Store:
-    """Tables in a file; `table` is the statement that creates one if it is not there."""
+class SqliteCache:
+    """A table in a file, whose folder is made if it does not exist."""
 
     def __init__(self, path: str, table: str) -> None:
+        """`table` is the statement that creates the table if it does not exist."""
         self._path, self._table = path, table
-        self._open: _Connection | None = None
+        self._open: _OpenDatabase | None = None
         self._connection()
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._run(lambda database: database.execute(query, values).fetchall())
 
     def write(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        """All rows or none."""
+        """Write all rows, or none if one fails."""
         def insert(database: sqlite3.Connection) -> None:
             with database:
                 database.executemany(statement, rows)
@@ -66,13 +67,13 @@ class Store:
         except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
             raise self._failure(error) from None
 
-    def _connection(self) -> _Connection:
-        """The one of this process: a fork makes its own."""
+    def _connection(self) -> _OpenDatabase:
+        """The connection of this process; a forked process opens its own."""
         if self._open is not None and self._open.process != os.getpid():
             _inherited.append(self._open)
             self._open = None
         if self._open is None:
-            self._open = _Connection(self._connect())
+            self._open = _OpenDatabase(self._connect())
             finalize(self, self._open.close)
         return self._open
 
@@ -81,7 +82,7 @@ class Store:
             if self._path != MEMORY:
                 Path(self._path).parent.mkdir(parents=True, exist_ok=True)
             database = sqlite3.connect(self._path, timeout=_LOCK_SECONDS, check_same_thread=False)
-            # text that is none is a row for the reader to pass over, and no error of the file
+            # invalid text is a damaged row, which the caller skips, and no error of the file
             database.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
             with database:
                 database.execute("PRAGMA journal_mode=WAL")  # readers do not wait for a writer
@@ -91,5 +92,11 @@ class Store:
         return database
 
     def _failure(self, error: Exception) -> InputError:
-        return InputError(f"{self._path}: cannot be used as a cache: {error}; make room, wait for "
-                          "who holds it, remove the file, or name another")
+        return InputError(f"{self._path}: cannot be used as a cache: {error}; free some space, "
+                          "wait for the process that locks it, remove the file, or name another "
+                          "one")
+
+
+def chunks(keys: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """The keys in lists that fit into the variables of one statement."""
+    return (keys[i : i + _MAX_VARIABLES] for i in range(0, len(keys), _MAX_VARIABLES))

@@ -1,4 +1,4 @@
-"""What a strategy must offer, what its metrics ask of a worker, and shared random choices."""
+"""The interface of strategies, the resources that they need, and their random streams."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SELF_HELP = "skip the pair of a hypothesis with itself"
 
 @runtime_checkable
 class Strategy(Protocol):
-    """Ranks the hypotheses of each segment. It takes a batch, so that stages batch too.
+    """A decoding strategy: it ranks the hypotheses of a batch of segments.
 
-    A strategy is a frozen dataclass whose fields are its options, and its metrics and stages where
-    it has several. It derives from `Options`, or from nothing; CONTRIBUTING has an example.
+    A strategy is a frozen dataclass whose fields are its options, metrics and stages. It derives
+    from `Options` or from nothing; CONTRIBUTING has an example.
     """
 
     @property
@@ -32,7 +32,7 @@ class Strategy(Protocol):
 
     @property
     def metric(self) -> AnyMetric:
-        """The one that has the last word; utilities are its own."""
+        """The metric of the last stage, in which the utilities are measured."""
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]: ...
 
@@ -50,14 +50,14 @@ def leaves_self_out(strategy: Strategy) -> bool:
 
 
 def as_strategy(value: Any, field: str = "strategy") -> Strategy:
-    """The same, if it is a strategy."""
+    """The value, if it is a strategy; otherwise an InputError."""
     if isinstance(value, Strategy) and not isinstance(value, type):
         return value
     raise InputError(f"{field} must be a strategy or the name of one; got {brief(value)}")
 
 
 def stage_option(*, help: str) -> Any:
-    """The field of a strategy that holds another one."""
+    """A field of a strategy that holds another strategy, a stage of it."""
     def convert(config: Any, name: str, value: Any) -> Strategy:
         return as_strategy(value, name)
 
@@ -65,7 +65,7 @@ def stage_option(*, help: str) -> Any:
 
 
 def metrics_of(strategy: Strategy) -> list[AnyMetric]:
-    """All metrics of a strategy and of its stages, each once; its own comes first."""
+    """All distinct metrics of a strategy and its stages, that of the last stage first."""
     found: list[AnyMetric] = []
     for metric in _all_metrics(strategy):
         if metric not in found:
@@ -87,30 +87,28 @@ def _all_metrics(strategy: Strategy) -> Iterator[AnyMetric]:
 
 
 def is_light(strategy: Strategy) -> bool:
-    """Whether no metric of it loads a model, so that a worker for each core costs little."""
+    """Whether none of its metrics loads a model, so that one worker per core is cheap."""
     return not any(metric.loads_model for metric in metrics_of(strategy))
 
 
 def batch_size_of(strategy: Strategy) -> int:
-    """How many segments it is best given at a time: as many as fill a model, or one."""
+    """The preferred number of segments per batch: 16 if a metric loads a model, otherwise 1."""
     return 1 if is_light(strategy) else MODEL_BATCH
 
 
 def prepare(strategy: Strategy) -> None:
-    """Load what its metrics need, before the first segment.
-
-    That strategy and metrics fit each other was checked when it was made.
+    """Load the models of its metrics, before the first segment.
 
     Raises:
         MissingExtra: if a package is not installed.
-        InputError: if a model is not there, or cannot be read.
+        InputError: if a model does not exist or cannot be read.
     """
     for metric in metrics_of(strategy):
         metric.prepare()
 
 
 def segment_rng(seed: int, segment: Segment) -> np.random.Generator:
-    """One random stream per segment: the answer is the same in any batch, on any worker.
+    """The random generator of a segment: results do not depend on batches and workers.
 
     >>> one, same, other = (segment_rng(0, Segment(["a"], index=i)).random() for i in (3, 3, 4))
     >>> one == same, one == other
@@ -120,26 +118,25 @@ def segment_rng(seed: int, segment: Segment) -> np.random.Generator:
 
 
 def shuffled(segment: Segment, rng: np.random.Generator | None) -> Ints:
-    """(R,) the references in random order, or in their own if there is no generator."""
+    """(R,) rows of the references in random order, or in input order without a generator."""
     count = len(segment.references)
     order = np.arange(count) if rng is None else rng.permutation(count)
-    # those without weight come last: a subset of nothing else could not judge
+    # those without weight come last: a subset of them alone would have no weight
     return order[np.argsort(segment.weights[order] == 0, kind="stable")]
 
 
 def resampled(weights: Floats, count: int, rng: np.random.Generator,
               copies: Ints | None = None) -> npt.NDArray[np.float32]:
-    """(count, R) what references weigh in resamples of them, or several equal ones together.
+    """(count, R) weights of the references in resamples, by the Bayesian bootstrap (Rubin 1981).
 
-    The Bayesian bootstrap (Rubin 1981): weights vary as counts in the plain one do, but no
-    reference is ever lost, however few there are or however much one of them weighs. A weight is
-    of one copy.
+    Weights vary like the counts of the ordinary bootstrap, but no reference ever has weight zero.
+    With `copies`, a column stands for that many equal references, and a weight is that of one copy.
     """
     shape = (count, weights.size)
     if copies is None or bool(np.all(copies == 1)):
-        drawn = rng.standard_exponential(shape, np.float32)
-    else:  # a sum of so many exponentials
-        drawn = rng.standard_gamma(copies.astype(np.float32), shape, np.float32)
-    drawn *= weights  # in single precision, which is enough for chances
-    drawn /= drawn.sum(axis=1, keepdims=True)
-    return drawn
+        resamples = rng.standard_exponential(shape, np.float32)
+    else:  # the sum of as many exponentials as there are copies
+        resamples = rng.standard_gamma(copies.astype(np.float32), shape, np.float32)
+    resamples *= weights  # single precision is enough for probabilities
+    resamples /= resamples.sum(axis=1, keepdims=True)
+    return resamples

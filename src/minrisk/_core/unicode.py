@@ -1,4 +1,4 @@
-"""Texts as models can read them."""
+"""Valid Unicode, as tokenizers need it."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _SURROGATES = re.compile("[\ud800-\udfff]")  # halves of a character, which UTF-
 
 
 def valid_unicode(text: str) -> str:
-    """The text with U+FFFD for surrogates, which JSON may bring and no tokenizer takes."""
+    """The text with U+FFFD for lone surrogates, which JSON may have and no tokenizer accepts."""
     return _SURROGATES.sub("\ufffd", text)

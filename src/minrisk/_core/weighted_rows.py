@@ -1,4 +1,4 @@
-"""Features as rows of weighted texts, for metrics whose averages are linear."""
+"""Features as weighted sets of texts, for metrics whose averages are linear."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from minrisk._core.groups import Groups
 
 @dataclass(frozen=True, eq=False)
 class WeightedRows:
-    """A plain row is one text with weight 1, an aggregate is several.
+    """Rows of features: each is one text with weight 1, or a weighted set of texts (an aggregate).
 
-    Averages are linear in the texts, so a weighted set of texts is an exact stand-in for the
-    average of their features; aggregates of aggregates are just products of weights.
+    Averages are linear in the texts, so a weighted set of texts represents the average of their
+    features exactly; in an aggregate of aggregates the weights are multiplied.
     """
 
-    owner: object  # the metric that made them, which alone can read them
-    base: Any  # the features of the distinct texts, as the metric has them
-    offsets: Ints  # (rows + 1,) where each row starts in the next two
-    members: Ints
-    weights: Floats
+    owner: object  # the metric that made the features
+    base: Any  # features of the distinct texts, in the metric's own format
+    offsets: Ints  # (rows + 1,) start of each row in `members` and `weights`
+    members: Ints  # rows of `base`
+    weights: Floats  # of the members
 
     @classmethod
     def plain(cls, owner: object, base: Any, rows: Ints) -> WeightedRows:
@@ -43,13 +43,13 @@ class WeightedRows:
                        weights=self.weights[members])
 
     def check(self, user: object) -> None:
-        """Features made with other options would give wrong scores without a word."""
+        """Raise an error if another metric uses the features: its scores would be wrong."""
         if self.owner != user:
             raise InputError(f"features of {self.owner} cannot be scored by {user}; "
                              "extract them with the same metric")
 
     def average(self, groups: Groups) -> Self:
-        """A row per group: its members' texts with their shares."""
+        """One row per group: the texts of its members, weighted by their shares."""
         if groups.labels.size != len(self):
             raise InputError(f"expected {len(self)} labels (one per reference), got "
                              f"{groups.labels.size}")
@@ -62,12 +62,12 @@ class WeightedRows:
                        weights=self.weights[members] * share)
 
     def spread(self, weights: Floats) -> Floats:
-        """How much each member counts, where the rows count so much."""
+        """The weight of each member, from the weights of the rows."""
         spread: Floats = self.weights * np.repeat(weights, np.diff(self.offsets))
         return spread
 
     def _expand(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Where the members of these rows are, and where each row starts among them."""
+        """The positions of the members of these rows, and the start of each row among them."""
         starts, sizes = self.offsets[rows], np.diff(self.offsets)[rows]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         return np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1]), offsets

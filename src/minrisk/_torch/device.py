@@ -15,20 +15,20 @@ from minrisk._core.errors import InputError
 
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
            "fp16": torch.float16}
-_TOKENS = {True: 32768, False: 4096}  # tokens in a batch, with and without CUDA
+_TOKENS_PER_BATCH = {True: 32768, False: 4096}  # tokens in a batch, with and without CUDA
 
 
 def choose_device(name: str, mps: bool = True) -> torch.device:
     """The device of this name; for "auto" CUDA, else Apple's GPU where that will do, else the CPU.
     """
     if name != "auto":
-        return _usable(name)
+        return _checked_device(name)
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if mps and torch.backends.mps.is_available() else "cpu")
 
 
-def _usable(name: str) -> torch.device:
+def _checked_device(name: str) -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:  # unknown to torch, or not in this machine
@@ -57,10 +57,10 @@ def triton_not_supported_reasons(device: torch.device) -> list[str]:
 
 def upload(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     """A copy that the device makes when it gets there; on the CPU the array itself."""
-    return staged(array, device).to(device, non_blocking=True)
+    return pinned(array, device).to(device, non_blocking=True)
 
 
-def staged(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+def pinned(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     """Where the device can fetch it; torch uses that memory again only after the copy."""
     tensor: Tensor = torch.from_numpy(np.ascontiguousarray(array))
     return tensor.pin_memory() if device.type == "cuda" else tensor
@@ -72,7 +72,7 @@ class Runtime:
     def __init__(self, device: str, dtype: str, tokens: int | None = None) -> None:
         self.device = choose_device(device)
         self.dtype = choose_dtype(dtype, self.device)
-        self.tokens = tokens or _TOKENS[self.device.type == "cuda"]
+        self.tokens = tokens or _TOKENS_PER_BATCH[self.device.type == "cuda"]
         self._tf32 = dtype == "tf32"
 
     @contextmanager
@@ -86,11 +86,11 @@ class Runtime:
             torch.set_float32_matmul_precision(before)
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def inference(self) -> Iterator[None]:
         """The same for a model that runs batches of texts; too large a batch is an input error."""
         try:
             with self.precision():
                 yield
         except torch.OutOfMemoryError:
             raise InputError(f"{self.device} has not enough memory for {self.tokens} tokens at "
-                             "once; lower the option tokens (--metric.tokens)") from None
+                             "once; lower the option tokens") from None

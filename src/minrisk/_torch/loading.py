@@ -22,14 +22,14 @@ T = TypeVar("T")
 
 _HINT = ("wanted a folder with a model's files, or its name on the hub (owner/name); for a gated "
          "model accept its terms there and run `hf auth login`")
-_SHOWN = 300  # characters of another package's error
-_MOST_LAYERS = 1000
-_MOST_UNITS = 10**8  # of one dimension, vocabularies included: beyond it a config is absurd
+_MAX_ERROR_CHARACTERS = 300  # characters of another package's error
+_MAX_LAYERS = 1000
+_MAX_DIMENSION = 10**8  # of one dimension, vocabularies included: beyond it a config is absurd
 # the first version that does not import classes which a model folder names
-_SENTENCE_TRANSFORMERS = 6
+_MIN_SENTENCE_TRANSFORMERS = 6
 
 
-def folder_of(model: str) -> Path:
+def model_folder(model: str) -> Path:
     """A folder as it is, or that of a model on the hub."""
     path = Path(model)
     if path.is_dir():
@@ -42,7 +42,7 @@ def folder_of(model: str) -> Path:
     return Path(_fetch(partial(snapshot_download, model), model, "files", _HINT))
 
 
-def file_of(model: str, name: str) -> Path:
+def model_file(model: str, name: str) -> Path:
     """One file of a folder, or of a model on the hub."""
     if (Path(model) / name).is_file():
         return Path(model) / name
@@ -90,10 +90,10 @@ def load_sentence_encoder(name: str, device: str | None) -> Any:
     """A model of sentence-transformers, from a version that runs no code of a model's."""
     import sentence_transformers
 
-    if int(sentence_transformers.__version__.split(".")[0]) < _SENTENCE_TRANSFORMERS:
+    if int(sentence_transformers.__version__.split(".")[0]) < _MIN_SENTENCE_TRANSFORMERS:
         raise MissingExtra(
             f"sentence-transformers {sentence_transformers.__version__} executes code of model "
-            f"folders; wanted version {_SENTENCE_TRANSFORMERS} or later: "
+            f"folders; wanted version {_MIN_SENTENCE_TRANSFORMERS} or later: "
             "pip install 'minrisk[sentence-transformers]'")
     _check_generation(name)
     load = partial(sentence_transformers.SentenceTransformer, name, device=device,
@@ -112,19 +112,20 @@ def _fetch(get: Callable[..., T], name: str, what: str, hint: str) -> T:
         with unattended():
             return get(local_files_only=True)
     except Exception as error:  # transformers raises many kinds; each means that it cannot be had
-        _check_refused(error, name, what)
+        _raise_refusal(error, name, what)
         reason = error
     if not _may_be_on_hub(name):
-        raise InputError(f"{name}: its {what} cannot be read: {short(reason)}; {hint}") from None
-    _announce(name)
+        raise InputError(f"{name}: its {what} cannot be read: {short_error(reason)}; "
+                         f"{hint}") from None
+    _warn_of_download(name)
     try:
         with unattended():
             return get()
     except Exception as error:
-        _check_refused(error, name, what)
+        _raise_refusal(error, name, what)
         raise InputError(f"{name}: there is no such folder, and its {what} is neither in the local "
                          "cache nor to be had from the hub: "
-                         f"{short(error)}; {hint}") from None
+                         f"{short_error(error)}; {hint}") from None
 
 
 def _may_be_on_hub(name: str) -> bool:
@@ -133,7 +134,7 @@ def _may_be_on_hub(name: str) -> bool:
         name)
 
 
-def _announce(name: str) -> None:
+def _warn_of_download(name: str) -> None:
     from huggingface_hub import constants
 
     if not constants.HF_HUB_OFFLINE:
@@ -141,7 +142,7 @@ def _announce(name: str) -> None:
                       "it is there", stacklevel=4)
 
 
-def _check_refused(error: BaseException, name: str, what: str) -> None:
+def _raise_refusal(error: BaseException, name: str, what: str) -> None:
     """What another copy or a download would not mend."""
     if isinstance(error, (InputError, ImportError)):
         raise error
@@ -176,7 +177,7 @@ def _check_kernels(config: Any, name: str) -> None:
 def check_sizes(config: Any, name: object) -> None:
     """Before anything of that size is built."""
     for field, value in config.to_dict().items():
-        most = _MOST_LAYERS if field.endswith(("layers", "_layer")) else _MOST_UNITS
+        most = _MAX_LAYERS if field.endswith(("layers", "_layer")) else _MAX_DIMENSION
         sized = field.endswith(("_size", "layers", "_layer", "_dim", "_heads", "_embeddings",
                                 "d_model", "d_ff", "d_kv", "n_embd", "n_positions"))
         if sized and isinstance(value, int) and value > most:
@@ -184,6 +185,6 @@ def check_sizes(config: Any, name: object) -> None:
                              f"wanted {most} at most")
 
 
-def short(error: BaseException) -> str:
+def short_error(error: BaseException) -> str:
     """Another package's error as a part of one line."""
-    return " ".join(str(error).split())[:_SHOWN] or type(error).__name__
+    return " ".join(str(error).split())[:_MAX_ERROR_CHARACTERS] or type(error).__name__

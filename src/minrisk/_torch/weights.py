@@ -17,39 +17,41 @@ from torch import Tensor
 
 from minrisk._core.errors import InputError
 
-_SAMPLED = 64  # numbers of each weight that make a fingerprint
-_COUNTERS = ("position_ids", "token_type_ids")  # 0, 1, 2, ... and zeros: not weights
+_VALUES_PER_TENSOR = 64  # numbers of each weight that make a fingerprint
+_INDEX_BUFFERS = ("position_ids", "token_type_ids")  # 0, 1, 2, ... and zeros: not weights
 # how torch names what a pickle refers to and may not
-_REFUSED = re.compile(r"GLOBAL ([\w.]+)")
+_REFUSED_GLOBAL = re.compile(r"GLOBAL ([\w.]+)")
 # what else torch says then: advice to do without its protection, which we do not pass on
 _ADVICE = ("Weights only load failed", "Please file an issue", "Check the documentation", "(1)",
            "(2)")
 
 
-def read_pickle(path: Path, harmless: list[Any] | None = None) -> Any:
+def read_pickle(path: Path, safe_globals: list[Any] | None = None) -> Any:
     """What torch saved, with nothing but tensors, plain data and what is known to be harmless."""
     try:
-        with warnings.catch_warnings(), torch.serialization.safe_globals(harmless or []):
+        with warnings.catch_warnings(), torch.serialization.safe_globals(safe_globals or []):
             warnings.simplefilter("ignore")  # of protocols that torch does not write itself
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        reason = pickle_refusal(error) or f"{_told(error)}; copy it again, it may be truncated"
+        reason = (pickle_refusal(error)
+                  or f"{_error_text(error)}; copy it again, it may be truncated")
         raise InputError(f"{path}: cannot be read as a checkpoint: {reason}") from None
 
 
 def pickle_refusal(error: BaseException | None) -> str | None:
     """What is wrong with a pickle that torch refused, if that is the reason of an error."""
     while error is not None:
-        if found := _REFUSED.search(str(error)):
+        if found := _REFUSED_GLOBAL.search(str(error)):
             return (f"its pickle would call {found[1]}, which no weights need; nothing was "
                     "executed: do not trust it, or save it as safetensors where it is trusted")
         if isinstance(error, pickle.UnpicklingError):
-            return f"its pickle is none that torch saved: {_told(error)}; nothing was executed"
+            return (f"its pickle is none that torch saved: {_error_text(error)}; nothing was "
+                    "executed")
         error = error.__cause__ or error.__context__
     return None
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     told = " ".join(line for line in lines if line and not line.startswith(_ADVICE))
     return told[:300] or type(error).__name__
@@ -77,14 +79,14 @@ def fingerprint(weights: Mapping[str, Tensor], *settings: str) -> bytes:
     digest = hashlib.sha256("\0".join(settings).encode("utf-8", "surrogatepass"))
     for name, tensor in sorted(weights.items()):
         flat = tensor.flatten()
-        some = flat[:: max(1, len(flat) // _SAMPLED)].float().contiguous()
+        some = flat[:: max(1, len(flat) // _VALUES_PER_TENSOR)].float().contiguous()
         digest.update(f"{name}{tuple(tensor.shape)}".encode() + some.cpu().numpy().tobytes())
     return digest.digest()
 
 
 @contextmanager
-def building(where: object) -> Iterator[None]:
-    """Around the building of a model without weights; a configuration that makes none is told."""
+def meta_build(where: object) -> Iterator[None]:
+    """Builds a model without weights, on the device `meta`; its errors become input errors."""
     try:
         with torch.device("meta"):  # random weights would only cost time
             yield
@@ -92,26 +94,26 @@ def building(where: object) -> Iterator[None]:
         raise
     except Exception as error:  # any that nonsense in a configuration can bring about
         raise InputError(f"{where}: its configuration makes no model: {type(error).__name__}: "
-                         f"{_told(error)}; copy it again") from None
+                         f"{_error_text(error)}; copy it again") from None
 
 
-def fill(model: Any, weights: Mapping[str, Tensor], where: object, hint: str) -> None:
+def load_weights(model: Any, weights: Mapping[str, Tensor], where: object, hint: str) -> None:
     """All weights of a model that was built without any, on the device `meta`."""
     try:
         missing, _ = model.load_state_dict(weights, strict=False, assign=True)
     except RuntimeError as error:  # other sizes
         reason = str(error).splitlines()[-1].strip()
         raise InputError(f"{where}: the checkpoint does not fit: {reason}; {hint}") from None
-    absent = [name for name in missing if not name.endswith(_COUNTERS)]
+    absent = [name for name in missing if not name.endswith(_INDEX_BUFFERS)]
     if absent:
         raise InputError(f"{where}: the checkpoint lacks {len(absent)} weights, "
                          f"{absent[0]} for one; {hint}")
     for module in model.modules():
         for name, buffer in list(module.named_buffers(recurse=False)):
             if buffer.is_meta:
-                module.register_buffer(name, _counter(name, buffer), persistent=False)
+                module.register_buffer(name, _index_buffer(name, buffer), persistent=False)
 
 
-def _counter(name: str, like: Tensor) -> Tensor:
-    counting = torch.arange(like.shape[1]) if name == _COUNTERS[0] else torch.zeros(1)
+def _index_buffer(name: str, like: Tensor) -> Tensor:
+    counting = torch.arange(like.shape[1]) if name == _INDEX_BUFFERS[0] else torch.zeros(1)
     return counting.long().expand(like.shape)

@@ -12,14 +12,15 @@ from typing import Any
 
 import click
 
-from minrisk._core.adapters import forget_metrics
+from minrisk._core.adapters import clear_metric_cache
 from minrisk._core.errors import MinriskError
 from minrisk.cli.comet import comet
 from minrisk.cli.completion import completion
 from minrisk.cli.decode import decode
 from minrisk.cli.demo import demo
 from minrisk.cli.export import export
-from minrisk.cli.lists import KINDS, lists, moved
+from minrisk.cli.flags import as_flags
+from minrisk.cli.list_command import KINDS, list_command, moved
 from minrisk.cli.rank import rank
 from minrisk.cli.sample import sample
 from minrisk.cli.score import score
@@ -63,8 +64,8 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (decode, sample, translate, serve, score, validate, export, rank, lists, demo,
-                comet, completion, *map(moved, KINDS)):
+for command in (decode, sample, translate, serve, score, validate, export, rank, list_command,
+                demo, comet, completion, *map(moved, KINDS)):
     cli.add_command(command)
 
 
@@ -86,7 +87,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _prepare() -> None:
     """Streams that are closed swallow what is written to them; warnings are one line."""
-    forget_metrics()  # of an earlier run in this process, whose files may have changed
+    clear_metric_cache()  # of an earlier run in this process, whose files may have changed
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - for the whole run
     warnings.showwarning = _tell_once()
     if threading.current_thread() is threading.main_thread():
@@ -104,13 +105,13 @@ def _tell_once() -> Callable[..., None]:
     def tell(message: Warning | str, *_: object, **__: object) -> None:
         if str(message) not in told:
             told.add(str(message))
-            click.echo(f"minrisk: warning: {message}", err=True)
+            click.echo(f"minrisk: warning: {as_flags(str(message))}", err=True)
 
     return tell
 
 
 def _fail(message: str) -> int:
-    click.echo(f"minrisk: error: {' '.join(message.split())}", err=True)
+    click.echo(f"minrisk: error: {as_flags(' '.join(message.split()))}", err=True)
     return MISUSE
 
 

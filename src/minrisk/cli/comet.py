@@ -27,7 +27,7 @@ def convert(model: str, out: Path, encoder: str | None) -> None:
     """
     with needs_extra("COMET", "comet"):
         from minrisk.metrics.comet import checkpoint
-        from minrisk.metrics.comet.encoder import own_files
+        from minrisk.metrics.comet.encoder import encoder_files
     found = checkpoint.load(model)
-    checkpoint.save(found, own_files(found, encoder), out)
+    checkpoint.save(found, encoder_files(found, encoder), out)
     click.echo(f"minrisk: wrote {out}", err=True)

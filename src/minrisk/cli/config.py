@@ -1,34 +1,72 @@
-"""`--config run.yaml`: the same fields as the flags, so that there is one way to read them."""
+"""`--config run.yaml`: the values of options in a file, as click's `default_map`."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from minrisk._core.errors import InputError
+from minrisk.cli.options import FieldOption
 from minrisk.io.files import Input
 
 
-def config_arguments(path: str) -> list[str]:
-    """The file as arguments, to be put before those of the command line, which then win."""
-    arguments = list(_arguments(_load(path), "", path))
-    names = Counter(name for name in (argument.partition("=")[0] for argument in arguments)
-                    if name != "--input")
-    for name, count in names.items():
+@dataclass(frozen=True)
+class Config:
+    """What a file says, by the flags that say the same but for their dashes."""
+
+    path: str = ""
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def default_map(self, options: Iterable[FieldOption]) -> dict[str, Any]:
+        """By the names of the parameters, as texts of the command line, which click converts."""
+        return {str(option.name): self._value(key, option)
+                for key, option in _keys(options).items() if key in self.values}
+
+    def unknown(self, options: Iterable[FieldOption]) -> list[str]:
+        return [key for key in self.values if key not in _keys(options)]
+
+    def _value(self, key: str, option: FieldOption) -> Any:
+        value = self.values[key]
+        if option.multiple:
+            return [str(item) for item in (value if isinstance(value, list) else [value])]
+        if isinstance(value, list):
+            raise InputError(f"{self.path}: found a list for {key!r}, wanted one value")
+        if option.is_flag and isinstance(value, bool):
+            return value
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read_config(path: str) -> Config:
+    found = list(_flat(_load(path), ""))
+    for key, count in Counter(key for key, _ in found).items():
         if count > 1:
-            raise InputError(f"{path}: found {name[2:]!r} in {count} spellings, wanted it once")
-    return arguments
+            raise InputError(f"{path}: found {key!r} in {count} spellings, wanted it once")
+    return Config(path, {key: value for key, value in found if value is not None})
 
 
-def check_keys(path: str, arguments: Iterable[str], known: Iterable[str],
-               hint: Callable[[str, Iterable[str]], str]) -> None:
-    options = {option for option in known if option.startswith("--")} - {"--config", "--help"}
-    for argument in arguments:
-        option = argument.partition("=")[0]
-        if option not in options:
-            raise InputError(f"{path}: key {option[2:]!r}: {hint(option, options)}see --help")
+def _keys(options: Iterable[FieldOption]) -> dict[str, FieldOption]:
+    """Every spelling of the options that a file may have."""
+    return {name[2:]: option for option in options for name in option.opts
+            if name.startswith("--") and name != "--config"}
+
+
+def _flat(mapping: dict[Any, Any], owner: str) -> Iterator[tuple[str, Any]]:
+    for key, value in mapping.items():
+        name = _name(str(key).replace("_", "-"), owner)
+        if isinstance(value, dict):
+            yield from _flat(value, name)
+        else:
+            yield name, value
+
+
+def _name(key: str, owner: str) -> str:
+    """`metric: {name: chrf, order: 4}` is --metric and --metric.order; others add no dot."""
+    if owner and key == "name":
+        return owner
+    return key if owner in ("", "strategy", "sampler") else f"{owner}.{key}"
 
 
 def _load(path: str) -> dict[Any, Any]:
@@ -74,28 +112,3 @@ def _strict_loader() -> Any:
             return super().construct_mapping(node, deep)
 
     return StrictLoader
-
-
-def _arguments(mapping: dict[Any, Any], owner: str, path: str) -> Iterator[str]:
-    for key, value in mapping.items():
-        yield from _flags(_name(str(key).replace("_", "-"), owner), value, path)
-
-
-def _name(key: str, owner: str) -> str:
-    """`metric: {name: chrf, order: 4}` is --metric and --metric.order; others add no dot."""
-    if owner and key == "name":
-        return owner
-    return key if owner in ("", "strategy", "sampler") else f"{owner}.{key}"
-
-
-def _flags(name: str, value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        yield from _arguments(value, name, path)
-    elif isinstance(value, list):
-        if name != "input":
-            raise InputError(f"{path}: found a list for {name!r}, wanted one value")
-        yield from (f"--{name}={item}" for item in value)
-    elif isinstance(value, bool):
-        yield f"--{name}={str(value).lower()}"
-    elif value is not None:
-        yield f"--{name}={value}"

@@ -16,7 +16,7 @@ import click
 
 from minrisk._core.signature import signature
 from minrisk._core.threads import set_threads
-from minrisk.cli.comparison import (
+from minrisk.cli.demo_methods import (
     AGGREGATE,
     EXACT,
     PROBABLE,

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import click
 
+from minrisk.cli.flags import as_flags
+
 _LIVE = 0.1  # seconds between updates on a terminal
 _PLAIN = 10.0
 _WIDTH = 24
@@ -64,7 +66,7 @@ class Progress:
     def note(self, message: str) -> None:
         if not self._quiet:
             self._clear()
-            click.echo(f"minrisk: {message}", err=True)
+            click.echo(f"minrisk: {as_flags(message)}", err=True)
 
     def finish(self) -> None:
         failed = f", {self.failed} failed" if self.failed else ""
@@ -97,6 +99,11 @@ class Progress:
     def _clear(self) -> None:
         if self.is_terminal:
             click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def has_room_for_bar(output: str) -> bool:
+    """A live bar would run into results that go to the same terminal."""
+    return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
 
 
 def _count(segments: int) -> str:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Literal
 
-import click
-
-from minrisk._core.decoding import METRIC, make_strategy
+from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError
-from minrisk._core.reference_parts import Question
-from minrisk._core.registry import METRICS
+from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
-from minrisk.cli.method import MetricCommand, metrics_of
-from minrisk.cli.progress import Progress
-from minrisk.cli.running import RunOptions, summing_up
-from minrisk.cli.shared import SETTINGS, bar_fits, check_files, names_of, option
+from minrisk._core.threads import MAX_THREADS, set_threads
+from minrisk.cli.command import command
+from minrisk.cli.components import MetricOptions
+from minrisk.cli.decode import UTILITIES_HELP
+from minrisk.cli.execute import check_files, summary
+from minrisk.cli.options import argument, flag
+from minrisk.cli.progress import Progress, has_room_for_bar
+from minrisk.cli.run_options import QUIET_HELP, THREADS_HELP
 from minrisk.io.files import Output
 from minrisk.io.inputs import InputFile, open_input
 from minrisk.io.jsonl import SampleReader, parse
@@ -27,44 +27,50 @@ from minrisk.io.prompts import is_json
 from minrisk.io.record import Record, at
 from minrisk.io.references import ReferenceFile
 from minrisk.io.writer import ChoiceWriter
-from minrisk.pipeline.references import add_up, runner_for, taking_parts
+from minrisk.pipeline.references import as_parts_strategy, make_runner, sum_parts
 
-_EXAMPLES = """\b
-Examples:
+
+@dataclass(frozen=True)
+class RankOptions:
+    hypotheses: str = argument("HYPOTHESES", required=True)
+    references: tuple[str, ...] = argument("REFERENCES...", required=True)
+    strategy: Literal["aggregate", "standard"] = flag(
+        "aggregate", section="Method",
+        help="Scores against the average of all references, or exactly against each.")
+    output: str = flag(
+        "-", "-o", section="Output", metavar="FILE",
+        help="Output file, compressed if it ends in .gz, .xz or .zst; standard output unless "
+        "given.")
+    nbest: int | None = flag(None, section="Output", metavar="K", ge=1,
+                             help="Add the K best hypotheses.")
+    utilities: bool = flag(False, section="Output", help=UTILITIES_HELP)
+    workers: int | None = flag(
+        None, metavar="W", ge=1,
+        help="Number of processes that read files; 1 unless given, or all cores of a Ray cluster.")
+    engine: Literal["local", "ray"] = flag(
+        "local", help="Runner: processes of this machine, or a Ray cluster (minrisk[ray]).")
+    address: str | None = flag(
+        None, metavar="HOST:PORT",
+        help="Address of a Ray cluster; unless given, Ray runs here for this run only.")
+    gpus_per_worker: float = flag(0.0, metavar="G", ge=0,
+                                  help="Number of GPUs of each worker; may be a fraction.")
+    threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, help=THREADS_HELP)
+    quiet: bool = flag(False, "-q", help=QUIET_HELP)
+
+    def __post_init__(self) -> None:
+        if self.address and self.engine != "ray":
+            raise InputError("--address is of a Ray cluster; give --engine ray")
+        if "-" in self.references and (self.engine != "local" or self.workers):
+            raise InputError("standard input is read by this process alone; "
+                             "leave --workers and --engine out, or name files")
+        check_files([self.hypotheses, *self.references], [self.output])
+
+
+@command(examples="""\
   minrisk rank hyps.txt references/*.txt.zst --workers 8
   minrisk rank segment.jsonl more-samples-*.jsonl --strategy standard --nbest 5
-  minrisk rank hyps.txt s3://bucket/part-0.parquet s3://bucket/part-1.parquet --engine ray"""
-
-_POSITIVE = click.IntRange(min=1)
-_method = partial(option, "Method")
-_output = partial(option, "Output")
-_run = partial(option, "Run")
-
-
-@click.command(cls=MetricCommand, epilog=_EXAMPLES, context_settings=SETTINGS)
-@click.argument("hypotheses", type=click.Path())
-@click.argument("references", nargs=-1, required=True, type=click.Path())
-@_method("--metric", default=METRIC, show_default=True, shell_complete=names_of(METRICS),
-         help="What judges a hypothesis; fill its fields with --metric.FIELD.")
-@_method("--strategy", default="aggregate", show_default=True,
-         type=click.Choice(["aggregate", "standard"]),
-         help="Against the average of all references, or exactly against each.")
-@_output("-o", "--output", default="-", metavar="FILE", type=click.Path(),
-         help="Standard output unless given; compressed if it ends in .gz, .xz or .zst.")
-@_output("--nbest", type=_POSITIVE, metavar="K", help="Add the K best.")
-@_output("--utilities/--no-utilities",
-         help="Add the utilities of all hypotheses, and how many pairs were evaluated for them.")
-@_run("--workers", type=_POSITIVE, metavar="W",
-      help="Processes that read files at once; 1 unless given, or all cores of a Ray cluster.")
-@_run("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True,
-      help="Processes of this machine, or tasks on Ray (minrisk[ray]).")
-@_run("--address", metavar="A", help="Of a Ray cluster; one of this machine's own unless given.")
-@_run("--gpus-per-worker", type=click.FloatRange(min=0), default=0, metavar="G",
-      help="GPUs of each worker; may be a fraction.")
-@_run("--threads", type=int, metavar="T", help="Of the native core; one per core unless given.")
-@_run("-q/ ", "--quiet/--no-quiet", help="Nothing on standard error but errors.")
-@click.pass_context
-def rank(ctx: click.Context, /, **params: Any) -> None:
+  minrisk rank hyps.txt s3://bucket/part-0.parquet s3://bucket/part-1.parquet --engine ray""")
+def rank(metric: MetricOptions, options: RankOptions) -> None:
     """Rank the hypotheses of one segment by references in any number of files.
 
     HYPOTHESES is plain text with one a line, or a line of JSON as `decode` reads it, with its
@@ -73,26 +79,24 @@ def rank(ctx: click.Context, /, **params: Any) -> None:
     some. Files may be compressed, or URLs. They are read once, a part at a time, by as many workers
     as there are: any number of references fits into memory.
     """
-    options = RunOptions.of(params)
-    check_files([params["hypotheses"], *params["references"]], [options.output])
-    _check_references(params)
-    [metric] = metrics_of(params | {"metric": [params["metric"]]})
-    strategy = make_strategy(params["strategy"], metric)
-    record = _hypotheses(params["hypotheses"])
+    set_threads(options.threads)
+    for path in options.references:
+        open_input(path)  # what is missing is known before the work begins
+    strategy = make_strategy(options.strategy, metric.make())
+    record = _hypotheses(options.hypotheses)
     assert record.segment is not None
-    gpus = options.gpus_per_worker or 0
-    runner = runner_for(options.engine or "local", options.workers, options.address, gpus)
-    progress = Progress(options.quiet, lambda: None, bar_fits(options.output))
+    runner = make_runner(options.engine, options.workers, options.address, options.gpus_per_worker)
+    progress = Progress(options.quiet, lambda: None, has_room_for_bar(options.output))
     progress.note(signature(strategy))
-    with summing_up(ctx, progress, options):
-        question = Question(taking_parts(strategy), record.segment)
+    with summary(progress, options.output, is_stream=True):
+        decoder = PartsDecoder(as_parts_strategy(strategy), record.segment)
         files = tuple(ReferenceFile(InputFile.at(path).location, path)
-                      for path in params["references"])
+                      for path in options.references)
         with redirect_stdout(sys.stderr):  # what a metric prints is no result
-            part = add_up(question, files, runner, options.workers, gpus)
-        ranking = question.ranking(part)
+            part = sum_parts(decoder, files, runner, options.workers, options.gpus_per_worker)
+        ranking = decoder.ranking(part)
         with Output(options.output) as output:
-            writer = ChoiceWriter(nbest=params["nbest"], utilities=params["utilities"])
+            writer = ChoiceWriter(nbest=options.nbest, utilities=options.utilities)
             output.write(writer(replace(record, ranking=ranking)))
         progress.count(references=part.count, pairs=ranking.pairs)
         progress.advance()
@@ -114,12 +118,3 @@ def _hypotheses(path: str) -> Record:
         if record.error:
             raise record.error
     return record
-
-
-def _check_references(params: dict[str, Any]) -> None:
-    """All of them, before the work begins."""
-    for path in params["references"]:
-        open_input(path)
-    if "-" in params["references"] and (params["engine"] != "local" or params["workers"]):
-        raise InputError("standard input is read by this process alone; "
-                         "leave --workers and --engine out, or name files")

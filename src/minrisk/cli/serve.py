@@ -6,135 +6,167 @@ import asyncio
 import ipaddress
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import fields
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from minrisk._core.decoding import METRIC, STRATEGY, make_strategy
+from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError, needs_extra, unknown
-from minrisk._core.registry import METRICS, STRATEGIES
+from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk._core.strategy import Strategy
-from minrisk.cli.method import SAMPLER, MethodCommand, sampler_options, strategy_of
-from minrisk.cli.shared import SETTINGS, FiniteRange, names_of, option, together
+from minrisk.cli.command import command
+from minrisk.cli.components import (
+    SAMPLER,
+    Component,
+    ComponentOptions,
+    Names,
+    StrategyOptions,
+    sampler_component,
+)
+from minrisk.cli.options import flag
+from minrisk.io.files import Input
 from minrisk.io.record import Weighting
 
 if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers
+    from minrisk.server.app import Server
     from minrisk.server.limits import SampleLimit
+    from minrisk.server.run import Address
     from minrisk.server.settings import Keys, Methods, Preset, Settings
     from minrisk.server.sources import Source
 
 _KEYS = "MINRISK_API_KEYS"
-_EXAMPLES = """\b
-Examples:
+_MAX_WAIT = 10.0  # seconds that an upstream may ask to wait; clients can wait longer themselves
+_ALIAS = ("samples", "metric", "strategy")  # what an alias may set
+
+
+@dataclass(frozen=True)
+class SourceOptions(ComponentOptions):
+    """Where samples come from, and how many."""
+
+    registries = ()
+
+    upstream: str | None = flag(
+        None, section="Sampling", metavar="URL", help="Address of a server with OpenAI's protocol "
+        "that samples, such as http://localhost:8000/v1.")
+    model: str | None = flag(
+        None, section="Sampling", metavar="NAME", help="The only model that clients may name, all "
+        "of the upstream's unless given; without --upstream, folder or hub name of a local model.")
+    samples: int = flag(16, "-n", section="Sampling", metavar="N", ge=1,
+                        help="Number of samples of each request.")
+    max_samples: int = flag(64, section="Sampling", metavar="N", ge=1,
+                            help="Largest number of samples that a client may ask for.")
+    min_samples: int = flag(
+        1, section="Sampling", metavar="N", ge=1,
+        help="Smallest number of samples that are an answer, where others fail or are late.")
+    temperature: float = flag(1.0, section="Sampling", metavar="T", gt=0,
+                              help="Temperature of requests that have none.")
+    per_request: int = flag(
+        16, section="Sampling", metavar="N", ge=1,
+        help="Number of samples per upstream request; fewer where that is refused.")
+    key_variable: str = flag("OPENAI_API_KEY", section="Sampling", metavar="NAME",
+                             help="Environment variable with the upstream's key.")
+    alias: tuple[str, ...] = flag(
+        (), section="Sampling", metavar="NAME=MODEL[,samples=N][,metric=M][,strategy=S]",
+        help="Further name for a model, with its own way of choosing; may be given several times.")
+
+    @classmethod
+    def named(cls, names: Names) -> Iterator[Component]:
+        """The sampler of a local model has options of its own."""
+        if not names.get("upstream"):
+            yield sampler_component(SAMPLER, ("model", "temperature", "beams"), is_default=True)
+
+    @property
+    def model_name(self) -> str | None:
+        """As clients know it; they need not know our folders."""
+        if self.model is None or self.upstream is not None:
+            return self.model
+        return os.path.basename(os.path.normpath(self.model))
+
+    def local_sampler(self) -> Transformers:
+        if self.model is None:
+            raise InputError("found neither --upstream nor --model, wanted the address of a server "
+                             "that samples, or the folder of a model")
+        # a prompt that is too long is an error at other servers too
+        options = {"overlong": "error", "temperature": self.temperature} | self.values("sampler")
+        made: Transformers = SAMPLERS.make(SAMPLER, model=self.model, **options)
+        return made
+
+
+@dataclass(frozen=True)
+class ChoiceOptions:
+    """How a sample is chosen, and what clients may say about it."""
+
+    weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
+        "uniform", section="Method",
+        help="Weights of samples as references: equal, or by their log-probabilities.")
+    allow_metric: tuple[str, ...] = flag(
+        (), section="Method", metavar="NAME", registry=METRICS,
+        help="Metric that clients may choose; may be given several times.")
+    allow_strategy: tuple[str, ...] = flag(
+        (), section="Method", metavar="NAME", registry=STRATEGIES,
+        help="Strategy that clients may choose; may be given several times.")
+    prefer_finished: bool = flag(True, section="Method",
+                                 help="samples that were cut by length lose to finished ones.")
+    confidence: bool | None = flag(
+        None, section="Method", help="Add the confidence of each choice; without a flag, where no "
+        "model is needed for it.")
+    stop_error: float = flag(
+        0.05, section="Method", metavar="P", ge=0, le=0.5, help="Error rate at which a vote of "
+        "answers that are equal or not is stopped early; 0 draws all samples.")
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Where to listen, to whom, and what to write down."""
+
+    host: str = flag("127.0.0.1", metavar="ADDRESS", help="Address to listen on.")
+    port: int = flag(8001, metavar="PORT", ge=0, le=65535,
+                     help="Port to listen on; 0 is any that is free.")
+    api_key_file: str | None = flag(
+        None, metavar="FILE", help="Keys of clients, one a line; or in the environment variable "
+        f"{_KEYS}.")
+    allow_origin: str | None = flag(None, metavar="ORIGIN",
+                                    help="Origin of web pages that may call (CORS).")
+    page: bool = flag(False, help="Show the last requests, without texts, at /.")
+    record: str | None = flag(
+        None, section="Output", metavar="FILE",
+        help="File to which requests and their samples are appended, as `minrisk sample` writes.")
+    config: str | None = flag(None, metavar="FILE",
+                              help="YAML file with values of options; the command line wins.")
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    deadline: float = flag(
+        600.0, metavar="S", gt=0,
+        help="Seconds after which a request is answered with the samples that are there.")
+    connect_timeout: float = flag(10.0, metavar="S", gt=0,
+                                  help="Seconds to get a connection to the upstream.")
+    idle_timeout: float = flag(300.0, metavar="S", gt=0,
+                               help="Seconds that the upstream may be silent.")
+    retries: int = flag(2, metavar="N", ge=0, help="Number of retries of an upstream request that "
+                        "failed for the time being.")
+    concurrency: int = flag(256, metavar="N", ge=1,
+                            help="Number of samples drawn at a time, over all requests.")
+    queue: int = flag(1024, metavar="N", ge=0, help="Number of requests that may wait for their "
+                      "first sample; further ones get status 429.")
+    max_body: int = flag(10, metavar="MB", ge=1, help="Megabytes of the largest request.")
+    grace: float = flag(30.0, metavar="S", ge=0,
+                        help="Seconds for unfinished requests after SIGTERM.")
+
+
+@command(examples="""\
   minrisk serve --upstream http://localhost:8000/v1 --samples 16
   minrisk serve --upstream http://localhost:8000/v1 --metric exact-match \\
       --metric.pattern "Answer: (.*)" --alias careful=llama,samples=64
   minrisk serve --model Helsinki-NLP/opus-mt-en-fr --samples 64 --metric comet --epsilon 0.02
-  minrisk serve --upstream https://api.openai.com/v1 --api-key-file keys.txt --record traffic.jsonl
-"""
-
-_POSITIVE = click.IntRange(min=1)
-_SECONDS = FiniteRange(min=0, min_open=True)
-_upstream = partial(option, "Samples")
-_method = partial(option, "Method")
-_server = partial(option, "Server")
-_limits = partial(option, "Limits")
-
-_source_options = together(
-    _upstream("--upstream", metavar="URL", help="Address of a server with OpenAI's protocol that "
-              "samples, such as http://localhost:8000/v1."),
-    _upstream("--model", metavar="NAME", help="The only model that clients may name, all of the "
-              "upstream's unless given; without --upstream, folder or hub name of a local model."),
-    _upstream("--samples", "-n", type=_POSITIVE, default=16, show_default=True, metavar="N",
-              help="Number of samples of each request."),
-    _upstream("--max-samples", type=_POSITIVE, default=64, show_default=True, metavar="N",
-              help="Most samples that a client may ask for."),
-    _upstream("--min-samples", type=_POSITIVE, default=1, show_default=True, metavar="N",
-              help="Fewest samples that are an answer, where others fail or are late."),
-    _upstream("--temperature", type=_SECONDS, default=1.0, show_default=True, metavar="T",
-              help="Temperature of requests that have none."),
-    _upstream("--per-request", type=_POSITIVE, default=16, show_default=True, metavar="N",
-              help="Samples that an upstream request asks for; fewer where that is refused."),
-    _upstream("--key-variable", default="OPENAI_API_KEY", show_default=True, metavar="NAME",
-              help="Environment variable with the upstream's key."),
-    _upstream("--alias", multiple=True, metavar="NAME=MODEL[,samples=N][,metric=M][,strategy=S]",
-              help="A further name for a model, with its own way of choosing; may be repeated."),
-)
-
-_method_options = together(
-    _method("--metric", default=METRIC, show_default=True, shell_complete=names_of(METRICS),
-            help="What judges a sample; fill its fields with --metric.FIELD."),
-    _method("--strategy", default=STRATEGY, show_default=True, shell_complete=names_of(STRATEGIES),
-            help="How utilities are computed; fill its fields with --FIELD."),
-    _method("--weights", type=click.Choice(["uniform", "logprobs", "length-normalised"]),
-            default="uniform", show_default=True, help="Weights of the samples as references: "
-            "equal, or by their log-probabilities."),
-    _method("--allow-metric", multiple=True, metavar="NAME",
-            help="A metric that clients may choose; may be repeated."),
-    _method("--allow-strategy", multiple=True, metavar="NAME",
-            help="A strategy that clients may choose; may be repeated."),
-    _method("--prefer-finished/--no-prefer-finished", default=True, show_default=True,
-            help="Whether samples that were cut by length lose to finished ones."),
-    _method("--confidence/--no-confidence", default=None,
-            help="Add how sure each choice is; without a flag, where no model is needed for it."),
-    _method("--stop-error", type=FiniteRange(min=0, max=1, max_open=True), default=0.05,
-            show_default=True, metavar="P", help="Where answers are equal or not, stop sampling "
-            "when another winner is less likely than this; 0 draws all samples."),
-)
-
-_server_options = together(
-    _server("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
-    _server("--port", type=click.IntRange(0, 65535), default=8001, show_default=True,
-            help="Port to listen on; 0 is any that is free."),
-    _server("--api-key-file", metavar="FILE", type=click.Path(),
-            help=f"Keys of clients, one a line; or in the environment variable {_KEYS}."),
-    _server("--allow-origin", metavar="ORIGIN", help="Origin of web pages that may call (CORS)."),
-    _server("--page/--no-page", help="Show the last requests, without texts, at /."),
-    _server("--record", metavar="FILE", type=click.Path(),
-            help="Append every request and its samples, in the format of `minrisk sample`."),
-    _server("--config", metavar="FILE", type=click.Path(),
-            help="YAML file with any of these options; the command line wins."),
-)
-
-_limit_options = together(
-    _limits("--deadline", type=_SECONDS, default=600.0, show_default=True, metavar="S",
-            help="Seconds after which a request is answered with the samples that are there."),
-    _limits("--connect-timeout", type=_SECONDS, default=10.0, show_default=True, metavar="S",
-            help="Seconds to get a connection to the upstream."),
-    _limits("--idle-timeout", type=_SECONDS, default=300.0, show_default=True, metavar="S",
-            help="Seconds that the upstream may be silent."),
-    _limits("--retries", type=click.IntRange(min=0), default=2, show_default=True, metavar="N",
-            help="Retries of an upstream request that failed for the time being."),
-    _limits("--concurrency", type=_POSITIVE, default=256, show_default=True, metavar="N",
-            help="Samples that are drawn at a time, over all requests."),
-    _limits("--queue", type=click.IntRange(min=0), default=1024, show_default=True, metavar="N",
-            help="Requests that may wait for their first sample; further ones get status 429."),
-    _limits("--max-body", type=_POSITIVE, default=10, show_default=True, metavar="MB",
-            help="Largest body of a request."),
-    _limits("--grace", type=FiniteRange(min=0), default=30.0, show_default=True, metavar="S",
-            help="Seconds for unfinished requests after SIGTERM."),
-)
-
-
-class ServeCommand(MethodCommand):
-    """A command whose options grow with its strategy and metric, and with a local model."""
-
-    def own_options(self, args: Sequence[str]) -> Iterator[click.Option]:
-        if not any(arg.partition("=")[0] == "--upstream" for arg in args):
-            yield from sampler_options(SAMPLER, {"model", "temperature", "beams"})
-        yield from super().own_options(args)
-
-
-@click.command(cls=ServeCommand, epilog=_EXAMPLES, context_settings=SETTINGS)
-@_source_options
-@_method_options
-@_server_options
-@_limit_options
-def serve(**params: Any) -> int:
+  minrisk serve --upstream https://api.openai.com/v1 --api-key-file keys.txt --record traffic.jsonl\
+""")
+def serve(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOptions,
+          options: ServerOptions, limits: LimitOptions) -> int:
     """Serve OpenAI's protocol: a client that changes its base URL gets the best of n samples.
 
     Each request is sampled n times from the upstream, the samples are compared with each other, and
@@ -144,112 +176,95 @@ def serve(**params: Any) -> int:
     with needs_extra("serve", "serve"):
         from minrisk.server.limits import SampleLimit
         from minrisk.server.run import Address
-    limit = SampleLimit(params["concurrency"], params["queue"])
-    settings = settings_of(params)
-    _warn_of_strangers(params["host"], settings.keys)
-    source = source_of(params, settings, limit)
-    return asyncio.run(_serve(params, settings, source, limit, Address(
-        params["host"], params["port"], params["grace"]))) or 0
+    limit = SampleLimit(limits.concurrency, limits.queue)
+    settings = _settings(sampling, method, choice, options, limits)
+    _warn_of_strangers(options.host, settings.keys)
+    source = _source(sampling, limits, limit)
+    asyncio.run(_serve(source, settings, limit, options.record,
+                       Address(options.host, options.port, limits.grace)))
+    return 0
 
 
-async def _serve(params: dict[str, Any], settings: Settings, source: Source, limit: SampleLimit,
-                 address: Any) -> None:
+async def _serve(source: Source, settings: Settings, limit: SampleLimit, record: str | None,
+                 address: Address) -> None:
     from minrisk.server.app import Server
     from minrisk.server.recording import Recorder
     from minrisk.server.run import serve as run
 
-    recorder = Recorder(params["record"]) if params["record"] else None
-    await run(Server(source, settings, limit, recorder), address,
-              lambda url: click.echo(f"minrisk: serving at {url}", err=True))
+    server: Server = Server(source, settings, limit, Recorder(record) if record else None)
+    await run(server, address, lambda url: click.echo(f"minrisk: serving at {url}", err=True))
 
 
-def settings_of(params: dict[str, Any]) -> Settings:
-    """What the parsed options say."""
+def _settings(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOptions,
+              options: ServerOptions, limits: LimitOptions) -> Settings:
     from minrisk.server.settings import Preset, Settings
 
-    strategy = strategy_of(params)
-    model = params["model"]
-    if model is not None and params["upstream"] is None:
-        model = os.path.basename(os.path.normpath(model))  # clients need not know our folders
-    preset = Preset(model, params["samples"], strategy)
-    names = {f.name for f in fields(Settings)} & params.keys()
+    preset = Preset(sampling.model_name, sampling.samples, method.make())
     return Settings(
-        preset=preset, aliases=dict(_alias(text, preset, params) for text in params["alias"]),
-        methods=_methods(params, strategy), weighting=Weighting(params["weights"]),
-        stop_error=params["stop_error"] or None, max_body=params["max_body"] << 20,
-        keys=_keys(params["api_key_file"]), show_page=params["page"],
-        **{name: params[name] for name in names - {"stop_error", "max_body"}})
+        preset, dict(_alias(text, preset, method.strategy) for text in sampling.alias),
+        _methods(choice, method, preset.strategy), Weighting(choice.weights),
+        max_samples=sampling.max_samples, min_samples=sampling.min_samples,
+        temperature=sampling.temperature, prefer_finished=choice.prefer_finished,
+        confidence=choice.confidence, stop_error=choice.stop_error or None,
+        deadline=limits.deadline, concurrency=limits.concurrency, queue=limits.queue,
+        max_body=limits.max_body << 20, keys=_keys(options.api_key_file),
+        allow_origin=options.allow_origin, show_page=options.page)
 
 
-def source_of(params: dict[str, Any], settings: Settings, limit: SampleLimit) -> Source:
-    """The upstream, or where there is none the model of a folder."""
+def _source(sampling: SourceOptions, limits: LimitOptions, limit: SampleLimit) -> Source:
+    """The upstream, or where there is none a local model."""
     from minrisk.openai.client import Client
     from minrisk.samplers.openai import Endpoint
     from minrisk.server.local import LocalModel
     from minrisk.server.sources import Upstream
 
-    if params["upstream"] is None:
-        if params["model"] is None:
-            raise InputError("found neither --upstream nor --model, wanted the address of a server "
-                             "that samples, or the folder of a model")
-        return LocalModel(_local_sampler(params), settings.preset.model or "", limit)
+    if sampling.upstream is None:
+        return LocalModel(sampling.local_sampler(), sampling.model_name or "", limit)
     # which checks the address, and reads the key
-    endpoint = Endpoint(params["upstream"], params["model"] or "any",
-                        key_variable=params["key_variable"])
-    client = Client(endpoint.endpoint, endpoint.key(), concurrency=params["concurrency"],
-                    timeout=settings.deadline, retries=params["retries"],
-                    connect=params["connect_timeout"], idle=params["idle_timeout"], max_wait=10.0)
-    return Upstream(client, limit, params["per_request"])
+    endpoint = Endpoint(sampling.model or "any", sampling.upstream,
+                        key_variable=sampling.key_variable)
+    client = Client(sampling.upstream, endpoint.key(), concurrency=limits.concurrency,
+                    timeout=limits.deadline, retries=limits.retries,
+                    connect=limits.connect_timeout, idle=limits.idle_timeout, max_wait=_MAX_WAIT)
+    return Upstream(client, limit, sampling.per_request)
 
 
-def _local_sampler(params: dict[str, Any]) -> Transformers:
-    from minrisk.samplers.hf import Transformers
-
-    own = {name.removeprefix("sampler__"): value for name, value in params.items()
-           if name.startswith("sampler__") and value is not None}
-    # a prompt that is too long is an error at other servers too
-    return Transformers(params["model"], temperature=params["temperature"],
-                        **{"overlong": "error"} | own)
-
-
-def _alias(text: str, default: Preset, params: dict[str, Any]) -> tuple[str, Preset]:
+def _alias(text: str, default: Preset, strategy: str) -> tuple[str, Preset]:
     """`careful=MODEL,samples=64,metric=M,strategy=S`."""
     from minrisk.server.settings import Preset
 
     name, equals, rest = text.partition("=")
-    model, *settings = rest.split(",")
+    model, *given = rest.split(",")
     if not (name and equals and model):
         raise InputError(f"--alias {text!r:.80}; wanted NAME=MODEL, and after it where wanted "
                          "samples=N, metric=M or strategy=S, with commas between them")
-    pairs = dict(setting.partition("=")[::2] for setting in settings)
-    for key in pairs.keys() - {"samples", "metric", "strategy"}:
-        raise unknown(f"setting of --alias {name}", key, ("samples", "metric", "strategy"))
+    pairs = {key: value for key, _, value in (one.partition("=") for one in given)}
+    for key in pairs.keys() - set(_ALIAS):
+        raise unknown(f"setting of --alias {name}", key, _ALIAS)
     samples = pairs.get("samples", str(default.samples))
     if not samples.isdecimal():
         raise InputError(f"--alias {name}: samples={samples!r:.20}; wanted a number")
-    strategy = default.strategy
+    chosen = default.strategy
     if pairs.keys() & {"metric", "strategy"}:
-        strategy = make_strategy(pairs.get("strategy", params["strategy"]),
-                                 pairs.get("metric", strategy.metric))
-    return name, Preset(model, int(samples), strategy)
+        chosen = make_strategy(pairs.get("strategy", strategy),
+                               pairs.get("metric", chosen.metric))
+    return name, Preset(model, int(samples), chosen)
 
 
-def _methods(params: dict[str, Any], default: Strategy) -> Methods:
+def _methods(choice: ChoiceOptions, method: StrategyOptions, default: Strategy) -> Methods:
     """What clients may name; each strategy is made once, to see that it can be."""
     from minrisk.server.settings import Methods, named_metrics
 
-    strategies = frozenset(params["allow_strategy"]) | {params["strategy"]}
-    for name in strategies - {params["strategy"]}:
+    for name in choice.allow_strategy:
         make_strategy(name, default.metric)
-    metrics = named_metrics(params["allow_metric"]) | {params["metric"]: default.metric}
-    return Methods(metrics, strategies)
+    metrics = named_metrics(choice.allow_metric) | {method.metric: default.metric}
+    return Methods(metrics, frozenset({*choice.allow_strategy, method.strategy}))
 
 
 def _keys(path: str | None) -> Keys:
-    from minrisk.io.files import Input
     from minrisk.server.settings import Keys
 
-    lines: list[str] = os.environ.get(_KEYS, "").replace(",", "\n").splitlines()
+    lines = os.environ.get(_KEYS, "").replace(",", "\n").splitlines()
     if path is not None:
         source = Input(path)
         lines += [source.text(line) for line in source]
@@ -267,5 +282,3 @@ def _warn_of_strangers(host: str, keys: Keys) -> None:
     if not is_local and not keys:
         warnings.warn(f"--host {host} lets others in, and no key is wanted of them; "
                       "give --api-key-file", stacklevel=2)
-
-

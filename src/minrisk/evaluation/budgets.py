@@ -1,4 +1,4 @@
-"""Which budgets of which strategies are tried: a strategy is a line in the table."""
+"""The budgets of each strategy that `minrisk validate` tries, as a table."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ Whole = Literal["references", "hypotheses", "pairs"]
 
 @dataclass(frozen=True)
 class Budget:
-    """An option of a strategy, and the values to try.
+    """An option of a strategy and the values to try.
 
-    They are shares of the whole, at which the strategy is standard MBR; or values as they are, if
-    there is no such limit. Options that are budgets of pairs take the share itself.
+    Values are shares of a whole (the number of references, hypotheses or pairs) at which the
+    strategy equals standard MBR; without a whole they are values of the option. An option that is a
+    budget of pairs takes the share itself.
     """
 
     strategy: str
@@ -26,7 +27,7 @@ class Budget:
     values: tuple[float, ...]
 
 
-_HALVES = tuple(2.0**-i for i in range(1, 21))  # as in the paper; those below one are left out
+_HALVES = tuple(2.0**-i for i in range(1, 21))  # as in the paper; too small ones are left out
 
 BUDGETS = (
     Budget("n-by-s", "subset", "references", _HALVES),
@@ -41,12 +42,12 @@ BUDGETS = (
     Budget("quality-then-mbr", "keep", "hypotheses", _HALVES),
 )
 
-OTHER_AIMS = frozenset({"diverse", "medoids"})  # they choose sets, and approximate nothing
+OTHER_AIMS = frozenset({"diverse", "medoids"})  # choose sets, do not approximate standard MBR
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A strategy with one budget; without one, it is what its defaults make it."""
+    """A strategy with one budget, or with its default options."""
 
     strategy: str
     option: str | None = None
@@ -55,7 +56,7 @@ class Trial:
 
     @property
     def budget(self) -> str:
-        """For instance `keep n/8`."""
+        """The budget as text, such as `keep n/8`."""
         if self.option is None or self.value is None:
             return ""
         if self.of is None:
@@ -76,7 +77,7 @@ class Trial:
 
 
 def trials(strategies: list[str], segments: Sequence[Segment]) -> list[Trial]:
-    """What to try on such segments; strategies that the table does not know as they are."""
+    """The trials for segments of this size; a strategy that is not in the table has one trial."""
     return [trial for name in strategies for trial in _trials(name, segments)]
 
 
@@ -90,10 +91,10 @@ def _trials(strategy: str, segments: Sequence[Segment]) -> list[Trial]:
 
 
 def _typical_size(segments: Sequence[Segment], of: Whole) -> float:
-    """The median, so that no single segment decides."""
+    """The median size of the segments."""
     return median(_size(segment, of) for segment in segments)
 
 
 def _size(segment: Segment, of: Whole) -> int:
-    """How many shares there can be; of pairs, each hypothesis gets one at least."""
+    """The size of the whole; for pairs the number of references, as each hypothesis needs one."""
     return len(segment.hypotheses if of == "hypotheses" else segment.references)

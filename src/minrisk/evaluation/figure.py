@@ -1,4 +1,4 @@
-"""Accuracy over the number of effective references: the paper's Figure 1 for one's own samples."""
+"""Plots of accuracy by number of effective references, like Figure 1 of the paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 class Style(NamedTuple):
-    """Different in colour, mark and line: readable in grey."""
+    """Colour, marker and line of a curve; curves differ in all three, to be readable in grey."""
 
     colour: str
     marker: str
@@ -47,9 +47,9 @@ class Curve:
 
 
 def check_figure(path: str) -> None:
-    """Before hours of work, not after them."""
+    """Check before the work begins that the plot can be written."""
     if Path(path).suffix not in _KINDS:
-        raise InputError(f"--plot {path}: wanted a name that ends in {', '.join(_KINDS)}")
+        raise InputError(f"cannot plot to {path}: wanted a name that ends in {', '.join(_KINDS)}")
     _figure_class()
 
 
@@ -81,7 +81,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def panel(axes: Any, title: str, curves: Iterable[Curve]) -> None:
-    """From all references to one, as in the paper."""
+    """Plot the curves of one panel, from all references to one, as in the paper."""
     curves = list(curves)
     for curve in curves:
         colour, marker, fill, line = curve.style
@@ -99,7 +99,7 @@ def panel(axes: Any, title: str, curves: Iterable[Curve]) -> None:
 
 
 def legend(figure: Any) -> None:
-    """Below, for all panels together."""
+    """One legend below all panels."""
     parts = [axes.get_legend_handles_labels() for axes in figure.get_axes()]
     shown = {label: handle for part in parts for handle, label in zip(*part, strict=True)}
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=5,
@@ -107,7 +107,7 @@ def legend(figure: Any) -> None:
 
 
 def save(figure: Any, path: str) -> None:
-    """The same figure is the same file: without the date, and with names that are not random."""
+    """Write the figure; equal figures give equal files, without dates and random identifiers."""
     import matplotlib
 
     with as_input_error("write", path), matplotlib.rc_context({"svg.hashsalt": "minrisk"}):
@@ -116,7 +116,7 @@ def save(figure: Any, path: str) -> None:
 
 
 def _curves(summary: Summary, accuracy: Callable[[TrialSummary], float]) -> Iterator[Curve]:
-    """Each strategy's trials; all that approach standard MBR begin with it."""
+    """One curve per strategy; those that approach standard MBR start with it."""
     spare = chain(OTHERS, repeat(_LAST))
     for name, found in groupby(summary.rows[1:], key=lambda row: row.trial.strategy):
         rows = list(found)

@@ -1,4 +1,4 @@
-"""`minrisk.score`: how good whole outputs are, and how sure that is, with sacreBLEU's numbers."""
+"""`minrisk.score`: corpus scores with confidence intervals and significance tests, as sacreBLEU."""
 
 from __future__ import annotations
 
@@ -21,25 +21,35 @@ from minrisk._core.signature import join, metric_signature
 from minrisk.version import __version__
 
 SEED = 12345  # as sacreBLEU's
-_TAIL = 40  # one resample in so many is left out at each end: 95% remain
+_TAIL = 40  # 1/40 of the resamples is cut off at each end: 95% remain
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Score:
-    """What a metric thinks of a system; the interval and what follows only if it was resampled.
+    """The score of a system; `str` shows it with its interval and p-value.
+
+    Args:
+        value: the score of the corpus.
+        sentences: (N,) the scores of the sentences.
+        mean: mean score of the resamples; None without resampling, like the next three.
+        interval: half the width of the 95% confidence interval.
+        p_value: p-value of the paired bootstrap test against the baseline.
+        ahead: 95% confidence interval of the difference from the baseline.
+        statistics: corpus statistics, if the metric has them.
+        signature: the options of the metric and of the resampling.
 
     >>> Score(25.0, np.array([20.0, 30.0]), interval=2.5)
     Score(25 ± 2.5, of 2 sentences)
     """
 
     value: float
-    sentences: Floats  # (N,)
-    mean: float | None = None  # over the resamples
-    interval: float | None = None  # half the width of what holds 95% of them
-    p_value: float | None = None  # how likely chance makes such a difference from the baseline
-    ahead: tuple[float, float] | None = None  # how much better than the baseline 95% of them are
-    statistics: Floats | None = None  # of the corpus, where the metric has some
-    signature: str | None = None  # how it was made
+    sentences: Floats
+    mean: float | None = None
+    interval: float | None = None
+    p_value: float | None = None
+    ahead: tuple[float, float] | None = None
+    statistics: Floats | None = None
+    signature: str | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Score):
@@ -90,12 +100,12 @@ def score(
         systems: the lines of one output, or a mapping from names to such lists.
         references: for each line one reference, or a list of them; not needed by a metric that
             judges by the source alone.
-        sources: a line each, for metrics that need it.
+        sources: one source per line, for metrics that need it.
         metric: a metric, its name or class, or a function of hypothesis and reference.
-        resamples: of the lines (sacreBLEU takes 1000): then each score has a confidence interval,
-            and each but the first, which is the baseline, the p-value of the paired bootstrap test
-            against it and the interval of the difference from it.
-        seed: of the resamples.
+        resamples: number of bootstrap resamples (sacreBLEU uses 1000); 0 for none. With resamples
+            each score has a confidence interval, and each but the first system, which is the
+            baseline, has the p-value of the paired bootstrap test against it.
+        seed: seed of the resamples.
 
     Returns:
         The score of the output, or those of the systems by name.
@@ -142,7 +152,7 @@ def score(
 def sacrebleu_signature(metric: AnyMetric, scores: Iterable[Score], references: int,
                         resamples: int = 0, seed: int = SEED,
                         of_corpus: bool = True) -> str | None:
-    """As sacreBLEU writes it, so that others can compare; None where it has no such metric."""
+    """The signature that sacreBLEU would write; None if it has no such metric."""
     metric = as_metric(metric)
     if Ability.CORPUS_STATISTICS not in metric.abilities:
         return None
@@ -156,7 +166,7 @@ def sacrebleu_signature(metric: AnyMetric, scores: Iterable[Score], references: 
 
 def score_signature(metric: AnyMetric, references: int, resamples: int = 0,
                     seed: int = SEED) -> str:
-    """How scores are made; the number of references is the largest of a line."""
+    """The signature of scores; `references` is the largest number of references of a line."""
     bootstrap = {"bs": resamples, "seed": seed} if resamples else {}
     return metric_signature(metric, nrefs=references, **bootstrap)
 
@@ -203,7 +213,7 @@ def _check_finite(metric: AnyMetric, name: str, value: float, sentences: Floats)
 def _statistics(metric: AnyMetric, systems: Sequence[Sequence[str]],
                 references: Sequence[Sequence[str]] | None,
                 sources: Sequence[str] | None) -> Floats:
-    """(K, N, S) of K systems with N lines; a score and a one make a mean of scores."""
+    """(K, N, S) statistics of K systems with N lines; scores and ones if it is a mean of scores."""
     if Ability.CORPUS_STATISTICS in metric.abilities and references is not None:
         return np.stack([metric.statistics(lines, references) for lines in systems])
     scores = (_best_scores(metric, systems, references, sources) if references is not None
@@ -213,7 +223,7 @@ def _statistics(metric: AnyMetric, systems: Sequence[Sequence[str]],
 
 def _qualities(metric: AnyMetric, systems: Sequence[Sequence[str]],
                sources: Sequence[str]) -> Floats:
-    """(K, N) each line by its source alone."""
+    """(K, N) quality estimates of the lines from their sources."""
     segments = [Segment(outputs, source=source)
                 for *outputs, source in zip(*systems, sources, strict=True)]
     return np.stack([pool.quality() for pool in bind(metric, segments)], axis=1)
@@ -221,7 +231,7 @@ def _qualities(metric: AnyMetric, systems: Sequence[Sequence[str]],
 
 def _best_scores(metric: AnyMetric, systems: Sequence[Sequence[str]],
                  references: Sequence[Sequence[str]], sources: Sequence[str] | None) -> Floats:
-    """(K, N) each line against the reference that suits it best."""
+    """(K, N) the score of each line against its best reference."""
     given = [None] * len(references) if sources is None else sources
     segments = [
         Segment(outputs, own, source)
@@ -232,7 +242,7 @@ def _best_scores(metric: AnyMetric, systems: Sequence[Sequence[str]],
 
 
 def _best_of_line(line: int, pool: Pool[Any]) -> Floats:
-    """(K,) each system's output against the reference that suits it best."""
+    """(K,) the score of each system's output against its best reference."""
     try:
         best: Floats = pool.scores().max(axis=1)
     except InputError as error:
@@ -252,7 +262,7 @@ def _corpora(metric: AnyMetric, rows: Floats) -> Floats:
 
 
 def _resample(metric: AnyMetric, statistics: Floats, resamples: int, seed: int) -> Floats:
-    """(K, B) the scores of corpora of the same size, whose lines are resampled with replacement."""
+    """(K, B) scores of bootstrap resamples of the corpus."""
     resampled = list(_resampled_sums(statistics, resamples, seed))
     return np.array([
         _corpora(metric, np.array([sums[k] for sums in resampled])) for k in range(len(statistics))
@@ -260,7 +270,7 @@ def _resample(metric: AnyMetric, statistics: Floats, resamples: int, seed: int) 
 
 
 def _resampled_sums(statistics: Floats, resamples: int, seed: int) -> Iterator[Floats]:
-    """(K, S) per resample: the same lines for every system, in the order sacreBLEU draws them."""
+    """(K, S) statistics of each resample, with the same lines as sacreBLEU for all systems."""
     rng = np.random.default_rng(seed)
     lines = statistics.shape[1]
     for _ in range(resamples):
@@ -276,7 +286,7 @@ def _interval(sampled: Floats) -> tuple[float | None, float | None]:
 
 
 def _central_95(sampled: Floats) -> tuple[float, float]:
-    """The bounds between which 95% of them are."""
+    """The bounds of the central 95% of the values."""
     ordered = np.sort(sampled)
     cut = ordered.size // _TAIL
     return float(ordered[cut]), float(ordered[-1 - cut])
@@ -290,7 +300,7 @@ def _difference_interval(
 
 
 def _p_value(value: float, sampled: Floats, baseline: tuple[float, Floats] | None) -> float | None:
-    """How often the difference strays from its mean by more than what was observed."""
+    """The share of resamples whose difference is further from its mean than the observed one."""
     if baseline is None or not sampled.size:
         return None
     difference = abs(value - baseline[0])

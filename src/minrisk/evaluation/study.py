@@ -1,4 +1,4 @@
-"""One segment: what standard MBR picks, and what every trial makes of the same features."""
+"""Validation of one segment: every trial against standard MBR, with the same features."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from minrisk._core.signature import parts_signature
 from minrisk.evaluation.budgets import Trial, trials
 
 EXACT = Trial("standard")
-_PROBE = 16  # texts
+_PROBE_TEXTS = 16  # of the small segment on which strategies are tested
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a trial made of a segment."""
+class TrialOutcome:
+    """The outcome of a trial on one segment."""
 
-    first: bool  # picks the string that standard MBR picks
-    among: bool  # has that string among its first `top` samples
-    lost: float  # exact utility of that string, less that of its own choice
+    first: bool  # whether it chooses the text that standard MBR chooses
+    among: bool  # whether that text is among its first `top` hypotheses
+    lost: float  # exact utility of that text minus that of its own choice
     pairs: int
-    seconds: float  # without the features, which all trials share
+    seconds: float  # without the extraction of features, which all trials share
 
     @classmethod
     def of(cls, segment: Segment, exact: Ranking, ranking: Ranking, top: int,
-           seconds: float) -> Outcome:
-        """Of a ranking, measured by that of standard MBR."""
+           seconds: float) -> TrialOutcome:
+        """The outcome of a ranking, compared with that of standard MBR."""
         target = segment.hypotheses[exact.best]
         best = [segment.hypotheses[i] for i in ranking.order[:top]]
         lost = exact.utility[exact.best] - exact.utility[ranking.best]
@@ -47,36 +47,36 @@ class Outcome:
 
 @dataclass(frozen=True)
 class SegmentOutcomes:
-    """A segment's outcomes, and what they are to be measured by."""
+    """The outcomes of all trials on one segment."""
 
-    gain: float  # what standard MBR wins over a sample at random
+    gain: float  # utility of standard MBR's choice minus that of a random sample
     references: int
-    features: float  # seconds
-    outcomes: dict[str, Outcome]  # by the label of the trial
+    features: float  # seconds to extract them
+    outcomes: dict[str, TrialOutcome]  # by the label of the trial
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any], labels: Iterable[str]) -> SegmentOutcomes:
-        """Of the trials with these labels; what `as_json` would not give is an error."""
+        """The outcomes of the trials with these labels; an InputError if fields are missing."""
         try:
-            found = {label: _typed(Outcome, fields["outcomes"][label]) for label in labels}
+            found = {label: _typed(TrialOutcome, fields["outcomes"][label]) for label in labels}
             return cls(**_typed(cls, fields) | {
-                "outcomes": {label: Outcome(**values) for label, values in found.items()}})
+                "outcomes": {label: TrialOutcome(**values) for label, values in found.items()}})
         except (KeyError, TypeError) as error:
-            raise InputError(f"found no outcomes of a segment ({error}); remove the file to have "
-                             "it made again") from None
+            raise InputError(f"found no outcomes of a segment ({error}); remove the file, and run "
+                             "again") from None
 
 
 def _typed(cls: type, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a dataclass, each of its type."""
+    """The fields of a dataclass, checked by their types."""
     hints = get_type_hints(cls)
     return {name: checked(name, fields[name], hint) for name, hint in hints.items()}
 
 
 class Study:
-    """Strategies that a metric can do, at the budgets that suit the size of typical segments."""
+    """A comparison of strategies for a metric, at budgets that suit typical segments."""
 
     def __init__(self, metric: AnyMetric, typical: Sequence[Segment], strategies: Iterable[str],
                  top: int = 20, note: Callable[[str], None] = lambda message: None,
@@ -98,23 +98,23 @@ class Study:
         found |= {trial: self._timed(trial, batch) for trial in self.trials[1:]}
         gain = exact.utility[exact.best] - np.average(exact.utility, weights=segment.counts)
         return SegmentOutcomes(float(gain), len(segment.references), features, {
-            trial.label: Outcome.of(segment, exact, ranking, self.top, seconds)
+            trial.label: TrialOutcome.of(segment, exact, ranking, self.top, seconds)
             for trial, (ranking, seconds) in found.items()
         })
 
     def _prepared(self, segment: Segment) -> tuple[Batch, float]:
-        """The segment with its features, and the seconds they took."""
+        """The segment with its features, and the seconds to extract them."""
         start = time.perf_counter()
         batch = Batch([segment])
         (pool,) = bind(self.metric, batch)
-        # one pair: a metric may put off some of its work until it is needed
+        # one pair, because a metric may do some of the work on first use
         one = np.array([0])
         pool.keep(one).utility(Groups.subset(np.ones(len(segment.references)), one))
         return batch, time.perf_counter() - start
 
     def _timed(self, trial: Trial, batch: Batch) -> tuple[Ranking, float]:
         strategy = self._strategy(trial, batch[0])
-        # of its own, so that features of further metrics are not found by the next trial
+        # a batch of its own: the next trial must not find features of further metrics
         own = batch.keep([np.arange(len(batch[0].hypotheses))])
         start = time.perf_counter()
         (ranking,) = strategy.rank(own)
@@ -127,9 +127,9 @@ class Study:
 
     def _possible(self, candidates: Iterable[Trial], probe: Segment,
                   note: Callable[[str], None]) -> Iterator[Trial]:
-        """Trials of the strategies that this metric can do, as a small problem shows."""
+        """The trials of the strategies that run with this metric, tested on a small segment."""
         batch = Batch([probe])
-        self._timed(EXACT, batch)  # whatever is wrong here is wrong with all of them
+        self._timed(EXACT, batch)  # an error here would be one of every strategy
         for strategy, found in groupby(candidates, key=lambda trial: trial.strategy):
             own = list(found)
             try:
@@ -141,13 +141,13 @@ class Study:
 
 
 def _probe(segments: Sequence[Segment]) -> Segment:
-    """A small problem with so many different texts that no stage of a strategy is left out."""
+    """A small segment with enough distinct texts for every stage of a strategy."""
     hyps = chain.from_iterable(segment.hypotheses for segment in segments)
     refs = chain.from_iterable(segment.references for segment in segments)
-    return Segment(_different(hyps), _different(refs), segments[0].source)
+    return Segment(_distinct_texts(hyps), _distinct_texts(refs), segments[0].source)
 
 
-def _different(texts: Iterable[str]) -> list[str]:
-    """The first different ones; where they are too few, others that are made of the first."""
-    found = list(islice(dict.fromkeys(texts), _PROBE))
-    return [*found, *(f"{found[0]} {number}" for number in range(_PROBE - len(found)))]
+def _distinct_texts(texts: Iterable[str]) -> list[str]:
+    """The first 16 distinct texts; if there are too few, variants of the first."""
+    found = list(islice(dict.fromkeys(texts), _PROBE_TEXTS))
+    return [*found, *(f"{found[0]} {number}" for number in range(_PROBE_TEXTS - len(found)))]

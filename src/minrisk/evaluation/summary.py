@@ -1,4 +1,4 @@
-"""All segments: the means of every trial, and which to use."""
+"""Summary over all segments: the means of every trial, and a recommendation."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from minrisk.evaluation.budgets import Trial
 from minrisk.evaluation.study import EXACT, SegmentOutcomes
 
-_TOLERATED_SHARE = 0.01  # of the gain, unless the user says
+_TOLERATED_SHARE = 0.01  # of the gain, unless a tolerance is given
 _MIN_SPEEDUP = 2.0  # how much faster an approximation must be to be worth its errors
 
 
 @dataclass(frozen=True)
 class TrialSummary:
-    """A trial's means over all segments, and its median time."""
+    """The means of a trial over all segments, and its median time."""
 
     trial: Trial
     first: float
@@ -33,6 +33,8 @@ class TrialSummary:
 
 @dataclass(frozen=True)
 class Summary:
+    """The summaries of all trials, and the tolerance for the recommendation."""
+
     rows: list[TrialSummary]  # standard MBR first
     segments: int
     references: float  # in the mean
@@ -49,7 +51,7 @@ class Summary:
 
     @property
     def recommended(self) -> TrialSummary:
-        """The fastest, unless the exact one is nearly as fast."""
+        """The fastest trial within the tolerance, unless standard MBR is nearly as fast."""
         is_worth_it = self.exact.seconds > _MIN_SPEEDUP * self.fastest.seconds
         return self.fastest if is_worth_it else self.exact
 
@@ -59,7 +61,7 @@ class Summary:
 
     @property
     def _tolerable(self) -> list[TrialSummary]:
-        """The exact one always is, also where rounding makes the gain negative."""
+        """The trials within the tolerance; standard MBR always is, also if the gain is negative."""
         return [row for row in self.rows if row is self.exact or row.lost <= self.tolerance]
 
     def as_json(self) -> dict[str, Any]:

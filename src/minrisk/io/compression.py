@@ -1,4 +1,4 @@
-"""gz, xz and zst: told apart by their first bytes when read, by the file's name when written."""
+"""gz, xz and zst files: detected by their first bytes when read, by their names when written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from minrisk._core.errors import InputError, MissingExtra
 
 
-class Decoder(Protocol):
+class Decompressor(Protocol):
     @property
     def eof(self) -> bool: ...
 
@@ -22,7 +22,7 @@ class Decoder(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-class Encoder(Protocol):
+class Compressor(Protocol):
     def compress(self, data: bytes, /) -> bytes: ...
 
     def flush(self) -> bytes: ...
@@ -31,21 +31,21 @@ class Encoder(Protocol):
 class Codec(NamedTuple):
     name: str  # also the extension
     magic: bytes
-    decoder: Callable[[], Decoder]
-    encoder: Callable[[], Encoder]
+    decompressor: Callable[[], Decompressor]
+    compressor: Callable[[], Compressor]
 
 
-def _zstd_decoder() -> Decoder:
+def _zstd_decompressor() -> Decompressor:
     try:
-        made: Decoder = import_module("compression.zstd").ZstdDecompressor()
+        made: Decompressor = import_module("compression.zstd").ZstdDecompressor()
     except ImportError:  # before Python 3.14
         made = _zstandard().ZstdDecompressor().decompressobj()
     return made
 
 
-def _zstd_encoder() -> Encoder:
+def _zstd_compressor() -> Compressor:
     try:
-        made: Encoder = import_module("compression.zstd").ZstdCompressor()
+        made: Compressor = import_module("compression.zstd").ZstdCompressor()
     except ImportError:
         made = _zstandard().ZstdCompressor().compressobj()
     return made
@@ -62,16 +62,16 @@ _CODECS = (
     Codec("gz", b"\x1f\x8b", lambda: zlib.decompressobj(wbits=31),
           lambda: zlib.compressobj(wbits=31)),
     Codec("xz", b"\xfd7zXZ\0", lzma.LZMADecompressor, lzma.LZMACompressor),
-    Codec("zst", b"\x28\xb5\x2f\xfd", _zstd_decoder, _zstd_encoder),
+    Codec("zst", b"\x28\xb5\x2f\xfd", _zstd_decompressor, _zstd_compressor),
 )
-# bytes that are decompressed at a time: not all libraries can be told how much may come out, which
-# for a kilobyte of the densest zstandard (blocks of one repeated byte) is 32 megabytes
+# bytes that are decompressed at once: not all libraries can limit the output, which is up to 32
+# megabytes for a kilobyte of zstandard
 _STEP = 1 << 10
 EXTENSIONS = tuple(f".{codec.name}" for codec in _CODECS)
 
 
 def could_be_compressed(head: bytes) -> bool:
-    """Whether more bytes are needed to tell: a pipe should not wait for them otherwise."""
+    """Whether more bytes are needed to decide; a pipe must not wait for bytes in vain."""
     return any(len(head) < len(c.magic) and c.magic.startswith(head) for c in _CODECS)
 
 
@@ -84,23 +84,23 @@ def codec_for(path: str) -> Codec | None:
 
 
 def decompressed(chunks: Iterable[bytes], codec: Codec, name: str) -> Iterator[bytes]:
-    """The content of any number of compressed streams, one after the other, as `cat` joins them."""
-    decoder, inside = codec.decoder(), False
+    """The content of any number of concatenated compressed streams."""
+    decompressor, inside = codec.decompressor(), False
     for chunk in (c[i:i + _STEP] for c in chunks for i in range(0, len(c), _STEP)):
         rest = chunk if inside else chunk.lstrip(b"\0")  # padding between streams is allowed
         while rest:
-            yield _decompress(decoder, rest, codec, name)
-            inside, rest = not decoder.eof, decoder.unused_data.lstrip(b"\0")
-            if decoder.eof:
-                decoder = codec.decoder()
+            yield _decompress(decompressor, rest, codec, name)
+            inside, rest = not decompressor.eof, decompressor.unused_data.lstrip(b"\0")
+            if decompressor.eof:
+                decompressor = codec.decompressor()
     if inside:
         raise InputError(f"{name}: truncated {codec.name}: the file ends in the middle of its "
                          "compressed data; copy or make it again")
 
 
-def _decompress(decoder: Decoder, data: bytes, codec: Codec, name: str) -> bytes:
+def _decompress(decompressor: Decompressor, data: bytes, codec: Codec, name: str) -> bytes:
     try:
-        return decoder.decompress(data)
-    except Exception as error:  # each library has its own; only the data can be the cause
+        return decompressor.decompress(data)
+    except Exception as error:  # each library has its own exceptions
         raise InputError(f"{name}: unreadable {codec.name}: {error}; "
                          "copy or make the file again") from None

@@ -1,4 +1,4 @@
-"""Files, URLs and standard streams, with every failure told as the user's problem that it is."""
+"""Files, URLs and standard streams; all their failures are InputErrors."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from minrisk._core.errors import InputError, MinriskError
 from minrisk.io import remote
 from minrisk.io.compression import codec_for, codec_of, could_be_compressed, decompressed
 
-_CHUNK = 1 << 15  # bytes; a small chunk keeps the estimate of the time left honest
-_SPLIT = 1 << 16  # bytes that are split into lines at a time; all of them may be newlines
+_CHUNK = 1 << 15  # bytes; small chunks give a good estimate of the remaining time
+_SPLIT = 1 << 16  # bytes that are split into lines at once; each may be a newline
 
 
 class Input:
-    """The lines of a text file, or of standard input if the path is `-`, uncompressed on the way.
+    """The lines of a text file, or of standard input if the path is `-`; decompressed if needed.
 
-    Lines end at "\\n" only: the other separators that Unicode knows are part of the text.
+    Lines end at "\\n" only: other line separators of Unicode are part of the text.
     """
 
-    has_fields = False  # in a format of its own, and its lines are JSON
+    has_fields = False  # whether the format has named fields; its lines are then JSON
 
     def __init__(self, path: str, name: str | None = None) -> None:
-        """Fails if there is no such file, but opens it only when its lines are asked for.
+        """Raise an InputError if the file does not exist; it is opened when lines are read.
 
-        `name` is what messages call it.
+        `name` is its name in messages.
         """
         self.path = path
         self.name = name or _name("read", path)
         self.number = 0  # of the last line, from 1
         self.consumed = 0  # bytes, before decompression
-        self.size = None if path == "-" else _size(path)  # None where it cannot be known
+        self.size = None if path == "-" else _size(path)  # None if it is unknown
 
     def __iter__(self) -> Iterator[bytes]:
         with as_input_error("read", self.path), self._open() as stream:
@@ -44,7 +44,7 @@ class Input:
                 yield line
 
     def text(self, line: bytes, number: int | None = None) -> str:
-        """One of the lines (the last, unless numbered) as text, without a carriage return."""
+        """A line (the last one, unless its number is given) as text, without a carriage return."""
         number = self.number if number is None else number
         try:
             return text_of(line, number)
@@ -52,7 +52,7 @@ class Input:
             raise InputError(f"{self.name}:{number}: {error}") from None
 
     def beginning(self, size: int) -> bytes:
-        """The first bytes, as they are."""
+        """The first bytes, without decompression."""
         with as_input_error("read", self.path), self._open() as stream:
             return stream.read(size)
 
@@ -75,39 +75,39 @@ class Input:
         while chunk:
             self.consumed += len(chunk)
             yield chunk
-            chunk = stream.read1(_CHUNK)  # what there is, without waiting for more
+            chunk = stream.read1(_CHUNK)  # available bytes, without waiting for more
 
 
 class Output:
-    """Text into a file, or to standard output if the path is `-`; compressed by the extension."""
+    """A text file to write, or standard output if the path is `-`; compressed by its extension."""
 
     def __init__(self, path: str, append: bool = False, name: str | None = None) -> None:
-        """`name` is what the file will be called, where that is not yet its path."""
+        """`name` is the final name of the file, if the path is a temporary one."""
         self._path = path
         codec = codec_for(name or path)
-        self._encoder = codec.encoder() if codec else None
+        self._compressor = codec.compressor() if codec else None
         self._own = path != "-"
         if not self._own and sys.stdout is None:
-            raise InputError("standard output is closed; name a file with -o")
+            raise InputError("standard output is closed; name a file")
         with as_input_error("write", path):
             self._stream = _create(path, append) if self._own else sys.stdout.buffer
 
     def write(self, text: str) -> None:
-        """On disk, or in the pipe, when this returns; a compressor may hold back a block."""
+        """Write and flush a text; a compressor may hold back a block."""
         # a lone surrogate, which JSON can express and UTF-8 cannot, becomes its JSON escape
         data = text.encode("utf-8", "backslashreplace")
-        self._put(self._encoder.compress(data) if self._encoder else data)
+        self._put(self._compressor.compress(data) if self._compressor else data)
 
     def close(self) -> None:
-        if self._encoder:
-            self._put(self._encoder.flush())
+        if self._compressor:
+            self._put(self._compressor.flush())
         self._release()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """What was written is complete and readable, whatever happened since."""
+        """Close the file, so that what was written is readable, also after an error."""
         with suppress(MinriskError) if kind else nullcontext():
             self.close()
 
@@ -117,7 +117,7 @@ class Output:
                 self._stream.write(data)
                 self._stream.flush()
         except (MinriskError, OSError):
-            self._encoder = None  # do not try again when the file is closed
+            self._compressor = None  # do not try again when the file is closed
             raise
 
     def _release(self) -> None:
@@ -127,14 +127,14 @@ class Output:
 
 
 def check_writable(path: str) -> None:
-    """Fails where a file could not be written, as far as that can be known without writing it."""
+    """Raise an InputError if a file cannot be written, as far as can be known before."""
     with as_input_error("write", path):
         if remote.is_url(path):
             remote.system(path)
         elif not os.path.exists(path) and path != "-":
             open(path, "xb").close()
             os.remove(path)
-        elif os.path.isfile(path) or os.path.isdir(path):  # to open a pipe would end it
+        elif os.path.isfile(path) or os.path.isdir(path):  # opening a pipe would end it
             open(path, "ab").close()
 
 
@@ -145,7 +145,7 @@ def open_file(path: str) -> BufferedReader:
 
 
 def text_of(line: bytes, number: int) -> str:
-    """The line of this number as text, without a carriage return."""
+    """A line as text, without a carriage return; the first line may have a byte order mark."""
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -155,7 +155,7 @@ def text_of(line: bytes, number: int) -> str:
 
 
 def replace_file(temporary: str, path: str) -> None:
-    """Give a finished file its name, atomically and durably: also if the machine dies now."""
+    """Rename a finished file atomically and durably: it survives a crash of the machine."""
     with as_input_error("write", path):
         _sync(temporary)
         os.replace(temporary, path)
@@ -176,9 +176,9 @@ def _create(path: str, append: bool) -> BinaryIO:
 
 
 def file_key(path: str, standard: Literal["stdin", "stdout"]) -> Hashable | None:
-    """What two names of one file have in common; None where writing and reading do not collide.
+    """A key that is equal for two names of one file; None for a device or a pipe.
 
-    A device or a pipe may well be both input and output.
+    A device or a pipe may be both input and output.
     """
     if remote.is_url(path):
         return path
@@ -191,9 +191,10 @@ def file_key(path: str, standard: Literal["stdin", "stdout"]) -> Hashable | None
 
 @contextmanager
 def as_input_error(verb: str, path: str) -> Iterator[None]:
+    """Turn errors of reading or writing a path into an InputError without secrets."""
     try:
         yield
-    except BrokenPipeError:  # the reader has seen enough; nothing is wrong
+    except BrokenPipeError:  # the reader has closed the pipe, which is no error
         raise
     except OSError as error:
         reason = remote.hidden(error.strerror or str(error), path)

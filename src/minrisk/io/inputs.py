@@ -1,4 +1,4 @@
-"""The files that are read: which paths and patterns name, and how each is told from another."""
+"""Input files: the paths and patterns that name them, and their identity."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from minrisk.io import remote
 from minrisk.io.files import Input
 from minrisk.io.parquet import ParquetInput, is_parquet
 
-ERRORS, MANIFEST = "errors.jsonl", "manifest.json"  # beside the shards of a folder that we made
-_BEGINNING = 1 << 20  # bytes, which tell files apart
+ERRORS, MANIFEST = "errors.jsonl", "manifest.json"  # in every output folder
+_IDENTITY_BYTES = 1 << 20  # at the beginning of a file
 
 
 class InputFile(NamedTuple):
-    """A file of the input."""
+    """An input file."""
 
-    name: str  # as it was given but for its secrets, for messages
-    location: str  # where any process finds it
+    name: str  # the given path without secrets, for messages
+    location: str  # absolute path or URL
 
     @classmethod
     def at(cls, path: str) -> InputFile:
@@ -34,15 +34,15 @@ class InputFile(NamedTuple):
 
     @property
     def can_be_read_again(self) -> bool:
-        """Unlike a pipe."""
+        """Whether it can be opened again, unlike a pipe."""
         return remote.is_url(self.location) or self.open().size is not None
 
     def identity(self) -> str:
-        """What tells it from another file of the same name: its size, and how it begins."""
+        """Its size and a checksum of its beginning, which distinguish it from another file."""
         if not self.can_be_read_again:
             return "a pipe"
         source = self.open()
-        beginning = sha256(source.beginning(_BEGINNING)).hexdigest()
+        beginning = sha256(source.beginning(_IDENTITY_BYTES)).hexdigest()
         return f"{source.size} bytes, {beginning[:16]}"
 
 
@@ -51,7 +51,7 @@ def open_input(path: str, name: str | None = None) -> Input:
 
 
 def expand(paths: Iterable[str]) -> list[str]:
-    """Patterns as the files they match, in order; a file that is there is no pattern.
+    """The files that paths and patterns match, in order; an existing file is no pattern.
 
     A folder that we made may be what is read next: what lies beside its shards is passed over.
     """

@@ -1,4 +1,4 @@
-"""An append-only journal: JSON entries with checksums, each of them whole or not there."""
+"""An append-only journal of JSON entries with checksums; an incomplete entry is ignored."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from minrisk.io.files import as_input_error
 
 
 class Journal:
-    """What an interrupted run is resumed from.
+    """A file from which an interrupted run is resumed.
 
-    Entries are read again one by one, so that they may be more than memory holds. An entry that was
-    torn by a kill, changed by a broken disk, or written for another owner, is passed over, and
-    costs no other. The file is open only while it is used: there may be more journals than a
-    process may have open files.
+    Entries are read one by one, so that they need not fit into memory. An entry that is incomplete
+    after a kill, damaged on disk, or written for another owner is skipped. The file is open only
+    while it is used, because there may be more journals than a process may have open files.
     """
 
     def __init__(self, path: str, owner: str = "") -> None:
-        """The owner, a run or one of its shards, is part of every checksum."""
+        """`owner` identifies the run and its shard, and is part of every checksum."""
         self.path = path
         self._seed = crc32(owner.encode("utf-8", "surrogateescape"))
         self._size: int | None = None  # None until the first entry is appended
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Every good entry, and the offset at which it is found again."""
+        """Every valid entry with its offset."""
         if not os.path.exists(self.path):
             return
         offset = 0
@@ -49,12 +48,12 @@ class Journal:
                 stream.seek(offset)
                 entry = self._decoded(stream.readline())
                 if entry is None:
-                    raise InputError(f"{self.path} was changed while the run used it; run again "
-                                     "with --resume")
+                    raise InputError(f"{self.path} was changed during the run; run again with "
+                                     "resume=True")
                 yield entry
 
     def append(self, entry: dict[str, Any]) -> int:
-        """With the operating system when this returns: no signal can tear or lose it."""
+        """Append an entry and return its offset; after that no signal can damage or lose it."""
         line = self._encoded(entry)
         with as_input_error("write", self.path), open(self.path, "ab", buffering=0) as stream:
             if self._size is None:
@@ -67,7 +66,7 @@ class Journal:
         return offset
 
     def _end_line(self, size: int) -> int:
-        """End the last line, which may be torn, so that nothing is joined to it; the new size."""
+        """End an incomplete last line, so that nothing is appended to it; returns the new size."""
         with open(self.path, "rb+", buffering=0) as stream:
             if size and (stream.seek(-1, os.SEEK_END), stream.read(1))[1] != b"\n":
                 size += stream.write(b"\n")
@@ -78,10 +77,10 @@ class Journal:
         return b"%08x %b\n" % (crc32(content, self._seed), content)
 
     def _decoded(self, line: bytes) -> Any:
-        """None where it is not what was written."""
+        """The entry of a line; None if its checksum is wrong."""
         found, _, content = line.removesuffix(b"\n").partition(b" ")
         if found != b"%08x" % crc32(content, self._seed):
             return None
-        with suppress(ValueError, RecursionError):  # not of our making
+        with suppress(ValueError, RecursionError):  # not an entry of ours
             return json.loads(content)
         return None

@@ -3,11 +3,11 @@
     {"id"?, "source"?, "samples" | "hypotheses": [...], "counts"?: [...], "references"?: [...],
      "weights"? | "logprobs"?: [...], "lengths"?: [...], ...}
 
-A sample with a count of k is k equal samples. Weights, log-probabilities and lengths (in tokens)
-belong to the references, which are the samples themselves unless given. A weight is of one sample,
-so a count of k multiplies it by k; a log-probability is of a distinct text, which weighs its
-probability once, however often it was sampled. Other fields pass through to the output. A field
-that is null counts as absent, and blank lines are skipped.
+A sample with a count of k stands for k equal samples. Weights, log-probabilities and lengths (in
+tokens) belong to the references, which are the samples themselves unless given. A weight is that of
+one sample, so a count of k multiplies it by k; a log-probability is that of a distinct text, and
+does not depend on its count. Other fields are copied to the output. Fields that are null are
+ignored, and blank lines are skipped.
 """
 
 from __future__ import annotations
@@ -26,23 +26,22 @@ from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
 from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum
 
-SAMPLED = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
+SAMPLE_FIELDS = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
                      "truncated_logprobs", "finish_reasons",
-                     "reasoning"})  # lists that go with the samples
-KNOWN = SAMPLED | {"id", "source", "references"}
+                     "reasoning"})  # lists with one value per sample
+KNOWN_FIELDS = SAMPLE_FIELDS | {"id", "source", "references"}
 
-
-UNUSED = ("logprobs are not used as weights: samples drawn from a model follow its probabilities "
-          "already; --weights logprobs uses them")
+UNUSED_LOGPROBS = ("logprobs are not used as weights: samples follow the probabilities of the "
+                   "model already; weights='logprobs' uses them")
 
 
 @dataclass(frozen=True)
 class SampleReader:
-    """The records of several files, numbered through."""
+    """A reader of JSON lines with samples, from several files."""
 
     files: tuple[InputFile, ...]
     weighting: Weighting = AUTO
-    oracle: str | None = None  # the field whose texts are the references, with even weights
+    oracle: str | None = None  # the field with human references, which have equal weights
 
     def open(self) -> list[Input]:
         return [file.open() for file in self.files]
@@ -58,14 +57,14 @@ class SampleReader:
     def parse(self, raw: RawRecord) -> Record:
         record = Record.of(raw)
         try:
-            fields = parse(text_of(raw.content, raw.line), "give --num-candidates")
+            fields = parse(text_of(raw.content, raw.line), "give num_candidates=")
         except InputError as error:
             return record.failed(error)
         return self.parse_fields(fields, record)
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
-        """What the fields of a line say."""
-        kept = {key: value for key, value in fields.items() if key not in KNOWN}
+        """A record from the fields of a line."""
+        kept = {key: value for key, value in fields.items() if key not in KNOWN_FIELDS}
         record = replace(record, fields=kept)
         try:
             record = replace(record, id=id_of(fields, record.index))
@@ -76,7 +75,7 @@ class SampleReader:
     def _segment(self, fields: dict[str, Any], index: int) -> Segment:
         hypotheses = _hypotheses(fields)
         if self.oracle is not None:
-            return Segment(hypotheses, _human(fields, self.oracle), source_of(fields),
+            return Segment(hypotheses, _oracle_references(fields, self.oracle), source_of(fields),
                            index=index)
         references, counts = _list(fields, "references"), _numbers(fields, "counts")
         weights = (self._weights(fields, hypotheses, counts) if references is None
@@ -90,21 +89,21 @@ class SampleReader:
         weights, logprobs = _numbers(fields, "weights"), _numbers(fields, "logprobs")
         if weights is not None and logprobs is not None:
             raise InputError("found both weights and logprobs, wanted one of them")
-        # validated even where they are not used: a wrong length means misaligned samples
+        # checked also if they are not used: a wrong length means misaligned samples
         lengths = _numbers(fields, "lengths")
         by_logprobs = (None if logprobs is None
                        else self.weighting.of(logprobs, texts, lengths, counts))
         if self.weighting.by == "auto":
             if logprobs is not None:
-                warnings.warn(UNUSED, stacklevel=2)
+                warnings.warn(UNUSED_LOGPROBS, stacklevel=2)
             return weights
         if by_logprobs is None:
-            raise InputError("found no logprobs, wanted them to weigh the references by")
+            raise InputError("found no logprobs, wanted them as weights of the references")
         return by_logprobs
 
 
 def parse(text: str, advice: str) -> dict[str, Any]:
-    """The fields of a line; the advice is for those who meant to give plain text."""
+    """The fields of a JSON line; `advice` is for plain text."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -149,14 +148,14 @@ def _hypotheses(fields: dict[str, Any]) -> list[Any]:
 
 
 def references_of(fields: dict[str, Any]) -> tuple[list[Any], list[Any] | None, list[int] | None]:
-    """The texts that may be references, with their weights and counts."""
+    """The references of a line, or else its samples, with their weights and counts."""
     references = _list(fields, "references")
     if references is not None:
         return references, _numbers(fields, "weights"), None
     return _hypotheses(fields), _numbers(fields, "weights"), _numbers(fields, "counts")
 
 
-def _human(fields: dict[str, Any], name: str) -> list[Any]:
+def _oracle_references(fields: dict[str, Any], name: str) -> list[Any]:
     found = fields.get(name)
     if found is None:
         raise InputError(f"found no {name}, wanted the human references under this name")
@@ -182,6 +181,6 @@ def _numbers(fields: dict[str, Any], name: str) -> list[Any] | None:
 def show(value: object) -> str:
     try:
         shown = json.dumps(value, ensure_ascii=False)
-    except RecursionError:  # for the parser was a few calls nearer to the limit
+    except RecursionError:  # close to the limit that the parser has not reached
         return "a value that is nested too deeply"
     return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -1,4 +1,4 @@
-"""Plain text: N lines of hypotheses for every line of the source, as mbrs and comet-mbr have it."""
+"""Plain text: N lines of hypotheses per segment, the format of mbrs and comet-mbr."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from minrisk.io.record import AUTO, RawRecord, Record, Weighting, at, checksum, 
 
 @dataclass(frozen=True)
 class Column:
-    """Files that have the same number of lines for every segment."""
+    """Files with the same number of lines per segment."""
 
     files: tuple[InputFile, ...]
     size: int
-    option: str  # what to check if the lines do not divide
+    option: str  # the option to check if the number of lines is wrong
 
     def open(self) -> list[Input]:
         inputs = [file.open() for file in self.files]
         for source in inputs:
             if source.has_fields:
                 raise InputError(f"{source.name} has fields, wanted plain text; "
-                                 "leave --num-candidates out")
+                                 "leave num_candidates= out")
         return inputs
 
 
 class Lines(NamedTuple):
-    """The lines of one segment in one file, not yet decoded."""
+    """The lines of one segment in one file, as bytes."""
 
     file: str
     first: int
@@ -61,7 +61,7 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True)
 class TextReader:
-    """Hypotheses, and the further columns that go with them."""
+    """A reader of plain text: hypotheses and further columns."""
 
     hypotheses: Column
     source: Column | None = None
@@ -82,7 +82,7 @@ class TextReader:
 
     def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
         opened = iter(inputs)
-        read = [_ColumnLines(c, list(islice(opened, len(c.files)))) if c else None
+        read = [_ColumnReader(c, list(islice(opened, len(c.files)))) if c else None
                 for c in self.columns]
         for index, row in enumerate(zip_longest(*(c or () for c in read))):
             if any(part is None and c is not None for part, c in zip(row, read, strict=True)):
@@ -111,8 +111,8 @@ class TextReader:
             return self.weighting.of(numbers, references.texts())
 
 
-class _ColumnLines:
-    """A column that is read, which counts its segments."""
+class _ColumnReader:
+    """The lines of a column by segment; it counts the segments."""
 
     def __init__(self, column: Column, inputs: Sequence[Input]) -> None:
         self._column = column
@@ -148,9 +148,9 @@ def _number(text: str, where: str) -> float:
         raise InputError(f"{where}: found {text!r:.60}, wanted a number") from None
 
 
-def _mismatch(columns: Iterable[_ColumnLines]) -> InputError:
+def _mismatch(columns: Iterable[_ColumnReader]) -> InputError:
     for column in columns:
-        for _ in column:  # to the end, so that the message can tell how many there are
+        for _ in column:  # to the end, for the number in the message
             pass
     return InputError("the numbers of segments differ: " + ", ".join(map(str, columns))
                       + "; check that the files belong together, and the numbers of lines")

@@ -1,4 +1,4 @@
-"""Score matrices: an array for each segment, in an .npz that appears whole."""
+"""Score matrices: one array per segment, in an .npz file that appears whole."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from minrisk.io.files import as_input_error, replace_file
 
 
 class MatrixWriter:
-    """Keeps arrays in a folder beside the file, so that a run can be resumed, and then packs them.
+    """Writes arrays into a folder beside the .npz file, and packs them when the run is finished.
 
-    An .npz that is not closed, as after a kill, could not be read.
+    So a run can be resumed; an .npz file that was not closed could not be read.
     """
 
     def __init__(self, path: str) -> None:
@@ -35,7 +35,7 @@ class MatrixWriter:
             np.lib.format.write_array(stream, matrix, allow_pickle=False)
 
     def pack(self) -> None:
-        """Make the file of what there is: segments that failed have no matrix."""
+        """Write the .npz file; segments that failed have no matrix."""
         temporary = os.path.join(self._parts, "npz")
         with as_input_error("write", self.path):
             names = sorted((n for n in os.listdir(self._parts) if n.endswith(".npy")),
@@ -46,7 +46,7 @@ class MatrixWriter:
         replace_file(temporary, self.path)
 
     def clean(self) -> None:
-        """Nobody will resume the run."""
+        """Remove the folder, when the run will not be resumed."""
         shutil.rmtree(self._parts, ignore_errors=True)
 
     def _part(self, index: int) -> str:

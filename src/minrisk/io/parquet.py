@@ -1,4 +1,4 @@
-"""Parquet files (`minrisk[parquet]`): the columns are what the fields of JSON lines are."""
+"""Parquet files (`minrisk[parquet]`), whose columns are the fields of JSON lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_parquet(path: str) -> bool:
 
 
 class ParquetInput(Input):
-    """The rows of a Parquet file as JSON lines, which all that reads those can read."""
+    """The rows of a Parquet file as JSON lines."""
 
     has_fields = True
 
@@ -41,7 +41,7 @@ class ParquetInput(Input):
         except MinriskError:
             raise
         except (pyarrow.ArrowException, ValueError, OverflowError) as error:  # or values that
-            # Python has none for: texts that are no UTF-8, times beyond its own
+            # Python cannot represent: invalid UTF-8, dates out of range
             raise InputError(f"{self.name}: unreadable Parquet: {error}; "
                              "copy or make the file again") from None
 
@@ -57,7 +57,7 @@ class ParquetInput(Input):
 
 
 def _plain(value: Any, column: str) -> Any:
-    """Texts where a column has bytes, as those that Spark and Impala write."""
+    """The value with bytes, which Spark and Impala write, decoded to text."""
     if isinstance(value, list | tuple):  # a map has pairs
         return [_plain(item, column) for item in value]
     if isinstance(value, dict):
@@ -72,7 +72,7 @@ def _plain(value: Any, column: str) -> Any:
 
 def _decoded(value: bytes, column: str) -> str:
     try:
-        # bytes of a text that are invalid go on as they are: the row fails, as in JSON lines
+        # invalid bytes are kept, so that the row fails as in JSON lines
         return value.decode("utf-8", "surrogateescape" if column in TEXTS else "strict")
     except UnicodeDecodeError:
         raise InputError(f"column {column!r} has bytes that are no UTF-8 text; convert it, or "

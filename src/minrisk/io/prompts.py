@@ -1,9 +1,10 @@
-"""What to sample from: plain text with a source a line, or JSON lines.
+"""Prompts: plain text with one source a line, or JSON lines.
 
     {"id"?, "source" | "prompt" | "messages": ..., ...}
 
-A prompt, or a chat of messages with "role" and "content", is what the model is given; a source
-beside it is for metrics that read it. Other fields pass through to the output.
+The model is given the prompt, or the messages of a chat with "role" and "content", or else the
+source; a source besides a prompt is for metrics that need it. Other fields are copied to the
+output.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from minrisk._core.errors import InputError
 from minrisk.io.compression import EXTENSIONS
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
-from minrisk.io.jsonl import SAMPLED, id_of, parse, show, source_of
+from minrisk.io.jsonl import SAMPLE_FIELDS, id_of, parse, show, source_of
 from minrisk.io.record import RawRecord, Record, checksum
 
 InputFormat = Literal["auto", "text", "json"]
 JSON = (".jsonl", ".json", ".ndjson")
-_WRITTEN = SAMPLED | {"id", "usage"}  # by `sample`
+_OUTPUT_FIELDS = SAMPLE_FIELDS | {"id", "usage"}  # of `sample`
 
 
 @dataclass(frozen=True)
 class PromptReader:
-    """The prompts of several files, numbered through."""
+    """A reader of prompts from several files."""
 
     files: tuple[InputFile, ...]
     form: InputFormat = "auto"
@@ -51,11 +52,15 @@ class PromptReader:
         record = Record.of(raw)
         try:
             text = text_of(raw.content, raw.line)
-            fields = parse(text, "give --input-format text") if raw.as_json else {"source": text}
+            fields = parse(text, "give input_format='text'") if raw.as_json else {"source": text}
         except InputError as error:
             return record.failed(error)
+        return self.parse_fields(fields, record)
+
+    def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
+        """What the fields of a line say."""
         record = replace(record, fields={k: v for k, v in fields.items()
-                                         if k not in _WRITTEN and v is not None})
+                                         if k not in _OUTPUT_FIELDS and v is not None})
         try:
             record = replace(record, id=id_of(fields, record.index))
             return replace(record, prompt=_prompt(fields))
@@ -64,12 +69,12 @@ class PromptReader:
 
 
 def is_source(record: Record) -> bool:
-    """Whether the model is given a bare source, so that it must know what to do with it."""
+    """Whether the model is given a source without prompt or messages."""
     return "prompt" not in record.fields and "messages" not in record.fields
 
 
 def is_json(form: InputFormat, path: str, line: bytes) -> bool:
-    """Whether a file is JSON lines, by what was said of it, its name, or its first line."""
+    """Whether a file is JSON lines, by the given format, its name, or its first line."""
     if form != "auto":
         return form == "json"
     for extension in EXTENSIONS:
@@ -94,11 +99,11 @@ def _prompt(fields: dict[str, Any]) -> str | list[dict[str, Any]]:
 
 
 def _messages(found: Any) -> list[dict[str, Any]]:
-    """A chat; what a message has besides its role is between the user and the model."""
-    def fine(message: Any) -> bool:
+    """The messages of a chat; only their roles are checked."""
+    def is_message(message: Any) -> bool:
         return isinstance(message, dict) and isinstance(message.get("role"), str)
 
-    if not isinstance(found, list) or not found or not all(map(fine, found)):
+    if not isinstance(found, list) or not found or not all(map(is_message, found)):
         raise InputError(f"found messages {show(found)}, "
                          'wanted a list of {"role": "...", "content": "..."}')
     return found

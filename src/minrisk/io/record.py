@@ -19,10 +19,10 @@ Failure = dict[str, Any]  # file, line, id and reason, as errors.jsonl has them
 
 @dataclass(frozen=True)
 class Weighting:
-    """How references count."""
+    """How the references are weighted."""
 
     by: Literal["auto", "uniform", "logprobs", "length-normalised"] = "auto"
-    temperature: float = 1.0  # of what comes from log-probabilities
+    temperature: float = 1.0  # of weights from log-probabilities
 
     def __str__(self) -> str:
         return self.by if self.temperature == 1 else f"{self.by}/{self.temperature}"
@@ -49,26 +49,26 @@ AUTO = Weighting()
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """A record as it was read. Whoever works on it parses it."""
+    """A record as it was read; a worker parses it."""
 
     index: int  # position among the records of its output; seeds its random stream
     file: str
     line: int
-    content: Any  # bytes of a line, or what the reader made of several
+    content: Any  # the bytes of a line, or an object of the reader
     checksum: int
-    as_json: bool = True  # whether the line is an object, or a text
+    as_json: bool = True  # whether the line is JSON, not plain text
     shard: int = 0
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a record says, and what the stages have made of it so far; or why they could not."""
+    """A parsed record with the results of the stages so far, or with its error."""
 
     index: int
     id: Any
     file: str
     line: int
-    last_line: int | None = None  # where it has several
+    last_line: int | None = None  # if it has several
     checksum: int = 0  # of its input
     shard: int = 0
     fields: Mapping[str, Any] = field(default_factory=dict)  # passed on to the output
@@ -76,9 +76,9 @@ class Record:
     samples: Sequence[Sample] | None = None
     segment: Segment | None = None
     ranking: Ranking | None = None
-    scores: Floats | None = None  # (H, R), where somebody asked for them
+    scores: Floats | None = None  # (H, R), if they are to be kept
     details: Mapping[str, Any] = field(default_factory=dict)  # of the choice, by the metric
-    value: Any = None  # what else a stage works on or has made
+    value: Any = None  # input or result of other stages
     error: MinriskError | None = None
 
     @property
@@ -87,7 +87,7 @@ class Record:
 
     @classmethod
     def of(cls, raw: RawRecord, last_line: int | None = None) -> Record:
-        """Where it came from; what it says is still to be found out."""
+        """A record with the position of a raw record, still without content."""
         return cls(raw.index, raw.index, raw.file, raw.line, last_line, raw.checksum, raw.shard)
 
     @property
@@ -105,7 +105,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one record."""
+    """The result of one record: its lines of the output, or its failure."""
 
     shard: int
     index: int
@@ -118,19 +118,22 @@ class Result:
 
 
 class Reader(Protocol):
-    """Where the records of one output come from. It can be pickled, and read anywhere."""
+    """Reads and parses the records of one output; it can be pickled and used on any machine."""
 
     def open(self) -> list[Input]:
-        """All files, none of them read yet; fails where one is not there."""
+        """Open all files without reading them; raises an InputError if one does not exist."""
 
     def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
         """The records of the opened files, numbered from 0."""
 
     def parse(self, raw: RawRecord) -> Record:
-        """What a record says; never fails, because the reason is part of the record."""
+        """Parse a record; an error becomes part of the record."""
 
 
 def located(file: str, line: int, last: int | None = None) -> str:
+    """Where a record is; one that comes from no file has no line."""
+    if not line:
+        return file
     return f"{file}:{line}" + (f"-{last}" if last is not None and last > line else "")
 
 
@@ -143,7 +146,7 @@ def checksum(*contents: bytes) -> int:
 
 @contextmanager
 def at(where: str) -> Iterator[None]:
-    """Errors from inside say which part of the input they are about."""
+    """Put the position in the input before the messages of errors."""
     try:
         yield
     except InputError as error:

@@ -1,8 +1,9 @@
-"""References of one segment in files: plain text with one a line, JSON lines or Parquet.
+"""Files with references of one segment: plain text with one a line, JSON lines or Parquet.
 
     {"references" | "samples" | "hypotheses": [...], "weights"?: [...], "counts"?: [...], ...}
 
-Every line of JSON adds its references, so that what `minrisk sample` writes can be read as it is.
+The references of all JSON lines are taken together, so that the output of `minrisk sample` can be
+read as it is.
 """
 
 from __future__ import annotations
@@ -22,10 +23,29 @@ from minrisk.io.remote import shown
 
 @dataclass(frozen=True)
 class ReferenceFile:
-    """A shard that is read where it is needed, a part at a time."""
+    """A file with references of one segment, which the worker that needs it reads in blocks.
+
+    The format is that of `minrisk rank`: plain text with one reference a line, JSON lines with
+    "references" or "samples" (and "weights" or "counts"), or Parquet; it may be compressed.
+
+    Args:
+        path: path or URL of the file; "-" is standard input.
+        given: the path that messages show, if it is another one.
+
+    Raises:
+        InputError: when it is read, if it cannot be read or has another format.
+
+    >>> import minrisk, tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+    ...     _ = file.write("the cat sat down\\na cat sat\\n")
+    ...     file.flush()
+    ...     part = minrisk.ReferenceFile(file.name)
+    ...     minrisk.decode_parts(["the cat sat", "a dog ran"], [part]).text
+    'the cat sat'
+    """
 
     path: str
-    given: str | None = None  # the path as messages show it
+    given: str | None = None
 
     @property
     def name(self) -> str:

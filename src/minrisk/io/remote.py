@@ -1,4 +1,4 @@
-"""Files elsewhere, by URL (s3://, https://, ...): whatever fsspec opens."""
+"""Remote files by URL (s3://, https://, ...), through fsspec."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from minrisk._core.errors import InputError, MinriskError, MissingExtra
 
-# without a password, what is before an @ may be public (a container of Azure), but not on the web
+# without a password the part before an @ may be public (an Azure container), but not in http
 _USER = re.compile(r"(\bhttps?://|://(?=[^/?\s]*:))([^/?\s]+@)")
 _QUERY = re.compile(r"(?<=\?)[^\s'\"]+")
 
@@ -19,12 +19,12 @@ def is_url(path: str) -> bool:
 
 
 def shown(path: str) -> str:
-    """A path as all may see it: a URL may hold a password, or a token in its query."""
+    """A path for messages: a URL without password and query, which may be secret."""
     return _QUERY.sub("***", _USER.sub(r"\1", path)) if is_url(path) else path
 
 
 def hidden(text: str, url: str) -> str:
-    """What others say of a URL, without the secrets that they repeat."""
+    """A message of a library without the secrets of the URL."""
     text = shown(text)
     for secret in filter(None, _secrets(url)):
         text = text.replace(secret, "***")
@@ -40,7 +40,7 @@ def _secrets(url: str) -> Iterator[str]:
 
 
 def system(url: str) -> tuple[Any, str]:
-    """The file system, and the place in it."""
+    """The file system of a URL, and the path in it."""
     found: tuple[Any, str] = _fsspec().core.url_to_fs(url)
     return found
 
@@ -51,7 +51,7 @@ def open_url(path: str, mode: str) -> BinaryIO:
 
 
 def size(path: str) -> int | None:
-    """In bytes, where the server tells it; fails if there is no such file."""
+    """The size in bytes, if known; raises an error if the file does not exist."""
     files, place = system(path)
     found = files.info(place)
     if found["type"] == "directory":
@@ -66,24 +66,24 @@ def exists(url: str) -> bool:
 
 
 def matches(pattern: str) -> list[str]:
-    """The files of a pattern, in order."""
+    """The URLs of the files that a pattern matches, in order."""
     files, place = system(pattern)
-    before = pattern.removesuffix(place)  # with the host, which a place may not name
+    before = pattern.removesuffix(place)  # protocol and host, which the path may lack
     return [before + found if before != pattern else files.unstrip_protocol(found)
             for found in sorted(files.glob(place)) if files.isfile(found)]
 
 
 def as_minrisk_error(verb: str, path: str, error: Exception) -> MinriskError:
-    """Each protocol is a package of its own, which may be missing, and has errors of its own."""
+    """The error of an fsspec package: it may be missing, and has its own exceptions."""
     if isinstance(error, MinriskError):
         return error
     if isinstance(error, ImportError):
         return MissingExtra(f"{shown(path)} needs one more package: {error}")
     if isinstance(error, NotImplementedError):
-        return InputError(f"cannot {verb} {shown(path)}: its protocol has no way to {verb}; "
-                          "name a URL of another")
-    return InputError(f"cannot {verb} {shown(path)}: {hidden(str(error), path)}; check the URL, "
-                      "and what its server must know of you")
+        return InputError(f"cannot {verb} {shown(path)}: its protocol cannot {verb}; "
+                          "use a URL with another one")
+    return InputError(f"cannot {verb} {shown(path)}: {hidden(str(error), path)}; check the URL "
+                      "and the credentials")
 
 
 def _fsspec() -> ModuleType:

@@ -1,13 +1,12 @@
-"""An output that outlives its process: nothing in it is lost, and nothing is there twice.
+"""The sink for files and folders: a run that is interrupted can be resumed.
 
-    NAME              a finished shard, whole; or the one output, where it is no folder
-    manifest.json     how it was made, of which inputs, and which shards are finished;
-                      beside a single output it is called NAME.run.json
-    errors.jsonl      the segments that failed: file, line, id and reason (in a folder)
-    .minrisk/         while it is made: a lock, the results of each unfinished shard in a journal,
+    NAME              a finished shard, or the output if it is a single file
+    manifest.json     settings, inputs and finished shards; NAME.run.json beside a single file
+    errors.jsonl      the failed segments with file, line, id and reason (in a folder only)
+    .minrisk/         during a run: a lock, a journal with the results of each unfinished shard,
                       and a journal of the finished shards
 
-Segments that failed are made again when the run is resumed; until then the journal of their shard
+Failed segments are tried again when the run is resumed; until then the journal of their shard
 stays.
 """
 
@@ -30,21 +29,21 @@ from minrisk.io.files import Output, as_input_error, replace_file
 from minrisk.io.inputs import ERRORS, MANIFEST
 from minrisk.io.journal import Journal
 from minrisk.io.matrices import MatrixWriter
-from minrisk.io.partial import Partial
+from minrisk.io.partial_shard import PartialShard
 from minrisk.io.record import Failure, Result
 from minrisk.io.remote import shown
 from minrisk.io.shards import Shard
-from minrisk.io.sink import Remaining
+from minrisk.io.sink import UnfinishedShard
 from minrisk.io.store import LOCK, Store, another_run, file_store, folder_store, locked
 from minrisk.io.writer import json_line
 
 _RUN = re.compile(r"[0-9a-f]{32}")
-_GROWTH = 1.1  # a copy is made again when its file has grown by so much: in linear time all in all
+_GROWTH = 1.1  # factor of growth after which a file is copied again: linear in total
 _FINISHED = "finished"
 
 
 class RunStore:
-    """Gets results in any order, and puts a shard together when all of its results are there."""
+    """A sink that keeps results in journals, and writes a shard when it is complete."""
 
     def __init__(self, store: Store, shards: Sequence[Shard], settings: Mapping[str, Any], *,
                  manifest: str = MANIFEST, errors: str | None = ERRORS, resume: bool = False,
@@ -52,7 +51,7 @@ class RunStore:
                  matrix_of: Callable[[Shard], MatrixWriter] | None = None) -> None:
         self.store = store
         self._shards = shards
-        self._settings = json.loads(json.dumps(dict(settings), default=str))  # as read again
+        self._settings = json.loads(json.dumps(dict(settings), default=str))  # as read
         self._manifest = manifest
         self._errors = errors
         self._resume = resume
@@ -61,10 +60,11 @@ class RunStore:
         self._run = self._writer = uuid4().hex
         self._finished: dict[str, dict[str, int]] = {}  # counts and size, by name
         self._finished_now: set[str] = set()  # by this run
-        self._saved = self._copied = 0  # finished shards in the manifest, bytes of errors in theirs
+        self._saved = 0  # finished shards in the manifest
+        self._copied = 0  # bytes of errors.jsonl at the URL
         self.counts: Counter[str] = Counter()
         self.retried = 0  # segments that failed in an earlier run
-        self._partials: dict[int, Partial] = {}
+        self._partials: dict[int, PartialShard] = {}
         self._totals: dict[int, int] = {}  # records of the shards that were read to their end
         self._broken: list[Failure] = []
         self._is_new = True
@@ -82,22 +82,22 @@ class RunStore:
         return cls(store, [Shard(name, shard.files, shard.reader)], *args,
                    manifest=beside(name), errors=None, **options)
 
-    # what a run asks
+    # what the driver reads
 
     @property
     def records_broken_shards(self) -> bool:
         return self._errors is not None
 
     def is_full(self, memory: int) -> bool:
-        return False  # everything is on disk at once
+        return False  # results are written to disk at once
 
-    def remaining(self) -> Iterator[Remaining]:
+    def remaining(self) -> Iterator[UnfinishedShard]:
         for number, shard in enumerate(self._shards):
             if self._is_to_do(shard):
                 partial = self._partials.get(number)
-                yield Remaining(number, shard, partial.done if partial else array("q"))
+                yield UnfinishedShard(number, shard, partial.done if partial else array("q"))
 
-    # what a run does
+    # what the driver calls
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -112,7 +112,7 @@ class RunStore:
                 self._close()
 
     def begin(self) -> None:
-        """From here on, what is there under our names is ours."""
+        """Take over the output: from here on files of earlier runs may be replaced."""
         self._has_begun = True
         self._clean(keep=(self._run, os.path.basename(self._finished_journal.path)))
         self._claim()
@@ -138,7 +138,7 @@ class RunStore:
             for result in fresh:
                 if result.scores is not None:
                     self._matrix_of(shard).add(result.index, result.scores)
-        partial.add(fresh)  # after its matrix: what is in the journal is never made again
+        partial.add(fresh)  # after its matrix: a result in the journal is not computed again
         for result in fresh:
             self.counts.update(result.counts)
         failures = [r.failure for r in fresh if r.failure is not None]
@@ -156,7 +156,7 @@ class RunStore:
                              "reason": reason})
         self._append_errors(self._broken[-1:])
 
-    # loading what there is
+    # loading an earlier run
 
     def _load(self) -> None:
         content = self.store.read(self._manifest)
@@ -167,12 +167,12 @@ class RunStore:
                 self._refuse_others(sizes)
             return
         if not self._resume:
-            raise InputError(f"{self._name} holds an earlier run; --resume goes on with it, "
-                             "--overwrite starts again, or name another output")
+            raise InputError(f"{self._name} holds an earlier run; resume=True goes on with "
+                             "it, overwrite=True starts again, or name another output")
         self._is_new = False
         self._load_manifest(content)
         for _, entry in self._finished_journal:
-            with suppress(KeyError, TypeError, AttributeError, ValueError):  # not of our making
+            with suppress(KeyError, TypeError, AttributeError, ValueError):  # not an entry of ours
                 self._finished[entry["shard"]] = _checked_counts(entry["counts"])
         self._check_finished(sizes)
         self._load_results()
@@ -199,7 +199,7 @@ class RunStore:
         if sizes:
             there = shown(self.store.location(next(iter(sizes))))
             raise InputError(f"{there} exists, and is of no earlier run that could be resumed; "
-                             "--overwrite replaces it, or name another output")
+                             "overwrite=True replaces it, or name another output")
 
     def _load_manifest(self, content: bytes) -> None:
         try:
@@ -212,34 +212,35 @@ class RunStore:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             path = shown(self.store.location(self._manifest))
             raise InputError(f"{path}, which says how the output was made, is no manifest of this "
-                             "version; --overwrite starts again, or name another output") from None
+                             "version; overwrite=True starts again, or name another "
+                             "output") from None
         check_same(self._name, differing)
         self._run, self._finished = run, finished
         self._saved = len(finished)
 
     def _check_finished(self, sizes: Mapping[str, int]) -> None:
-        """A shard that was removed is made again; one that somebody changed is told."""
+        """Make removed shards again; a shard of another size than before is an error."""
         for name, entry in list(self._finished.items()):
             if name not in sizes:
                 del self._finished[name]
             elif "size" in entry and entry["size"] != sizes[name]:
                 raise InputError(
                     f"{shown(self.store.location(name))} has {sizes[name]} bytes, but had "
-                    f"{entry['size']} when it was finished; remove it to have it made again")
+                    f"{entry['size']} when it was finished; remove it to make it again")
 
     def _is_to_do(self, shard: Shard) -> bool:
-        """What failed in this run is for another one to try again."""
+        """Whether it is unfinished; what failed in this run is not tried again in it."""
         return shard.name not in self._finished_now and not self._is_whole(shard)
 
     def _is_whole(self, shard: Shard) -> bool:
         return shard.name in self._finished and not self._finished[shard.name].get("failed")
 
-    # keeping what comes
+    # writing results
 
-    def _partial(self, number: int) -> Partial:
+    def _partial(self, number: int) -> PartialShard:
         if number not in self._partials:
             owner = f"{self._run}/{self._shards[number].name}"
-            self._partials[number] = Partial(self._partial_path(number), owner)
+            self._partials[number] = PartialShard(self._partial_path(number), owner)
         return self._partials[number]
 
     def _finish_if_whole(self, number: int) -> None:
@@ -247,7 +248,7 @@ class RunStore:
         segments = self._partials[number].segments if number in self._partials else 0
         if segments != total or not self._is_to_do(shard):
             return
-        partial = self._partial(number)  # there may be no segments at all
+        partial = self._partial(number)  # also for a shard without segments
         temporary = self._temporary()
         with Output(temporary, name=shard.name) as output:
             for text in partial.texts():
@@ -259,7 +260,7 @@ class RunStore:
         self.store.put(temporary, shard.name)
         self._note_finished(shard.name, {**partial.counts, "size": size})
         if partial.failures:
-            return  # the others stay for a run that makes these again
+            return  # the other results stay for a resumed run
         if self._matrix_of:
             self._matrix_of(shard).clean()
         partial.remove()
@@ -269,13 +270,13 @@ class RunStore:
         self._finished[name] = counts
         self._finished_now.add(name)
         self._finished_journal.append({"shard": name, "counts": counts})
-        if self.store.writer:  # for those who lose this machine with its journal
+        if self.store.writer:  # in case the journal on this machine is lost
             self._copy_errors()
             if len(self._finished) >= _GROWTH * self._saved:
                 self._save()
 
     def _claim(self) -> None:
-        """A lock does not reach a run on another machine: of two, the first one sees this."""
+        """Write who writes here, which a run on another machine sees: the lock is local."""
         if self.store.writer:
             self._put(self.store.writer, self._writer)
 
@@ -310,7 +311,7 @@ class RunStore:
                 output.write("".join(map(json_line, failures)))
 
     def _write_errors(self) -> None:
-        """All that is known to have failed, in order of the input."""
+        """Write all known failures, in input order."""
         if not self._errors:
             return
         temporary = self._temporary()
@@ -342,17 +343,17 @@ class RunStore:
         if self._is_empty or all(map(self._is_whole, self._shards)):
             self._clean()
         if self.store.writer:
-            with suppress(MinriskError):  # which some may write, but not remove
+            with suppress(MinriskError):  # some stores allow writing, but not removing
                 self.store.remove(self.store.writer)
 
     @property
     def _is_empty(self) -> bool:
-        """Whether nothing came of the run."""
+        """Whether the run has no results."""
         return (self._is_new and not self._finished
                 and not any(partial.segments for partial in self._partials.values()))
 
     def _clean(self, keep: Sequence[str] = ()) -> None:
-        """Remove what is unfinished, of this run and of those that nobody can resume any more."""
+        """Remove the journals of this run, and of earlier runs that cannot be resumed any more."""
         for name in os.listdir(self.store.work):
             path = os.path.join(self.store.work, name)
             if name == LOCK or name in keep:
@@ -372,7 +373,7 @@ class RunStore:
 
 
 def beside(file: str) -> str:
-    """Where the manifest of a single output is."""
+    """The path of the manifest of a single output file."""
     return f"{file}.run.json"
 
 
@@ -384,12 +385,13 @@ def _checked_counts(found: Any) -> dict[str, int]:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The settings that differ, for messages."""
     return [f"{key} was {before.get(key)}, is {now.get(key)}"
             for key in {**before, **now} if before.get(key) != now.get(key)]
 
 
 def check_same(path: str, differing: Sequence[str]) -> None:
-    """A run is resumed only as it was begun."""
+    """Raise an error if the settings of a resumed run differ."""
     if differing:
         raise InputError(f"cannot resume {path}: {'; '.join(differing[:5])}; "
-                         "use the same options and input, or write elsewhere")
+                         "use the same options and input, or write to another output")

@@ -1,4 +1,4 @@
-"""The outputs of a run: one for all inputs together, or in a folder one for each of them."""
+"""Shards: the outputs of a run, one for all inputs, or one per input in a folder."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from minrisk.io.inputs import ERRORS, MANIFEST, InputFile
 from minrisk.io.prompts import JSON
 from minrisk.io.record import Reader
 
-WORK = ".minrisk"  # the hidden folder for what is unfinished; no output is ever called so
+WORK = ".minrisk"  # hidden folder of unfinished results; never the name of an output
 _OTHERS = (".txt", ".tsv", ".parquet")
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One output, and where its records come from."""
+    """One output file, and the reader of its records."""
 
     name: str  # relative to the folder
     files: tuple[InputFile, ...]
@@ -28,7 +28,7 @@ class Shard:
 
 def folder_shards(paths: Sequence[str], extension: str,
                   reader_of: Callable[[int, InputFile], Reader]) -> list[Shard]:
-    """Outputs are named after the inputs, below the folder that these have in common."""
+    """One shard per input, named after it, below the folder that the inputs have in common."""
     files = [InputFile.at(path) for path in paths]
     for file in files:
         if not file.can_be_read_again:
@@ -52,14 +52,14 @@ def folder_shards(paths: Sequence[str], extension: str,
 
 
 def _below_root(file: InputFile) -> str:
-    """Where a file is among the others; of a URL, what is between its protocol and its query."""
+    """The path of a file; of a URL, the part between its protocol and its query."""
     if not remote.is_url(file.location):
         return file.location
     return "/" + file.name.partition("://")[2].partition("?")[0]
 
 
 def _renamed(name: str, extension: str) -> str:
-    """`a.txt.gz` as `a.jsonl.gz`."""
+    """The name with another extension: `a.txt.gz` becomes `a.jsonl.gz`."""
     compression = next((e for e in EXTENSIONS if name.endswith(e)), "")
     stem = name.removesuffix(compression)
     for known in (*JSON, *_OTHERS):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, Self
 
 from minrisk.io.matrices import MatrixWriter
@@ -14,43 +14,44 @@ from minrisk.io.shards import Shard
 MISSING = -1
 
 
-class Remaining(NamedTuple):
-    """A shard that is not finished."""
+class UnfinishedShard(NamedTuple):
+    """A shard with records that are not finished."""
 
     number: int
     shard: Shard
-    done: Sequence[int]  # the checksums of its records that are finished; the others are MISSING
+    done: Sequence[int]  # checksum of each finished record, MISSING for the others
 
 
 class Sink(Protocol):
-    """Gets results in any order."""
+    """An output, which gets the results of a run in any order."""
 
     @property
     def records_broken_shards(self) -> bool:
-        """Whether there is a place to say so; otherwise one that breaks off ends the run."""
+        """Whether it can record an unreadable shard; otherwise such a shard ends the run."""
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Of everything in the output, from earlier runs too."""
+        """Counts of all results in the output, those of earlier runs included."""
 
     def is_full(self, memory: int) -> bool:
-        """Whether so much waits for what comes before it that no more should be read for now;
-        the memory, in bytes, is for all that is on its way.
+        """Whether reading should pause, because too many results wait for earlier ones.
+
+        `memory` is the limit in bytes for everything in flight.
         """
 
-    def remaining(self) -> Iterator[Remaining]: ...
+    def remaining(self) -> Iterator[UnfinishedShard]: ...
 
     def begin(self) -> None:
-        """From now on the output is this run's."""
+        """Begin to write: from now on the output of an earlier run may be replaced."""
 
     def add(self, number: int, results: Sequence[Result]) -> list[Result]:
-        """Keep results of a shard; those that were not there before."""
+        """Write results of a shard; returns those that are new."""
 
     def end(self, number: int, records: int) -> None:
-        """The shard was read to its end, and has so many records."""
+        """Note that a shard was read to its end, with this number of records."""
 
     def fail(self, number: int, reason: str) -> None:
-        """The shard cannot be read to its end."""
+        """Record that a shard cannot be read to its end."""
 
     def __enter__(self) -> Self: ...
 
@@ -61,30 +62,33 @@ class Writable(Protocol):
     def write(self, text: str, /) -> object: ...
 
 
-class StreamSink:
-    """Standard output, a pipe or a device: results in order, as soon as it is their turn."""
+MAX_WAITING_RESULTS = 1024  # that wait for one before them
+
+
+class OrderedSink:
+    """Emits results in order, as soon as it is their turn."""
 
     records_broken_shards = False
 
-    def __init__(self, output: Writable, shard: Shard,
+    def __init__(self, emit: Callable[[Result], object], shard: Shard,
                  matrices: MatrixWriter | None = None) -> None:
-        self._output = output
+        self._emit = emit
         self._shard = shard
         self._matrices = matrices
         self._waiting: dict[int, Result] = {}
         self._next = 0
         self._total: int | None = None
         self._done = array("q")
-        self._backlog = 0  # bytes that wait
+        self._backlog = 0  # bytes of waiting results
         self.counts: Counter[str] = Counter()
         self.failures: list[Failure] = []
 
     def is_full(self, memory: int) -> bool:
         return self._backlog > memory // 2
 
-    def remaining(self) -> Iterator[Remaining]:
+    def remaining(self) -> Iterator[UnfinishedShard]:
         if self._next != self._total:
-            yield Remaining(0, self._shard, self._done)
+            yield UnfinishedShard(0, self._shard, self._done)
 
     def begin(self) -> None:
         if self._matrices:
@@ -104,7 +108,7 @@ class StreamSink:
             self._backlog -= len(ready.text)
             if ready.scores is not None and self._matrices:
                 self._matrices.add(ready.index, ready.scores)
-            self._output.write(ready.text)
+            self._emit(ready)
         return fresh
 
     def end(self, number: int, records: int) -> None:
@@ -120,3 +124,22 @@ class StreamSink:
         if self._matrices and self._next == self._total:
             self._matrices.pack()
             self._matrices.clean()
+
+
+class StreamSink(OrderedSink):
+    """Standard output, a pipe or a device."""
+
+    def __init__(self, output: Writable, shard: Shard,
+                 matrices: MatrixWriter | None = None) -> None:
+        super().__init__(lambda result: output.write(result.text), shard, matrices)
+
+
+class QueueSink(OrderedSink):
+    """A queue, for a caller that takes results as they are, and not their text."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.queue: deque[Result] = deque()
+        super().__init__(self.queue.append, shard)
+
+    def is_full(self, memory: int) -> bool:
+        return len(self._waiting) >= MAX_WAITING_RESULTS

@@ -1,7 +1,7 @@
-"""Where outputs are stored: in a folder of this machine, or at a URL.
+"""Storage of outputs: a local folder, or a URL.
 
-Object stores know neither appending, nor renaming, nor locks: a URL gets whole files only, and what
-is unfinished lies in a working folder on this machine.
+Object stores cannot append, rename or lock: only whole files are written to a URL, and unfinished
+results are in a working folder on this machine.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from minrisk.io import remote
 from minrisk.io.files import as_input_error, replace_file
 from minrisk.io.shards import WORK
 
-_HERE = "file://"  # URLs of this machine
+_LOCAL_SCHEME = "file://"
 LOCK = "lock"
-_FEW = 8  # files that are asked for one by one, rather than by a list of all that are there
+_MAX_SINGLE_REQUESTS = 8  # for more files, the whole folder is listed instead
 
 
 class Store(Protocol):
-    """Holds files, which appear whole or not at all."""
+    """A folder whose files appear whole or not at all."""
 
     name: str  # for messages
-    work: str  # the folder of this machine for what is unfinished
-    writer: str | None  # the file that says who writes here, where a lock on the folder does not
+    work: str  # the local working folder, for unfinished results
+    writer: str | None  # name of the file with the identity of the writer; None if a lock does it
 
     def location(self, name: str) -> str:
-        """The path or the URL of a file."""
+        """The path or URL of a file."""
 
     def sizes(self, names: Sequence[str]) -> dict[str, int]:
-        """Of those that are there, in bytes."""
+        """The sizes in bytes of those files that exist."""
 
     def read(self, name: str) -> bytes | None:
-        """None if there is no such file."""
+        """The content of a file; None if it does not exist."""
 
     def put(self, temporary: str, name: str) -> None:
-        """Move a file of the working folder to its place."""
+        """Move a file from the working folder to its final name."""
 
     def copy(self, path: str, name: str) -> None:
-        """Show a file of the working folder, which goes on growing there, as it is now."""
+        """Copy a file that still grows in the working folder."""
 
     def remove(self, name: str) -> None:
-        """Where it is there."""
+        """Remove a file, if it exists."""
 
 
 class LocalStore:
-    """A folder of this machine."""
+    """A local folder."""
 
     writer: str | None = None
 
@@ -96,7 +96,7 @@ class LocalStore:
 
 
 class RemoteStore:
-    """A folder at a URL, of any file system that fsspec can write to."""
+    """A folder at a URL, on any file system that fsspec can write to."""
 
     def __init__(self, url: str, work: str, writer: str) -> None:
         self.name = remote.shown(url)
@@ -112,7 +112,7 @@ class RemoteStore:
     def sizes(self, names: Sequence[str]) -> dict[str, int]:
         with as_input_error("read", self._url):
             self._system.invalidate_cache()
-            found = self._infos(names) if len(names) <= _FEW else self._all_infos()
+            found = self._infos(names) if len(names) <= _MAX_SINGLE_REQUESTS else self._all_infos()
         return {name: found[name]["size"] for name in names if name in found}
 
     def _infos(self, names: Sequence[str]) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class RemoteStore:
         with as_input_error("write", self.location(name)), open(path, "rb") as source:
             if folder := os.path.dirname(target):
                 self._system.makedirs(folder, exist_ok=True)
-            # what is written in a transaction is seen when it is over, unless it fails
+            # a transaction makes the file visible when it is complete
             with self._system.transaction, self._system.open(target, "wb") as stream:
                 shutil.copyfileobj(source, stream)
 
@@ -157,40 +157,40 @@ class RemoteStore:
                 self._system.rm_file(self._path(name))
 
     def _path(self, name: str) -> str:
-        is_joined = not self._root or self._root.endswith("/")  # as at the top of a file system
+        is_joined = not self._root or self._root.endswith("/")  # as at the root of a file system
         return f"{self._root}{'' if is_joined else '/'}{name}"
 
 
 def folder_store(output: str, work: str | None) -> Store:
-    """The folder of this path or URL; `work` is where the working folders of URLs are."""
-    if _is_elsewhere(output):
+    """The store for an output folder; `work` is the parent of the working folders of URLs."""
+    if _is_remote(output):
         return RemoteStore(output, work or _cache(), f"{WORK}-writer")
     _check_work(output, work)
-    path = output.removeprefix(_HERE)
+    path = output.removeprefix(_LOCAL_SCHEME)
     return LocalStore(path, os.path.join(path, WORK))
 
 
 def file_store(output: str, work: str | None) -> tuple[Store, str]:
-    """The folder of the file at this path or URL, and the file's name in it."""
-    if _is_elsewhere(output):
+    """The store for an output file, and the name of the file in it."""
+    if _is_remote(output):
         root, _, name = output.rpartition("/")
-        # a working folder for each file: several may be written to one folder at a time
+        # one working folder per file, because runs may write to one folder at the same time
         store: Store = RemoteStore(f"{root}/", os.path.join(work or _cache(), name),
                                    f".{name}{WORK}-writer")
     else:
-        folder, name = os.path.split(output.removeprefix(_HERE))
+        folder, name = os.path.split(output.removeprefix(_LOCAL_SCHEME))
         _check_work(output, work)
         with as_input_error("write", output):
-            os.stat(folder or ".")  # which nobody asked to make
+            os.stat(folder or ".")  # which must exist
         store = LocalStore(folder, os.path.join(folder, f".{name}{WORK}"))
     return store, name
 
 
 @contextmanager
 def locked(store: Store) -> Iterator[None]:
-    """The working folder, for this run alone: two would undo each other's work.
+    """Lock the working folder, so that no second run writes to the output.
 
-    The lock ends with its process. If nothing was written, nothing is left.
+    The lock ends with the process. Folders that stay empty are removed.
     """
     made = _make_folders(store.work)
     path = os.path.join(store.work, LOCK)
@@ -198,7 +198,7 @@ def locked(store: Store) -> Iterator[None]:
         with as_input_error("write", path):
             stream = open(path, "ab")  # noqa: SIM115 - closed below
         with stream:
-            if not _is_ours(stream, path):
+            if not _has_lock(stream, path):
                 made = []
                 raise another_run(store)
             try:
@@ -210,8 +210,8 @@ def locked(store: Store) -> Iterator[None]:
             _remove_if_empty(folder)
 
 
-def _is_ours(stream: BinaryIO, path: str) -> bool:
-    """Whether nobody else has the lock, nor removed it since it was opened."""
+def _has_lock(stream: BinaryIO, path: str) -> bool:
+    """Whether this process has the lock, and the file was not removed since it was opened."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(stream.fileno()), os.stat(path))
@@ -224,18 +224,18 @@ def another_run(store: Store) -> InputError:
                       "another output")
 
 
-def _is_elsewhere(output: str) -> bool:
-    return remote.is_url(output) and not output.startswith(_HERE)
+def _is_remote(output: str) -> bool:
+    return remote.is_url(output) and not output.startswith(_LOCAL_SCHEME)
 
 
 def _check_work(output: str, work: str | None) -> None:
     if work:
-        raise InputError(f"--work goes with a URL as output; unfinished work of {output} is kept "
+        raise InputError(f"work= goes with a URL as output; unfinished work of {output} is kept "
                          "beside it")
 
 
 def _make_folders(path: str) -> list[str]:
-    """Those that were not there, the innermost first."""
+    """Make a folder with its parents; returns the new ones, the innermost first."""
     made = []
     while path and not os.path.exists(path):
         made.append(path)

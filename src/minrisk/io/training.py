@@ -1,4 +1,4 @@
-"""Rankings as training data: the best for distillation, or pairs of a better and a worse one."""
+"""Training data from rankings: the best texts for distillation, or preference pairs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Prompt = str | list[dict[str, Any]]  # a prompt, or the messages of a chat
 
 @dataclass(frozen=True)
 class RankedText:
-    """A hypothesis that a segment ranks, with its utility."""
+    """A hypothesis with its utility."""
 
     text: str
     utility: float
@@ -32,17 +32,17 @@ class RankedText:
 
 @dataclass(frozen=True)
 class TrainingRecipe:
-    """What a segment becomes."""
+    """The format of training examples and the choice of pairs."""
 
-    pairs: PairChoice | None = None  # the best alone unless given
+    pairs: PairChoice | None = None  # None for the best text alone
     stride: int = 1  # of consecutive pairs
-    prompt: str | None = None  # template of the prompt; what the segment says unless given
-    conversational: bool = False
-    tabs: bool = False  # source and target in columns instead of JSON
+    prompt: str | None = None  # template of the prompt; the prompt of the segment unless given
+    conversational: bool = False  # examples are chats of messages
+    tabs: bool = False  # source and target separated by a tab, not JSON
 
     def lines(self, segment: Segment, ranking: Ranking,
               fields: Mapping[str, Any] = NO_FIELDS) -> Iterator[str]:
-        """The examples of a segment, whose other fields may hold its prompt or messages."""
+        """The examples of a segment; `fields` may have its prompt or messages."""
         ranked, prompt = _ranked(segment, ranking), self.prompt_for(segment.source, fields)
         if self.tabs:
             yield f"{_cell(str(prompt))}\t{_cell(ranked[0].text)}"
@@ -50,11 +50,11 @@ class TrainingRecipe:
             yield _json(self._best(prompt, ranked[0].text))
         else:
             for better, worse in self._chosen(ranked):
-                if better.utility > worse.utility:  # of equals, none is preferred
+                if better.utility > worse.utility:  # no preference between equal utilities
                     yield _json(self._preference(prompt, better.text, worse.text))
 
     def prompt_for(self, source: str | None, fields: Mapping[str, Any]) -> Prompt:
-        """What a model is asked: the chat or prompt that it was given, or else the source."""
+        """The prompt of an example: that of the segment or its chat, or else the source."""
         if self.prompt is not None:
             return _filled(self.prompt, source)
         if source is not None and not self._holds_prompts:
@@ -70,12 +70,12 @@ class TrainingRecipe:
 
     @property
     def _holds_prompts(self) -> bool:
-        """Whether examples have what the model was given, and not the source alone."""
+        """Whether examples have the prompt of the model, not just the source."""
         return self.pairs is not None or self.conversational
 
     def _chat(self, messages: Any) -> Prompt:
         if not self.conversational:
-            raise InputError("found messages, which examples hold with --conversational only")
+            raise InputError("found messages, which only conversational=True examples hold")
         if not (isinstance(messages, list) and messages
                 and all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages)):
             raise InputError(f"found messages {messages!r:.60}, "
@@ -88,7 +88,7 @@ class TrainingRecipe:
         return {"messages": [*_user_messages(prompt), *_assistant_messages(target)]}
 
     def _preference(self, prompt: Prompt, better: str, worse: str) -> dict[str, Any]:
-        """As TRL's DPO trainer reads it."""
+        """A preference pair in the format of TRL's DPO trainer."""
         if not self.conversational:
             return {"prompt": prompt, "chosen": better, "rejected": worse}
         return {"prompt": _user_messages(prompt), "chosen": _assistant_messages(better),
@@ -106,7 +106,7 @@ class TrainingRecipe:
 
 @dataclass(frozen=True)
 class TrainingWriter:
-    """The lines that a segment becomes: none where no two hypotheses differ in utility."""
+    """Writes the training examples of a segment; none if no utilities differ."""
 
     recipe: TrainingRecipe
 
@@ -114,7 +114,7 @@ class TrainingWriter:
         return "".join(f"{line}\n" for line in self._lines(record))
 
     def failed(self, record: Record) -> str:
-        """A segment that cannot be ranked is nothing to learn from."""
+        """A segment that failed has no examples."""
         return ""
 
     def counts(self, record: Record) -> Mapping[str, int]:
@@ -123,7 +123,7 @@ class TrainingWriter:
         return {"pairs": record.ranking.pairs, "without_pairs": int(empty)}
 
     def check(self, record: Record) -> None:
-        """Fails where nothing says what the model is asked."""
+        """Raise an InputError if a segment has no source, prompt or messages."""
         assert record.segment is not None
         self.recipe.prompt_for(record.segment.source, record.fields)
 
@@ -134,7 +134,7 @@ class TrainingWriter:
 
 
 def _ranked(segment: Segment, ranking: Ranking) -> list[RankedText]:
-    """Each string once, best first, if the last stage looked at it."""
+    """The distinct hypotheses with a utility, best first."""
     found: dict[str, RankedText] = {}
     for i in ranking.order[~np.isnan(ranking.utility[ranking.order])].tolist():
         text = segment.hypotheses[i]
@@ -144,7 +144,7 @@ def _ranked(segment: Segment, ranking: Ranking) -> list[RankedText]:
 
 def _filled(template: str, source: str | None) -> str:
     if source is None:
-        raise InputError("found no source to put into --prompt; leave --prompt out, or give a "
+        raise InputError("found no source for the prompt template; leave prompt= out, or give a "
                          "source for every segment")
     return template.replace(SOURCE, source)
 

@@ -1,4 +1,4 @@
-"""Records as lines of the output: JSON, or plain text."""
+"""Writers: records as lines of the output, in JSON or plain text."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Format = Literal["json", "text"]
 
 
 class Writer(Protocol):
-    """Turns a record that went through all stages into its lines of the output."""
+    """Renders a finished record as its lines of the output."""
 
     def __call__(self, record: Record) -> str: ...
 
     def failed(self, record: Record) -> str:
-        """The same for one that failed: it keeps its place, where there is a place to keep."""
+        """The lines of a record that failed; it keeps its place if the format has one line each."""
 
     def counts(self, record: Record) -> Mapping[str, int]:
-        """What is worth counting of it."""
+        """Counts of a record for the report."""
 
 
 @dataclass(frozen=True)
 class ChoiceWriter:
-    """The best hypothesis of every segment."""
+    """Writes the best hypothesis of every segment."""
 
     form: Format = "json"
     nbest: int | None = None
@@ -72,7 +72,7 @@ class ChoiceWriter:
 
 @dataclass(frozen=True)
 class SampleWriter:
-    """The samples of every prompt, as `minrisk decode` reads them."""
+    """Writes the samples of every prompt, in the format that `minrisk decode` reads."""
 
     repeat: bool = False
 
@@ -88,7 +88,7 @@ class SampleWriter:
 
 
 def count_samples(record: Record) -> dict[str, int]:
-    """How many samples and tokens were drawn."""
+    """The numbers of samples and tokens."""
     found = record.samples or ()
     usage = found.usage if isinstance(found, Samples) and found.usage else {}
     return {"samples": sum(s.count for s in found),
@@ -98,13 +98,13 @@ def count_samples(record: Record) -> dict[str, int]:
 def json_line(fields: Mapping[str, Any]) -> str:
     try:
         line = json.dumps(fields, ensure_ascii=False, allow_nan=False)
-    except ValueError:  # a field that passes through may hold what JSON has no number for
+    except ValueError:  # a copied field may hold NaN or an infinity
         line = json.dumps(_numbers_only(fields), ensure_ascii=False)
     return line + "\n"
 
 
 def error_line(record: Record, fields: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """Keeps the place of a record that failed, with the reason."""
+    """The line of a record that failed, with the reason."""
     return json_line({"id": record.id, **fields, "error": f"{record.where}: {record.error}"})
 
 
@@ -114,7 +114,7 @@ def _choice(segment: Segment, ranking: Ranking, index: int) -> dict[str, Any]:
 
 
 def _finite(utility: float) -> float | None:
-    """JSON knows no NaN, which says that the last stage did not look at a hypothesis."""
+    """None for NaN, the utility of a hypothesis that the last stage did not score."""
     return utility if math.isfinite(utility) else None
 
 

@@ -10,19 +10,28 @@ from collections.abc import Sequence
 from functools import partial
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk.metrics import _plain
-from minrisk.metrics._plain import CountedTexts, Statistics, all_scores, evidence, ngram_counts
+from minrisk.metrics import _ngram_plain
+from minrisk.metrics._ngram_plain import (
+    CountedTexts,
+    Statistics,
+    all_scores,
+    evidence,
+    ngram_counts,
+)
 from minrisk.metrics._tokenizers import BUILTIN
 
 __all__ = ["Texts", "bleu", "evidence", "scores", "tokenize", "utility", "verdict"]
 
-_ROUNDING = 1e-9  # weights that sum to 1 may miss it by as much
+_WEIGHT_TOLERANCE = 1e-9  # weights that sum to 1 may miss it by as much
 
 
-class Texts(CountedTexts):
+class BleuTexts(CountedTexts):
     def __init__(self, texts: Sequence[str], order: int, tokenizer: str):
         super().__init__([ngram_counts(tuple(t.split()), order)
                           for t in tokenize(texts, tokenizer)], order)
+
+
+Texts = BleuTexts  # its name in the native core
 
 
 def tokenize(texts: Sequence[str], tokenizer: str) -> list[str]:
@@ -49,7 +58,7 @@ def verdict(texts: CountedTexts, hyps: Ints, evidence: Floats, smooth_method: st
             smooth_value: float, effective_order: bool) -> Floats:
     score = partial(bleu, smooth_method=smooth_method, smooth_value=smooth_value,
                     effective_order=effective_order)
-    return _plain.verdict(texts, hyps, evidence, score)
+    return _ngram_plain.verdict(texts, hyps, evidence, score)
 
 
 def bleu(statistics: Sequence[Statistics], smooth_method: str, smooth_value: float,
@@ -63,23 +72,23 @@ def bleu(statistics: Sequence[Statistics], smooth_method: str, smooth_value: flo
     if smooth_method == "add-k":
         added = smooth_value
         statistics = [statistics[0], *((h + added, r, m + added) for h, r, m in statistics[1:])]
-    have = [(h, m) for h, _, m in statistics if h > 0]
-    if length == 0 or (len(have) < len(statistics) and not effective_order):
+    orders = [(h, m) for h, _, m in statistics if h > 0]
+    if length == 0 or (len(orders) < len(statistics) and not effective_order):
         return 0.0
-    smoothed = _smoothed([m for _, m in have], smooth_method, smooth_value)
+    smoothed = _smoothed([m for _, m in orders], smooth_method, smooth_value)
     if not all(smoothed):
         return 0.0
-    logs = [math.log(m / h) for m, (h, _) in zip(smoothed, have, strict=True)]
+    logs = [math.log(m / h) for m, (h, _) in zip(smoothed, orders, strict=True)]
     return 100 * math.exp(sum(logs) / len(logs) + min(0.0, 1 - ref_length / length))
 
 
 def _smoothed(matches: list[float], smooth_method: str, smooth_value: float) -> list[float]:
     """The first order is never smoothed: if it has no match, the others have none either."""
-    least = {"exp": 0.5, "floor": smooth_value}.get(smooth_method, 0.0)
+    smallest = {"exp": 0.5, "floor": smooth_value}.get(smooth_method, 0.0)
     result = matches[:1]
     for match in matches[1:]:
-        unmatched = match < min(1.0, least) * (1 - _ROUNDING)
-        result.append(least if unmatched else match)
+        unmatched = match < min(1.0, smallest) * (1 - _WEIGHT_TOLERANCE)
+        result.append(smallest if unmatched else match)
         if unmatched and smooth_method == "exp":
-            least /= 2
+            smallest /= 2
     return result

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk.metrics import _plain
-from minrisk.metrics._plain import (
+from minrisk.metrics import _ngram_plain
+from minrisk.metrics._ngram_plain import (
     CountedTexts,
     Counts,
     Statistics,
@@ -24,10 +24,13 @@ _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _EPSILON = 1e-16  # sacreBLEU's score of an order without a match: invisible, but it breaks ties
 
 
-class Texts(CountedTexts):
+class ChrFTexts(CountedTexts):
     def __init__(self, texts: Sequence[str], order: int, word_order: int, whitespace: bool):
         super().__init__([_counts(text, order, word_order, whitespace) for text in texts],
                          order + word_order)
+
+
+Texts = ChrFTexts  # its name in the native core
 
 
 def scores(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weights: Floats,
@@ -44,7 +47,7 @@ def utility(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weigh
 def verdict(texts: CountedTexts, hyps: Ints, evidence: Floats, beta: float,
             eps_smoothing: bool) -> Floats:
     score = partial(f_score, beta=beta, eps_smoothing=eps_smoothing)
-    return _plain.verdict(texts, hyps, evidence, score)
+    return _ngram_plain.verdict(texts, hyps, evidence, score)
 
 
 def _counts(text: str, order: int, word_order: int, whitespace: bool) -> Counts:
@@ -64,7 +67,7 @@ def _split_punctuation(word: str) -> list[str]:
 
 def statistics(hyp: Counts, ref: Counts) -> list[Statistics]:
     """Per order; without n-grams of the reference, those of the hypothesis do not count."""
-    return [(h if r else 0, r, m) for h, r, m in _plain.statistics(hyp, ref)]
+    return [(h if r else 0, r, m) for h, r, m in _ngram_plain.statistics(hyp, ref)]
 
 
 def f_score(statistics: Sequence[Statistics], beta: float, eps_smoothing: bool) -> float:
@@ -91,6 +94,6 @@ def _smoothed(statistics: Sequence[Statistics], factor: float) -> float:
     return 100 * sum(per_order) / len(statistics)
 
 
-def _f(precision: float, recall: float, factor: float, nothing: float = 0.0) -> float:
-    bottom = factor * precision + recall
-    return (1 + factor) * precision * recall / bottom if bottom > 0 else nothing
+def _f(precision: float, recall: float, factor: float, undefined: float = 0.0) -> float:
+    denominator = factor * precision + recall
+    return (1 + factor) * precision * recall / denominator if denominator > 0 else undefined

@@ -14,22 +14,22 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
-from minrisk._core.adapters import Adapted, as_metric
+from minrisk._core.adapters import MetricAdapter, as_metric
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import inner_metrics
 
-_READ_WHOLE = 1 << 20  # bytes; of larger files, such as weights, size and time of change count
-_MOST_FILES = 1000  # of a folder
+_MAX_HASHED_BYTES = 1 << 20  # of a file; of larger ones size and modification time count
+_MAX_FILES_PER_FOLDER = 1000
 
 
 def fingerprint(metric: AnyMetric) -> str:
     """Changes when the code or a file behind the metric, or a metric inside it, does."""
     metric = as_metric(metric)
-    thing = metric.metric if isinstance(metric, Adapted) else metric
+    unwrapped = metric.metric if isinstance(metric, MetricAdapter) else metric
     own = metric.fingerprint()
     if own is None:
-        own = digest([*module_files(type(thing)), *_named_files(thing)])
-    if thing is not metric:
+        own = digest([*module_files(type(unwrapped)), *_named_files(unwrapped)])
+    if unwrapped is not metric:
         return own
     return " ".join([own, *map(fingerprint, inner_metrics(metric))])
 
@@ -76,14 +76,14 @@ def _files(path: str) -> Iterator[str]:
         return
     inside = (os.path.join(folder, name) for folder, _, names in sorted(os.walk(path))
               for name in sorted(names))
-    yield from islice(inside, _MOST_FILES)
+    yield from islice(inside, _MAX_FILES_PER_FOLDER)
 
 
 def _content(path: str) -> bytes:
     try:
         with open(path, "rb") as stream:
-            content = stream.read(_READ_WHOLE + 1)
-            if len(content) <= _READ_WHOLE:
+            content = stream.read(_MAX_HASHED_BYTES + 1)
+            if len(content) <= _MAX_HASHED_BYTES:
                 return blake2b(content).digest()
             found = os.fstat(stream.fileno())
             return f"{found.st_size} {found.st_mtime_ns}".encode()

@@ -150,9 +150,9 @@ class _Process:
         the time of another one, in which that line would show.
         """
         is_first, self._has_settled = settle and not self._has_settled, self._has_settled or settle
-        patience = max(_SETTLE_SECONDS, 2 * self._slowest) if is_first else 0.0
+        wait_seconds = max(_SETTLE_SECONDS, 2 * self._slowest) if is_first else 0.0
         try:
-            found = self._answers.get(patience > 0, patience)
+            found = self._answers.get(wait_seconds > 0, wait_seconds)
         except Empty:
             return None
         if found is None:

@@ -13,14 +13,21 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
+from minrisk.metrics._backend import backend
 from minrisk.metrics._bleu_plain import bleu
-from minrisk.metrics._core import core
-from minrisk.metrics._indexed import evidence, index_texts, lowercased, scores, utility, verdict
-from minrisk.metrics._plain import ngram_counts
-from minrisk.metrics._plain import statistics as order_statistics
+from minrisk.metrics._ngram import (
+    finalize,
+    index_texts,
+    lowercased,
+    partial_statistics,
+    scores,
+    utility,
+)
+from minrisk.metrics._ngram_plain import ngram_counts
+from minrisk.metrics._ngram_plain import statistics as order_statistics
 from minrisk.metrics._tokenizers import BUILTIN, sacrebleu_tokenizer, tokenizer_signature
 
 Tokenize = Literal["13a", "zh", "char", "none", "intl", "ja-mecab", "ko-mecab", "flores101",
@@ -34,27 +41,43 @@ _MAX_SMOOTH_VALUE = 1000
 
 @dataclass(frozen=True)
 class BLEU(Metric[WeightedRows]):
-    """token n-gram precision with a brevity penalty, 0 to 100"""
+    """token n-gram precision with a brevity penalty, 0 to 100
+
+    Sentence BLEU (Papineni et al. 2002), equal to sacreBLEU's scores pair by pair, and corpus BLEU
+    in `minrisk.score`. References can be averaged: their n-gram counts and lengths are.
+
+    Args:
+        order: maximum order of n-grams.
+        tokenize: tokenizer of sacreBLEU; "13a", "zh", "char" and "none" are built in, the others
+            need minrisk[bleu].
+        smooth_method: smoothing of orders without a match, as sacreBLEU names it.
+        smooth_value: value of the smoothing; None is 0.1 for "floor" and 1 for "add-k".
+        effective_order: whether orders are left out that a hypothesis is too short for.
+        lowercase: whether case is ignored.
+
+    Raises:
+        InputError: if a value is out of range.
+        MissingExtra: when it is used, if the tokenizer's package is not installed.
+
+    >>> import minrisk
+    >>> bleu = minrisk.BLEU()
+    >>> hyps, refs = bleu.features(["the cat sat down"]), bleu.features(["the cat sat there"])
+    >>> bleu.scores(hyps, refs).round(1)
+    array([[59.5]])
+    """
 
     name: ClassVar[str] = "bleu"
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
                                     | Ability.CORPUS_STATISTICS)
     features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
 
-    order: int = option(4, help="maximum order of n-grams")
+    order: int = option(4, ge=1, le=_MAX_ORDER, help="maximum order of n-grams")
     tokenize: Tokenize = option("13a", help="tokenizer")
     smooth_method: SmoothMethod = option("exp", help="smoothing of orders without a match")
-    smooth_value: float | None = option(None, help="value of floor (auto: 0.1) or add-k (auto: 1)")
+    smooth_value: float | None = option(None, ge=0, le=_MAX_SMOOTH_VALUE,
+                                        help="value of floor (auto: 0.1) or add-k (auto: 1)")
     effective_order: bool = option(True, help="leave out orders that a hypothesis is too short for")
     lowercase: bool = option(False, help="ignore case")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 1 <= self.order <= _MAX_ORDER:
-            raise InputError(f"BLEU needs an order from 1 to {_MAX_ORDER}; got order={self.order}")
-        if self.smooth_value is not None and not 0 <= self.smooth_value <= _MAX_SMOOTH_VALUE:
-            raise InputError(f"BLEU needs a smooth_value from 0 to {_MAX_SMOOTH_VALUE}; "
-                             f"got smooth_value={self.smooth_value}")
 
     def prepare(self) -> None:
         self._preprocessed([])
@@ -73,11 +96,13 @@ class BLEU(Metric[WeightedRows]):
                 source: object = None) -> Floats:
         return utility(self, hyps, refs, mass, *self._formula)
 
-    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
-        return evidence(self, hyps, refs, weights)
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
+        return partial_statistics(self, hyps, refs, weights)
 
-    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
-        return verdict(self, hyps, evidence, *self._formula)
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: object = None) -> Floats:
+        return finalize(self, hyps, statistics, *self._formula)
 
     def statistics(self, hypotheses: Sequence[str],
                    references: Sequence[Sequence[str]]) -> Floats:
@@ -110,7 +135,7 @@ class BLEU(Metric[WeightedRows]):
     def _statistics(self, hypothesis: str, references: Sequence[str]) -> list[float]:
         if not references:
             raise InputError("each hypothesis needs at least one reference; got none")
-        texts = core(self.name).tokenize(*self._preprocessed([hypothesis, *references]))
+        texts = backend(self.name).tokenize(*self._preprocessed([hypothesis, *references]))
         hyp, *refs = (tuple(text.split()) for text in texts)
         closest = min((len(ref) for ref in refs), key=lambda n: (abs(n - len(hyp)), n))
         ref_counts = [ngram_counts(ref, self.order) for ref in refs]

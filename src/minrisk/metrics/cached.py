@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import math
-import os
-import sqlite3
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
@@ -18,33 +13,43 @@ import numpy as np
 
 from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import option
 from minrisk._core.signature import parts_signature
-from minrisk.metrics._around import Around
+from minrisk._core.sqlite_cache import MEMORY, SqliteCache, chunks
+from minrisk.metrics._base import Objects, WrapperMetric, objects
 from minrisk.metrics._fingerprint import fingerprint
-from minrisk.metrics._objects import Objects, objects
 
-_MEMORY = ":memory:"
-_LOCK_TIMEOUT = 60.0  # seconds to wait for another process that writes
-_REFERENCES_PER_QUERY = 500  # references in a query
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
     metric BLOB, source BLOB, hypothesis BLOB, reference BLOB, score REAL,
     PRIMARY KEY (metric, source, hypothesis, reference)) WITHOUT ROWID"""
 
 
 @dataclass(frozen=True)
-class Cached(Around):
-    """remembers the scores of another metric: --metric cached:NAME
+class Cached(WrapperMetric):
+    """a cache of the scores of another metric: --metric cached:NAME
 
-    A score is found again by the texts, every option of the metric, the version of minrisk, and the
+    The key of a score is the texts, every option of the metric, the version of minrisk, and the
     content of the files behind the metric: a function's module, a program, a model's folder.
+
+    Args:
+        metric: the inner metric, by object, class or name.
+        path: SQLite file of the cache, which several processes may share; in memory unless given.
+
+    Raises:
+        InputError: when it is used, if the file is not such a cache.
+
+    >>> import minrisk
+    >>> cached = minrisk.Cached(minrisk.ChrF())
+    >>> cached.name
+    'cached:chrf'
+    >>> minrisk.decode(["the cat sat", "a cat sat"], metric=cached).text
+    'the cat sat'
     """
 
-    metric: AnyMetric = inner(help="one, as in cached:comet")
-    path: str = option(_MEMORY, help="a file that keeps them; several processes may share it")
+    metric: AnyMetric = inner(help="inner metric, as in cached:comet")
+    path: str = option(MEMORY, help="SQLite file of the cache, which processes may share")
 
     @property
     def name(self) -> str:
@@ -62,14 +67,14 @@ class Cached(Around):
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) as the metric gives them, or gave them before."""
         source = source if self.needs_source else None
-        store = _store(self.path, os.getpid())
+        table = _table(self.path)
         keys = _Keys.of(self._identity, hyps, refs, source)
-        found = store.find(keys)  # (H, R), NaN where not known
+        found = table.find(keys)  # (H, R), NaN where not known
         rows, columns = (np.flatnonzero(np.isnan(found).any(axis=axis)) for axis in (1, 0))
         if rows.size:
             new = self._compute(hyps[rows], refs[columns], source)
             found[np.ix_(rows, columns)] = new
-            store.add(keys[rows, columns], new)
+            table.add(keys[rows, columns], new)
         return found
 
     @lazy
@@ -113,21 +118,14 @@ class _Keys:
                        refs=[self.refs[column] for column in columns])
 
 
-class _ScoreStore:
-    """A table of scores; SQLite keeps processes that share a file apart."""
+class _ScoreTable:
+    """The scores of pairs, by the keys of their texts."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        with self._as_input_error():
-            self._table = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, check_same_thread=False)
-            atexit.register(self._table.close)
-            with self._table:
-                self._table.execute("PRAGMA journal_mode=WAL")
-                self._table.execute(_TABLE)
+        self._cache = SqliteCache(path, _TABLE)
 
     def find(self, keys: _Keys) -> Floats:
-        """(H, R) what is known, NaN elsewhere."""
+        """(H, R) the known scores, NaN elsewhere."""
         columns = {ref: column for column, ref in enumerate(keys.refs)}
         found = np.full((len(keys.hyps), len(keys.refs)), np.nan)
         for row, hyp in enumerate(keys.hyps):
@@ -140,33 +138,19 @@ class _ScoreStore:
         new = ((keys.metric, keys.source, hyp, ref, score)
                for hyp, line in zip(keys.hyps, scores.tolist(), strict=True)
                for ref, score in zip(keys.refs, line, strict=True) if math.isfinite(score))
-        with self._as_input_error(), self._lock, self._table:
-            self._table.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", new)
+        self._cache.write("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", new)
 
-    def _query(self, keys: _Keys, hyp: bytes) -> Iterator[tuple[bytes, Any]]:
-        """The pairs of a hypothesis with these references alone: it may have met many others."""
-        for start in range(0, len(keys.refs), _REFERENCES_PER_QUERY):
-            refs = keys.refs[start:start + _REFERENCES_PER_QUERY]
-            with self._as_input_error(), self._lock:
-                yield from self._table.execute(
-                    "SELECT reference, score FROM scores WHERE metric = ? AND source = ? "
-                    f"AND hypothesis = ? AND reference IN ({','.join('?' * len(refs))})",
-                    (keys.metric, keys.source, hyp, *refs)).fetchall()
-
-    @contextmanager
-    def _as_input_error(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise InputError(f"cached: {self._path} cannot be used for scores: {error}; "
-                             "give another path") from None
+    def _query(self, keys: _Keys, hyp: bytes) -> Iterator[tuple[Any, ...]]:
+        """The pairs of a hypothesis with these references alone: the table may have many others."""
+        for refs in chunks(keys.refs):
+            yield from self._cache.read(
+                "SELECT reference, score FROM scores WHERE metric = ? AND source = ? "
+                f"AND hypothesis = ? AND reference IN ({','.join('?' * len(refs))})",
+                (keys.metric, keys.source, hyp, *refs))
 
 
 def _digest(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-@cache
-def _store(path: str, process: int) -> _ScoreStore:
-    """One for each process: a connection must not be shared with a fork."""
-    return _ScoreStore(path)
+_table = cache(_ScoreTable)  # one per path

@@ -11,12 +11,19 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics import _chrf_plain
-from minrisk.metrics._indexed import evidence, index_texts, lowercased, scores, utility, verdict
-from minrisk.metrics._plain import Statistics
+from minrisk.metrics._ngram import (
+    finalize,
+    index_texts,
+    lowercased,
+    partial_statistics,
+    scores,
+    utility,
+)
+from minrisk.metrics._ngram_plain import Statistics
 
 _MAX_ORDER = 1000  # more is a mistake, as is a larger beta
 _MAX_BETA = 1000
@@ -24,29 +31,49 @@ _MAX_BETA = 1000
 
 @dataclass(frozen=True)
 class ChrF(Metric[WeightedRows]):
-    """character (and word) n-gram F-score, 0 to 100"""
+    """character (and word) n-gram F-score, 0 to 100
+
+    chrF (Popović 2015) and, with `word_order=2`, chrF++ (Popović 2017), equal to sacreBLEU's scores
+    pair by pair and as a corpus. References can be averaged: their n-gram counts are.
+
+    Args:
+        order: maximum order of character n-grams.
+        word_order: maximum order of word n-grams; 0 is chrF, 2 is chrF++.
+        beta: weight of recall relative to precision.
+        whitespace: whether character n-grams include white space.
+        lowercase: whether case is ignored.
+        eps_smoothing: whether the score is the mean of the F-scores of all orders, as in chrF++.py
+            and NLTK, instead of the F-score of mean precision and recall.
+
+    Raises:
+        InputError: if both orders are 0, or a value is out of range.
+
+    >>> import minrisk
+    >>> chrf = minrisk.ChrF(word_order=2)
+    >>> texts = chrf.features(["the cat sat", "a cat sat"])
+    >>> chrf.scores(texts, texts).round(1)
+    array([[100. ,  65.3],
+           [ 55. , 100. ]])
+    """
 
     name: ClassVar[str] = "chrf"
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
                                     | Ability.CORPUS_STATISTICS)
     features_per_segment: ClassVar[bool] = True  # a small index stays in the cache
 
-    order: int = option(6, help="maximum order of character n-grams")
-    word_order: int = option(0, help="maximum order of word n-grams; 2 gives chrF++")
-    beta: float = option(2.0, help="weight of recall relative to precision")
+    order: int = option(6, ge=0, le=_MAX_ORDER, help="maximum order of character n-grams")
+    word_order: int = option(0, ge=0, le=_MAX_ORDER,
+                             help="maximum order of word n-grams; 2 gives chrF++")
+    beta: float = option(2.0, gt=0, le=_MAX_BETA, help="weight of recall relative to precision")
     whitespace: bool = option(False, help="include white space in character n-grams")
     lowercase: bool = option(False, help="ignore case")
-    eps_smoothing: bool = option(False, help="mean of F per order, as in chrF++.py and NLTK")
+    eps_smoothing: bool = option(
+        False, help="mean of the F-scores of all orders, as in chrF++.py and NLTK")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        orders = (self.order, self.word_order)
-        if not all(0 <= order <= _MAX_ORDER for order in orders) or not any(orders):
-            raise InputError(f"chrF needs order and word_order from 0 to {_MAX_ORDER}, one of them "
-                             f"at least 1; got order={self.order}, word_order={self.word_order}")
-        if not 0 < self.beta <= _MAX_BETA:
-            raise InputError(f"chrF needs a beta above 0 and up to {_MAX_BETA}; "
-                             f"got beta={self.beta}")
+        if not self.order and not self.word_order:
+            raise InputError("chrf: order or word_order must be at least 1; got 0 for both")
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return index_texts(self, lowercased(texts, self.lowercase), self.order, self.word_order,
@@ -62,11 +89,13 @@ class ChrF(Metric[WeightedRows]):
                 source: object = None) -> Floats:
         return utility(self, hyps, refs, mass, self.beta, self.eps_smoothing)
 
-    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
-        return evidence(self, hyps, refs, weights)
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
+        return partial_statistics(self, hyps, refs, weights)
 
-    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
-        return verdict(self, hyps, evidence, self.beta, self.eps_smoothing)
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: object = None) -> Floats:
+        return finalize(self, hyps, statistics, self.beta, self.eps_smoothing)
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
         """(N, 3 x orders) n-grams of the hypothesis, of its best reference, and matches."""

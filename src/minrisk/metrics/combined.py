@@ -14,15 +14,15 @@ from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, AnyMetric, Evidence, Metric
+from minrisk._core.metric import Ability, AnyMetric, Metric, PartialStatistics
 from minrisk._core.options import option
-from minrisk.metrics._objects import objects
+from minrisk.metrics._base import objects
 
-_DIGITS = 9  # scores that agree to so many are equal: rounding must not make a rank
+_RANK_DECIMALS = 9  # scores that agree to so many are equal: rounding must not make a rank
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
+class _CombinedFeatures:
     """The features of each metric, row by row."""
 
     features: tuple[Any, ...]
@@ -30,18 +30,35 @@ class _Parts:
     def __len__(self) -> int:
         return len(self.features[0])
 
-    def __getitem__(self, rows: Ints, /) -> _Parts:
-        return _Parts(tuple(part[rows] for part in self.features))
+    def __getitem__(self, rows: Ints, /) -> _CombinedFeatures:
+        return _CombinedFeatures(tuple(part[rows] for part in self.features))
 
 
 @dataclass(frozen=True)
-class Combined(Metric[_Parts]):
-    """a weighted sum of metrics: --metric chrf*0.5+comet; averages references if all of them do"""
+class Combined(Metric[_CombinedFeatures]):
+    """a weighted sum of metrics: --metric chrf*0.5+comet; averages references if all of them do
 
-    metrics: tuple[AnyMetric, ...] = inner(help="some, as in chrf*0.5+comet", several=True)
-    weights: tuple[float, ...] = option((), help="one each; 1 unless given")
+    Args:
+        metrics: the metrics, each by object, class or name.
+        weights: weight of each metric; 1 unless given.
+        by: what is added: "score" the scores, which should have similar scales; "rank" the share of
+            hypotheses that each hypothesis outranks by each metric.
+
+    Raises:
+        InputError: if there are no metrics, or not as many weights as metrics.
+
+    >>> import minrisk
+    >>> both = minrisk.Combined((minrisk.ChrF(), minrisk.BLEU()), weights=(0.5, 0.5))
+    >>> both.name
+    'chrf*0.5+bleu*0.5'
+    >>> minrisk.decode(["the cat sat", "a cat sat", "the cat sat down"], metric=both).text
+    'the cat sat'
+    """
+
+    metrics: tuple[AnyMetric, ...] = inner(help="inner metrics, as in chrf*0.5+comet", several=True)
+    weights: tuple[float, ...] = option((), help="weight of each metric; 1 unless given")
     by: Literal["score", "rank"] = option(
-        "score", help="add scores, or the share of hypotheses that each hypothesis is better than")
+        "score", help="add scores, or the share of hypotheses that each hypothesis outranks")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,53 +99,58 @@ class Combined(Metric[_Parts]):
         for metric in self.metrics:
             metric.prepare()
 
-    def features(self, texts: Sequence[str]) -> _Parts:
-        return _Parts(tuple(metric.features(texts) for metric in self.metrics))
+    def features(self, texts: Sequence[str]) -> _CombinedFeatures:
+        return _CombinedFeatures(tuple(metric.features(texts) for metric in self.metrics))
 
-    def scores(self, hyps: _Parts, refs: _Parts, source: _Parts | None = None) -> Floats:
+    def scores(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
+               source: _CombinedFeatures | None = None) -> Floats:
         """(H, R) the weighted sum for every pair."""
         total = np.zeros((len(hyps), len(refs)))
-        for metric, weight, *features in self._each(hyps, refs, source):
-            total += weight * self._counted(metric.scores(*features))
+        for metric, weight, *features in self._per_metric(hyps, refs, source):
+            total += weight * self._by_score_or_rank(metric.scores(*features))
         return total
 
-    def utility(self, hyps: _Parts, refs: _Parts, mass: Floats,
-                source: _Parts | None = None) -> Floats:
+    def utility(self, hyps: _CombinedFeatures, refs: _CombinedFeatures, mass: Floats,
+                source: _CombinedFeatures | None = None) -> Floats:
         """(H,) `scores @ mass`, as each metric computes it fastest."""
         if self.by == "rank":
             return self.scores(hyps, refs, source) @ mass
         total = np.zeros(len(hyps))
-        for metric, weight, ours, theirs, src in self._each(hyps, refs, source):
+        for metric, weight, ours, theirs, src in self._per_metric(hyps, refs, source):
             total += weight * metric.utility(ours, theirs, mass, src)
         return total
 
-    def aggregate(self, refs: _Parts, groups: Groups) -> _Parts:
+    def aggregate(self, refs: _CombinedFeatures, groups: Groups) -> _CombinedFeatures:
         parts = zip(self.metrics, refs.features, strict=True)
-        return _Parts(tuple(metric.aggregate(part, groups) for metric, part in parts))
+        return _CombinedFeatures(tuple(metric.aggregate(part, groups) for metric, part in parts))
 
-    def evidence(self, hyps: _Parts, refs: _Parts, weights: Floats) -> Evidence:
+    def partial_statistics(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
+                           weights: Floats) -> PartialStatistics:
         """That of each metric."""
-        return objects(metric.evidence(ours, theirs, weights)
-                       for metric, _, ours, theirs, _ in self._each(hyps, refs, None))
+        return objects(metric.partial_statistics(ours, theirs, weights)
+                       for metric, _, ours, theirs, _ in self._per_metric(hyps, refs, None))
 
-    def verdict(self, hyps: _Parts, evidence: Evidence, source: _Parts | None = None) -> Floats:
+    def finalize(self, hyps: _CombinedFeatures, statistics: PartialStatistics,
+                 source: _CombinedFeatures | None = None) -> Floats:
         total = np.zeros((len(hyps), 1))
-        for metric, weight, ours, found, src in self._each(hyps, _Parts(tuple(evidence)), source):
-            total += weight * self._counted(metric.verdict(ours, found, src)[:, None])
+        parts = _CombinedFeatures(tuple(statistics))
+        for metric, weight, ours, found, src in self._per_metric(hyps, parts, source):
+            total += weight * self._by_score_or_rank(metric.finalize(ours, found, src)[:, None])
         return total[:, 0]
 
-    def _counted(self, scores: Floats) -> Floats:
-        return _shares(scores) if self.by == "rank" else scores
+    def _by_score_or_rank(self, scores: Floats) -> Floats:
+        return _rank_shares(scores) if self.by == "rank" else scores
 
-    def _each(self, hyps: _Parts, refs: _Parts, source: _Parts | None) -> Any:
+    def _per_metric(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
+                    source: _CombinedFeatures | None) -> Any:
         sources = source.features if source is not None else (None,) * len(self.metrics)
         return zip(self.metrics, self.weights, hyps.features, refs.features, sources, strict=True)
 
 
-def _shares(scores: Floats) -> Floats:
+def _rank_shares(scores: Floats) -> Floats:
     """(H, R) the share of hypotheses that score lower against the same reference; ties half."""
     result = np.empty_like(scores)
-    rounded = np.round(scores, _DIGITS)
+    rounded = np.round(scores, _RANK_DECIMALS)
     for column in range(scores.shape[1]):
         values = rounded[:, column]
         ordered = np.sort(values)

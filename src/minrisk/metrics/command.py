@@ -13,42 +13,57 @@ from typing import Any, ClassVar
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.options import option
+from minrisk.metrics._base import Objects
 from minrisk.metrics._fingerprint import digest
-from minrisk.metrics._objects import Objects
-from minrisk.metrics._pairs import OfPairs, Pairs, as_scores
+from minrisk.metrics._pairwise import Pairs, PairwiseMetric, as_scores
 from minrisk.metrics._program import Program
 
-_NAMES = ("hypothesis", "reference", "source")
+_FIELDS = ("hypothesis", "reference", "source")
 
 
 @dataclass(frozen=True)
-class Command(OfPairs):
+class Command(PairwiseMetric):
     """a program that reads pairs and writes scores, as JSON lines: --metric command:PROGRAM
 
-    It gets {"hypothesis": "...", "reference": "..."} per line, and "source" if that is asked for;
-    it answers with a number or {"score": number} per line, in order, and flushes its output.
+    It reads {"hypothesis": "...", "reference": "..."} per line, and "source" if that is asked for;
+    it writes a number or {"score": number} per line, in order, and flushes its output. It is
+    started once per process, and again if it dies.
+
+    Args:
+        command: the program and its arguments, split as by a shell.
+        source: whether the source is sent too.
+        timeout: seconds to wait for an answer before the run fails.
+        restarts: number of consecutive restarts without an answer before the run fails.
+        error: whether lower is better; scores are then negated.
+
+    Raises:
+        InputError: if there is no command; when it is used, if the program cannot be started, does
+            not answer, or writes anything but one finite number per pair.
+
+    >>> import minrisk, sys
+    >>> code = "import sys; [print(len(line), flush=True) for line in sys.stdin]"
+    >>> lengths = minrisk.Command(f'{sys.executable} -c "{code}"')
+    >>> minrisk.decode(["a cat", "a black cat"], metric=lengths).text
+    'a black cat'
     """
 
     name: ClassVar[str] = "command"
 
-    command: str = option(help="the program and its arguments, as a shell would read them")
-    source: bool = option(False, help="give it the source too")
-    timeout: float = option(60.0, help="seconds without an answer after which it is given up")
-    restarts: int = option(2, help="how often it may die without an answer in between")
-    error: bool = option(False, help="lower is better")
+    command: str = option(help="program and its arguments, split as by a shell")
+    source: bool = option(False, help="send the source too")
+    timeout: float = option(60.0, gt=0, help="seconds to wait for an answer")
+    restarts: int = option(2, ge=0, help="number of restarts in a row without an answer")
+    error: bool = option(False, help="negate the scores, of which lower is better")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.command.strip():
-            raise InputError("command: no program; give the option command")
-        if not self.timeout > 0 or self.restarts < 0:
-            raise InputError(f"command: timeout {self.timeout} and restarts {self.restarts}; "
-                             "wanted a positive number of seconds, and 0 or more")
+            raise InputError(f"command: command must name a program; got {self.command!r}")
 
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) what the program says of every pair."""
         pairs = Pairs.of(hyps, refs, source if self.source else None)
-        lines = [json.dumps(dict(zip(_NAMES, pair, strict=False))) for pair in pairs]
+        lines = [json.dumps(dict(zip(_FIELDS, pair, strict=False))) for pair in pairs]
         answers = _program(self, os.getpid()).ask(lines)
         found = [self._score(answer) for answer in answers]
         return as_scores(found, hyps, refs, self.command, self.error)
@@ -66,8 +81,8 @@ class Command(OfPairs):
         try:
             found = json.loads(answer)
         except (ValueError, RecursionError):
-            raise InputError(f"{self.command} answered {answer!r:.80}; "
-                             'a number or {"score": number} is wanted') from None
+            raise InputError(f'{self.command}: expected a number or {{"score": number}} per line, '
+                             f"got {answer!r:.80}") from None
         return found.get("score") if isinstance(found, dict) else found
 
 

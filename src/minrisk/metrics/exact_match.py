@@ -14,17 +14,17 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints, sums
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics._objects import objects
+from minrisk.metrics._base import objects
 
 _NUMBER = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d*)(?:\.(\d*))?")
-_SHOWN = 10  # answers whose votes are reported
+_MAX_REPORTED_ANSWERS = 10  # answers whose votes are reported
 
 
-class _Reading(NamedTuple):
+class _Answers(NamedTuple):
     """The answer of a text in either role."""
 
     as_hypothesis: str | None
@@ -35,8 +35,26 @@ class _Reading(NamedTuple):
 class ExactMatch(Metric[WeightedRows]):
     """1 where two texts give the same answer, else 0: a vote among reasoned answers
 
-    A hypothesis in which the pattern finds nothing has no answer, and agrees with none. Such a
-    reference is its own answer, so that gold answers may be plain.
+    Utilities are shares of the votes: self-consistency (Wang et al. 2023). A hypothesis that the
+    pattern does not match has no answer, and agrees with none; a reference that it does not match
+    is its own answer, so that gold answers may be plain.
+
+    Args:
+        pattern: regular expression of the answer, which is its first group, if it has one; None is
+            the whole text.
+        pick: match of the pattern that is the answer, "first" or "last".
+        lowercase: whether case is ignored.
+        whitespace: whether white space is compared too.
+        numbers: whether numbers are compared by value, so that 1,000.0 is 1000.
+
+    Raises:
+        InputError: if the pattern is not a regular expression.
+
+    >>> import minrisk
+    >>> vote = minrisk.ExactMatch(pattern="answer is (.*)", numbers=True)
+    >>> samples = ["3 + 4, the answer is 7", "the answer is 8", "so the answer is 7.0"]
+    >>> minrisk.decode(samples, metric=vote).utility.round(2)
+    array([0.67, 0.33, 0.67])
     """
 
     name: ClassVar[str] = "exact-match"
@@ -44,10 +62,10 @@ class ExactMatch(Metric[WeightedRows]):
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
 
     pattern: str | None = option(
-        None, help="regular expression of the answer (its first group, if any); the whole text")
-    pick: Literal["first", "last"] = option("last", help="which match of the pattern")
+        None, help="regular expression of the answer (its first group, if any)")
+    pick: Literal["first", "last"] = option("last", help="match of the pattern that is the answer")
     lowercase: bool = option(False, help="ignore case")
-    whitespace: bool = option(False, help="white space must agree too")
+    whitespace: bool = option(False, help="compare white space too")
     numbers: bool = option(False, help="compare numbers by value: 1,000.0 is 1000")
 
     def __post_init__(self) -> None:
@@ -59,26 +77,26 @@ class ExactMatch(Metric[WeightedRows]):
                              f"{error}") from None
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        readings = [self._reading(text) for text in texts]
-        if texts and all(reading.as_hypothesis is None for reading in readings):
+        answers = [self._answer_in_roles(text) for text in texts]
+        if texts and all(answer.as_hypothesis is None for answer in answers):
             warnings.warn(f"exact-match: the pattern {self.pattern!r} matches none of {len(texts)} "
                           "texts, so that none has an answer to vote for; check it against the "
                           "samples", stacklevel=2)
-        return WeightedRows.plain(self, objects(readings), np.arange(len(texts)))
+        return WeightedRows.plain(self, objects(answers), np.arange(len(texts)))
 
     def answers(self, features: WeightedRows) -> list[str | None]:
         """What each text, as a hypothesis, answers."""
         features.check(self)
-        return [reading.as_hypothesis for reading in features.base[features.members]]
+        return [answer.as_hypothesis for answer in features.base[features.members]]
 
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         """The answer that was chosen, and the share of the references that agree with each."""
         answers = [self.answer(text) for text in segment.hypotheses]
         votes = dict.fromkeys((answer for answer in answers if answer is not None), 0.0)
         for text, weight in zip(segment.references, segment.weights.tolist(), strict=True):
-            if (gold := self._reading(text).as_reference) in votes:
+            if (gold := self._answer_in_roles(text).as_reference) in votes:
                 votes[gold] += weight
-        most = sorted(votes.items(), key=lambda vote: -vote[1])[:_SHOWN]
+        most = sorted(votes.items(), key=lambda vote: -vote[1])[:_MAX_REPORTED_ANSWERS]
         return {"answer": answers[ranking.best], "votes": dict(most)}
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
@@ -86,7 +104,7 @@ class ExactMatch(Metric[WeightedRows]):
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
         """(H, R) whether answers agree; against an aggregate, the share of it that agrees."""
-        ours, theirs, count = self._numbered(hyps, refs)
+        ours, theirs, count = self._answer_numbers(hyps, refs)
         votes = np.zeros((len(refs), count))
         np.add.at(votes, (_row_of_each_member(refs), theirs), refs.weights)
         votes[:, 0] = 0  # no answer matches nothing, not even another one
@@ -95,23 +113,25 @@ class ExactMatch(Metric[WeightedRows]):
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: object = None) -> Floats:
         """(H,) `scores @ mass`: the votes for each answer, counted once."""
-        ours, theirs, count = self._numbered(hyps, refs)
+        ours, theirs, count = self._answer_numbers(hyps, refs)
         votes = sums(theirs, refs.spread(mass), count)
         votes[0] = 0
         return votes[ours]
 
-    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
         """(H,) votes, which add up."""
         return self.utility(hyps, refs, weights)
 
-    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
-        return evidence
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: object = None) -> Floats:
+        return statistics
 
-    def _numbered(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Ints, Ints, int]:
+    def _answer_numbers(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Ints, Ints, int]:
         """The answers of either side as numbers, and how many there are; 0 is none."""
         refs.check(self)
         numbers: dict[str | None, int] = {None: 0}
-        gold = [reading.as_reference for reading in refs.base[refs.members]]
+        gold = [answer.as_reference for answer in refs.base[refs.members]]
         ours, theirs = (np.array([numbers.setdefault(answer, len(numbers)) for answer in side],
                                  np.intp) for side in (self.answers(hyps), gold))
         return ours, theirs, len(numbers)
@@ -121,9 +141,9 @@ class ExactMatch(Metric[WeightedRows]):
         found = self._find(text)
         return None if found is None else self._normalised(found)
 
-    def _reading(self, text: str) -> _Reading:
+    def _answer_in_roles(self, text: str) -> _Answers:
         answer = self.answer(text)
-        return _Reading(answer, self._normalised(text) or None if answer is None else answer)
+        return _Answers(answer, self._normalised(text) or None if answer is None else answer)
 
     def _normalised(self, answer: str) -> str:
         if not self.whitespace:

@@ -10,8 +10,8 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
-from minrisk.metrics._objects import Objects, objects
-from minrisk.metrics._pairs import Pairs, as_scores
+from minrisk.metrics._base import Objects, objects
+from minrisk.metrics._pairwise import Pairs, as_scores
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
-from minrisk.metrics._objects import Objects, objects
+from minrisk.metrics._base import Objects, objects
 
 _FENCED = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
 _PATH = re.compile(r"[^.\[\]]+|\[\]")

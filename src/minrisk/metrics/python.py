@@ -14,21 +14,40 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.foreign import foreign_code
 from minrisk._core.options import option
+from minrisk.metrics._base import Objects
 from minrisk.metrics._fingerprint import digest, module_files
-from minrisk.metrics._objects import Objects
-from minrisk.metrics._pairs import OfPairs, Pairs, as_scores
+from minrisk.metrics._pairwise import Pairs, PairwiseMetric, as_scores
 
 
 @dataclass(frozen=True)
-class Python(OfPairs):
-    """a function of hypothesis and reference: --metric python:package.module:function"""
+class Python(PairwiseMetric):
+    """a function of hypothesis and reference: --metric python:package.module:function
+
+    The function is imported by name, so that workers and other machines find it too. In Python a
+    function itself is a metric as well: `minrisk.decode(samples, metric=function)`.
+
+    Args:
+        function: "package.module:function", of an installed package or of the current folder.
+        source: whether the source is passed as a third argument.
+        lists: whether the function is called once, with a list for each argument, and returns a
+            list of scores.
+        error: whether lower is better; scores are then negated.
+
+    Raises:
+        InputError: when it is used, if there is no such function, or if it fails or returns
+            anything but finite numbers.
+
+    >>> import minrisk
+    >>> minrisk.decode(["a cat", "a dog"], metric=minrisk.Python("operator:eq")).utility
+    array([0.5, 0.5])
+    """
 
     name: ClassVar[str] = "python"
 
     function: str = option(help="package.module:function, also of the current folder")
-    source: bool = option(False, help="give it the source as a third argument")
+    source: bool = option(False, help="pass the source as a third argument")
     lists: bool = option(False, help="call it once, with a list for each argument")
-    error: bool = option(False, help="lower is better")
+    error: bool = option(False, help="negate the scores, of which lower is better")
 
     def prepare(self) -> None:
         self._callable  # noqa: B018 - which imports it
@@ -57,8 +76,8 @@ class Python(OfPairs):
     def _callable(self) -> Callable[..., Any]:
         module, colon, name = self.function.partition(":")
         if not (module and colon and name):
-            raise InputError(f"python: function {self.function!r}; "
-                             "wanted package.module:function")
+            raise InputError("python: function must be 'package.module:function'; "
+                             f"got {self.function!r}")
         found: Any = _module(module, self.function)
         for part in name.split("."):
             found = getattr(found, part, None)

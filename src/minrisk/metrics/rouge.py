@@ -13,13 +13,13 @@ from typing import ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError, MissingExtra
+from minrisk._core.errors import MissingExtra
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Evidence, Metric
+from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.threads import threads
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics._objects import Objects, objects
+from minrisk.metrics._base import Objects, objects
 from minrisk.metrics.chrf import ChrF
 
 _WORD = re.compile("[a-z0-9]+")
@@ -29,19 +29,27 @@ _UNIGRAM_F1 = ChrF(order=0, word_order=1, beta=1)
 
 @dataclass(frozen=True)
 class Rouge(Metric[WeightedRows]):
-    """ROUGE-N, the F1 of word n-grams, 0 to 1; for text in ASCII letters"""
+    """ROUGE-N, the F1 of word n-grams, 0 to 1; for text in ASCII letters
+
+    ROUGE (Lin 2004), equal to the scores of `rouge-score`, whose words are lower-case ASCII letters
+    and digits. References can be averaged: their n-gram counts are.
+
+    Args:
+        n: order of the word n-grams: 1 for ROUGE-1, 2 for ROUGE-2.
+        stemmer: whether Porter stems are compared instead of words; needs minrisk[rouge].
+
+    >>> import minrisk
+    >>> rouge = minrisk.Rouge(n=2)
+    >>> rouge.scores(rouge.features(["the cat sat"]), rouge.features(["the cat sat up"])).round(2)
+    array([[0.8]])
+    """
 
     name: ClassVar[str] = "rouge"
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
     features_per_segment: ClassVar[bool] = True
 
-    n: int = option(1, help="order of the word n-grams")
+    n: int = option(1, ge=1, help="order of the word n-grams")
     stemmer: bool = option(False, help="compare Porter stems, not words; needs minrisk[rouge]")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.n < 1:
-            raise InputError(f"ROUGE-N needs an n of at least 1; got n={self.n}")
 
     def prepare(self) -> None:
         _word_splitter(self.stemmer)
@@ -62,11 +70,13 @@ class Rouge(Metric[WeightedRows]):
         """(H,) `scores @ mass`, without the matrix."""
         return _UNIGRAM_F1.utility(hyps, refs, mass) / 100
 
-    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
-        return _UNIGRAM_F1.evidence(hyps, refs, weights)
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
+        return _UNIGRAM_F1.partial_statistics(hyps, refs, weights)
 
-    def verdict(self, hyps: WeightedRows, evidence: Evidence, source: object = None) -> Floats:
-        return _UNIGRAM_F1.verdict(hyps, evidence) / 100
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: object = None) -> Floats:
+        return _UNIGRAM_F1.finalize(hyps, statistics) / 100
 
     def _ngrams(self, words: list[str]) -> str:
         return " ".join("_".join(words[i:i + self.n]) for i in range(len(words) - self.n + 1))
@@ -74,7 +84,19 @@ class Rouge(Metric[WeightedRows]):
 
 @dataclass(frozen=True)
 class RougeL(Metric[Objects]):
-    """ROUGE-L, the F1 of the longest common subsequence, 0 to 1; needs minrisk[rouge]"""
+    """ROUGE-L, the F1 of the longest common subsequence, 0 to 1; needs minrisk[rouge]
+
+    The sentence-level ROUGE-L of `rouge-score` (Lin 2004), on lower-case words of ASCII letters and
+    digits.
+
+    Args:
+        stemmer: whether Porter stems are compared instead of words.
+
+    >>> import minrisk
+    >>> rouge = minrisk.RougeL()
+    >>> rouge.scores(rouge.features(["the cat sat"]), rouge.features(["the old cat sat"])).round(2)
+    array([[0.86]])
+    """
 
     name: ClassVar[str] = "rouge-l"
 

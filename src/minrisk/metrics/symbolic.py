@@ -18,7 +18,7 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
-from minrisk.metrics._objects import Objects, objects
+from minrisk.metrics._base import Objects, objects
 from minrisk.metrics._program import Program
 
 _RESTARTS = 2
@@ -33,6 +33,9 @@ class Symbolic(Metric[Objects]):
 
     Args:
         timeout: seconds without a result after which a comparison fails.
+
+    >>> Symbolic(timeout=10.0).name
+    'symbolic'
     """
 
     name: ClassVar[str] = "symbolic"

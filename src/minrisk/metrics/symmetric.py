@@ -12,14 +12,27 @@ import numpy as np
 from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats
 from minrisk._core.metric import Ability, AnyMetric
-from minrisk.metrics._around import Around
+from minrisk.metrics._base import WrapperMetric
 
 
 @dataclass(frozen=True)
-class Symmetric(Around):
-    """the mean of both directions of a metric: --metric symmetric:NAME"""
+class Symmetric(WrapperMetric):
+    """the mean of both directions of a metric: --metric symmetric:NAME
 
-    metric: AnyMetric = inner(help="one, as in symmetric:edit")
+    The score of a pair is the mean of u(h, r) and u(r, h); references cannot be averaged.
+
+    Args:
+        metric: the inner metric, by object, class or name.
+
+    >>> import minrisk
+    >>> symmetric = minrisk.Symmetric(minrisk.ChrF())
+    >>> texts = symmetric.features(["the cat sat", "a cat"])
+    >>> symmetric.scores(texts, texts).round(1)
+    array([[100. ,  32.5],
+           [ 32.5, 100. ]])
+    """
+
+    metric: AnyMetric = inner(help="inner metric, as in symmetric:edit")
 
     @property
     def name(self) -> str:

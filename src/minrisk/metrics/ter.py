@@ -16,8 +16,8 @@ from minrisk._core.arrays import Floats, Ints
 from minrisk._core.metric import Ability, Metric
 from minrisk._core.options import option
 from minrisk._core.threads import threads
-from minrisk.metrics._core import core
-from minrisk.metrics._objects import Objects, objects
+from minrisk.metrics._backend import backend
+from minrisk.metrics._base import Objects, objects
 
 Rules = tuple[tuple[str, str], ...]
 
@@ -43,7 +43,7 @@ _REMOVE_PUNCTUATION: Rules = ((r'[.,?:;!"()]', ""),)
 _REMOVE_ASIAN_PUNCTUATION: Rules = ((_ASIAN_PUNCTUATION, ""), (_FULL_WIDTH_PUNCTUATION, ""))
 
 
-class Tokenized(NamedTuple):
+class TokenizedText(NamedTuple):
     """The words of a text in either role: sacreBLEU tokenizes references twice.
 
     The second pass splits more, such as the 's before a no-break space, which the first pass turns
@@ -56,7 +56,23 @@ class Tokenized(NamedTuple):
 
 @dataclass(frozen=True)
 class Ter(Metric[Objects]):
-    """translation edit rate, negated: from 0 (equal) down, -100 for an edit per word"""
+    """translation edit rate, negated: from 0 (equal) down, -100 for an edit per word
+
+    TER (Snover et al. 2006) in percent, equal to sacreBLEU's: insertions, deletions, substitutions
+    and shifts of words, relative to the length of the reference. It is negated, so that higher is
+    better; `minrisk.score` shows it without the sign.
+
+    Args:
+        normalized: whether punctuation is split off and XML escapes are decoded.
+        no_punct: whether punctuation is removed.
+        asian_support: whether both of these include Chinese, Japanese and Korean.
+        case_sensitive: whether upper and lower case differ.
+
+    >>> import minrisk
+    >>> ter = minrisk.Ter()
+    >>> ter.scores(ter.features(["sat the cat there"]), ter.features(["the cat sat there"]))
+    array([[-25.]])
+    """
 
     name: ClassVar[str] = "ter"
     abilities: ClassVar[Ability] = Ability.CORPUS_STATISTICS
@@ -92,9 +108,9 @@ class Ter(Metric[Objects]):
         words = [self._tokenized(ref).as_reference for ref in refs]
         return _edits([self._words(hyp)], words).min(), fmean(map(len, words))
 
-    def _tokenized(self, text: str) -> Tokenized:
+    def _tokenized(self, text: str) -> TokenizedText:
         words = self._words(text)
-        return Tokenized(words, self._words(" ".join(words)) if self.normalized else words)
+        return TokenizedText(words, self._words(" ".join(words)) if self.normalized else words)
 
     def _words(self, text: str) -> list[str]:
         text = text.rstrip() if self.case_sensitive else text.rstrip().lower()
@@ -114,12 +130,12 @@ class Ter(Metric[Objects]):
 def _edits(hyps: Sequence[list[str]], refs: Sequence[list[str]]) -> Floats:
     """(H, R) numbers of shifts, insertions, deletions and substitutions."""
     numbers: dict[str, int] = {}
-    result: Floats = core("ter").edits(*_numbered(hyps, numbers), *_numbered(refs, numbers),
-                                       threads())
+    words = (*_word_numbers(hyps, numbers), *_word_numbers(refs, numbers))
+    result: Floats = backend("ter").edits(*words, threads())
     return result
 
 
-def _numbered(texts: Sequence[list[str]], numbers: dict[str, int]) -> tuple[Ints, Ints]:
+def _word_numbers(texts: Sequence[list[str]], numbers: dict[str, int]) -> tuple[Ints, Ints]:
     """The words of all texts as numbers, and the offset of each text among them."""
     sizes = [len(words) for words in texts]
     found = [numbers.setdefault(word, len(numbers)) for word in chain.from_iterable(texts)]

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Part:
+class AnswerPart:
     """The choices of one answer, the tokens that it took, and all of it as it came."""
 
     choices: list[Choice]
@@ -39,7 +39,8 @@ class Part:
     body: Mapping[str, Any] = field(default_factory=dict)
 
 
-Report = Callable[[Part | MinriskError, int], None]  # also gets the number of choices it was for
+# of a part or its error, and of the number of choices that it was for
+Report = Callable[[AnswerPart | MinriskError, int], None]
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Variant:
     """A form of request that the server may take."""
 
     without: frozenset[str]  # these fields
@@ -83,7 +84,7 @@ class Completions:
         self._scout: asyncio.Event | None = None  # of the request that goes first
 
     async def sample(self, query: Query, numbers: range,
-                     report: Report | None = None) -> list[Part]:
+                     report: Report | None = None) -> list[AnswerPart]:
         """Choices of these numbers in order, at least one in each part.
 
         With `report`, which is called for each part as it comes, a failed part costs no other one.
@@ -102,7 +103,7 @@ class Completions:
             self.capabilities.notes.add(kind)
             self._note(message)
 
-    async def _part(self, query: Query, numbers: range, report: Report | None) -> list[Part]:
+    async def _part(self, query: Query, numbers: range, report: Report | None) -> list[AnswerPart]:
         try:
             async with self._turn():
                 part = await self._answer(query, numbers)
@@ -118,10 +119,10 @@ class Completions:
         rest = numbers[len(part.choices):]  # some servers give fewer than were requested
         return [part, *(await self.sample(query, rest, report) if rest else [])]
 
-    async def _answer(self, query: Query, numbers: range) -> Part:
+    async def _answer(self, query: Query, numbers: range) -> AnswerPart:
         """The choices of the first of these numbers, with as few fields as the server takes."""
         known = self.capabilities
-        trial = Trial(known.refused, min(len(numbers), known.max_choices or len(numbers)))
+        trial = Variant(known.refused, min(len(numbers), known.max_choices or len(numbers)))
         while True:
             body = query.fields(numbers[0], trial.n)
             sent = without_fields(body, trial.without & frozenset(query.replaceable))
@@ -133,13 +134,13 @@ class Completions:
                 choices = read_choices(answer.body)[:trial.n]
                 self._learn(replace(trial, n=len(choices)), body, numbers)
                 known.accepted = max(known.accepted, len(choices))
-                return Part(choices, read_usage(answer.body, choices), answer.body)
+                return AnswerPart(choices, read_usage(answer.body, choices), answer.body)
 
-    async def pass_through(self, body: Mapping[str, Any]) -> Part:
+    async def pass_through(self, body: Mapping[str, Any]) -> AnswerPart:
         """The answer to a request that is sent as it is."""
         answer = await self._client.post(self._path, body, complaint)
         choices = read_choices(answer.body)
-        return Part(choices, read_usage(answer.body, choices), answer.body)
+        return AnswerPart(choices, read_usage(answer.body, choices), answer.body)
 
     async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Answer:
         timer = asyncio.get_running_loop().call_later(NO_REFUSAL, settle)
@@ -148,7 +149,7 @@ class Completions:
         finally:
             timer.cancel()
 
-    def _next(self, trial: Trial, error: RefusedError, candidates: Collection[str]) -> Trial:
+    def _next(self, trial: Variant, error: RefusedError, candidates: Collection[str]) -> Variant:
         """What to send after a refusal; if nothing else could be meant, the error is the prompt's.
         """
         known = self.capabilities
@@ -161,7 +162,7 @@ class Completions:
             return replace(trial, n=fewer_choices(error, trial.n))
         raise error
 
-    def _learn(self, trial: Trial, body: Mapping[str, Any], numbers: range) -> None:
+    def _learn(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
         """For only what was sent without them shows that these fields were the reason."""
         known = self.capabilities
         known.refused |= trial.without
@@ -171,7 +172,7 @@ class Completions:
             if message := note_on(name, body.get(name), str(error)):
                 self.note(name, message)
 
-    def _settle(self, trial: Trial, body: Mapping[str, Any], numbers: range) -> None:
+    def _settle(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
         """What takes so long was not refused, so the others need not wait for its answer."""
         if self._scout:
             self._learn(trial, body, numbers)

@@ -1,5 +1,5 @@
-"""Records from a source through stages into a sink, by a runner: in this process or on workers.
+"""The pipeline: records go from a reader through stages into a sink, in this process or on workers.
 
-`run` is the way that every command goes, `stages` sample and choose, and the runners are `runner`
-(this process), `processes` and `ray`.
+`run` drives it, `stages` sample and decode, and the runners are `runner` (this process),
+`processes` and `ray`.
 """

@@ -1,4 +1,4 @@
-"""Batches, and what to do with one that fails."""
+"""Batches of records, and retries of a batch that fails."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Literal
 from minrisk._core.errors import MinriskError, MissingExtra, UnusableError
 from minrisk.io.record import Record
 
-BATCH = 16  # segments, where neither the metric nor the sampler prefers another number
+BATCH = 16  # segments, unless the metric or the sampler prefers another number
+LIGHT_BLOCK = 64  # segments that take milliseconds each: to carry a block around costs more
 OnError = Literal["stop", "skip"]
 Work = Callable[[Sequence[Record]], Sequence[Record]]
 
 
 def batched(records: Iterable[Record], size: int) -> Iterator[Record | list[Record]]:
-    """Records in lists of this size; those that are finished pass by themselves.
+    """Records in lists of this size; records that are finished are not put into a list.
 
-    If the input breaks off with an error, what came before it is a batch, and then it is raised.
+    If the input ends with an error, the records before it are a batch, and then it is raised.
     """
     batch: list[Record] = []
     broken: MinriskError | None = None
@@ -38,13 +39,13 @@ def batched(records: Iterable[Record], size: int) -> Iterator[Record | list[Reco
 
 
 def is_finished(record: Record) -> bool:
-    """Whether it does not wait for a batch: it failed, or has the samples of a blank source."""
+    """Whether there is nothing to do: it failed, or has the samples of a blank source."""
     return record.error is not None or (record.samples is not None and record.segment is None)
 
 
 def in_batches(records: Iterable[Record], size: int, work: Work,
                on_error: OnError) -> Iterator[Record]:
-    """Each record with what the work made of it, or with its error."""
+    """Each record with the result of the work, or with its error."""
     for batch in batched(records, size):
         if isinstance(batch, Record):
             yield batch
@@ -53,15 +54,15 @@ def in_batches(records: Iterable[Record], size: int, work: Work,
 
 
 def _attempt(work: Work, batch: Sequence[Record], on_error: OnError) -> Iterator[Record]:
-    """A batch that fails is halved until only what fails alone is left.
+    """Do the work on a batch; if it fails, on its halves, down to single records.
 
-    So one bad record costs no other, and what is too large together gets through in smaller
-    batches. Where the first failure ends the run, it is looked for record by record: what cannot
-    work is not tried again and again.
+    So a bad record does not fail the others, and a batch that is too large for memory succeeds in
+    smaller ones. If the first failure ends the run (`on_error="stop"`), records are tried one by
+    one instead.
     """
     made: Sequence[Record] = ()
     parts: Sequence[Sequence[Record]] = ()
-    try:  # nothing is given from inside: what a consumer raises is no failure of the work
+    try:  # no yield inside: an exception of the consumer is no failure of the work
         made = work(batch)
     except BaseException as error:
         if concerns_all(error):
@@ -81,14 +82,14 @@ def _attempt(work: Work, batch: Sequence[Record], on_error: OnError) -> Iterator
 
 
 def concerns_all(error: BaseException) -> bool:
-    """Whether no other record could fare better: the run ends.
+    """Whether every other record would fail too, so that the run ends.
 
-    A model, metric or program of somebody else may raise anything, `SystemExit` too, or what a
-    native library makes of a panic; that is a failure of the record and no more.
+    Any other exception of a model, metric or program, `SystemExit` and a panic of a native library
+    included, is a failure of its record.
     """
     return isinstance(error, UnusableError | MissingExtra | KeyboardInterrupt)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """By its name, for this must not import torch."""
+    """Whether memory ran out; by the name of the class, because torch must not be imported."""
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"

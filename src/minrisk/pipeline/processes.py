@@ -1,4 +1,4 @@
-"""The processes of one machine: each has its models, and works on a block at a time."""
+"""The runner with worker processes on one machine: each has its own models, one block at a time."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from time import perf_counter
 from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError
-from minrisk._core.progress import listening, tell
+from minrisk._core.progress import progress_listener, report_progress
 from minrisk._core.threads import threads
-from minrisk.pipeline.reading import Reading
-from minrisk.pipeline.runner import Gate, Running
-from minrisk.pipeline.workers import UNSENDABLE, Block, Piece, Progress, WorkerPool
+from minrisk.pipeline.reading import BlockReader
+from minrisk.pipeline.runner import Condition, RunningWorkers
+from minrisk.pipeline.workers import UNSENDABLE, Block, Item, ProgressUpdate, WorkerPool
 
-_ATTEMPTS = 2  # how often a block may bring its worker down
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
-_SPAWN = get_context("spawn")  # a fork would copy threads and locks of native libraries
+_MAX_ATTEMPTS = 2  # at a block whose worker process dies
+_VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+_SPAWN = get_context("spawn")  # a fork would copy locks of native libraries without threads
 _READY = "ready"
-_PATIENCE = 5.0  # seconds that a worker has to end by itself
+_EXIT_SECONDS = 5.0  # for a worker to exit by itself
 _SECONDS_BETWEEN_REPORTS = 1.0
 
 
 @dataclass(frozen=True)
 class Processes:
-    """Reads in this process, and works in others."""
+    """A runner that reads in this process and runs the stages in worker processes."""
 
     name = "local"
 
     @contextmanager
-    def start(self, pools: Sequence[WorkerPool]) -> Iterator[Running]:
+    def start(self, pools: Sequence[WorkerPool]) -> Iterator[RunningWorkers]:
         planned = plan_workers(pools)
         with ExitStack() as stack:
             workers = []
@@ -50,24 +50,27 @@ class Processes:
                     stack.callback(worker.stop)
             for worker in chain.from_iterable(workers):
                 worker.wait_until_ready()
-            yield _Running(planned, workers)
+            yield _RunningProcesses(planned, workers)
 
 
 @dataclass(frozen=True)
-class _Running:
+class _RunningProcesses:
     pools: Sequence[WorkerPool]
     workers: Sequence[Sequence[Worker]]
 
-    def run(self, readings: Sequence[Reading], stop: Gate, wait: Gate) -> Iterator[Piece]:
-        pieces: Iterator[Piece] = _until(stop, readings)
+    def run(self, readers: Sequence[BlockReader], stop: Condition,
+            wait: Condition) -> Iterator[Item]:
+        items: Iterator[Item] = _until(stop, readers)
         for workers in self.workers:
-            pieces = _through(workers, pieces, wait)
-        yield from pieces
+            items = _through(workers, items, wait)
+        yield from items
 
 
 def plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
-    """As many workers as there are GPUs for; without, where a worker is light, one for each core,
-    or else one that has all cores.
+    """Pools with their numbers of workers and threads.
+
+    There is one worker per share of a GPU; without GPUs one per core if no stage loads a model,
+    otherwise one with all cores.
     """
     cores = threads()
     found = [replace(pool, workers=pool.workers or _workers(pool, cores)) for pool in pools]
@@ -83,7 +86,7 @@ def _workers(pool: WorkerPool, cores: int) -> int:
 
 
 def _check_gpus(pools: Sequence[WorkerPool]) -> None:
-    """A worker without its own would compute elsewhere, slowly, and in other last digits."""
+    """Check that there are enough GPUs: a worker without one would use the CPU."""
     for pool in pools:
         if pool.gpus and not 0 < (pool.workers or 0) * pool.gpus <= _gpus():
             raise InputError(f"this machine has {_gpus()} NVIDIA GPUs, too few for "
@@ -91,24 +94,24 @@ def _check_gpus(pools: Sequence[WorkerPool]) -> None:
 
 
 def _gpus() -> int:
-    given = os.environ.get(_VISIBLE)
+    given = os.environ.get(_VISIBLE_GPUS)
     if given is None:
         return len(glob("/dev/nvidia[0-9]*"))
     return len([device for device in given.split(",") if device])
 
 
-def _until(stop: Gate, readings: Sequence[Reading]) -> Iterator[Piece]:
-    for piece in chain.from_iterable(reading.blocks() for reading in readings):
+def _until(stop: Condition, readers: Sequence[BlockReader]) -> Iterator[Item]:
+    for item in chain.from_iterable(reader.blocks() for reader in readers):
         if stop():
             return
-        yield piece
+        yield item
 
 
-def _through(workers: Sequence[Worker], pieces: Iterator[Piece], held: Gate) -> Iterator[Piece]:
-    """What the workers make of the blocks, as they are done; no more is read than they can take."""
-    for piece in pieces:
-        if not isinstance(piece, Block):
-            yield piece
+def _through(workers: Sequence[Worker], items: Iterator[Item], held: Condition) -> Iterator[Item]:
+    """The results of blocks as they finish; the next block is read when a worker is free."""
+    for item in items:
+        if not isinstance(item, Block):
+            yield item
             continue
         while True:
             busy = [worker for worker in workers if not worker.is_free]
@@ -116,13 +119,13 @@ def _through(workers: Sequence[Worker], pieces: Iterator[Piece], held: Gate) -> 
             if free and not (busy and held()):
                 break
             yield from _finished(busy)
-        yield from free.begin(piece)
+        yield from free.begin(item)
     while busy := [worker for worker in workers if not worker.is_free]:
         yield from _finished(busy)
 
 
-def _finished(workers: Sequence[Worker]) -> Iterator[Piece]:
-    """Waits until there is something."""
+def _finished(workers: Sequence[Worker]) -> Iterator[Item]:
+    """Results of these workers; waits for the first."""
     ready = wait([worker.connection for worker in workers])
     for worker in workers:
         if worker.connection in ready:
@@ -130,7 +133,7 @@ def _finished(workers: Sequence[Worker]) -> Iterator[Piece]:
 
 
 class Worker:
-    """A process, and the blocks that it still has to do."""
+    """A worker process and the blocks assigned to it."""
 
     def __init__(self, pool: WorkerPool, number: int) -> None:
         self._pool = pool
@@ -144,29 +147,31 @@ class Worker:
         return not self._blocks
 
     def wait_until_ready(self) -> None:
-        """Fails where its models cannot be loaded: every block would."""
+        """Wait until its models are loaded; raises the error if they cannot be."""
         try:
             answer = self.connection.recv()
         except (EOFError, OSError):
             self._process.join()
-            raise MinriskError(f"a worker process {_ending(self._process.exitcode)} before it had "
-                               "any work; if it ran out of memory, use fewer workers") from None
+            raise MinriskError(f"a worker process {_exit_reason(self._process.exitcode)} before "
+                               "it had any work; if it ran out of memory, use fewer workers; a "
+                               "Python script starts workers under "
+                               "if __name__ == '__main__'") from None
         if isinstance(answer, BaseException):
             raise answer
 
-    def begin(self, block: Block) -> Iterator[Piece]:
+    def begin(self, block: Block) -> Iterator[Item]:
         self._blocks.append(block)
         yield from self._send()
 
-    def finish(self) -> Iterator[Piece]:
-        """The result of the first block; if the process died instead, perhaps nothing yet."""
+    def finish(self) -> Iterator[Item]:
+        """The result of the first block; nothing after a progress report or the process's death."""
         try:
-            result: Piece | Progress = self.connection.recv()
+            result: Item | ProgressUpdate = self.connection.recv()
         except (EOFError, OSError):
             yield from self._died()
         else:
-            if isinstance(result, Progress):
-                tell(result.what, result.done, result.total)
+            if isinstance(result, ProgressUpdate):
+                report_progress(result.what, result.done, result.total)
                 return
             self._blocks.popleft()
             self._failures = 0
@@ -181,8 +186,8 @@ class Worker:
         self._end()
 
     def _end(self) -> int | None:
-        """Its exit code; a thread of somebody else may go on for ever."""
-        self._process.join(_PATIENCE)
+        """Join the process and return its exit code; kill it if a thread of it does not end."""
+        self._process.join(_EXIT_SECONDS)
         self._process.kill()
         self._process.join()
         return self._process.exitcode
@@ -191,7 +196,11 @@ class Worker:
         self.connection, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_serve, args=(self._pool, self._number, theirs),
                                        daemon=True)
-        self._process.start()
+        try:
+            self._process.start()
+        except UNSENDABLE as error:
+            raise InputError(f"worker processes cannot be sent the metric, strategy or sampler "
+                             f"({error}); define it in a module, or work without workers") from None
         theirs.close()
 
     def _restart(self) -> None:
@@ -200,29 +209,30 @@ class Worker:
         self._start()
         self.wait_until_ready()
 
-    def _send(self) -> Iterator[Piece]:
-        """Hand the first block over; what cannot be pickled is tried alone, and then fails."""
+    def _send(self) -> Iterator[Item]:
+        """Send the first block; if it cannot be pickled, send its records one by one."""
         while self._blocks:
             try:
                 self.connection.send(self._blocks[0])
                 return
-            except OSError:  # it died while it had nothing to do
+            except OSError:  # it died while it was idle
                 self._restart()
             except UNSENDABLE as error:
                 yield from self._give_up(f"{type(error).__name__}: {error}")
 
-    def _died(self) -> Iterator[Piece]:
-        """Another process tries again: the whole block, each record alone, then none."""
+    def _died(self) -> Iterator[Item]:
+        """Start another process and try again: first the block, then each of its records alone."""
         code = self._end()
         self._restart()
         self._failures += 1
         if code == -signal.SIGALRM:
-            yield from self._give_up(f"took longer than {self._pool.segment_timeout:g} s, "
-                                     "which is --segment-timeout")
-        elif self._failures >= _ATTEMPTS:
-            yield from self._give_up(f"the worker process {_ending(code)}, {_ATTEMPTS} times")
+            yield from self._give_up("took longer than the segment timeout of "
+                                     f"{self._pool.segment_timeout:g} s")
+        elif self._failures >= _MAX_ATTEMPTS:
+            yield from self._give_up(f"the worker process {_exit_reason(code)}, "
+                                     f"{_MAX_ATTEMPTS} times")
 
-    def _give_up(self, reason: str) -> Iterator[Piece]:
+    def _give_up(self, reason: str) -> Iterator[Item]:
         block = self._blocks.popleft()
         self._failures = 0
         if len(block.items) > 1:
@@ -231,22 +241,22 @@ class Worker:
             yield self._pool.refuse(block, reason)
 
 
-def _ending(code: int | None) -> str:
+def _exit_reason(code: int | None) -> str:
     if code is not None and code < 0:
         return f"was ended by {signal.Signals(-code).name}"
     return f"exited with code {code}"
 
 
 def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
-    """What a worker does until its driver is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is for the driver to answer
-    with suppress(OSError):  # where nothing is open
-        os.dup2(2, 1)  # standard output is for results, not for what a metric prints
+    """The main loop of a worker process, until its driver is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles it
+    with suppress(OSError):  # if standard error is closed
+        os.dup2(2, 1)  # standard output is for results, not for prints of a metric
     Thread(target=_end_with_driver, daemon=True).start()
     warnings.showwarning = _show_warning
     os.environ.setdefault("OMP_NUM_THREADS", str(pool.threads))
     if pool.gpus:
-        os.environ[_VISIBLE] = _devices(number, pool.gpus)
+        os.environ[_VISIBLE_GPUS] = _devices(number, pool.gpus)
     try:
         pool.prepare()
     except MinriskError as error:
@@ -256,15 +266,15 @@ def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
     while True:
         try:
             block = connection.recv()
-            with listening(_Reporter(connection)):
+            with progress_listener(_Reporter(connection)):
                 made = pool.work(block)
-            _answer(connection, pool, block, made)
+            _send_result(connection, pool, block, made)
         except (EOFError, ConnectionError):
             return
 
 
 def _end_with_driver() -> None:
-    """At once, also in the middle of a long call."""
+    """Exit when the driver is gone, also during a long call."""
     driver = parent_process()
     assert driver is not None
     driver.join()
@@ -276,7 +286,7 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 class _Reporter:
-    """Sends a worker's progress to the driver, now and then."""
+    """Sends the progress of a worker to the driver, at most once a second."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -285,16 +295,16 @@ class _Reporter:
     def __call__(self, what: str, done: int, total: int) -> None:
         if perf_counter() - self._last >= _SECONDS_BETWEEN_REPORTS:
             self._last = perf_counter()
-            self._connection.send(Progress(what, done, total))
+            self._connection.send(ProgressUpdate(what, done, total))
 
 
-def _answer(connection: Connection, pool: WorkerPool, block: Block, made: Any) -> None:
+def _send_result(connection: Connection, pool: WorkerPool, block: Block, made: Any) -> None:
     connection.send_bytes(pool.pickled(block, made))
 
 
 def _devices(number: int, gpus: float) -> str:
-    """The share of the devices that is this worker's; several may share one."""
-    given = os.environ.get(_VISIBLE)
+    """The GPUs of this worker; several workers may share one."""
+    given = os.environ.get(_VISIBLE_GPUS)
     first = int(number * gpus)
     ours = range(first, max(first + 1, int((number + 1) * gpus)))
     return ",".join(given.split(",")[i] if given else str(i) for i in ours)

@@ -1,7 +1,7 @@
-"""A Ray cluster: Ray Data reads shards on its nodes and streams their blocks through actors.
+"""The runner on a Ray cluster: Ray Data reads shards on its nodes and sends blocks through actors.
 
-Ray retries what dies with a worker or a node, holds back what nobody can take yet, and spills what
-its object store cannot hold. Blocks come back in any order.
+Ray retries blocks whose worker or node died, limits the blocks in flight, and spills them to disk
+when its object store is full. Blocks come back in any order.
 """
 
 from __future__ import annotations
@@ -17,56 +17,57 @@ from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError, MissingExtra
 from minrisk._core.threads import threads
-from minrisk.pipeline.reading import Reading
-from minrisk.pipeline.runner import Gate, Running
-from minrisk.pipeline.workers import Block, Fatal, Piece, WorkerPool
+from minrisk.pipeline.reading import BlockReader
+from minrisk.pipeline.runner import Condition, RunningWorkers
+from minrisk.pipeline.workers import Block, Fatal, Item, WorkerPool
 
 try:
     import ray
     import ray.data
 except ImportError as missing:
-    raise MissingExtra(f"--engine ray needs {missing.name}: pip install 'minrisk[ray]'") from None
+    raise MissingExtra(f"engine='ray' needs {missing.name}: pip install 'minrisk[ray]'") from None
 
 _RETRIES = 3  # of a block whose worker or node died
-_WORKERS_PER_READER = 4  # that one reader keeps busy; it is a process, and dear to start
-_dumps = ray.cloudpickle.dumps  # parts of references may be of a class that no other node knows
-_Rows = dict[str, Any]  # one column of pickled pieces, for blocks of text are nothing to Ray
+_WORKERS_PER_READER = 4  # fed by one reader, which is a process of its own and slow to start
+_dumps = ray.cloudpickle.dumps  # also for classes that the other nodes cannot import
+_Rows = dict[str, Any]  # one column of pickled items
 
 
 @dataclass(frozen=True)
 class Ray:
-    """The cluster at this address, or one on this machine for as long as it runs."""
+    """A runner on the cluster at this address, or on a temporary one on this machine."""
 
     name = "ray"
     address: str | None = None
-    memory: int = 1 << 30  # bytes of blocks that are on their way
+    memory: int = 1 << 30  # bytes of all blocks in flight
 
     @contextmanager
-    def start(self, pools: Sequence[WorkerPool]) -> Iterator[Running]:
+    def start(self, pools: Sequence[WorkerPool]) -> Iterator[RunningWorkers]:
         cores = 1 + sum((p.workers or threads()) * (p.threads or 1) for p in pools)
         with _without_warnings(), connected(self.address, cores):
             self._configure()
-            yield _Running(_plan_workers(pools))
+            yield _RunningRay(_plan_workers(pools))
 
     def _configure(self) -> None:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
-        context.max_errored_blocks = -1  # we notice what is missing
-        context.target_max_block_size = 1  # a block of ours is one of theirs
+        context.max_errored_blocks = -1  # missing blocks are noticed by the run
+        context.target_max_block_size = 1  # one Ray block per block
         context.execution_options.resource_limits = ray.data.ExecutionResources(
             object_store_memory=self.memory)
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True)
-class _Running:
+class _RunningRay:
     pools: Sequence[WorkerPool]
 
-    def run(self, readings: Sequence[Reading], stop: Gate, wait: Gate) -> Iterator[Piece]:
-        """Ray itself holds back what it reads; when it is to stop, what was read is still done."""
-        data = ray.data.from_items([{"piece": _dumps(r)} for r in readings],
-                                   override_num_blocks=len(readings))
-        # without a processor of its own: where workers have all, it would wait for ever
+    def run(self, readers: Sequence[BlockReader], stop: Condition,
+            wait: Condition) -> Iterator[Item]:
+        """Ray limits what is read ahead; after a stop, blocks that were read are still finished."""
+        data = ray.data.from_items([{"item": _dumps(r)} for r in readers],
+                                   override_num_blocks=len(readers))
+        # num_cpus=0, because it would wait for ever if the workers have all CPUs
         data = data.map_batches(_read, batch_size=1, num_cpus=0, concurrency=_readers(self.pools))
         for pool in self.pools:
             data = data.map_batches(
@@ -74,16 +75,14 @@ class _Running:
                 num_gpus=pool.gpus, max_task_retries=_RETRIES,
                 compute=ray.data.ActorPoolStrategy(size=pool.workers))
         for rows in data.iter_batches(batch_size=None, prefetch_batches=0):
-            yield from map(pickle.loads, rows["piece"])
+            yield from map(pickle.loads, rows["item"])
             if stop():
                 return
 
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Of Ray: what it deprecates itself, retries, which have no named parameter yet, and more
-    workers than the input keeps busy.
-    """
+    """Hide warnings of Ray about its own deprecations, `ray_remote_args`, and idle workers."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", ".*ray_remote_args|The minimum number of concurrent")
@@ -92,9 +91,9 @@ def _without_warnings() -> Iterator[None]:
 
 @contextmanager
 def connected(address: str | None, cpus: int | None) -> Iterator[None]:
-    """A quiet Ray that tells nobody about us; it ends with us if there was none before.
+    """Connect to Ray without its logs and usage statistics; shut it down if it was started here.
 
-    Without an address it is one of this machine's own, with so many processors.
+    Without an address, Ray is started on this machine with `cpus` processors.
     """
     if ray.is_initialized():
         yield
@@ -106,7 +105,7 @@ def connected(address: str | None, cpus: int | None) -> Iterator[None]:
                      include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise InputError(f"no Ray cluster at {address or 'this machine'}: {error}; start one with "
-                         "`ray start --head`, or leave --address out") from None
+                         "`ray start --head`, or leave address= out") from None
     try:
         yield
     finally:
@@ -115,7 +114,7 @@ def connected(address: str | None, cpus: int | None) -> Iterator[None]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Of native code, which says past Python that it was told to say nothing."""
+    """Hide what native code writes to standard error."""
     before = os.dup(2)
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), 2)
@@ -127,23 +126,21 @@ def _silence() -> Iterator[None]:
 
 
 def _plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
-    """As many workers as the cluster has room for; of heavy ones without GPUs one a node."""
+    """Pools with as many workers as fit into the cluster; one per node if models run on CPUs."""
     found = [replace(pool, threads=pool.threads or 1) for pool in pools]
-    rooms = [max(1, _room(pool)) for pool in found]
-    return [replace(pool, workers=pool.workers or room)
-            for pool, room in zip(found, rooms, strict=True)]
+    return [replace(pool, workers=pool.workers or max(1, _capacity(pool))) for pool in found]
 
 
-def _room(pool: WorkerPool) -> int:
-    there = ray.cluster_resources()
+def _capacity(pool: WorkerPool) -> int:
+    available = ray.cluster_resources()
     if pool.gpus:
-        room = int(there.get("GPU", 0) / pool.gpus)
-        if not room:  # Ray would wait for ever
+        capacity = int(available.get("GPU", 0) / pool.gpus)
+        if not capacity:  # Ray would wait for ever
             raise InputError(f"no node has {pool.gpus:g} GPUs for a worker; the cluster has "
-                             f"{there.get('GPU', 0):g} in all")
-        return room
+                             f"{available.get('GPU', 0):g} in all")
+        return capacity
     if pool.is_light:
-        return int((there["CPU"] - 1) / (pool.threads or 1))  # one is for reading
+        return int((available["CPU"] - 1) / (pool.threads or 1))  # one is for reading
     return sum(node["Alive"] for node in ray.nodes())
 
 
@@ -152,12 +149,14 @@ def _readers(pools: Sequence[WorkerPool]) -> int:
 
 
 def _read(rows: _Rows) -> Iterator[_Rows]:
-    for reading in map(pickle.loads, rows["piece"]):
-        for piece in reading.blocks():
-            yield {"piece": [_dumps(piece)]}
+    for reader in map(pickle.loads, rows["item"]):
+        for item in reader.blocks():
+            yield {"item": [_dumps(item)]}
 
 
 class _Actor:
+    """A Ray actor that runs the stages of a pool."""
+
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
         self._error: MinriskError | None = None
@@ -167,11 +166,11 @@ class _Actor:
             self._error = error
 
     def __call__(self, rows: _Rows) -> _Rows:
-        return {"piece": [self._next(piece) for piece in rows["piece"]]}
+        return {"item": [self._next(item) for item in rows["item"]]}
 
     def _next(self, pickled: bytes) -> bytes:
-        piece = pickle.loads(pickled)
-        if not isinstance(piece, Block):
+        item = pickle.loads(pickled)
+        if not isinstance(item, Block):
             return pickled
-        made = Fatal(self._error) if self._error else self._pool.work(piece)
-        return self._pool.pickled(piece, made)
+        made = Fatal(self._error) if self._error else self._pool.work(item)
+        return self._pool.pickled(item, made)

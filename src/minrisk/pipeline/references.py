@@ -1,7 +1,7 @@
-"""One segment whose references come in parts: workers read them, and what they say is added up.
+"""`minrisk.decode_parts`: a map-reduce over parts of the references of one segment.
 
-Parts are added in the order in which they were given, whoever finished first: the number of workers
-changes no bit of the result.
+Workers read the parts and compute their partial statistics, which are added in the order in which
+the parts were given: the number of workers changes no bit of the result.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
-from minrisk._core.decoding import MetricLike, StrategyLike, add_texts, chosen_strategy
+from minrisk._core.decoding import MetricLike, StrategyLike, add_texts, resolve_strategy
 from minrisk._core.errors import InputError, MinriskError
-from minrisk._core.progress import tell
-from minrisk._core.reference_parts import Part, Question, TakesParts
-from minrisk._core.references import References, Shard
+from minrisk._core.progress import report_progress
+from minrisk._core.reference_parts import PartsDecoder, PartsStrategy, PartStatistics
+from minrisk._core.references import ReferencePart, References
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import Strategy
 from minrisk.io.files import Input
 from minrisk.io.record import RawRecord, Record, Result
-from minrisk.io.shards import Shard as OutputShard
-from minrisk.io.sink import Remaining
+from minrisk.io.shards import Shard
+from minrisk.io.sink import UnfinishedShard
 from minrisk.pipeline.processes import Processes
 from minrisk.pipeline.run import Policy, Run
 from minrisk.pipeline.runner import Inline, Runner
@@ -30,14 +30,14 @@ from minrisk.pipeline.stages import Parse, Write
 from minrisk.pipeline.workers import WorkerPool
 
 Engine = Literal["local", "ray"]
-MAX_WAITING = 16  # parts that wait for one before them
+MAX_WAITING = 16  # finished parts that wait for an earlier one
 
 
 @dataclass(frozen=True)
-class ReferenceParts:
-    """Parts of the references as records; whoever works on one reads it."""
+class ReferencePartReader:
+    """A reader whose records are parts of the references; the worker reads their content."""
 
-    parts: Iterable[Shard]
+    parts: Iterable[ReferencePart]
 
     def open(self) -> list[Input]:
         return []
@@ -51,13 +51,13 @@ class ReferenceParts:
 
 
 @dataclass(frozen=True)
-class PartialStatistics:
-    """From some references to what they say of the hypotheses."""
+class ComputePartialStatistics:
+    """The stage that computes the partial statistics of a part."""
 
     name: ClassVar[str] = "decode"
     is_light: ClassVar[bool] = True
 
-    question: Question
+    decoder: PartsDecoder
 
     def prepare(self) -> None:
         pass
@@ -65,15 +65,15 @@ class PartialStatistics:
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
         for record in items:
             try:
-                yield record if record.error else replace(record,
-                                                          value=self.question.part(record.value))
+                yield record if record.error else replace(
+                    record, value=self.decoder.statistics(record.value))
             except MinriskError as error:
                 yield record.failed(error)
 
 
 @dataclass(frozen=True)
-class NoText:
-    """A writer for what is no text."""
+class EmptyWriter:
+    """A writer for records whose result is a value, not text."""
 
     def __call__(self, record: Record) -> str:
         return ""
@@ -85,25 +85,25 @@ class NoText:
         return {}
 
 
-class Sum:
-    """A sink that adds parts up in order."""
+class PartSum:
+    """A sink that adds the statistics of parts in order."""
 
     records_broken_shards = False
 
-    def __init__(self, parts: Iterable[Shard]) -> None:
-        self._shard = OutputShard("", (), ReferenceParts(parts))
-        self._waiting: dict[int, Part] = {}
+    def __init__(self, parts: Iterable[ReferencePart]) -> None:
+        self._shard = Shard("", (), ReferencePartReader(parts))
+        self._waiting: dict[int, PartStatistics] = {}
         self._next = 0
         self._is_read = False
-        self.total: Part | None = None
+        self.total: PartStatistics | None = None
         self.counts: Counter[str] = Counter()
 
     def is_full(self, memory: int) -> bool:
         return len(self._waiting) >= MAX_WAITING
 
-    def remaining(self) -> Iterator[Remaining]:
+    def remaining(self) -> Iterator[UnfinishedShard]:
         if not self._is_read:
-            yield Remaining(0, self._shard, array("q"))
+            yield UnfinishedShard(0, self._shard, array("q"))
 
     def begin(self) -> None:
         pass
@@ -113,7 +113,7 @@ class Sum:
         while (part := self._waiting.pop(self._next, None)) is not None:
             self.total = part if self.total is None else self.total + part
             self._next += 1
-            tell("parts", self._next, self._next + len(self._waiting))
+            report_progress("parts", self._next, self._next + len(self._waiting))
         self.counts.update(segments=len(results))
         return list(results)
 
@@ -130,23 +130,24 @@ class Sum:
         pass
 
 
-def add_up(question: Question, parts: Iterable[Shard], runner: Runner, workers: int | None = None,
-           gpus: float = 0) -> Part:
-    """What all parts say."""
-    sink = Sum(parts)
-    # workers parse what they are given, and have no need of the others
-    stages = (Parse(ReferenceParts(())), PartialStatistics(question), Write(NoText()))
+def sum_parts(decoder: PartsDecoder, parts: Iterable[ReferencePart], runner: Runner,
+              workers: int | None = None, gpus: float = 0) -> PartStatistics:
+    """The statistics of all parts together."""
+    sink = PartSum(parts)
+    # without the parts, which the workers get as records
+    stages = (Parse(ReferencePartReader(())), ComputePartialStatistics(decoder),
+              Write(EmptyWriter()))
     run = Run(sink, [WorkerPool(stages, workers, gpus=gpus)], runner, Policy(1, on_error="stop"))
     for _ in run.results():
         pass
     if sink.total is None:
-        raise InputError("no references; at least one file or list of them is wanted")
+        raise InputError("expected at least one part with references, got none")
     return sink.total
 
 
-def decode_shards(
+def decode_parts(
     hypotheses: Sequence[str],
-    shards: Iterable[Sequence[str] | Shard],
+    parts: Iterable[Sequence[str] | ReferencePart],
     source: str | None = None,
     *,
     metric: MetricLike | None = None,
@@ -157,47 +158,72 @@ def decode_shards(
     gpus_per_worker: float = 0,
     **options: Any,
 ) -> Ranking:
-    """Rank hypotheses by references that come in shards, of which only some are held at a time.
+    """Rank hypotheses by references that come in parts, of which only some are held in memory.
 
-    A shard is a list of texts, `References` with weights, or a `ReferenceFile`, which its worker
-    reads. Workers are processes of this machine, of which this is the only one unless
-    told otherwise, or tasks on Ray. Metric, strategy and options are those of `decode`.
+    Utilities are those of `decode` except for rounding, because sums are taken in another order.
+    The number of workers changes no bit of them.
 
-    Utilities are those of `decode` but for rounding, because sums are taken in another order; how
-    many workers there are changes no bit of them.
+    Args:
+        hypotheses: the texts that may be chosen.
+        parts: the references: lists of texts, `References` with weights or counts, or files
+            (`ReferenceFile`), which the workers read.
+        source: the source text, for metrics that need it.
+        metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
+            given.
+        strategy: "aggregate" (unless given) or "standard", or an object of them.
+        workers: number of worker processes; this process does the work unless given.
+        engine: "local" for processes of this machine, "ray" for a Ray cluster (`minrisk[ray]`).
+        address: address of the Ray cluster; a temporary one on this machine unless given.
+        gpus_per_worker: GPUs of each worker; may be a fraction.
+        options: options of a strategy that is given by name or class.
+
+    Returns:
+        All hypotheses, best first.
+
+    Raises:
+        InputError: if there are no references, some have weights and others none, or the strategy
+            needs all references at once.
+
+    >>> import minrisk
+    >>> hypotheses = ["the cat sat", "a dog ran"]
+    >>> ranking = minrisk.decode_parts(hypotheses, [["the cat sat down"], ["a cat sat", "dogs"]])
+    >>> ranking.text
+    'the cat sat'
     """
-    chosen = chosen_strategy(strategy, metric, options, "aggregate")
-    question = Question(taking_parts(chosen), Segment(hypotheses, source=source))
-    runner = runner_for(engine, workers, address, gpus_per_worker)
-    parts: Iterable[Shard] = _blocks(shards)
+    chosen = resolve_strategy(strategy, metric, options, "aggregate")
+    decoder = PartsDecoder(as_parts_strategy(chosen), Segment(hypotheses, source=source))
+    runner = make_runner(engine, workers, address, gpus_per_worker)
+    blocks: Iterable[ReferencePart] = _blocks(parts)
     if engine == "ray":
-        parts = tuple(parts)  # which travel to the cluster
-    ranking = question.ranking(add_up(question, parts, runner, workers, gpus_per_worker))
-    return add_texts(ranking, question.segment, chosen)
+        blocks = tuple(blocks)  # to be sent to the cluster
+    ranking = decoder.ranking(sum_parts(decoder, blocks, runner, workers, gpus_per_worker))
+    return add_texts(ranking, decoder.segment, chosen)
 
 
-def taking_parts(strategy: Strategy) -> TakesParts:
-    if not isinstance(strategy, TakesParts):
+def as_parts_strategy(strategy: Strategy) -> PartsStrategy:
+    """The strategy, if it can rank from parts of the references."""
+    if not isinstance(strategy, PartsStrategy):
         raise InputError(f"strategy {strategy.name!r} needs all references at once; "
-                         "for parts of them, choose aggregate or standard")
+                         "choose aggregate or standard to use them in parts")
     return strategy
 
 
-def runner_for(engine: Engine, workers: int | None, address: str | None,
-               gpus_per_worker: float) -> Runner:
+def make_runner(engine: Engine, workers: int | None, address: str | None,
+                gpus_per_worker: float) -> Runner:
     if workers is not None and workers < 1:
-        raise InputError(f"{workers} workers; at least one is wanted")
+        raise InputError(f"workers must be at least 1; got {workers}")
     if engine == "ray":
         from minrisk.pipeline.ray import Ray  # here, for it is an extra, and slow to import
 
         return Ray(address)
     if address is not None:
-        raise InputError("address= goes with engine='ray'")
+        raise InputError("address= needs engine='ray'")
     return Processes() if (workers or 1) > 1 or gpus_per_worker else Inline()
 
 
-def _blocks(shards: Iterable[Sequence[str] | Shard]) -> Iterator[Shard]:
-    """What is in memory is cut, so that there is work for all in one large shard too."""
-    for number, shard in enumerate(shards, 1):
-        found = shard if isinstance(shard, Shard) else References(shard, name=f"shard {number}")
+def _blocks(parts: Iterable[Sequence[str] | ReferencePart]) -> Iterator[ReferencePart]:
+    """Split parts in memory into blocks, so that one large part keeps all workers busy."""
+    for number, part in enumerate(parts, 1):
+        found = (part if isinstance(part, ReferencePart)
+                 else References(part, name=f"part {number}"))
         yield from found.blocks() if isinstance(found, References) else [found]

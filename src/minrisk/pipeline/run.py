@@ -1,6 +1,6 @@
-"""`run(source, stages, sink, runner)`: what is finished is kept, and what fails is recorded.
+"""The driver of the pipeline: it gives unfinished shards to a runner and results to the sink.
 
-The source is part of the sink: it knows which shards, and which records of them, are not finished.
+The sink knows which shards, and which records of them, are not finished yet.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from minrisk._core.errors import InputError
 from minrisk.io.record import Failure, Result
 from minrisk.io.sink import Sink
 from minrisk.pipeline.batches import OnError
-from minrisk.pipeline.reading import Reading
-from minrisk.pipeline.runner import Inline, Runner, Running
-from minrisk.pipeline.workers import Block, End, Fatal, Piece, Seconds, WorkerPool
+from minrisk.pipeline.reading import BlockReader
+from minrisk.pipeline.runner import Inline, Runner, RunningWorkers
+from minrisk.pipeline.workers import Block, End, Fatal, Item, Seconds, WorkerPool
 
-MAX_FAILURES_BEFORE_SUCCESS = 16  # after which the reason is taken to concern every segment
+MAX_FAILURES_BEFORE_SUCCESS = 16  # then the reason is taken to concern every segment
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How much is read ahead, and what a failure means."""
+    """Limits of memory, and the treatment of failures."""
 
-    records: int  # of a block, at most
-    memory: int = 1 << 30  # bytes of all blocks that are on their way, at most
+    records: int  # maximum per block
+    memory: int = 1 << 30  # maximum bytes of all blocks in flight
     on_error: OnError = "skip"
     max_errors: int | None = None
 
 
 @dataclass
 class Run:
-    """One run. Its counts are of this run alone."""
+    """One run of the pipeline, with its times, warnings and broken shards."""
 
     sink: Sink
     pools: Sequence[WorkerPool]
@@ -42,13 +42,13 @@ class Run:
     broken: dict[int, str] = field(default_factory=dict)  # shards that cannot be read to their end
     seconds: Seconds = field(default_factory=dict)  # by stage, of all workers together
     read: dict[int, int] = field(default_factory=dict)  # bytes, by shard
-    warnings: list[str] = field(default_factory=list)  # that nobody has shown yet
-    _error: InputError | None = None  # that ends the run when what is on its way is kept
+    warnings: list[str] = field(default_factory=list)  # not shown yet
+    _error: InputError | None = None  # ends the run once the results in flight are written
     _has_success: bool = False
     _held: list[Result] = field(default_factory=list)  # failures before the first success
 
     def results(self) -> Iterator[Result]:
-        """Every result when it is kept. The sink must be open."""
+        """Every result as it is written. The sink must be open."""
         remaining = len(list(self.sink.remaining()))
         if not remaining:
             return
@@ -64,22 +64,22 @@ class Run:
         if len(self.broken) == remaining and not self._has_success:
             raise InputError(next(iter(self.broken.values())))
 
-    def _all(self, running: Running) -> Iterator[Result]:
-        for records in (self.policy.records, 1):  # what brings workers down is found when alone
-            readings = self._readings(records)
-            if readings and not self._error:
-                with closing(running.run(readings, self._is_over, self._is_full)) as pieces:  # type: ignore[type-var]
-                    yield from self._take(pieces)
+    def _all(self, running: RunningWorkers) -> Iterator[Result]:
+        for records in (self.policy.records, 1):  # one record may kill workers
+            readers = self._readings(records)
+            if readers and not self._error:
+                with closing(running.run(readers, self._is_over, self._is_full)) as items:  # type: ignore[type-var]
+                    yield from self._take(items)
         if not self._error and not self._held:
-            for reading in self._readings(1):
-                yield from self._take(map(self._refuse, reading.blocks()))
+            for reader in self._readings(1):
+                yield from self._take(map(self._refuse, reader.blocks()))
 
-    def _readings(self, records: int) -> list[Reading]:
-        # a worker has a block in hand and one before its door
+    def _readings(self, records: int) -> list[BlockReader]:
+        # a worker has one block in work and one waiting
         size = self.policy.memory // (2 * sum(pool.workers or 1 for pool in self.pools) + 2)
         if isinstance(self.runner, Inline):
-            records = 1  # a stage makes its own batches of them
-        return [Reading(what, records, size) for what in self.sink.remaining()
+            records = 1  # the stages batch them
+        return [BlockReader(what, records, size) for what in self.sink.remaining()
                 if what.number not in self.broken]
 
     def _is_over(self) -> bool:
@@ -88,21 +88,21 @@ class Run:
     def _is_full(self) -> bool:
         return self.sink.is_full(self.policy.memory)
 
-    def _take(self, pieces: Iterator[Piece]) -> Iterator[Result]:
-        for piece in pieces:
-            if isinstance(piece, Fatal):
-                raise piece.error
-            if isinstance(piece, End):
-                self._end(piece)
+    def _take(self, items: Iterator[Item]) -> Iterator[Result]:
+        for item in items:
+            if isinstance(item, Fatal):
+                raise item.error
+            if isinstance(item, End):
+                self._end(item)
             else:
-                yield from self._keep(piece)
+                yield from self._keep(item)
 
-    def _refuse(self, piece: Block | End) -> Piece:
+    def _refuse(self, item: Block | End) -> Item:
         for pool in self.pools:
-            if isinstance(piece, Block):
-                late = ", or took longer than --segment-timeout" if pool.segment_timeout else ""
-                piece = pool.refuse(piece, f"every worker that tried it died{late}")
-        return piece
+            if isinstance(item, Block):
+                late = ", or exceeded the segment timeout" if pool.segment_timeout else ""
+                item = pool.refuse(item, f"every worker that tried it died{late}")
+        return item
 
     def _keep(self, block: Block) -> Iterator[Result]:
         for name, spent in block.seconds.items():
@@ -120,7 +120,7 @@ class Run:
         yield from fresh
 
     def _accepted(self, results: Sequence[Result]) -> list[Result]:
-        """Those to be kept; a failure that is not is tried again by a run that resumes this one."""
+        """The results to write; other failures are tried again when the run is resumed."""
         accepted = []
         for result in results:
             if result.failure is None:
@@ -136,7 +136,7 @@ class Run:
         return self._within_limit(accepted)
 
     def _hold(self, failures: list[Result]) -> None:
-        """What fails before anything has worked may well fail for all: it is not yet recorded."""
+        """Hold back failures before the first success: their reason may concern all segments."""
         self._held += failures
         if len(self._held) >= MAX_FAILURES_BEFORE_SUCCESS:
             self._stop(f"{_located(self._held[0].failure)}; the first {len(self._held)} segments "
@@ -149,7 +149,7 @@ class Run:
             return results
         failed = self.sink.counts["failed"] + len(failures)
         if failed > limit:
-            self._stop(f"{failed} segments failed, more than --max-errors {limit}; "
+            self._stop(f"{failed} segments failed, more than max_errors={limit}; "
                        f"the last: {_located(failures[-1])}")
             return [r for r in results if r.failure is None]
         return results

@@ -1,4 +1,4 @@
-"""What a runner does: it has workers, and takes blocks through their stages."""
+"""The interface of runners, and the runner in this process."""
 
 from __future__ import annotations
 
@@ -8,55 +8,61 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Protocol
 
-from minrisk.pipeline.reading import Reading
-from minrisk.pipeline.workers import Block, End, Piece, Seconds, WorkerPool
+from minrisk._core.threads import restored_threads
+from minrisk.pipeline.reading import BlockReader
+from minrisk.pipeline.workers import Block, End, Item, Seconds, WorkerPool
 
-Gate = Callable[[], bool]  # whether no more is to be read for now, or at all
+Condition = Callable[[], bool]  # whether to stop or to pause reading
 
 
-class Running(Protocol):
-    """Workers that are ready."""
+class RunningWorkers(Protocol):
+    """Workers that have loaded their models."""
 
     @property
     def pools(self) -> Sequence[WorkerPool]:
-        """With as many workers and threads as there are."""
+        """The pools with their actual numbers of workers and threads."""
 
-    def run(self, readings: Sequence[Reading], stop: Gate, wait: Gate) -> Iterator[Piece]:
-        """What became of the blocks, in any order; one whose workers all died may be missing.
+    def run(self, readers: Sequence[BlockReader], stop: Condition,
+            wait: Condition) -> Iterator[Item]:
+        """The results of all blocks, in any order; a block may be missing if its workers died.
 
-        Nothing more is read when it is to stop, and nothing while it is to wait.
+        Reading ends when `stop` is true, and pauses while `wait` is true.
         """
 
 
 class Runner(Protocol):
+    """Runs the stages of worker pools: in this process, in worker processes, or on Ray."""
+
     name: str
 
-    def start(self, pools: Sequence[WorkerPool]) -> AbstractContextManager[Running]:
-        """Workers that have their models, or the reason why that cannot be."""
+    def start(self, pools: Sequence[WorkerPool]) -> AbstractContextManager[RunningWorkers]:
+        """Start workers and load their models; raises the error if that fails."""
 
 
 @dataclass(frozen=True)
 class Inline:
-    """This process: records stream through all stages, and none waits for a block to be whole."""
+    """The runner in this process: records go through all stages one by one, not in blocks."""
 
     name = "inline"
 
     @contextmanager
-    def start(self, pools: Sequence[WorkerPool]) -> Iterator[Running]:
-        for pool in pools:
-            pool.prepare()
-        yield _Inline([replace(pool, workers=1) for pool in pools])
+    def start(self, pools: Sequence[WorkerPool]) -> Iterator[RunningWorkers]:
+        with restored_threads():
+            for pool in pools:
+                pool.prepare()
+            yield _RunningInline([replace(pool, workers=1) for pool in pools])
 
 
 @dataclass(frozen=True)
-class _Inline:
+class _RunningInline:
     pools: Sequence[WorkerPool]
 
-    def run(self, readings: Sequence[Reading], stop: Gate, wait: Gate) -> Iterator[Piece]:
+    def run(self, readers: Sequence[BlockReader], stop: Condition,
+            wait: Condition) -> Iterator[Item]:
         ends: list[End] = []
         position: dict[int, int] = {}  # bytes read, by shard
         seconds: Seconds = {}
-        items: Iterator[Any] = _raw_records(readings, stop, ends, position, seconds)
+        items: Iterator[Any] = _raw_records(readers, stop, ends, position, seconds)
         for pool in self.pools:
             items = pool.stream(items, seconds)
         for result in items:
@@ -67,15 +73,15 @@ class _Inline:
         yield Block(0, [], 0, seconds)
 
 
-def _raw_records(readings: Sequence[Reading], stop: Gate, ends: list[End],
+def _raw_records(readers: Sequence[BlockReader], stop: Condition, ends: list[End],
                  position: dict[int, int], seconds: Seconds) -> Iterator[Any]:
-    for piece in chain.from_iterable(reading.blocks() for reading in readings):
-        if isinstance(piece, End):
-            ends.append(piece)
+    for item in chain.from_iterable(reader.blocks() for reader in readers):
+        if isinstance(item, End):
+            ends.append(item)
             continue
-        position[piece.shard] = piece.read
-        seconds["read"] = seconds.get("read", 0.0) + piece.seconds["read"]
-        for raw in piece.items:
+        position[item.shard] = item.read
+        seconds["read"] = seconds.get("read", 0.0) + item.seconds["read"]
+        for raw in item.items:
             if stop():
                 return
             yield raw

@@ -1,8 +1,8 @@
-"""What is done with records: they are parsed, sampled from, chosen among, and written.
+"""The stages of the pipeline: parse records, generate samples, decode, and render the output.
 
-A stage is frozen data that can be sent to a worker, which then loads the models behind it, once.
-It takes records as they come, and gives each of them with what it made of it, in any order; those
-that failed before pass through.
+A stage is frozen data that can be sent to a worker, which then loads its models once. It takes an
+iterator of records and yields each of them with its result, in any order; records that failed
+earlier pass through.
 """
 
 from __future__ import annotations
@@ -23,26 +23,28 @@ from minrisk.io.jsonl import source_of
 from minrisk.io.prompts import is_source
 from minrisk.io.record import AUTO, RawRecord, Reader, Record, Result, Weighting
 from minrisk.io.writer import Writer
-from minrisk.pipeline.batches import BATCH, OnError, in_batches, is_finished
+from minrisk.pipeline.batches import OnError, in_batches, is_finished
 
 
 class Stage(Protocol):
+    """A step of the pipeline, from records to records."""
+
     @property
     def name(self) -> str: ...
 
     @property
     def is_light(self) -> bool:
-        """Whether a worker for each core costs little."""
+        """Whether it loads no model, so that one worker per core is cheap."""
 
     def prepare(self) -> None:
-        """Load models, and fail for what would fail with every record."""
+        """Load models; raises errors that would concern every record."""
 
     def __call__(self, items: Iterator[Any]) -> Iterator[Any]: ...
 
 
 @dataclass(frozen=True)
 class Parse:
-    """From raw records to records."""
+    """The stage from raw records to records."""
 
     name: ClassVar[str] = "parse"
     is_light: ClassVar[bool] = True
@@ -59,13 +61,13 @@ class Parse:
     def record(self, raw: RawRecord) -> Record:
         try:
             return self.reader.parse(raw)
-        except Exception as error:  # a record that nobody foresaw must not end a long run
+        except Exception as error:  # an unforeseen record must not end a long run
             return Record.of(raw).failed(error)
 
 
 @dataclass(frozen=True)
-class DrawSamples:
-    """From prompts to samples."""
+class GenerateSamples:
+    """The stage from prompts to samples."""
 
     name: ClassVar[str] = "sample"
     is_light: ClassVar[bool] = False
@@ -76,22 +78,20 @@ class DrawSamples:
     batch_size: int | None = None
     on_error: OnError = "skip"
     fail_blank: bool = False  # otherwise a blank source has blank samples
-    must_instruct: bool = False  # a causal model must be told what to do with a source
+    must_instruct: bool = False  # a causal model needs an instruction besides the source
 
     def prepare(self) -> None:
-        prepare = getattr(self.sampler, "prepare", None)
-        if prepare:
-            prepare()
+        self.sampler.prepare()
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
         checked = map(self._checked, items)
-        if hasattr(self.sampler, "stream"):
+        if self.sampler.streams:
             return self._streamed(checked)
-        size = self.batch_size or preferred_batch_size(self.sampler, self.n)
+        size = self.batch_size or self.sampler.batch_size(self.n)
         return in_batches(checked, size, self._sample, self.on_error)
 
     def _checked(self, record: Record) -> Record:
-        """The record, finished where its source is blank, or with what is wrong with it."""
+        """The record, with blank samples if its source is blank, or with its error."""
         if record.error is not None:
             return record
         if isinstance(record.prompt, str) and not record.prompt.strip():
@@ -99,19 +99,17 @@ class DrawSamples:
                 return record.failed(InputError("the source is blank; there is nothing to sample "
                                                 "from"))
             return replace(record, samples=[Sample("", self.n, 0.0)])
-        takes_messages = getattr(self.sampler, "takes_messages", False)
-        if not isinstance(record.prompt, str) and not takes_messages:
+        if not isinstance(record.prompt, str) and not self.sampler.takes_messages:
             return record.failed(InputError(f"found messages, which sampler {self.sampler.name!r} "
                                             "does not take; wanted a source or a prompt"))
         if self._lacks_instruction(record):
-            return record.failed(InputError("the model does not know what to do with a source; say "
-                                            'so with --prompt "Translate into French: {source}"'))
+            return record.failed(InputError("the model needs an instruction besides the source; "
+                                            'give prompt="Translate into French: {source}"'))
         return record
 
     def _lacks_instruction(self, record: Record) -> bool:
-        return (self.must_instruct and is_source(record)
-                and getattr(self.sampler, "is_causal", False)
-                and getattr(self.sampler, "prompt", None) is None)
+        return (self.must_instruct and is_source(record) and self.sampler.is_causal
+                and self.sampler.prompt is None)
 
     def _sample(self, batch: Sequence[Record]) -> Sequence[Record]:
         prompts: list[Any] = [record.prompt for record in batch]
@@ -123,28 +121,23 @@ class DrawSamples:
         return [_with_samples(*pair) for pair in zip(batch, found, strict=True)]
 
     def _streamed(self, records: Iterator[Record]) -> Iterator[Record]:
-        """No record waits for another."""
+        """Samples as they finish; no record waits for another."""
         passing: list[Record] = []
 
-        def requests() -> Iterator[Record]:
+        def requests() -> Iterator[Any]:  # records with a prompt
             for record in records:
                 if is_finished(record):
                     passing.append(record)
                 else:
                     yield record
 
-        stream = self.sampler.stream(requests(), self.n, self.seed)  # type: ignore[attr-defined]
-        with closing(stream) as results:  # which cancels what is on its way
+        # to close it cancels what is on its way
+        with closing(self.sampler.stream(requests(), self.n, self.seed)) as results:
             for record, found in results:
                 yield from passing
                 passing.clear()
                 yield _with_samples(record, found)
         yield from passing
-
-
-def preferred_batch_size(sampler: Sampler, n: int) -> int:
-    chosen = getattr(sampler, "batch_size", None)
-    return chosen(n) if chosen else BATCH
 
 
 def _with_samples(record: Record, found: Sequence[Sample] | MinriskError) -> Record:
@@ -155,7 +148,7 @@ def _with_samples(record: Record, found: Sequence[Sample] | MinriskError) -> Rec
 
 @dataclass(frozen=True)
 class SamplesToSegments:
-    """From samples to the segments to choose from."""
+    """The stage from samples to segments."""
 
     name: ClassVar[str] = "segment"
     is_light: ClassVar[bool] = True
@@ -181,7 +174,7 @@ class SamplesToSegments:
         weights = None
         if self.weighting.by_logprobs:
             if "logprobs" not in found:
-                raise InputError("the sampler gave no log-probabilities to weigh the samples by")
+                raise InputError("expected log-probabilities as weights, but the sampler has none")
             weights = self.weighting.of(found["logprobs"], found["samples"], found.get("lengths"),
                                         found["counts"])
         return Segment(found["samples"], None, source_of(dict(record.fields)), weights,
@@ -189,15 +182,15 @@ class SamplesToSegments:
 
 
 @dataclass(frozen=True)
-class Choose:
-    """From segments to rankings."""
+class Decode:
+    """The stage from segments to rankings."""
 
     name: ClassVar[str] = "decode"
 
     strategy: Strategy
     batch_size: int | None = None
     on_error: OnError = "skip"
-    scores: bool = False  # also keep the scores of all pairs
+    scores: bool = False  # also keep the matrix of all scores
 
     @property
     def is_light(self) -> bool:
@@ -224,8 +217,8 @@ class Choose:
 
 
 @dataclass(frozen=True)
-class Check:
-    """Fails the records that an output cannot use."""
+class CheckRecords:
+    """The stage that fails the records that an output cannot use."""
 
     name: ClassVar[str] = "check"
     is_light: ClassVar[bool] = True
@@ -248,7 +241,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Write:
-    """From records to their lines of the output."""
+    """The stage from records to their lines of the output."""
 
     name: ClassVar[str] = "render"
     is_light: ClassVar[bool] = True
@@ -265,7 +258,7 @@ class Write:
         if record.error is None:
             try:
                 return self._made(record, self.writer(record), record.scores)
-            except (ValueError, RecursionError, MinriskError) as error:  # a field nested too deep
+            except (ValueError, RecursionError, MinriskError) as error:  # nested too deeply
                 record = replace(record.failed(error), fields={})
         return self._made(record, self.writer.failed(record), None)
 

@@ -1,4 +1,4 @@
-"""Workers for one or several stages: how many, with what, and what each of them does."""
+"""Worker pools: the stages that a worker runs, its resources, and its treatment of a block."""
 
 from __future__ import annotations
 
@@ -16,69 +16,69 @@ from minrisk.io.record import Record
 from minrisk.pipeline.stages import Parse, Stage
 
 Seconds = dict[str, float]
-# what pickle raises: a field that is nested too deep, or an object of somebody else
+# errors of pickle: a field that is nested too deeply, or an object of user code
 UNSENDABLE = (RecursionError, pickle.PicklingError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Records of one shard on their way together."""
+    """Some records of one shard, which a worker gets together."""
 
     shard: int
-    items: Sequence[Any]  # raw records, records or results: what the last stage made
-    read: int  # bytes of the shard, up to the end of the block
+    items: Sequence[Any]  # raw records, records or results, depending on the stage
+    read: int  # bytes of the shard up to the end of the block
     seconds: Seconds = field(default_factory=dict)  # by stage
     warnings: Sequence[str] = ()
 
     def singles(self) -> Iterator[Block]:
-        """A block for each record."""
+        """One block per record."""
         for item in self.items:
             yield replace(self, items=[item], seconds={}, warnings=())
 
 
 @dataclass(frozen=True)
 class End:
-    """A shard was read to its end, or to where it breaks off."""
+    """The end of a shard, or the error that broke off reading."""
 
     shard: int
     records: int
     error: str | None = None
-    is_fatal: bool = False  # another input than the one that the run was begun with
+    is_fatal: bool = False  # the input has changed since the run began
 
 
 @dataclass(frozen=True)
 class Fatal:
-    """No other block would fare better."""
+    """An error that every other block would have too."""
 
     error: BaseException
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far a worker is with its block."""
+class ProgressUpdate:
+    """The progress of a worker with its block."""
 
     what: str
     done: int
     total: int
 
 
-Piece = Block | End | Fatal
+Item = Block | End | Fatal
 
 
 @dataclass(frozen=True)
 class WorkerPool:
-    """The stages that a worker does one after the other; the runner chooses what is None."""
+    """The stages of a worker, and its resources; the runner chooses those that are None."""
 
     stages: Sequence[Stage]
     workers: int | None = None
     threads: int | None = None  # of each worker
-    gpus: float = 0.0  # for each worker
+    gpus: float = 0.0  # of each worker
     quiet: bool = False
     segment_timeout: float | None = None  # seconds
 
     @property
     def name(self) -> str:
-        """Of the stage that the work is in."""
+        """The name of the main stage."""
         return next((s.name for s in self.stages if s.name in ("sample", "decode")),
                     self.stages[0].name)
 
@@ -87,15 +87,16 @@ class WorkerPool:
         return all(stage.is_light for stage in self.stages)
 
     def prepare(self) -> None:
-        """For a process that now belongs to it."""
-        set_threads(self.threads)
+        """Load the models of the stages in this process."""
+        if self.threads is not None:
+            set_threads(self.threads)
         if self.quiet:
             warnings.simplefilter("ignore")
         for stage in self.stages:
             stage.prepare()
 
     def stream(self, items: Iterator[Any], seconds: Seconds) -> Iterator[Any]:
-        """What the stages make of items, as they are done; adds up what each stage takes."""
+        """The results of the stages as they finish; adds up the seconds of each stage."""
         source = last = Clock(items)
         clocks = []
         for stage in self.stages:
@@ -110,7 +111,7 @@ class WorkerPool:
                 before = clock.seconds
 
     def work(self, block: Block) -> Block | Fatal:
-        """What became of a block in a worker."""
+        """Run the stages on a block in a worker."""
         seconds: Seconds = dict(block.seconds)
         items: list[Any] = []
         reason = None
@@ -121,20 +122,20 @@ class WorkerPool:
                 items = list(deadline.finished(self.stream(begun, seconds)))
             except (UnusableError, MissingExtra) as error:
                 return Fatal(error)
-            except BaseException as error:  # of ours, or of a library that nobody foresaw
+            except BaseException as error:  # a bug of ours, or of a library
                 reason = _reason(error)
         shown = tuple(dict.fromkeys(str(w.message) for w in caught or ()))
         block = replace(block, seconds=seconds, warnings=(*block.warnings, *shown))
         return replace(block, items=items) if reason is None else self._one_by_one(block, reason)
 
     def refuse(self, block: Block, reason: str) -> Block:
-        """Where no worker survives the block: all of its records fail, for this reason."""
+        """Fail all records of a block for this reason."""
         error = InputError(reason)
         return replace(block, items=list(self.stream(
             (self._record(item).failed(error) for item in block.items), {})))
 
     def pickled(self, block: Block, made: Block | Fatal) -> bytes:
-        """What a worker made of a block, for another process; what cannot be sent there fails."""
+        """The pickled result of a block; records that cannot be pickled fail."""
         try:
             return pickle.dumps(made)
         except UNSENDABLE:
@@ -152,7 +153,7 @@ class WorkerPool:
         return item
 
     def _one_by_one(self, block: Block, reason: str) -> Block | Fatal:
-        """After what no stage expected."""
+        """Run the stages on each record alone, after an unforeseen error."""
         if len(block.items) == 1:
             return self.refuse(block, reason)
         items: list[Any] = []
@@ -176,7 +177,7 @@ def _reason(error: BaseException) -> str:
 
 
 class Clock(Iterator[Any]):
-    """An iterator that counts the seconds that it takes."""
+    """An iterator that measures its own time."""
 
     def __init__(self, items: Iterator[Any]) -> None:
         self._items = iter(items)
@@ -191,14 +192,14 @@ class Clock(Iterator[Any]):
 
 
 class Deadline:
-    """Ends the process by SIGALRM where records take too long; native code cannot hold it up.
+    """Ends the process by SIGALRM if records take too long; native code cannot block it.
 
-    Records that were begun have so many seconds each, together, to be finished.
+    All unfinished records together have the timeout times their number.
     """
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
-        self._records = 0  # that were begun, and are not finished
+        self._records = 0  # begun and not finished
 
     def begun(self, items: Iterable[Any]) -> Iterator[Any]:
         for item in items:

@@ -22,9 +22,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from minrisk._core.errors import InputError, MissingExtra, UnusableError
-from minrisk._core.options import Options, option
-from minrisk._core.progress import tell
-from minrisk._core.sampler import Sample
+from minrisk._core.options import option
+from minrisk._core.progress import report_progress
+from minrisk._core.sampler import Sample, Sampler, check_numbers
 from minrisk._core.threads import threads
 
 _END = "</s>"
@@ -35,35 +35,47 @@ _NEEDED = ("model.bin", "source.spm", "target.spm", _VOCABULARY)
 
 
 @dataclass(frozen=True)
-class CTranslate2(Options):
-    """a converted OPUS-MT model, fast on CPUs; needs minrisk[ct2]"""
+class CTranslate2(Sampler):
+    """a converted OPUS-MT model, fast on CPUs; needs minrisk[ct2]
+
+    A sample's `logprob` is its log-probability under the model, with temperature and truncation
+    applied; its tokens are those of the model's vocabulary, without the one that ends the text.
+    The samples of a prompt depend on the seed, its place and n, and not on its batch.
+
+    Args:
+        model: folder that `ct2-transformers-converter` wrote, with its SentencePiece models.
+        temperature: divisor of the logits; below 1 the distribution is sharper.
+        top_k: number of likeliest tokens that may be drawn; 0 is all.
+        top_p: probability mass of the likeliest tokens that may be drawn.
+        max_tokens: largest number of tokens of a sample.
+        overlong: what to do with a source that the model cannot take: "cut" it, or "error".
+        dtype: number format, such as "int8"; the model's own unless given.
+        device: "cpu" or "cuda".
+
+    Raises:
+        InputError: if an option is wrong.
+
+    >>> CTranslate2("opus-mt-ct2", top_p=0.9).batch_size(256)
+    16
+    >>> CTranslate2("opus-mt-ct2", top_p=1.5)
+    Traceback (most recent call last):
+    minrisk.InputError: ct2: top_p must be a number above 0 and at most 1; got 1.5
+    """
 
     name: ClassVar[str] = "ct2"
 
-    model: str = option(help="the folder that ct2-transformers-converter wrote")
-    temperature: float = option(1.0, help="below 1 sharpens the distribution")
-    top_k: int = option(0, help="only so many of the likeliest tokens; 0 is all")
-    top_p: float = option(1.0, help="only the likeliest tokens of this much probability")
-    max_tokens: int = option(256, help="longest sample")
-    overlong: Literal["cut", "error"] = option("cut", help="what to do with too long a source")
-    dtype: str = option("default", help="of the numbers, such as int8, if not the model's own")
-    device: str = option("cpu", help="cpu or cuda", matters=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.temperature > 0:
-            raise InputError(f"temperature {self.temperature}; wanted more than 0")
-        if self.top_k < 0:
-            raise InputError(f"top_k {self.top_k}; wanted 0 or more")
-        if not 0 < self.top_p <= 1:
-            raise InputError(f"top_p {self.top_p}; wanted more than 0 and at most 1")
-        if self.max_tokens < 1:
-            raise InputError(f"max_tokens {self.max_tokens}; wanted 1 or more")
+    model: str = option(help="folder that ct2-transformers-converter wrote")
+    temperature: float = option(1.0, gt=0, help="divisor of the logits; below 1 sharpens")
+    top_k: int = option(0, ge=0, help="number of likeliest tokens that may be drawn; 0 is all")
+    top_p: float = option(1.0, gt=0, le=1, help="mass of the likeliest tokens that may be drawn")
+    max_tokens: int = option(256, ge=1, help="most tokens of a sample")
+    overlong: Literal["cut", "error"] = option("cut", help="treatment of too long a source")
+    dtype: str = option("default", help="number format, such as int8; the model's own unless given")
+    device: str = option("cpu", help="device to run on, cpu or cuda", matters=False)
 
     def sample(self, prompts: Sequence[str], n: int, seed: int = 0,
                places: Sequence[int] | None = None) -> list[list[Sample]]:
-        if n < 1 or seed < 0:
-            raise InputError(f"{n} samples with seed {seed}; wanted 1 or more, and a seed from 0")
+        check_numbers(n, seed)
         places = range(len(prompts)) if places is None else places
         rngs = [np.random.default_rng([seed, place]) for place in places]
         jobs = list(zip(map(self._tokens, prompts), rngs, strict=True))
@@ -71,7 +83,7 @@ class CTranslate2(Options):
         for start in range(0, len(jobs), _WORKERS):
             for samples in self._draw(jobs[start:start + _WORKERS], n):
                 found.append(samples)
-                tell("sources sampled", len(found), len(prompts))
+                report_progress("sources sampled", len(found), len(prompts))
         return found
 
     def _tokens(self, text: str) -> list[str]:

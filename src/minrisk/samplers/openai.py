@@ -16,9 +16,17 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from minrisk._core.errors import InputError, MinriskError, UnusableError
-from minrisk._core.options import Options, option
-from minrisk._core.progress import tell
-from minrisk._core.sampler import AnyRequest, PartialError, Prompt, Result, Sample
+from minrisk._core.options import option
+from minrisk._core.progress import report_progress
+from minrisk._core.sampler import (
+    AnyRequest,
+    PartialError,
+    Prompt,
+    Result,
+    Sample,
+    Sampler,
+    check_numbers,
+)
 from minrisk.openai.capabilities import REPLACEABLE, Capabilities
 from minrisk.openai.client import Client, Health
 from minrisk.openai.completions import Completions, Query
@@ -26,7 +34,7 @@ from minrisk.samplers.background import Call, Work, stream
 from minrisk.samplers.connection import Ballot, Connection
 from minrisk.samplers.prompt import check_template, fill
 
-_KEY = "OPENAI_API_KEY"
+_KEY, _ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"  # environment variables
 _OURS = {"messages": "give it as input", "prompt": "give it as input",
          "model": "give it as an option", "n": "it follows from the number of samples",
          "seed": "every request has its own", "stream": "answers are read as a whole"}
@@ -34,58 +42,89 @@ _SYSTEM = ("system", "developer")  # roles
 
 
 @dataclass(frozen=True)
-class Endpoint(Options):
+class Endpoint(Sampler):
     """a server with OpenAI's chat or completions protocol, local or remote; needs minrisk[openai]
 
     What no option says is as the server has it: llama.cpp, for one, cuts the distribution unless
     `extra` is {"min_p": 0}, `top_k` is 0 and `top_p` is 1. Log-probabilities are the server's too.
     Fields that a server does not take (log-probabilities, a seed, a temperature) are left out with
     a warning.
+
+    Args:
+        model: name that the server knows the model by.
+        endpoint: address of the server, such as "http://localhost:8000/v1"; unless given, that in
+            the environment variable OPENAI_BASE_URL when the sampler is made.
+        api: the server's interface, "chat" or "completions".
+        prompt: template of a prompt, with {source} for the source.
+        system: system message before every chat that has none.
+        temperature: divisor of the logits; 0 is greedy.
+        top_p: probability mass of the likeliest tokens that may be drawn.
+        top_k: number of likeliest tokens that may be drawn; OpenAI's own server has no such option.
+        max_tokens: largest number of tokens of a sample.
+        stop: text that ends a sample, or a JSON list of them.
+        extra: JSON object of further fields of a request; null leaves a field out.
+        logprobs: whether to ask for log-probabilities.
+        send_seed: whether to send seeds, for samples that can be repeated.
+        drop_cut: whether to leave out samples that were cut, by `max_tokens` for one.
+        vote: regular expression of an answer (its first group, if any, of the last match);
+            sampling of a prompt ends when one answer has won.
+        vote_error: chance that the winner of such a vote is not the likeliest answer.
+        per_request: number of samples per request; fewer where the server refuses.
+        concurrency: number of simultaneous requests.
+        timeout: seconds to wait for a whole answer.
+        retries: number of retries of a request that failed for the time being.
+        key_variable: environment variable that holds the key.
+
+    Raises:
+        InputError: if an option is wrong, or nothing says where the server is.
+
+    >>> sampler = Endpoint("llama-3", endpoint="http://localhost:8000/v1", temperature=0.7)
+    >>> sampler.query("Write a haiku.", seed=0, index=0).body["temperature"]
+    0.7
     """
 
     name: ClassVar[str] = "openai"
     takes_messages: ClassVar[bool] = True
     is_causal: ClassVar[bool] = True  # it has to be told what to do with a source
 
-    endpoint: str = option(help="its address, such as http://localhost:8000/v1")
-    model: str = option(help="the name that the server knows the model by")
-    api: Literal["chat", "completions"] = option("chat", help="which of its two interfaces")
-    prompt: str | None = option(None, help='a template, such as "Translate to French: {source}"')
-    system: str | None = option(None, help="a system message before every chat that has none")
-    temperature: float = option(1.0, help="below 1 sharpens the distribution")
-    top_p: float | None = option(None, help="only the likeliest tokens of this much probability")
-    top_k: int | None = option(None, help="only so many of the likeliest tokens; not at OpenAI")
-    max_tokens: int = option(512, help="longest sample")
-    stop: str | None = option(None, help='a text that ends a sample, or a JSON list of them')
+    streams: ClassVar[bool] = True
+
+    model: str = option(help="name that the server knows the model by")
+    endpoint: str | None = option(None, help="address of the server, such as "
+                                  f"http://localhost:8000/v1; {_ADDRESS} unless given")
+    api: Literal["chat", "completions"] = option("chat", help="interface of the server")
+    prompt: str | None = option(None, help="template of a prompt, with {source} for the source")
+    system: str | None = option(None, help="system message before every chat that has none")
+    temperature: float = option(1.0, ge=0, help="divisor of the logits; below 1 sharpens")
+    top_p: float | None = option(None, gt=0, le=1,
+                                 help="mass of the likeliest tokens that may be drawn")
+    top_k: int | None = option(None, help="number of likeliest tokens that may be drawn; not at "
+                               "OpenAI")
+    max_tokens: int = option(512, ge=1, help="most tokens of a sample")
+    stop: str | None = option(None, help="text that ends a sample, or a JSON list of them")
     extra: str | None = option(
         None, help='further fields of a request, such as {"min_p": 0.1}; null leaves one out')
-    logprobs: bool = option(True, help="ask for log-probabilities")
-    send_seed: bool = option(True, help="ask for repeatable samples")
-    drop_cut: bool = option(False, help="leave out samples that were cut, by max_tokens for one")
+    logprobs: bool = option(True, help="whether to ask for log-probabilities")
+    send_seed: bool = option(True, help="whether to ask for repeatable samples")
+    drop_cut: bool = option(False, help="whether to leave out samples that were cut")
     vote: str | None = option(
         None, help="regular expression of an answer (its first group, if any, of the last match); "
         "sampling of a prompt ends when one answer has won")
     vote_error: float = option(
         0.05, gt=0, lt=1, help="chance that the winner of such a vote is not the likeliest answer")
-    per_request: int = option(16, help="samples asked for at once; fewer where that is refused")
-    concurrency: int = option(8, help="requests at a time", matters=False)
-    timeout: float = option(600.0, help="seconds to wait for a whole answer", matters=False)
-    retries: int = option(6, help="of a request that failed for the time being", matters=False)
-    key_variable: str = option(
-        _KEY, help="the environment variable that holds the key", matters=False)
+    per_request: int = option(16, ge=1, help="number of samples per request; fewer where that is "
+                              "refused")
+    concurrency: int = option(8, ge=1, help="number of simultaneous requests", matters=False)
+    timeout: float = option(600.0, gt=0, help="seconds to wait for a whole answer", matters=False)
+    retries: int = option(6, ge=0, help="number of retries of a request that failed for the time "
+                          "being", matters=False)
+    key_variable: str = option(_KEY, help="environment variable that holds the key", matters=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_address(self.endpoint)
+        # here, so that what is named in signatures is what answers
+        object.__setattr__(self, "endpoint", _address(self.endpoint))
         check_template(self.prompt)
-        for name, least in (("max_tokens", 1), ("per_request", 1), ("concurrency", 1),
-                            ("retries", 0), ("temperature", 0)):
-            if not getattr(self, name) >= least:
-                raise InputError(f"{name} {getattr(self, name)}; wanted {least} or more")
-        if not self.timeout > 0:
-            raise InputError(f"timeout {self.timeout}; wanted more than 0 seconds")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise InputError(f"top_p {self.top_p}; wanted more than 0 and at most 1")
         for name, value in self._extra.items():
             if name in _OURS and value is not None:
                 raise InputError(f"extra has {name}; {_OURS[name]}")
@@ -99,7 +138,7 @@ class Endpoint(Options):
 
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
                places: Sequence[int] | None = None) -> list[list[Sample]]:
-        _check_numbers(n, seed)
+        check_numbers(n, seed)
         places = range(len(prompts)) if places is None else places
         requests = [_Numbered(prompt, place, number) for number, (prompt, place)
                     in enumerate(zip(prompts, places, strict=True))]
@@ -121,7 +160,7 @@ class Endpoint(Options):
     def stream(self, requests: Iterable[AnyRequest], n: int,
                seed: int = 0) -> Generator[tuple[AnyRequest, Result]]:
         """Results as they finish, of requests that are taken as there is capacity."""
-        _check_numbers(n, seed)
+        check_numbers(n, seed)
         parts = -(-n // self.per_request)
         return self._stream(requests, n, seed, max(1, -(-2 * self.concurrency // parts)))
 
@@ -130,7 +169,7 @@ class Endpoint(Options):
                       progress: Callable[[int, int], None] = lambda done, planned: None,
                       ) -> AsyncIterator[Connection]:
         """For asynchronous callers; what a server refuses is remembered in between."""
-        async with Client(self.endpoint, self.key(), concurrency=self.concurrency,
+        async with Client(self.endpoint or "", self.key(), concurrency=self.concurrency,
                           timeout=self.timeout, retries=self.retries,
                           health=self._health) as client:
             completions = Completions(client, self.api, per_request=self._per_request,
@@ -155,7 +194,7 @@ class Endpoint(Options):
                 call(partial(warnings.warn, message, stacklevel=2))
 
             def progress(done: int, planned: int) -> None:
-                call(partial(tell, "requests answered", done, planned))
+                call(partial(report_progress, "requests answered", done, planned))
 
             async with self.connect(note, progress) as connection:
                 yield lambda request: connection.sample(request.prompt, n, seed, request.index)
@@ -244,11 +283,6 @@ class Endpoint(Options):
         return key or None
 
 
-def _check_numbers(n: int, seed: int) -> None:
-    if n < 1 or seed < 0:
-        raise InputError(f"{n} samples with seed {seed}; wanted 1 or more, and a seed from 0")
-
-
 @dataclass(frozen=True)
 class _Numbered:
     """A request of a batch."""
@@ -256,6 +290,16 @@ class _Numbered:
     prompt: Prompt
     index: int
     number: int  # in the batch
+
+
+def _address(endpoint: str | None) -> str:
+    """The address that is given, or that of the environment."""
+    found = os.environ.get(_ADDRESS, "").strip() if endpoint is None else endpoint
+    if endpoint is None and not found:
+        raise InputError("openai: endpoint must be the address of a server, such as "
+                         f"http://localhost:8000/v1; give it, or set {_ADDRESS}")
+    _check_address(found)
+    return found
 
 
 def _check_address(endpoint: str) -> None:

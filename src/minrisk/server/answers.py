@@ -13,7 +13,7 @@ from typing import Any
 
 from minrisk._core.segment import Ranking
 from minrisk.openai.choices import total_usage
-from minrisk.openai.completions import Part
+from minrisk.openai.completions import AnswerPart
 from minrisk.server.calls import Call
 from minrisk.server.candidates import Candidate
 
@@ -34,7 +34,7 @@ class Chosen:
     signature: str
 
 
-def completion(call: Call, parts: Sequence[Part], chosen: Chosen | None,
+def completion(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
                requested: int) -> dict[str, Any]:
     """The body of the answer; without a choice it is the upstream's own first answer."""
     part = parts[0] if chosen is None else _part_of(parts, chosen.order[0])
@@ -50,7 +50,7 @@ def completion(call: Call, parts: Sequence[Part], chosen: Chosen | None,
     return body | {"minrisk": summary(call, parts, chosen, requested)}
 
 
-def _part_of(parts: Sequence[Part], candidate: Candidate) -> Part:
+def _part_of(parts: Sequence[AnswerPart], candidate: Candidate) -> AnswerPart:
     return next(part for part in parts if any(c is candidate.choice for c in part.choices))
 
 
@@ -62,7 +62,7 @@ def _numbered(raw: Mapping[str, Any], index: int, call: Call) -> dict[str, Any]:
     return fields
 
 
-def summary(call: Call, parts: Sequence[Part], chosen: Chosen | None,
+def summary(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
             requested: int) -> dict[str, Any]:
     """What there is to say of the choice."""
     found: dict[str, Any] = {"samples": sum(len(part.choices) for part in parts),
@@ -97,7 +97,7 @@ def _header(value: Any) -> str:
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in text)[:1000]
 
 
-def summed_usage(parts: Sequence[Part]) -> dict[str, Any] | None:
+def summed_usage(parts: Sequence[AnswerPart]) -> dict[str, Any] | None:
     """The tokens of all answers; nothing where one of them does not tell."""
     counts = total_usage(part.usage for part in parts)
     if counts is None:

@@ -82,7 +82,7 @@ def _as_text(calls: list[dict[str, Any]]) -> str:
 
 
 @dataclass(frozen=True)
-class Pool:
+class CandidatePool:
     """The candidates that are compared with each other, and the rest in the order of its chances.
     """
 
@@ -94,7 +94,7 @@ class Pool:
         return self.compared[0].tools is not None
 
 
-def pool_of(candidates: Sequence[Candidate], prefer_finished: bool) -> Pool:
+def pool_of(candidates: Sequence[Candidate], prefer_finished: bool) -> CandidatePool:
     """Most decide whether tools are called, and which; what was cut loses to what was not."""
     finished = [c for c in candidates if not (prefer_finished and c.is_cut)] or list(candidates)
     calling = _most_frequent([c.tools is not None for c in finished])
@@ -102,7 +102,7 @@ def pool_of(candidates: Sequence[Candidate], prefer_finished: bool) -> Pool:
     tools = _most_frequent([c.tools for c in kind])
     compared = [c for c in kind if c.tools == tools]
     is_compared = set(map(id, compared))
-    return Pool(compared, [c for c in candidates if id(c) not in is_compared])
+    return CandidatePool(compared, [c for c in candidates if id(c) not in is_compared])
 
 
 def _most_frequent(values: Sequence[Any]) -> Any:

@@ -13,7 +13,7 @@ from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import MODEL_BATCH, Strategy, is_light
 
 
-class _Job(NamedTuple):
+class _RankingJob(NamedTuple):
     strategy: Strategy
     segment: Segment
     result: Future[Ranking]
@@ -28,7 +28,7 @@ class Chooser:
 
     def __init__(self, threads: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="minrisk-choose")
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[_RankingJob | None] = SimpleQueue()
         self._worker: Thread | None = None
 
     async def rank(self, strategy: Strategy, segment: Segment) -> Ranking:
@@ -38,7 +38,7 @@ class Chooser:
             return ranking
         result: Future[Ranking] = Future()
         self._start_worker()
-        self._jobs.put(_Job(strategy, segment, result))
+        self._jobs.put(_RankingJob(strategy, segment, result))
         return await asyncio.wrap_future(result)
 
     async def run(self, work: Callable[[list[Segment]], list[Ranking]],
@@ -61,9 +61,9 @@ class Chooser:
             for strategy in dict.fromkeys(one.strategy for one in jobs):
                 _rank([one for one in jobs if one.strategy == strategy])
 
-    def _more(self) -> Sequence[_Job]:
+    def _more(self) -> Sequence[_RankingJob]:
         """What else is there already."""
-        found: list[_Job] = []
+        found: list[_RankingJob] = []
         while len(found) < MODEL_BATCH - 1:
             try:
                 job = self._jobs.get_nowait()
@@ -76,7 +76,7 @@ class Chooser:
         return found
 
 
-def _rank(jobs: Sequence[_Job]) -> None:
+def _rank(jobs: Sequence[_RankingJob]) -> None:
     """Together, or one by one where that fails: one segment may be the fault of all."""
     try:
         rankings = jobs[0].strategy.rank([job.segment for job in jobs])

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.sampler import Prompt, Sample
 from minrisk.openai.choices import Choice, read_choices
-from minrisk.openai.completions import API, Part, Report
+from minrisk.openai.completions import API, AnswerPart, Report
 from minrisk.openai.errors import Refusal, RefusedError
 from minrisk.server.calls import Call
 from minrisk.server.limits import SampleLimit
@@ -30,7 +30,7 @@ _REFUSED = ("tools", "functions", "logit_bias", "response_format", "frequency_pe
             "presence_penalty", "logprobs", "audio")  # which would change the answer
 _MOST_SAMPLERS = 64  # combinations of options that are remembered
 
-Options = tuple[tuple[str, Any], ...]
+RequestOptions = tuple[tuple[str, Any], ...]
 
 
 class LocalSampler(Protocol):
@@ -52,15 +52,15 @@ class LocalSampler(Protocol):
 
 
 @dataclass(frozen=True)
-class _Job:
+class _SamplingJob:
     prompt: Prompt
     n: int
     seed: int
-    options: Options
+    options: RequestOptions
     result: Future[tuple[list[Sample], int]]  # and the tokens of the prompt
 
     @property
-    def kind(self) -> tuple[int, Options]:
+    def kind(self) -> tuple[int, RequestOptions]:
         """What all of a batch have in common."""
         return self.n, self.options
 
@@ -72,7 +72,7 @@ class LocalModel:
         self._sampler = sampler
         self._name = name
         self._limit = limit
-        self._jobs: Queue[_Job | None] = Queue()
+        self._jobs: Queue[_SamplingJob | None] = Queue()
         self._with_options = lru_cache(_MOST_SAMPLERS)(self._changed)
 
     async def open(self) -> None:
@@ -91,7 +91,7 @@ class LocalModel:
         else:
             report(part, len(part.choices))
 
-    async def pass_through(self, call: Call) -> Part:
+    async def pass_through(self, call: Call) -> AnswerPart:
         """One sample, or the likeliest text where the temperature is 0, as often as wanted."""
         part = await self._part(call, 1, call.passed())
         return replace(part, choices=part.choices * call.n)
@@ -102,8 +102,8 @@ class LocalModel:
     async def problem(self) -> str | None:
         return None
 
-    async def _part(self, call: Call, n: int, body: dict[str, Any]) -> Part:
-        job = _Job(self._prompt(call), n, call.seed, _options(body), Future())
+    async def _part(self, call: Call, n: int, body: dict[str, Any]) -> AnswerPart:
+        job = _SamplingJob(self._prompt(call), n, call.seed, _options(body), Future())
         async with self._limit.hold(n):
             self._jobs.put(job)
             samples, prompt_tokens = await asyncio.wrap_future(job.result)
@@ -125,9 +125,9 @@ class LocalModel:
             for kind in dict.fromkeys(one.kind for one in jobs):
                 self._draw([one for one in jobs if one.kind == kind])
 
-    def _more(self, first: _Job) -> Sequence[_Job]:
+    def _more(self, first: _SamplingJob) -> Sequence[_SamplingJob]:
         """What comes within a few milliseconds, as much as makes a batch."""
-        found: list[_Job] = []
+        found: list[_SamplingJob] = []
         end = time.monotonic() + _WINDOW
         while len(found) + 1 < self._sampler.batch_size(first.n):
             try:
@@ -140,7 +140,7 @@ class LocalModel:
             found.append(job)
         return found
 
-    def _draw(self, jobs: Sequence[_Job]) -> None:
+    def _draw(self, jobs: Sequence[_SamplingJob]) -> None:
         """Together, or one by one where that fails: one prompt may be the fault of all."""
         try:
             sampler = self._with_options(jobs[0].options)
@@ -162,11 +162,11 @@ class LocalModel:
             for job, samples, length in zip(jobs, drawn, lengths, strict=True):
                 job.result.set_result((samples, length))
 
-    def _changed(self, options: Options) -> LocalSampler:
+    def _changed(self, options: RequestOptions) -> LocalSampler:
         return self._sampler.with_options(**dict(options)) if options else self._sampler
 
 
-def _options(body: dict[str, Any]) -> Options:
+def _options(body: dict[str, Any]) -> RequestOptions:
     """The fields of a body that the sampler knows; what it cannot do is refused."""
     for name in _REFUSED:
         if body.get(name):
@@ -191,7 +191,7 @@ def _refused(message: str) -> RefusedError:
     return error
 
 
-def _part(samples: Sequence[Sample], prompt_tokens: int, api: API, model: str) -> Part:
+def _part(samples: Sequence[Sample], prompt_tokens: int, api: API, model: str) -> AnswerPart:
     """Samples in the form of an upstream's answer."""
     each = [sample for sample in samples for _ in range(sample.count)]
     tokens = sum(len(sample.tokens) for sample in each)
@@ -200,7 +200,7 @@ def _part(samples: Sequence[Sample], prompt_tokens: int, api: API, model: str) -
             "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": tokens,
                       "total_tokens": prompt_tokens + tokens}}
     usage = Counter(prompt_tokens=prompt_tokens, completion_tokens=tokens)
-    return Part([_with_logprob(*pair) for pair in zip(read_choices(body), each, strict=True)],
+    return AnswerPart([_with_logprob(*pair) for pair in zip(read_choices(body), each, strict=True)],
                 usage, body)
 
 

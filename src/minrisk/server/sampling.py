@@ -10,7 +10,7 @@ from typing import Any
 from minrisk._core.errors import MinriskError
 from minrisk._core.vote import Vote, answer_of
 from minrisk.openai.choices import Choice
-from minrisk.openai.completions import Part
+from minrisk.openai.completions import AnswerPart
 from minrisk.openai.errors import refusal_of
 from minrisk.server.calls import Call
 from minrisk.server.candidates import Candidate, read_candidates
@@ -28,7 +28,7 @@ class Draws:
     call: Call
     vote: Vote | None = None
     answer: Callable[[Candidate], Hashable] = lambda candidate: None
-    parts: list[Part] = field(default_factory=list)
+    parts: list[AnswerPart] = field(default_factory=list)
     errors: list[MinriskError] = field(default_factory=list)
     failed: int = 0  # samples
     started: asyncio.Event = field(default_factory=asyncio.Event)  # the first part has come
@@ -44,7 +44,7 @@ class Draws:
         """Samples that came."""
         return sum(len(part.choices) for part in self.parts)
 
-    def report(self, found: Part | MinriskError, samples: int) -> None:
+    def report(self, found: AnswerPart | MinriskError, samples: int) -> None:
         """Takes a part with so many samples, or the error that it ended with."""
         if isinstance(found, MinriskError):
             self.errors.append(found)

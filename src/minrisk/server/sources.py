@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from minrisk._core.errors import MinriskError
 from minrisk.openai.client import Answer, Check, Client
-from minrisk.openai.completions import API, Completions, Part, Report
+from minrisk.openai.completions import API, AnswerPart, Completions, Report
 from minrisk.server.calls import Call
 from minrisk.server.limits import SampleLimit
 
@@ -32,7 +32,7 @@ class Source(Protocol):
     async def draw(self, call: Call, report: Report) -> None:
         """`call.samples` choices, or errors, reported as they come; to cancel it ends all of it."""
 
-    async def pass_through(self, call: Call) -> Part:
+    async def pass_through(self, call: Call) -> AnswerPart:
         """The answer to the request as it is."""
 
     async def models(self) -> list[dict[str, Any]]:
@@ -75,7 +75,7 @@ class Upstream:
     async def draw(self, call: Call, report: Report) -> None:
         await self._of(call).sample(call.query(), range(call.samples), report)
 
-    async def pass_through(self, call: Call) -> Part:
+    async def pass_through(self, call: Call) -> AnswerPart:
         return await self._of(call).pass_through(call.passed())
 
     async def models(self) -> list[dict[str, Any]]:

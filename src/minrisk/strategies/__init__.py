@@ -1,1 +1,1 @@
-"""One file per strategy. A strategy chooses groups or rows and never looks inside a metric."""
+"""Decoding strategies, one file each: they choose groups or rows, whatever the metric is."""

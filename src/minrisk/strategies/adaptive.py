@@ -1,4 +1,4 @@
-"""Adaptive MBR: the best hypothesis as a medoid, found by correlated sequential halving.
+"""Adaptive MBR: the best hypothesis is the medoid, found by correlated sequential halving.
 
 Jinnai & Ariu 2024, Hyperparameter-Free Approach for Faster Minimum Bayes Risk Decoding; the
 halving is that of Baharav & Tse 2019.
@@ -21,11 +21,11 @@ from minrisk.strategies.race import Race
 
 @dataclass(frozen=True)
 class Adaptive(Options):
-    """the better half at each step, on ever more references, within a budget (Jinnai & Ariu 2024)
+    """keeps the better half at each step, with more references each time (Jinnai & Ariu 2024)
 
-    All hypotheses of a step meet the same references (hence "correlated"), and keep the scores of
-    the steps before. Costs `budget` * n * m evaluations, or less where texts are equal; but every
-    step has one new reference at least.
+    All hypotheses of a step are scored against the same references (hence "correlated") and keep
+    the scores of earlier steps. Costs `budget` * n * m evaluations, or fewer if texts are equal;
+    but every step adds at least one reference.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.

@@ -10,14 +10,14 @@ from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, AnyMetric, Evidence, F
+from minrisk._core.metric import Ability, AnyMetric, F, PartialStatistics
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool, bind
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import segment_rng
 
 GROUPS_HELP = "number of averages; with more than one, aggregation is partial"
-CONTIGUOUS_HELP = "groups of neighbouring references, not a random partition"
+CONTIGUOUS_HELP = "average neighbouring references, not a random partition"
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class Aggregate(Options):
             for pool in bind(self.metric, segments)
         ]
 
-    def evidence(self, pool: Pool[F], refs: F, weights: Floats) -> Evidence:
+    def partial_statistics(self, pool: Pool[F], refs: F, weights: Floats) -> PartialStatistics:
         if self.groups != 1:
-            raise InputError(f"{self.groups} groups of references that come in parts; "
-                             "there is one average of them, so leave groups at 1")
-        return pool.evidence(refs, weights)
+            raise InputError("references that come in parts have one average; expected "
+                             f"groups=1, got groups={self.groups}")
+        return pool.partial_statistics(refs, weights)
 
-    def verdict(self, pool: Pool[F], evidence: Evidence) -> Floats:
-        return pool.verdict(evidence)
+    def finalize(self, pool: Pool[F], statistics: PartialStatistics) -> Floats:
+        return pool.finalize(statistics)
 
     def _split(self, segment: Segment) -> Groups:
         rng = None if self.contiguous else segment_rng(self.seed, segment)

@@ -1,4 +1,4 @@
-"""Two stages: a cheap one chooses which hypotheses an exact one looks at."""
+"""Cascades of two stages: a cheap one selects the hypotheses that an exact one ranks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ KEEP_HELP = "number of hypotheses that reach the second stage; 20, or all if few
 
 @dataclass(frozen=True)
 class Cascade(Options):
-    """The best `keep` of a coarse strategy, ranked again by a fine one.
+    """The best `keep` hypotheses of a coarse strategy, ranked again by a fine one.
 
     Args:
-        coarse: the strategy that chooses.
-        fine: the strategy that ranks what was chosen.
-        keep: number of hypotheses that it chooses; 20, or all if there are fewer.
+        coarse: the strategy of the first stage.
+        fine: the strategy of the second stage.
+        keep: number of hypotheses that reach the second stage; 20, or all if there are fewer.
 
     >>> import minrisk
     >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
@@ -52,17 +52,17 @@ class Cascade(Options):
         return leaves_self_out(self.fine)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        # both stages find the same features if they share a metric
+        # stages that share a metric share the features
         batch = segments if isinstance(segments, Batch) else Batch(segments)
         first = self.coarse.rank(batch)
-        kept = [head(ranking, self.keep) for ranking in first]
+        kept = [best_rows(ranking, self.keep) for ranking in first]
         second = self.fine.rank(batch.keep(kept))
         return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
 
 
 @dataclass(frozen=True)
-class Cheap(Options):
-    """A first stage by another metric, whose pairs do not count beside those of the metric."""
+class UncountedStage(Options):
+    """A first stage with another metric, whose pairs are not counted."""
 
     strategy: Strategy = stage_option(help="strategy of the stage")
 
@@ -78,18 +78,18 @@ class Cheap(Options):
         return [replace(ranking, pairs=0) for ranking in self.strategy.rank(segments)]
 
 
-def head(ranking: Ranking, keep: int | None) -> Ints:
-    """The best so many; 20, or all if there are fewer."""
+def best_rows(ranking: Ranking, keep: int | None) -> Ints:
+    """The rows of the best `keep` hypotheses; 20, or all if there are fewer."""
     count = len(ranking.order)
     keep = min(KEEP, count) if keep is None else keep
     if not 1 <= keep <= count:
-        raise InputError(f"keep is {keep} of {count} hypotheses; choose from 1 to {count}")
+        raise InputError(f"keep={keep} of {count} hypotheses; choose from 1 to {count}")
     return ranking.order[:keep]
 
 
 @dataclass(frozen=True)
 class AggregateToFine(Options):
-    """the best `keep` by aggregation, then exact (Vamvas & Sennrich 2024)
+    """exact among the best `keep` hypotheses by aggregation (Vamvas & Sennrich 2024)
 
     Args:
         metric: the metric that judges hypotheses, which must average references.
@@ -121,7 +121,7 @@ class AggregateToFine(Options):
 
 @dataclass(frozen=True)
 class CoarseToFine(Options):
-    """the best `keep` by a cheaper metric, then exact (Eikema & Aziz 2022)
+    """exact among the best `keep` hypotheses by a cheaper metric (Eikema & Aziz 2022)
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
@@ -142,6 +142,6 @@ class CoarseToFine(Options):
     leave_self_out: bool = option(False, help=SELF_HELP)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        coarse = Cheap(Standard(self.coarse, self.leave_self_out))
+        coarse = UncountedStage(Standard(self.coarse, self.leave_self_out))
         fine = Standard(self.metric, self.leave_self_out)
         return Cascade(coarse, fine, self.keep).rank(segments)

@@ -1,4 +1,4 @@
-"""Centroid-based MBR: references that mean nearly the same are averaged together.
+"""Centroid-based MBR: references with similar embeddings are averaged together.
 
 Deguchi et al. 2024, Centroid-Based Efficient Minimum Bayes Risk Decoding.
 """
@@ -25,17 +25,17 @@ from minrisk._core.strategy import segment_rng
 class Centroid(Options):
     """every hypothesis against the averages of clusters of references (Deguchi et al. 2024)
 
-    Costs n * k evaluations, and k-means on the vectors of the references.
+    Costs n * k evaluations, and k-means on the embeddings of the references.
 
     Args:
         metric: the metric that judges hypotheses, which must average references and have
-            vectors.
+            vectors (embeddings).
         centroids: largest number of clusters.
         iterations: largest number of k-means iterations.
         seed: seed of the first centroids.
 
     Raises:
-        InputError: if the metric cannot.
+        InputError: if the metric lacks one of these abilities.
 
     >>> import minrisk
     >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]

@@ -1,4 +1,4 @@
-"""How sure a ranking is of its choice, for any strategy."""
+"""The confidence of a ranking in its choice, for any strategy."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ from minrisk._core.strategy import (
     stage_option,
 )
 
-CONTENDERS = 20  # the others would have to overtake all of these
+MAX_CONTENDERS = 20  # distinct choices that are compared; lower ranks hardly ever win
 
 
 @dataclass(frozen=True)
 class Confident(Options):
-    """A strategy whose rankings say how sure they are.
+    """Adds a confidence to the rankings of another strategy.
 
-    The first 20 different choices of the ranking (texts, or answers where the metric compares
-    those) are scored against all references, whatever the strategy looked at, and the references
-    are resampled: the probability is how often exact MBR would choose what was chosen. So it
-    covers both what a strategy leaves out and what a sample of references leaves open. Costs
-    20 * m evaluations more.
+    The first 20 distinct choices of the ranking (texts, or answers if the metric extracts them) are
+    scored against all references, and the references are resampled: the probability is the share
+    of resamples in which exact MBR makes the same choice. So it covers the error of an approximate
+    strategy and that of a finite sample of references. Costs 20 * m evaluations more.
 
     Args:
         strategy: the strategy whose choice is judged.
@@ -64,15 +63,15 @@ class Confident(Options):
         return leaves_self_out(self.strategy)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        # so that the strategy's features are found again
+        # so that the features of the strategy are used again
         batch = segments if isinstance(segments, Batch) else Batch(segments)
         rankings = self.strategy.rank(batch)
         pools = batch.pools(self.metric)
-        return [self._judged(r, pool) for r, pool in zip(rankings, pools, strict=True)]
+        return [self._with_confidence(r, pool) for r, pool in zip(rankings, pools, strict=True)]
 
-    def _judged(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
+    def _with_confidence(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
         choices = pool.choices()
-        rows = _different(ranking, choices)
+        rows = _distinct_choices(ranking, choices)
         first, second = ranking.utility[rows[:2]] if rows.size > 1 else (np.nan, np.nan)
         has_answer = choices[ranking.best] >= 0
         probability = self._probability(pool.keep(rows)) if has_answer else np.nan
@@ -80,7 +79,7 @@ class Confident(Options):
         return replace(ranking, confidence=confidence, pairs=ranking.pairs + pool.tally.pairs)
 
     def _probability(self, contenders: Pool[Any]) -> float:
-        """How often the first of them is the best, or as good."""
+        """The share of resamples in which the first of them is the best, or ties with it."""
         rng = segment_rng(self.seed, contenders.segment)
         own = contenders.segment.own if self.leave_self_out else None
         columns, copies = _equal_references(contenders, own)
@@ -92,9 +91,9 @@ class Confident(Options):
 
 
 def _equal_references(pool: Pool[Any], own: Ints | None) -> tuple[Ints, Ints]:
-    """A place for all references of the same text and weight, in order, and how many they are.
+    """One column for all references of the same text and weight, and the number of copies.
 
-    Those that are a hypothesis itself stand alone, so that they can be left out.
+    References that are a hypothesis itself have columns of their own, so that they can be left out.
     """
     alone = np.zeros(len(pool.ref_rows), np.intp)
     alone[[] if own is None else own] = 1
@@ -105,7 +104,7 @@ def _equal_references(pool: Pool[Any], own: Ints | None) -> tuple[Ints, Ints]:
 
 
 def _utility(scores: Floats, mass: npt.NDArray[np.float32], own: Ints | None) -> Floats:
-    """(H, resamples), by the references but the own one, where these are given."""
+    """(H, resamples) utilities; without the hypothesis itself, if its columns (`own`) are given."""
     if own is None:
         return scores @ mass.T
     itself = mass.T[own]  # (H, resamples)
@@ -116,7 +115,7 @@ def _utility(scores: Floats, mass: npt.NDArray[np.float32], own: Ints | None) ->
     return result
 
 
-def _different(ranking: Ranking, choices: Ints) -> Ints:
-    """The first hypotheses of the ranking that differ, by rank."""
+def _distinct_choices(ranking: Ranking, choices: Ints) -> Ints:
+    """The first hypotheses of the ranking that are different choices, by rank."""
     firsts = np.sort(np.unique(choices[ranking.order], return_index=True)[1])
-    return ranking.order[firsts[:CONTENDERS]]
+    return ranking.order[firsts[:MAX_CONTENDERS]]

@@ -22,16 +22,17 @@ from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import segment_rng, shuffled
 from minrisk.strategies.race import Race, steps_of
 
-_LEAST = 8  # references of a step: with fewer, their noise is more than what the surrogate misses
+# per step: with fewer, their sampling noise exceeds the error of the surrogate
+_MIN_REFERENCES = 8
 
 
 @dataclass(frozen=True)
 class ControlVariate(Options):
-    """the best by a surrogate of the metric, then the better half of them at each step (ours)
+    """halves the best by a surrogate of the metric, with the surrogate as control variate (ours)
 
-    As `adaptive`, but the surrogate's mean drops hypotheses that are far behind before a pair is
-    evaluated, and references tell only what the surrogate misses. Costs n evaluations for that
-    mean, and at most `budget` * n * m.
+    Like `adaptive`, but hypotheses with a low mean of the surrogate are dropped before any pair is
+    evaluated, and the scores only correct the error of the surrogate. Costs n evaluations for the
+    mean of the surrogate, and at most `budget` * n * m.
 
     Args:
         metric: the metric that judges hypotheses, which must have a surrogate.
@@ -39,7 +40,7 @@ class ControlVariate(Options):
         seed: seed of the order of references.
 
     Raises:
-        InputError: if the metric has none.
+        InputError: if the metric has no surrogate.
 
     >>> import minrisk
     >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
@@ -64,17 +65,17 @@ class ControlVariate(Options):
         kept = np.sort(first.order[: _affordable(count, references, budget)])
         if budget < kept.size:
             return first.repeat(place)
-        race = Corrected(replace(pool.keep(kept), tally=Tally()), first.utility[kept],
+        race = CorrectedRace(replace(pool.keep(kept), tally=Tally()), first.utility[kept],
                          shuffled(segment, segment_rng(self.seed, segment)))
         race.halve(budget)
         return first.refine(kept, race.ranking()).repeat(place)
 
 
-class Corrected(Race):
-    """A race by the surrogate's means and, of the references met, by what it misses.
+class CorrectedRace(Race):
+    """A race by the mean of the surrogate plus the mean error of it on the references used.
 
-    While no hypothesis was dropped by it, and references weigh the same, this is unbiased: over
-    all choices of references its mean is the exact utility.
+    While no hypothesis has been dropped and all weights are equal, this estimate is unbiased: its
+    expectation over all choices of references is the exact utility.
     """
 
     def __init__(self, pool: Pool[Any], mean: Floats, references: Ints) -> None:
@@ -91,7 +92,7 @@ class Corrected(Race):
 
 
 def _affordable(count: int, references: int, budget: int) -> int:
-    """How many hypotheses can be halved with enough references at each step."""
-    while count > 1 and budget < count * min(_LEAST * steps_of(count), references):
+    """The number of hypotheses for which every halving step can have enough references."""
+    while count > 1 and budget < count * min(_MIN_REFERENCES * steps_of(count), references):
         count = math.ceil(count / 2)
     return count

@@ -24,15 +24,15 @@ SIZE_HELP = "size of the set, if there are as many different texts"
 
 @dataclass(frozen=True)
 class Diverse(Options):
-    """exact, headed by a set of good hypotheses that differ (DMBR, Jinnai et al. 2024)
+    """exact, with a diverse set of good hypotheses first (DMBR, Jinnai et al. 2024)
 
-    The set is to have the highest sum of utilities, less `diversity` times the sum of the scores
-    of its members against each other over its size. Costs n * m + 2 * k * n evaluations.
+    The set maximises, greedily, the sum of its utilities minus `diversity` / size times the sum of
+    the scores of its members against each other. Costs n * m + 2 * k * n evaluations.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
         size: size of the set, if there are as many different texts.
-        diversity: weight of the likeness within the set.
+        diversity: weight of the similarity within the set.
 
     >>> import minrisk
     >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
@@ -44,14 +44,14 @@ class Diverse(Options):
     name: ClassVar[str] = "diverse"
     metric: AnyMetric = metric_option()
     size: int = option(4, ge=1, help=SIZE_HELP)
-    diversity: float = option(1.0, help="weight of the likeness within the set")
+    diversity: float = option(1.0, help="weight of the similarity within the set")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [self._rank(pool) for pool in bind(self.metric, segments)]
 
     def _rank(self, pool: Pool[Any]) -> Ranking:
         utility = pool.utility()
-        different = first_of_each(pool)
+        different = distinct_rows(pool)
         chosen = self._chosen(pool.keep(different), utility[different])
         return pool.ranking(utility).first(different[chosen])
 
@@ -60,18 +60,18 @@ class Diverse(Options):
         chosen: list[int] = []
         while len(chosen) < min(self.size, gain.size):
             chosen.append(Ranking.of(gain).best)
-            gain -= self.diversity / self.size * _likeness(pool, chosen[-1])
+            gain -= self.diversity / self.size * _similarity(pool, chosen[-1])
             gain[chosen] = np.nan  # which ranks last
         return chosen
 
 
-def first_of_each(pool: Pool[Any]) -> Ints:
-    """Of equal hypotheses only the first: a set has none twice."""
+def distinct_rows(pool: Pool[Any]) -> Ints:
+    """The rows of the distinct hypotheses: the first one of each text."""
     return np.sort(np.unique(pool.hyp_rows, return_index=True)[1])
 
 
-def _likeness(pool: Pool[Any], row: int) -> Floats:
-    """(H,) the scores of all hypotheses against one, and of that one against all."""
+def _similarity(pool: Pool[Any], row: int) -> Floats:
+    """(H,) scores of all hypotheses against one, plus those of that one against all."""
     itself = replace(pool, ref_rows=pool.hyp_rows)
     one = np.array([row])
     both: Floats = itself.scores(one)[:, 0] + itself.keep(one).scores()[0]

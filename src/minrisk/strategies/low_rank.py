@@ -20,15 +20,15 @@ from minrisk._core.pool import Pool, bind
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import segment_rng
 
-_BLOCKS = 32  # of hypotheses
+_MAX_BLOCKS = 32  # of hypotheses
 
 
 @dataclass(frozen=True)
 class LowRank(Options):
-    """some of the pairs, the others by matrix completion (Trabelsi et al. 2024)
+    """some of the pairs, the others estimated by matrix completion (Trabelsi et al. 2024)
 
-    Costs `budget` * n * m evaluations, and alternating least squares. Hypotheses are dealt into
-    blocks, each with references of its own, so that what a metric is asked for is rectangular.
+    Costs `budget` * n * m evaluations, and alternating least squares. Hypotheses are split into
+    random blocks, each with its own references, so that every call of the metric is a rectangle.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
@@ -48,7 +48,7 @@ class LowRank(Options):
     metric: AnyMetric = metric_option()
     budget: float = option(0.125, gt=0, le=1, help="share of all pairs that is evaluated")
     factors: int = option(8, ge=1, help="rank of the completed matrix")
-    ridge: float = option(5.0, gt=0, help="strength of regularization, which draws factors to zero")
+    ridge: float = option(5.0, gt=0, help="strength of regularization")
     iterations: int = option(10, ge=0, help="number of iterations of alternating least squares")
     seed: int = option(0, ge=0, help="seed of the choice of pairs and of the first factors")
 
@@ -59,8 +59,9 @@ class LowRank(Options):
         pool, place = whole.once()
         rng = segment_rng(self.seed, pool.segment)
         columns, mass = pool.references_once()
-        rows = _dealt(len(pool.hyp_rows), rng)
-        seen = _seen(len(rows), columns.size, max(1, int(self.budget * columns.size)), rng)
+        rows = _random_blocks(len(pool.hyp_rows), rng)
+        size = max(1, int(self.budget * columns.size))
+        seen = _random_references(len(rows), columns.size, size, rng)
         scores = _scores(pool, rows, columns[seen])
         utility = np.empty(len(pool.hyp_rows))
         utility[rows[rows >= 0]] = self._utility(scores, mass, seen, rng)[rows >= 0]
@@ -68,7 +69,7 @@ class LowRank(Options):
 
     def _utility(self, scores: Floats, mass: Floats, seen: Ints,
                  rng: np.random.Generator) -> Floats:
-        """(K, h) what was seen as it is, and the rest as the factors have it."""
+        """(K, h) utilities from the known scores, and for the others from the factors."""
         mean, scale = np.nanmean(scores), np.nanstd(scores) or 1.0
         residual = np.nan_to_num((scores - mean) / scale)
         hyps, refs = self._factors(residual, seen, mass.size, rng)
@@ -80,7 +81,7 @@ class LowRank(Options):
 
     def _factors(self, residual: Floats, seen: Ints, count: int,
                  rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """(K, h, F) of the hypotheses and (R, F) of the references, in turns."""
+        """(K, h, F) factors of the hypotheses and (R, F) of the references, by alternating fits."""
         refs: Floats = rng.standard_normal((count, self.factors))
         hyps = self._of_hyps(residual, refs[seen])
         for _ in range(self.iterations):
@@ -108,24 +109,24 @@ class LowRank(Options):
         return ridge
 
 
-def _dealt(count: int, rng: np.random.Generator) -> Ints:
-    """(K, h) all hypotheses in blocks of nearly equal size, filled up with -1."""
-    blocks = min(_BLOCKS, count)
-    dealt = np.full(-(-count // blocks) * blocks, -1)
-    dealt[:count] = rng.permutation(count)
-    return dealt.reshape(-1, blocks).T
+def _random_blocks(count: int, rng: np.random.Generator) -> Ints:
+    """(K, h) all hypotheses in blocks of nearly equal size, padded with -1."""
+    blocks = min(_MAX_BLOCKS, count)
+    rows = np.full(-(-count // blocks) * blocks, -1)
+    rows[:count] = rng.permutation(count)
+    return rows.reshape(-1, blocks).T
 
 
-def _seen(blocks: int, count: int, size: int, rng: np.random.Generator) -> Ints:
-    """(K, s) the references that each block sees: all are dealt out before one comes again."""
-    hands = count // size
-    rounds = [rng.permutation(count)[: hands * size].reshape(hands, size)
-              for _ in range(-(-blocks // hands))]
+def _random_references(blocks: int, count: int, size: int, rng: np.random.Generator) -> Ints:
+    """(K, s) the references of each block; all are used before one is used again."""
+    subsets = count // size  # of one permutation
+    rounds = [rng.permutation(count)[: subsets * size].reshape(subsets, size)
+              for _ in range(-(-blocks // subsets))]
     return np.concatenate(rounds)[:blocks]
 
 
 def _scores(pool: Pool[Any], rows: Ints, columns: Ints) -> Floats:
-    """(K, h, s) NaN where a block is filled up."""
+    """(K, h, s) the known scores; NaN for the padding of a block."""
     found = np.full((*rows.shape, columns.shape[1]), np.nan)
     for block, own in enumerate(rows):
         real = own >= 0

@@ -18,15 +18,15 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool, bind
 from minrisk._core.segment import Ranking, Segment
-from minrisk.strategies.diverse import SIZE_HELP, first_of_each
+from minrisk.strategies.diverse import SIZE_HELP, distinct_rows
 
 
 @dataclass(frozen=True)
 class Medoids(Options):
-    """exact, headed by a set with a near member for each reference (KMBR, Jinnai et al. 2024)
+    """exact, with a set of k medoids of the references first (KMBR, Jinnai et al. 2024)
 
-    The set is to have the highest mean, over references, of the best score of a member: chosen
-    greedily, then bettered by exchanges. Costs n * m evaluations.
+    The set maximises the mean, over references, of the best score of a member: it is chosen
+    greedily, then improved by exchanges. Costs n * m evaluations.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
@@ -53,7 +53,7 @@ class Medoids(Options):
         columns, mass = pool.references_once()
         scores = distinct.scores(columns)
         ranking = pool.ranking((scores @ mass)[place])
-        different = first_of_each(pool)
+        different = distinct_rows(pool)
         chosen = self._chosen(scores, mass)
         by_utility = chosen[np.argsort(-ranking.utility[different[chosen]], kind="stable")]
         return ranking.first(different[by_utility])
@@ -75,7 +75,7 @@ class Medoids(Options):
 
 
 def _best_with(scores: Floats, mass: Floats, others: list[int]) -> tuple[int, float]:
-    """The hypothesis that adds most to the others, and what the set is worth with it."""
+    """The hypothesis that improves the set of the others most, and the value of the set with it."""
     near = scores[others].max(axis=0, initial=-np.inf)  # (R,)
     value = np.maximum(scores, near) @ mass
     value[others] = np.nan  # which ranks last

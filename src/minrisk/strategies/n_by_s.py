@@ -40,7 +40,7 @@ class NByS(Options):
     name: ClassVar[str] = "n-by-s"
     metric: AnyMetric = metric_option()
     subset: int = option(ge=1, help="number of references")
-    first: bool = option(False, help="the first references, as in the paper's scripts, "
+    first: bool = option(False, help="use the first references, as in the paper's scripts, "
                                      "not random ones")
     leave_self_out: bool = option(False, help=SELF_HELP)
     seed: int = option(0, ge=0, help="seed of the random choice")
@@ -55,7 +55,7 @@ class NByS(Options):
     def _rows(self, segment: Segment) -> Ints:
         count = len(segment.references)
         if not 1 <= self.subset <= count:
-            raise InputError(f"n-by-s: subset is {self.subset} of {count} references; "
+            raise InputError(f"n-by-s: subset={self.subset} of {count} references; "
                              f"choose from 1 to {count}")
         rng = None if self.first else segment_rng(self.seed, segment)
         return shuffled(segment, rng)[: self.subset]

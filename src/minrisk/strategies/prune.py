@@ -26,9 +26,9 @@ from minrisk.strategies.race import Race
 class Prune(Options):
     """drops hypotheses that rarely win as references double (Cheng & Vlachos 2023)
 
-    Costs n * start evaluations, then twice the references at each step for the hypotheses
-    that are left: how many fewer than n * m depends on the samples. The resamples are of the
-    Bayesian bootstrap.
+    Costs n * start evaluations, then twice the references at each step for the remaining
+    hypotheses; the total depends on the samples. The resamples are those of the Bayesian
+    bootstrap.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
@@ -71,10 +71,10 @@ class Prune(Options):
         return race.ranking()
 
     def _sizes(self, count: int) -> list[int]:
-        """How many references each step has: twice as many each time."""
+        """The number of references of each step, which doubles."""
         last = count if self.most is None else self.most
         if not 1 <= last <= count:
-            raise InputError(f"prune: most is {last} of {count} references; "
+            raise InputError(f"prune: most={last} of {count} references; "
                              f"choose from 1 to {count}")
         sizes = []
         size = self.start
@@ -86,6 +86,6 @@ class Prune(Options):
     def _contenders(self, race: Race, rng: np.random.Generator) -> Ints:
         """Hypotheses that are as good as the best in enough resamples of the references."""
         mass = resampled(race.weights, self.resamples, rng)
-        drawn = race.scores.astype(mass.dtype) @ mass.T  # (left, resamples)
-        wins = np.mean(drawn >= drawn[np.argmax(race.utility)], axis=1)
+        utilities = race.scores.astype(mass.dtype) @ mass.T  # (left, resamples)
+        wins = np.mean(utilities >= utilities[np.argmax(race.utility)], axis=1)
         return np.flatnonzero(wins >= 1 - self.alpha)

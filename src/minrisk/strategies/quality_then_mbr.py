@@ -16,20 +16,20 @@ from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool, bind
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import SELF_HELP
-from minrisk.strategies.cascade import KEEP_HELP, Cheap, head
+from minrisk.strategies.cascade import KEEP_HELP, UncountedStage, best_rows
 from minrisk.strategies.rerank import Rerank
 
 
 @dataclass(frozen=True)
 class QualityThenMBR(Options):
-    """the best `keep` by quality, then exact among them (Fernandes et al. 2022)
+    """exact among the best `keep` hypotheses by quality estimation (Fernandes et al. 2022)
 
-    Where the references are the samples, only the kept ones are references too, as in comet-mbr;
-    costs k * k evaluations, and n of the quality. References of their own all stay: k * m.
+    If the references are the samples, only the best `keep` are references too, as in comet-mbr:
+    this costs k * k evaluations, and n quality estimates. Separate references are all used: k * m.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
-        quality: the metric that judges by the source alone.
+        quality: the quality-estimation metric, which judges by the source alone.
         keep: number of hypotheses that reach the second stage; 20, or all if fewer.
         leave_self_out: skip the pair of a hypothesis with itself.
 
@@ -50,8 +50,8 @@ class QualityThenMBR(Options):
     leave_self_out: bool = option(False, help=SELF_HELP)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        first = Cheap(Rerank(self.quality)).rank(segments)
-        kept = [head(ranking, self.keep) for ranking in first]
+        first = UncountedStage(Rerank(self.quality)).rank(segments)
+        kept = [best_rows(ranking, self.keep) for ranking in first]
         second = [self._among(pool, rows)
                   for pool, rows in zip(bind(self.metric, segments), kept, strict=True)]
         return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
@@ -64,7 +64,7 @@ class QualityThenMBR(Options):
 
 
 def _own(segment: Segment) -> Ints | None:
-    """All places of the hypotheses among the references, if these are the samples."""
+    """The positions of the hypotheses among the references, if these are the samples."""
     if segment.own is None:
         return None
     copies = map(np.arange, segment.own, segment.own + segment.counts)

@@ -1,4 +1,4 @@
-"""Hypotheses that meet more and more references, while those that fall behind drop out."""
+"""A race of hypotheses: scored against more and more references while the worst are dropped."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from minrisk._core.segment import Ranking
 
 
 class Race:
-    """Equal hypotheses run as one; all that are left have met the same references."""
+    """The state of a race: the remaining hypotheses and their scores against the same references.
+
+    Equal hypotheses are scored as one.
+    """
 
     def __init__(self, pool: Pool[Any], references: Ints) -> None:
         self._pool, self._place = pool.once()
-        self._references = references  # (R,) in the order of meeting them
+        self._references = references  # (R,) in the order in which they are used
         _, first, text = np.unique(pool.ref_rows[references], return_index=True,
                                    return_inverse=True)
-        self._first = first[text]  # (R,) where each one's text is met first
+        self._first = first[text]  # (R,) the first position of the same text
         self._left = np.arange(len(self._pool.hyp_rows))
         self._dropped: list[Ints] = []  # best first, those dropped last before the others
         self.scores: Floats = np.empty((self._left.size, 0))  # (left, met)
@@ -35,7 +38,7 @@ class Race:
 
     @property
     def weights(self) -> Floats:
-        """(met,) of the references, adding up to 1."""
+        """(met,) weights of the references used so far, normalised to 1."""
         weights = self._pool.segment.weights[self._references[: self.met]]
         normalised: Floats = weights / weights.sum()
         return normalised
@@ -45,7 +48,7 @@ class Race:
         return self.scores @ self.weights
 
     def meet(self, until: int) -> None:
-        """The references up to this number."""
+        """Score the remaining hypotheses against the references up to this number."""
         known = np.empty((self.left, until))
         known[:, : self.met] = self.scores
         first = self._first[self.met : until]
@@ -56,7 +59,7 @@ class Race:
         self.scores = known
 
     def keep(self, rows: Ints) -> None:
-        """Only these of the hypotheses that are left go on."""
+        """Drop the other hypotheses; rows are those of the remaining ones."""
         order = Ranking.of(self.utility).order
         self._dropped.insert(0, self._left[order[~np.isin(order, rows)]])
         self._left, self.scores = self._left[rows], self.scores[rows]
@@ -65,15 +68,15 @@ class Race:
         self.keep(Ranking.of(self.utility).order[:count])
 
     def halve(self, budget: int) -> None:
-        """Drop the worse half again and again, with as many new pairs at each step, to the last.
+        """Sequential halving: drop the worse half until one is left, with equal pairs per step.
 
-        Every step has one new reference at least; if the budget is enough for all, all are met.
+        Every step adds at least one reference; if the budget allows it, all are used.
         """
         count = self._references.size
         for steps in range(steps_of(self.left), 0, -1):
             until = min(count, self.met + max(1, budget // (steps * self.left)))
             if budget >= self.left * (count - self.met):
-                until = count  # there is no better use for what is left
+                until = count  # nothing better to spend the rest on
             budget -= self.left * (until - self.met)
             self.meet(until)
             if until == count:
@@ -81,8 +84,10 @@ class Race:
             self.keep_best(math.ceil(self.left / 2))
 
     def ranking(self) -> Ranking:
-        """Hypotheses that came furthest are first; only those that met the last references have
-        utilities."""
+        """The ranking by the step in which a hypothesis was dropped, the remaining ones first.
+
+        Only the remaining hypotheses have utilities.
+        """
         last = Ranking.of(self.utility)
         utility = np.full(len(self._pool.hyp_rows), np.nan)
         utility[self._left] = last.utility
@@ -90,10 +95,10 @@ class Race:
         return Ranking(order, utility, self._pool.tally.pairs).repeat(self._place)
 
     def _scores(self, columns: Ints) -> Floats:
-        """(left, columns) against these references."""
+        """(left, columns) scores against these references."""
         return self._pool.keep(self._left).scores(columns)
 
 
 def steps_of(count: int) -> int:
-    """Of halving until one is left; the only one still meets references, once."""
+    """The number of halvings until one hypothesis is left; at least one."""
     return max(1, math.ceil(math.log2(count)))

@@ -1,4 +1,4 @@
-"""Reranking by quality estimation: no references at all (Fernandes et al. 2022)."""
+"""Reranking by quality estimation, without references (Fernandes et al. 2022)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minrisk._core.segment import Ranking, Segment
 
 @dataclass(frozen=True)
 class Rerank(Options):
-    """each hypothesis by its source alone, by a metric of quality (Fernandes et al. 2022)
+    """ranks by quality estimation from the source, without references (Fernandes et al. 2022)
 
     Costs one evaluation per hypothesis.
 
@@ -23,7 +23,7 @@ class Rerank(Options):
         metric: the metric that judges by the source alone, its name or class.
 
     Raises:
-        InputError: if the metric cannot.
+        InputError: if the metric needs references.
 
     >>> import minrisk
     >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Floats
-from minrisk._core.metric import AnyMetric, Evidence, F
+from minrisk._core.metric import AnyMetric, F, PartialStatistics
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool, bind
 from minrisk._core.segment import Ranking, Segment
@@ -39,9 +39,9 @@ class Standard(Options):
             for pool in bind(self.metric, segments)
         ]
 
-    def evidence(self, pool: Pool[F], refs: F, weights: Floats) -> Evidence:
-        """Utilities, which add up."""
+    def partial_statistics(self, pool: Pool[F], refs: F, weights: Floats) -> PartialStatistics:
+        """Weighted sums of scores, which add up to utilities."""
         return pool.summed_scores(refs, weights)
 
-    def verdict(self, pool: Pool[F], evidence: Evidence) -> Floats:
-        return evidence
+    def finalize(self, pool: Pool[F], statistics: PartialStatistics) -> Floats:
+        return statistics

@@ -117,7 +117,7 @@ def check_encoder(variant: str, dtype: str) -> None:
     reasons = [r for r in packed.not_supported_reasons(encoder) if "device" not in r]
     assert reasons == ([] if dtype != "fp32" else reasons)
     with torch.inference_mode():
-        found = packed.Packed(encoder).embed(ids)
+        found = packed.PackedEncoder(encoder).embed(ids)
         padded = encoder.encode(ids, 10**6)
         exact = Comet(**options, dtype="fp32")._embedder.encoder.encode(ids, 10**6)
     if dtype == "fp32":

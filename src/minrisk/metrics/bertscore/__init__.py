@@ -19,20 +19,45 @@ from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.neural import NeuralModel
 
 if TYPE_CHECKING:
-    from minrisk.metrics.bertscore.matcher import Matcher
+    from minrisk.metrics.bertscore.matcher import GreedyMatcher
 
 
 @dataclass(frozen=True)
 class BertScore(NeuralModel):
-    """tokens matched greedily by their embeddings in any encoder; needs minrisk[neural]"""
+    """tokens matched greedily by their embeddings in any encoder; needs minrisk[neural]
+
+    BERTScore (Zhang et al. 2020), with the numbers of `bert-score`, -1 to 1 without a baseline.
+
+    Args:
+        model: hub name or folder of an encoder of transformers.
+        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        tokens: maximum number of tokens in a batch; None chooses by the device.
+        layer: layer whose hidden states are compared; None is bert-score's choice for the model.
+        part: part of the match that is the score: "f1", "precision" or "recall".
+        idf: what rare tokens are weighted by: a file with a text per line, or "references", the
+            distinct references that are scored against; None weighs all tokens alike.
+        baseline: file of baseline scores, in bert-score's format, that scores are rescaled by.
+
+    Raises:
+        InputError: when it is used, if a file cannot be read, or no layer is known for the model.
+        MissingExtra: when it is used, if torch or transformers is not installed.
+
+    >>> import minrisk
+    >>> bertscore = minrisk.BertScore("FacebookAI/xlm-roberta-base", part="recall", device="cpu")
+    >>> print(minrisk.signature(bertscore, "metric").partition("|dtype")[0])
+    metric:bertscore|model:FacebookAI/xlm-roberta-base
+    >>> minrisk.decode(["a cat", "the cat", "a dog"], metric=bertscore)  # doctest: +SKIP
+    """
 
     name: ClassVar[str] = "bertscore"
-    model: str = option("google-bert/bert-base-multilingual-cased", help="a hub name or a folder")
-    layer: int | None = option(None, help="whose states are compared; bert-score's, if it has one")
-    part: Literal["f1", "precision", "recall"] = option("f1", help="what of the match counts")
-    idf: str | None = option(None, help="weigh rare tokens more, by this file of one text a line, "
-                                        "or by the distinct 'references' that are scored against")
-    baseline: str | None = option(None, help="rescale by this file, in bert-score's format")
+    model: str = option("google-bert/bert-base-multilingual-cased",
+                        help="hub name or folder of the model")
+    layer: int | None = option(None, help="layer that is compared; auto is bert-score's choice")
+    part: Literal["f1", "precision", "recall"] = option("f1", help="part of the match to use")
+    idf: str | None = option(None, help="file with a text per line by which rare tokens weigh "
+                                        "more, or 'references' for those that are scored against")
+    baseline: str | None = option(None, help="file of baselines, in bert-score's format")
 
     def prepare(self) -> None:
         self._matcher  # noqa: B018 - which loads the model
@@ -48,7 +73,7 @@ class BertScore(NeuralModel):
                                       for side in (hyps, refs)))
 
     @cached_property
-    def _matcher(self) -> Matcher:
+    def _matcher(self) -> GreedyMatcher:
         with needs_extra("BERTScore", "neural"):
-            from minrisk.metrics.bertscore.matcher import Matcher
-        return Matcher(self)
+            from minrisk.metrics.bertscore.matcher import GreedyMatcher
+        return GreedyMatcher(self)

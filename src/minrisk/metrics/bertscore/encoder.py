@@ -15,11 +15,10 @@ from torch.nn import functional
 
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
-from minrisk._core.progress import tell
-from minrisk._torch.batches import batches, padded
+from minrisk._core.progress import report_progress
 from minrisk._torch.device import Runtime
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
-from minrisk._torch.tokenizing import token_ids
+from minrisk._torch.tokens import length_batches, pad_batch, token_ids
 
 # the layers that correlate best with people's judgements, as bert-score has them
 _LAYERS = {
@@ -29,11 +28,11 @@ _LAYERS = {
     "deberta-large-mnli": 18, "deberta-xlarge-mnli": 40, "mdeberta-v3-base": 10,
     "deberta-v3-large": 12,
 }
-_SPACED = ("roberta", "gpt2")  # kinds whose tokens know of the space before them
+_PREFIX_SPACE_MODELS = ("roberta", "gpt2")  # kinds whose tokens know of the space before them
 
 
 @dataclass(frozen=True)
-class Tokens:
+class TokenEmbeddings:
     """A text: its tokens, and a vector of length 1 for each."""
 
     ids: Ints  # (L,)
@@ -45,43 +44,45 @@ class TokenEncoder:
         from transformers import AutoModel
 
         config = load_config(model)
-        self._tokenizer = _tokenizer(model, config.model_type in _SPACED)
+        self._tokenizer = _tokenizer(model, config.model_type in _PREFIX_SPACE_MODELS)
         self.layer = _layer(model, layer, getattr(config, "num_hidden_layers", 0))
         self._model = load_model(AutoModel, model, config)
         _drop_layers_above(self._model, self.layer)
         self._model.to(runtime.device, runtime.dtype)
-        marks = (self._tokenizer.cls_token_id, self._tokenizer.sep_token_id)
-        self.marks = [mark for mark in marks if mark is not None]
-        self._longest = _longest(self._tokenizer, config)
+        special_ids = (self._tokenizer.cls_token_id, self._tokenizer.sep_token_id)
+        self.special_ids = [token for token in special_ids if token is not None]
+        self._max_tokens = _max_tokens(self._tokenizer, config)
         self._runtime = runtime
 
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
         ids = token_ids(self._tokenizer, [text.strip() for text in texts])
-        long = sum(len(own) > self._longest for own in ids)
+        long = sum(len(own) > self._max_tokens for own in ids)
         if long:
-            warnings.warn(f"{long} of {len(ids)} texts have more than {self._longest} tokens; "
+            warnings.warn(f"{long} of {len(ids)} texts have more than {self._max_tokens} tokens; "
                           "BERTScore does not see the rest", stacklevel=4)
         return [self._cut(np.array(own, dtype=np.intp)) for own in ids]
 
     def _cut(self, ids: Ints) -> Ints:
-        return ids if ids.size <= self._longest else np.append(ids[: self._longest - 1], ids[-1])
+        if ids.size <= self._max_tokens:
+            return ids
+        return np.append(ids[: self._max_tokens - 1], ids[-1])
 
     @torch.inference_mode()
-    def encode(self, texts: Sequence[str]) -> list[Tokens]:
+    def encode(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         ids = self.tokenize(texts)
-        found: dict[int, Tokens] = {}
-        with self._runtime.running():
-            for rows in batches([own.size for own in ids], self._runtime.tokens):
+        found: dict[int, TokenEmbeddings] = {}
+        with self._runtime.inference():
+            for rows in length_batches([own.size for own in ids], self._runtime.tokens):
                 vectors = self._vectors([ids[row] for row in rows])
-                found |= {row: Tokens(ids[row], own[: ids[row].size])
+                found |= {row: TokenEmbeddings(ids[row], own[: ids[row].size])
                           for row, own in zip(rows, vectors, strict=True)}
-                tell("texts encoded", len(found), len(ids))
+                report_progress("texts encoded", len(found), len(ids))
         return [found[row] for row in range(len(ids))]
 
     def _vectors(self, ids: Sequence[Ints]) -> Tensor:
         """(B, T, D)"""
         pad = self._tokenizer.pad_token_id or 0  # masked, whatever it is
-        tokens, mask = (part.to(self._runtime.device) for part in padded(ids, pad))
+        tokens, mask = (part.to(self._runtime.device) for part in pad_batch(ids, pad))
         states = self._model(input_ids=tokens, attention_mask=mask, output_hidden_states=True)
         return functional.normalize(states.hidden_states[self.layer], dim=2)
 
@@ -114,7 +115,7 @@ def _drop_layers_above(model: Any, last: int) -> None:
             part.layer = part.layer[:last]
 
 
-def _longest(tokenizer: Any, config: Any) -> int:
+def _max_tokens(tokenizer: Any, config: Any) -> int:
     """Tokens; position embeddings of RoBERTa's kind leave two unused."""
     positions = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
     unused = 2 if config.model_type.endswith("roberta") else 0

@@ -14,47 +14,47 @@ from torch.nn.utils.rnn import pad_sequence
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
-from minrisk._core.progress import tell
-from minrisk._torch.batches import batches
+from minrisk._core.progress import report_progress
 from minrisk._torch.device import Runtime
-from minrisk.metrics.bertscore.encoder import TokenEncoder, Tokens
-from minrisk.metrics.bertscore.weights import TokenWeights
+from minrisk._torch.tokens import length_batches
+from minrisk.metrics.bertscore.encoder import TokenEmbeddings, TokenEncoder
+from minrisk.metrics.bertscore.token_weights import TokenWeights
 
 if TYPE_CHECKING:
     from minrisk.metrics.bertscore import BertScore
 
 _TOKENS_PER_BLOCK = {True: 8192, False: 2048}  # on each side, with and without CUDA
-_EMPTY = 2  # tokens of a text that has none of its own: the marks, as bert-score has it
-_COLUMNS = {"precision": "P", "recall": "R", "f1": "F"}  # of a file of baselines
+_EMPTY_TEXT_TOKENS = 2  # tokens of a text that has none of its own: the marks, as bert-score has it
+_BASELINE_COLUMNS = {"precision": "P", "recall": "R", "f1": "F"}  # of a file of baselines
 
 
 class TextBlock:
     """Texts of similar length, padded."""
 
-    def __init__(self, texts: Sequence[Tokens], weights: TokenWeights) -> None:
+    def __init__(self, texts: Sequence[TokenEmbeddings], weights: TokenWeights) -> None:
         self.vectors = pad_sequence([own.vectors for own in texts], batch_first=True)  # (n, L, D)
         device = self.vectors.device
         lengths = torch.tensor([own.ids.size for own in texts], device=device)
         self.mask = torch.arange(self.vectors.shape[1], device=device) < lengths[:, None]
-        self.filled = (lengths != _EMPTY) & (lengths > 0)  # (n,)
+        self.has_tokens = (lengths != _EMPTY_TEXT_TOKENS) & (lengths > 0)  # (n,)
         own_weights = [torch.from_numpy(weights.of(own.ids)).float() for own in texts]
         self.weights = pad_sequence(own_weights, batch_first=True).to(device)  # (n, L)
 
 
-class Matcher:
+class GreedyMatcher:
     def __init__(self, options: BertScore) -> None:
         self._runtime = Runtime(options.device, options.dtype, options.tokens)
         self._encoder = TokenEncoder(options.model, options.layer, self._runtime)
         self._part = options.part
         self._idf = options.idf
-        self._counted = self._count(options.idf)
-        self._base = _baseline(options.baseline, self._encoder.layer, options.part)
+        self._file_weights = self._weights_from_file(options.idf)
+        self._baseline = _baseline(options.baseline, self._encoder.layer, options.part)
 
-    def encode(self, texts: Sequence[str]) -> list[Tokens]:
+    def encode(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         return self._encoder.encode(texts)
 
     @torch.inference_mode()
-    def scores(self, hyps: Sequence[Tokens], refs: Sequence[Tokens]) -> Floats:
+    def scores(self, hyps: Sequence[TokenEmbeddings], refs: Sequence[TokenEmbeddings]) -> Floats:
         """(H, R)"""
         result = np.zeros((len(hyps), len(refs)))
         weights = self._weights(refs)
@@ -63,39 +63,40 @@ class Matcher:
         with self._runtime.precision():
             for rows, hyp in left:
                 for columns, ref in right:
-                    matched = self._matched(hyp, ref)
-                    result[np.ix_(rows, columns)] = matched.cpu().numpy()
-                    done += matched.numel()
-                    tell("pairs scored", done, result.size)
-        return (result - self._base) / (1 - self._base)
+                    found = self._match(hyp, ref)
+                    result[np.ix_(rows, columns)] = found.cpu().numpy()
+                    done += found.numel()
+                    report_progress("pairs scored", done, result.size)
+        return (result - self._baseline) / (1 - self._baseline)
 
-    def _matched(self, hyp: TextBlock, ref: TextBlock) -> Tensor:
+    def _match(self, hyp: TextBlock, ref: TextBlock) -> Tensor:
         """(h, r) of two blocks."""
-        near = torch.einsum("hid,rjd->hirj", hyp.vectors, ref.vectors).float()
-        seen = near.masked_fill(~ref.mask, -torch.inf)  # each has a token, so that one is left
-        precision = torch.einsum("hir,hi->hr", seen.amax(3), hyp.weights)
-        seen = near.masked_fill(~hyp.mask[:, :, None, None], -torch.inf)
-        recall = torch.einsum("hrj,rj->hr", seen.amax(1), ref.weights)
-        either = hyp.filled[:, None] & ref.filled
+        similarity = torch.einsum("hid,rjd->hirj", hyp.vectors, ref.vectors).float()
+        # every text has a token, so that a maximum is left
+        visible = similarity.masked_fill(~ref.mask, -torch.inf)
+        precision = torch.einsum("hir,hi->hr", visible.amax(3), hyp.weights)
+        visible = similarity.masked_fill(~hyp.mask[:, :, None, None], -torch.inf)
+        recall = torch.einsum("hrj,rj->hr", visible.amax(1), ref.weights)
+        valid = hyp.has_tokens[:, None] & ref.has_tokens
         if self._part == "f1":
             match = 2 * precision * recall / (precision + recall)
-            either = either & (precision + recall != 0)
+            valid = valid & (precision + recall != 0)
         else:
             match = precision if self._part == "precision" else recall
-        return match.where(either, 0.0)
+        return match.where(valid, 0.0)
 
-    def _blocks(self, texts: Sequence[Tokens],
+    def _blocks(self, texts: Sequence[TokenEmbeddings],
                 weights: TokenWeights) -> list[tuple[Ints, TextBlock]]:
         budget = _TOKENS_PER_BLOCK[self._runtime.device.type == "cuda"]
         return [(np.array(rows), TextBlock([texts[row] for row in rows], weights))
-                for rows in batches([own.ids.size for own in texts], budget)]
+                for rows in length_batches([own.ids.size for own in texts], budget)]
 
-    def _weights(self, refs: Sequence[Tokens]) -> TokenWeights:
+    def _weights(self, refs: Sequence[TokenEmbeddings]) -> TokenWeights:
         if self._idf is None:
-            return TokenWeights.even(self._encoder.marks)
-        return self._counted or TokenWeights.rare([own.ids for own in refs])
+            return TokenWeights.uniform(self._encoder.special_ids)
+        return self._file_weights or TokenWeights.idf([own.ids for own in refs])
 
-    def _count(self, path: str | None) -> TokenWeights | None:
+    def _weights_from_file(self, path: str | None) -> TokenWeights | None:
         """The weights by a file, if one is given."""
         if path is None or path == "references":
             return None
@@ -104,7 +105,7 @@ class Matcher:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: cannot be read as texts to count tokens in: {error}; "
                              "give a UTF-8 file with one text a line, or 'references'") from None
-        return TokenWeights.rare(self._encoder.tokenize(lines))
+        return TokenWeights.idf(self._encoder.tokenize(lines))
 
 
 def _baseline(path: str | None, layer: int, part: str) -> float:
@@ -113,7 +114,7 @@ def _baseline(path: str | None, layer: int, part: str) -> float:
         return 0.0
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            return float(list(csv.DictReader(file))[layer][_COLUMNS[part]])
+            return float(list(csv.DictReader(file))[layer][_BASELINE_COLUMNS[part]])
     except (OSError, LookupError, ValueError, TypeError) as error:
         raise InputError(f"{path}: cannot be read as baselines of layer {layer}: {error!r}; wanted "
                          "the columns LAYER,P,R,F and a row for every layer from 0") from None

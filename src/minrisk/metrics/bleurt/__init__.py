@@ -14,19 +14,39 @@ from minrisk._core.options import option
 from minrisk.metrics.neural.cross_encoder import CrossEncoder
 
 if TYPE_CHECKING:
-    from minrisk.metrics.bleurt.reader import BleurtReader
+    from minrisk.metrics.bleurt.scorer import BleurtScorer
 
 
 @dataclass(frozen=True)
 class Bleurt(CrossEncoder):
-    """BLEURT-20 and its distilled models, in their PyTorch format: pairs only; minrisk[neural]"""
+    """BLEURT-20 and its distilled models, in their PyTorch format: pairs only; minrisk[neural]
+
+    BLEURT-20 (Sellam et al. 2020; Pu et al. 2021), about 0 to 1: a RemBERT that reads reference and
+    hypothesis together, so that references cannot be averaged.
+
+    Args:
+        model: hub name or folder of the model, such as "lucadiliello/BLEURT-20-D12".
+        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        tokens: maximum number of tokens in a batch; None chooses by the device.
+
+    Raises:
+        InputError: when it is used, if the model is not one of BLEURT-20's kind.
+        MissingExtra: when it is used, if torch or transformers is not installed.
+
+    >>> import minrisk
+    >>> bleurt = minrisk.Bleurt("lucadiliello/BLEURT-20-D3", tokens=2048)
+    >>> bleurt.model, bleurt.needs_source
+    ('lucadiliello/BLEURT-20-D3', False)
+    >>> minrisk.decode(["a cat", "the cat", "a dog"], metric=bleurt)  # doctest: +SKIP
+    """
 
     name: ClassVar[str] = "bleurt"
 
-    model: str = option("lucadiliello/BLEURT-20", help="a hub name or a folder")
+    model: str = option("lucadiliello/BLEURT-20", help="hub name or folder of the model")
 
     @cached_property
-    def _reader(self) -> BleurtReader:
+    def _scorer(self) -> BleurtScorer:
         with needs_extra("BLEURT", "neural"):
-            from minrisk.metrics.bleurt.reader import BleurtReader
-        return BleurtReader(self)
+            from minrisk.metrics.bleurt.scorer import BleurtScorer
+        return BleurtScorer(self)

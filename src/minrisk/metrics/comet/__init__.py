@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError, needs_extra
+from minrisk._core.errors import needs_extra
 from minrisk._core.metric import Ability
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics.comet.estimated import AGGREGATION, Aggregation, Estimated, PairScorer
+from minrisk.metrics.comet.estimator_metric import (
+    AGGREGATION,
+    Aggregation,
+    EstimatorMetric,
+    PairScorer,
+)
 from minrisk.metrics.neural import NeuralModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
 
@@ -28,16 +33,20 @@ if TYPE_CHECKING:
     from minrisk.metrics.comet.scorer import QualityScorer
 
 
+MODEL_HELP = "hub name, folder or .ckpt file of the model"
+
+
 @dataclass(frozen=True)
 class CometModel(NeuralModel):
     """What all COMET models have in common."""
 
     needs_source: ClassVar[bool] = True
-    reads_jointly: ClassVar[bool]  # source, hypothesis and reference as one text
+    is_unified: ClassVar[bool]  # source, hypothesis and reference as one text
 
-    model: str = option("Unbabel/wmt22-comet-da", help="a hub name, a folder or a .ckpt file")
-    encoder: str | None = option(None, help="where the encoder's configuration and tokenizer are")
-    fast: bool = option(True, help="packed texts and fused kernels, where they can run")
+    model: str = option("Unbabel/wmt22-comet-da", help=MODEL_HELP)
+    encoder: str | None = option(
+        None, help="hub name or folder of the encoder's configuration and tokenizer")
+    fast: bool = option(True, help="use packed batches and fused kernels where they can run")
 
     def prepare(self) -> None:
         self._embedder.encoder  # noqa: B018 - which loads the model
@@ -53,9 +62,9 @@ class CometModel(NeuralModel):
 class EmbeddingModel(CometModel):
     """A COMET model on sentence embeddings."""
 
-    reads_jointly: ClassVar[bool] = False
+    is_unified: ClassVar[bool] = False
 
-    cache: str | None = option(None, help="folder that keeps embeddings for other runs",
+    cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
                                matters=False)
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
@@ -80,36 +89,83 @@ class EmbeddingModel(CometModel):
 
 
 @dataclass(frozen=True)
-class Comet(Estimated, EmbeddingModel):
-    """a trained metric on sentence embeddings; needs the source, and minrisk[comet]"""
+class Comet(EstimatorMetric, EmbeddingModel):
+    """a trained metric on sentence embeddings; needs the source, and minrisk[comet]
+
+    COMET (Rei et al. 2020, 2022) from its official checkpoints, without the package unbabel-comet:
+    each distinct text is encoded once, and references can be averaged (Vamvas and Sennrich 2024).
+    Checkpoints are read without executing anything that is in them.
+
+    Args:
+        model: hub name, folder or .ckpt file of the model.
+        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        tokens: maximum number of tokens in a batch; None chooses by the device.
+        encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
+            checkpoint names, or the folder `encoder` beside it.
+        fast: whether packed batches and fused kernels are used where they can run.
+        cache: folder of a cache of embeddings, which runs and processes may share; None is none.
+        aggregation: what an average of references averages: "expected" the outputs of the first
+            layer, exactly; "mean" the embeddings, as in the paper.
+        memory: gigabytes that scoring may take; None is half of what is free.
+
+    Raises:
+        InputError: when it is used, if the model cannot be read or is of another class.
+        MissingExtra: when it is used, if torch or transformers is not installed.
+
+    >>> import minrisk
+    >>> comet = minrisk.Comet(aggregation="mean", dtype="fp32")
+    >>> comet.model, comet.needs_source
+    ('Unbabel/wmt22-comet-da', True)
+    >>> samples = ["Le chat dort.", "Le chien dort."]
+    >>> minrisk.decode(samples, metric=comet, source="The cat is asleep.")  # doctest: +SKIP
+    """
 
     name: ClassVar[str] = "comet"
     aggregation: Aggregation = option("expected", help=AGGREGATION)
-    memory: float | None = option(None, help="gigabytes that scoring may take; half of the free")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.memory is not None and not self.memory > 0:
-            raise InputError(f"comet: {self.memory} gigabytes of memory; a positive number is "
-                             "wanted")
+    memory: float | None = option(None, gt=0,
+                                  help="gigabytes for scoring; auto is half of what is free")
 
     @cached_property
     def _scorer(self) -> PairScorer:
         embedder = self._embedder
         from minrisk.metrics.comet.checkpoint import REGRESSION
-        from minrisk.metrics.comet.scorer import Scorer
+        from minrisk.metrics.comet.scorer import TorchScorer
 
-        return Scorer(embedder.network(REGRESSION), embedder.runtime,
+        return TorchScorer(embedder.network(REGRESSION), embedder.runtime,
                       self.aggregation == "expected", self.fast, self.memory)
 
 
 @dataclass(frozen=True)
 class CometQE(ReferenceFree, EmbeddingModel):
-    """a COMET model that judges by the source alone; every strategy then ranks by quality"""
+    """a COMET model that judges by the source alone; every strategy then ranks by quality
+
+    A reference-free COMET model (Rei et al. 2020) on sentence embeddings of source and hypothesis.
+    Needs minrisk[comet].
+
+    Args:
+        model: hub name, folder or .ckpt file of the model.
+        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        tokens: maximum number of tokens in a batch; None chooses by the device.
+        encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
+            checkpoint names, or the folder `encoder` beside it.
+        fast: whether packed batches and fused kernels are used where they can run.
+        cache: folder of a cache of embeddings, which runs and processes may share; None is none.
+
+    Raises:
+        InputError: when it is used, if the model cannot be read or is of another class.
+        MissingExtra: when it is used, if torch or transformers is not installed.
+
+    >>> import minrisk
+    >>> strategy = minrisk.QualityThenMBR("chrf", quality=minrisk.CometQE(), keep=2)
+    >>> samples = ["Le chat dort.", "Le chien dort.", "Il dort."]
+    >>> minrisk.decode(samples, strategy=strategy, source="The cat is asleep.")  # doctest: +SKIP
+    """
 
     name: ClassVar[str] = "comet-qe"
     abilities: ClassVar[Ability] = ReferenceFree.abilities | Ability.VECTORS
-    model: str = option("Unbabel/wmt20-comet-qe-da", help="a hub name, a folder or a .ckpt file")
+    model: str = option("Unbabel/wmt20-comet-qe-da", help=MODEL_HELP)
 
     def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
         return self._quality_scorer.quality(hyps, self._checked(source, hyps))

@@ -20,15 +20,15 @@ import yaml
 from torch import Tensor
 
 from minrisk._core.errors import InputError
-from minrisk._torch.loading import folder_of
+from minrisk._torch.loading import model_folder
 from minrisk._torch.weights import as_weights, read_pickle, read_safetensors
-from minrisk.metrics.comet.pooling import Pool
+from minrisk.metrics.comet.pooling import Pooling
 
 REGRESSION, REFERENCELESS = "regression_metric", "referenceless_regression_metric"
 UNIFIED, XCOMET = "unified_metric", "xcomet_metric"
-JOINT = (UNIFIED, XCOMET)  # they read source, hypothesis and reference together
-_PATCH = "sparsemax_patch"
-_LISTS = ("hidden_sizes", "input_segments")
+UNIFIED_CLASSES = (UNIFIED, XCOMET)  # they read source, hypothesis and reference together
+_SPARSEMAX_PATCH = "sparsemax_patch"
+_LIST_FIELDS = ("hidden_sizes", "input_segments")
 _CHECKPOINT = Path("checkpoints") / "model.ckpt"
 _CONVERTED, _LITE, _WEIGHTS = "minrisk.json", "config.json", "model.safetensors"
 # activations that have no settings, by the name that the official code looks up
@@ -46,7 +46,7 @@ class Architecture:
     class_identifier: str
     encoder_model: str = "XLM-RoBERTa"
     pretrained_model: str = "xlm-roberta-large"
-    pool: Pool = "avg"
+    pool: Pooling = "avg"
     layer: str | int = "mix"
     layer_transformation: str = "softmax"
     layer_norm: bool = True
@@ -64,15 +64,15 @@ class Architecture:
             raise InputError(f"{where}: found no class_identifier, wanted COMET hyperparameters")
         _check_class(given["class_identifier"], where)
         for name, value in given.items():
-            is_fine, wanted = _FORMS.get(name, _TEXT)
+            is_fine, wanted = _VALUE_CHECKS.get(name, _TEXT_CHECK)
             if not is_fine(value):
                 raise InputError(f"{where}: found {name} {value!r:.60}, wanted {wanted}")
-        given |= {key: tuple(given[key]) for key in _LISTS if key in given}
-        if given["class_identifier"] in JOINT:
+        given |= {key: tuple(given[key]) for key in _LIST_FIELDS if key in given}
+        if given["class_identifier"] in UNIFIED_CLASSES:
             layer = parameters.get("sent_layer", given.get("layer", cls.layer))
             given |= {"pool": "cls", "layer": layer}
         # what the official code makes of this name since version 2.2.4
-        if given.get("layer_transformation") == _PATCH:
+        if given.get("layer_transformation") == _SPARSEMAX_PATCH:
             given["layer_transformation"] = "softmax"
         return cls(**given)
 
@@ -85,10 +85,10 @@ def _is_list(kind: type, value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(own, kind) for own in value)
 
 
-Form = tuple[Callable[[Any], bool], str]  # whether a value will do, and what is wanted
-_TEXT: Form = (lambda value: isinstance(value, str), "a text")
-_FORMS: dict[str, Form] = {
-    "pool": (lambda value: value in get_args(Pool), f"one of {', '.join(get_args(Pool))}"),
+ValueCheck = tuple[Callable[[Any], bool], str]  # whether a value will do, and what is wanted
+_TEXT_CHECK: ValueCheck = (lambda value: isinstance(value, str), "a text")
+_VALUE_CHECKS: dict[str, ValueCheck] = {
+    "pool": (lambda value: value in get_args(Pooling), f"one of {', '.join(get_args(Pooling))}"),
     "layer": (lambda value: isinstance(value, (str, int)), "mix, or a number"),
     "layer_norm": (lambda value: isinstance(value, bool), "true or false"),
     "hidden_sizes": (lambda value: _is_list(int, value) and all(size > 0 for size in value),
@@ -102,7 +102,7 @@ _FORMS: dict[str, Form] = {
 
 
 def _check_class(found: object, where: Path) -> None:
-    known = (REGRESSION, REFERENCELESS, *JOINT)
+    known = (REGRESSION, REFERENCELESS, *UNIFIED_CLASSES)
     if found not in known:
         raise InputError(f"{where}: found a COMET model of class {found!r}, wanted one of "
                          f"{', '.join(known)}")
@@ -123,8 +123,8 @@ def load(model: str) -> Checkpoint:
     inside, beside = _parameters(content.get("hyper_parameters") or {}, path), _hparams(folder)
     # as the official code has it: the checkpoint knows best, but for its class and a patched name
     inside["class_identifier"] = beside.get("class_identifier", inside.get("class_identifier"))
-    if beside.get("layer_transformation") == _PATCH:
-        inside["layer_transformation"] = _PATCH
+    if beside.get("layer_transformation") == _SPARSEMAX_PATCH:
+        inside["layer_transformation"] = _SPARSEMAX_PATCH
     architecture = Architecture.of(beside | inside, path)
     return Checkpoint(architecture, as_weights(content["state_dict"], path), folder)
 
@@ -169,7 +169,7 @@ def _locate(model: str) -> tuple[Path, Path]:
     if path.is_file():
         folder = path.parent.parent if path.parent.name == _CHECKPOINT.parent.name else path.parent
         return folder, path
-    folder = folder_of(model)
+    folder = model_folder(model)
     return folder, _weights_in(folder)
 
 
@@ -182,7 +182,7 @@ def _weights_in(folder: Path) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    content = read_pickle(path, _harmless())
+    content = read_pickle(path, _safe_globals())
     if not isinstance(content, dict) or "state_dict" not in content:
         raise InputError(f"{path}: found no state_dict, wanted a Lightning checkpoint")
     return content
@@ -192,7 +192,7 @@ class _Attributes(dict[str, Any]):
     """Stands for Lightning's dictionary of hyperparameters, of which only the items matter."""
 
 
-def _harmless() -> list[Any]:
+def _safe_globals() -> list[Any]:
     names = ("lightning_fabric.utilities.data.AttributeDict",
              "lightning.fabric.utilities.data.AttributeDict",
              "pytorch_lightning.utilities.parsing.AttributeDict")

@@ -14,27 +14,27 @@ from torch import Tensor, nn
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
 from minrisk._torch.device import Runtime
-from minrisk._torch.weights import building, fill, fingerprint
-from minrisk.metrics._vectors import Vectors, VectorStore
+from minrisk._torch.weights import fingerprint, load_weights, meta_build
+from minrisk.metrics._embedding_cache import EmbeddingCache, Vectors
 from minrisk.metrics.comet import checkpoint, packed
 from minrisk.metrics.comet.encoder import CometEncoder
-from minrisk.metrics.comet.estimator import BLOCKS, feed_forward
+from minrisk.metrics.comet.estimator import INPUT_BLOCKS, feed_forward
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet import CometModel
 
 N = TypeVar("N", bound=nn.Module)
 # embeddings, products and differences of which the estimator is fed; elsewhere one embedding
-_BLOCKS = {checkpoint.REGRESSION: BLOCKS, checkpoint.REFERENCELESS: 4}
-SEVERITIES = (0.0, 1.0, 5.0, 10.0)  # of XCOMET's tags: none, minor, major, critical, as in MQM
-_HOW_TO_USE = {  # what to do with a model of each class that was taken for another
+_INPUT_BLOCKS = {checkpoint.REGRESSION: INPUT_BLOCKS, checkpoint.REFERENCELESS: 4}
+SEVERITY_WEIGHTS = (0.0, 1.0, 5.0, 10.0)  # of XCOMET's tags: none, minor, major, critical
+_CLASS_HINTS = {  # what to do with a model of each class that was taken for another
     checkpoint.REGRESSION: "compares a hypothesis with references, and cannot judge it by its "
-                           "source alone; use it as --metric comet",
+                           "source alone; use it as the metric 'comet'",
     checkpoint.REFERENCELESS: "judges a hypothesis by its source alone, and cannot compare it "
-                              "with references; use it as --metric comet-qe",
-    **dict.fromkeys(checkpoint.JOINT, "reads source, hypothesis and reference together, and has "
-                                      "no sentence embeddings to compare; use it as --metric "
-                                      "comet-kiwi or --metric xcomet"),
+                              "with references; use it as the metric 'comet-qe'",
+    **dict.fromkeys(checkpoint.UNIFIED_CLASSES,
+                    "reads source, hypothesis and reference together, and has no sentence "
+                    "embeddings to compare; use it as the metric 'comet-kiwi' or 'xcomet'"),
 }
 
 
@@ -45,15 +45,15 @@ class Embedder:
         self._options = options
         self._checkpoint = checkpoint.load(options.model)
         self.architecture = self._checkpoint.architecture
-        if (self.architecture.class_identifier in checkpoint.JOINT) != options.reads_jointly:
-            raise self.misuse()
+        if (self.architecture.class_identifier in checkpoint.UNIFIED_CLASSES) != options.is_unified:
+            raise self.wrong_class_error()
         self.runtime = Runtime(options.device, options.dtype, options.tokens)
 
     def embed(self, texts: Sequence[str]) -> Tensor:
         """(N, D), from the cache where they are there."""
         if self._store is None:
             return self.encode(self.tokenize(texts))
-        found = torch.from_numpy(self._store.through(texts, self._vectors))
+        found = torch.from_numpy(self._store.get_or_encode(texts, self._vectors))
         return found.to(self.runtime.device, self.runtime.dtype)
 
     def _vectors(self, texts: list[str]) -> Vectors:
@@ -63,43 +63,43 @@ class Embedder:
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
         encoder = self.encoder
         ids = encoder.tokenize(texts)
-        long = sum(own.size > encoder.longest for own in ids)
+        long = sum(own.size > encoder.max_tokens for own in ids)
         if long:
-            warnings.warn(f"{long} of {len(ids)} texts have more than {encoder.longest} tokens; "
+            warnings.warn(f"{long} of {len(ids)} texts have more than {encoder.max_tokens} tokens; "
                           "COMET does not see the rest", stacklevel=4)
         return [encoder.cut(own) for own in ids]
 
     @torch.inference_mode()
     def encode(self, ids: Sequence[Ints]) -> Tensor:
         """(N, D)"""
-        with self.runtime.running():
+        with self.runtime.inference():
             return self.encoder.encode(ids, self.runtime.tokens).to(self.runtime.dtype)
 
     def network(self, *wanted: str) -> nn.Sequential:
         """The estimator, of a model that must be of a wanted class."""
         spec = self.architecture
         if spec.class_identifier not in wanted:
-            raise self.misuse()
-        units = _BLOCKS.get(spec.class_identifier, 1) * self._units
-        with building(self._options.model):
+            raise self.wrong_class_error()
+        units = _INPUT_BLOCKS.get(spec.class_identifier, 1) * self._hidden_size
+        with meta_build(self._options.model):
             network = feed_forward(units, spec.hidden_sizes, spec.activations,
                                    spec.final_activation)
-        return self._filled(network, self._weights("estimator.ff."))
+        return self._loaded(network, self._weights("estimator.ff."))
 
     def tagger(self) -> nn.Linear:
         """What judges the words of a hypothesis."""
-        with building(self._options.model):
-            layer = nn.Linear(self._units, len(SEVERITIES))
-        return self._filled(layer, self._weights("hidden2tag."))
+        with meta_build(self._options.model):
+            layer = nn.Linear(self._hidden_size, len(SEVERITY_WEIGHTS))
+        return self._loaded(layer, self._weights("hidden2tag."))
 
     @property
-    def _units(self) -> int:
+    def _hidden_size(self) -> int:
         """Of an embedding."""
         model: Any = self.encoder.model
         return int(model.config.hidden_size)
 
-    def misuse(self) -> InputError:
-        reason = _HOW_TO_USE[self.architecture.class_identifier]
+    def wrong_class_error(self) -> InputError:
+        reason = _CLASS_HINTS[self.architecture.class_identifier]
         return InputError(f"{self._options.model}: {reason}")
 
     def _weights(self, prefix: str) -> dict[str, Tensor]:
@@ -110,22 +110,22 @@ class Embedder:
                              f"{prefix.split('.')[0]}; copy it again")
         return found
 
-    def _filled(self, network: N, weights: dict[str, Tensor]) -> N:
-        fill(network, weights, self._options.model, "copy it again")
+    def _loaded(self, network: N, weights: dict[str, Tensor]) -> N:
+        load_weights(network, weights, self._options.model, "copy it again")
         return network.to(self.runtime.device, self.runtime.dtype).eval()
 
     @cached_property
     def encoder(self) -> CometEncoder:
         spec = self.architecture
         words = spec.word_layer if spec.class_identifier == checkpoint.XCOMET else None
-        made = CometEncoder.of(self._checkpoint, self._options.encoder, words)
-        made.model.to(self.runtime.device, self.runtime.dtype)
-        if self._options.fast and not packed.not_supported_reasons(made):
-            return replace(made, packed=packed.Packed(made))
-        return made
+        encoder = CometEncoder.of(self._checkpoint, self._options.encoder, words)
+        encoder.model.to(self.runtime.device, self.runtime.dtype)
+        if self._options.fast and not packed.not_supported_reasons(encoder):
+            return replace(encoder, packed=packed.PackedEncoder(encoder))
+        return encoder
 
     @cached_property
-    def _store(self) -> VectorStore | None:
+    def _store(self) -> EmbeddingCache | None:
         cache = getattr(self._options, "cache", None)  # those that read together have none
         if cache is None:
             return None
@@ -133,4 +133,4 @@ class Embedder:
         model = fingerprint(self._checkpoint.weights, str(self.architecture),
                             str(self.runtime.dtype), str(self._options.dtype == "tf32"),
                             str(words))
-        return VectorStore(cache, model)
+        return EmbeddingCache(cache, model)

@@ -13,14 +13,13 @@ from torch import Tensor, nn
 
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError, needs_extra
-from minrisk._core.progress import tell
-from minrisk._torch.batches import batches, padded
-from minrisk._torch.loading import file_of, load_config, load_tokenizer
-from minrisk._torch.tokenizing import token_ids
-from minrisk._torch.weights import building, fill
+from minrisk._core.progress import report_progress
+from minrisk._torch.loading import load_config, load_tokenizer, model_file
+from minrisk._torch.tokens import length_batches, pad_batch, token_ids
+from minrisk._torch.weights import load_weights, meta_build
 from minrisk.metrics.comet.checkpoint import Architecture, Checkpoint
-from minrisk.metrics.comet.packed import Packed
-from minrisk.metrics.comet.pooling import Accumulator, Pool, accumulator, layer_weights
+from minrisk.metrics.comet.packed import PackedEncoder
+from minrisk.metrics.comet.pooling import Pooling, PoolingAccumulator, accumulator, layer_weights
 
 # the class that each kind of encoder has in transformers, and its settings
 _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -34,7 +33,7 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 _TOKENIZERS = {"MiniLM": "xlm-roberta-base"}  # the others use their own model's
 _PREFIX = "encoder.model."
 
-Watch = Callable[[Tensor], None]  # sees hidden states as they come
+StateObserver = Callable[[Tensor], None]  # sees hidden states as they come
 
 
 @dataclass(frozen=True)
@@ -43,47 +42,51 @@ class CometEncoder:
 
     model: nn.Module
     tokenizer: Any
-    longest: int  # tokens; what is longer is cut off
-    pool: Pool
+    max_tokens: int  # tokens; what is longer is cut off
+    pool: Pooling
     layer_norm: bool
     mix: Mapping[int, float]  # weight of each hidden state that counts
-    taps: Mapping[int, nn.Module]  # the module whose output it is
-    words: nn.Module | None = None  # the module whose output is read word by word
-    packed: Packed | None = None  # runs the model without padding, if it can
+    layer_modules: Mapping[int, nn.Module]  # the module whose output it is
+    word_module: nn.Module | None = None  # the module whose output is read word by word
+    packed: PackedEncoder | None = None  # runs the model without padding, if it can
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, files: str | None,
-           words: int | None = None) -> CometEncoder:
+           word_layer: int | None = None) -> CometEncoder:
         architecture = checkpoint.architecture
         if architecture.encoder_model not in _MODELS:
             raise InputError(f"{checkpoint.folder}: encoder {architecture.encoder_model!r} is not "
                              f"known; known: {', '.join(_MODELS)}")
-        config, tokenizer = own_files(checkpoint, files)
+        config, tokenizer = encoder_files(checkpoint, files)
         model = _build(architecture, config, checkpoint)
         _fill(model, checkpoint)
         count = len(model.encoder.layer) + 1
-        mix = _mix(checkpoint, count)
-        taps = {layer: _tap(model, layer) for layer in mix}
-        read = None if words is None else _tap(model, _layer(words, count, checkpoint))
-        _drop_layers_above(model, max([*mix, words or 0]))
-        longest = config.max_position_embeddings - 4  # as the official code has it
-        return cls(model.eval(), tokenizer, longest, architecture.pool,
-                   architecture.layer_norm and architecture.layer == "mix", mix, taps, read)
+        mix = _layer_mix(checkpoint, count)
+        layer_modules = {layer: _layer_module(model, layer) for layer in mix}
+        word_module = (None if word_layer is None
+                       else _layer_module(model, _layer(word_layer, count, checkpoint)))
+        _drop_layers_above(model, max([*mix, word_layer or 0]))
+        max_tokens = config.max_position_embeddings - 4  # as the official code has it
+        layer_norm = architecture.layer_norm and architecture.layer == "mix"
+        return cls(model.eval(), tokenizer, max_tokens, architecture.pool, layer_norm, mix,
+                   layer_modules, word_module)
 
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
         return [np.array(own, dtype=np.intp) for own in token_ids(self.tokenizer, texts)]
 
     def cut(self, ids: Ints) -> Ints:
         """At most as many tokens as the model takes, with the last one still at the end."""
-        return ids if ids.size <= self.longest else np.append(ids[: self.longest - 1], ids[-1])
+        if ids.size <= self.max_tokens:
+            return ids
+        return np.append(ids[: self.max_tokens - 1], ids[-1])
 
     def encode(self, ids: Sequence[Ints], budget: int) -> Tensor:
         """(N, D) in the order given; batches have about `budget` tokens, padding included."""
         parts, order = [], []
-        for rows in batches([own.size for own in ids], budget):
+        for rows in length_batches([own.size for own in ids], budget):
             parts.append(self.embed([ids[r] for r in rows]))
             order += rows
-            tell("texts encoded", len(order), len(ids))
+            report_progress("texts encoded", len(order), len(ids))
         return torch.cat(parts)[torch.tensor(order).argsort()] if parts else torch.empty(0, 0)
 
     def embed(self, ids: Sequence[Ints]) -> Tensor:
@@ -94,39 +97,40 @@ class CometEncoder:
             return self.packed.embed(ids)
         return self._run(ids, [])
 
-    def embed_and_read(self, ids: Sequence[Ints]) -> tuple[Tensor, Tensor]:
+    def embed_with_states(self, ids: Sequence[Ints]) -> tuple[Tensor, Tensor]:
         """(B, D) and, of the layer that is read word by word, (B, T, D)."""
-        assert self.words is not None
+        assert self.word_module is not None
         states: list[Tensor] = []
-        embeddings = self._run(ids, [(self.words, states.append)])
+        embeddings = self._run(ids, [(self.word_module, states.append)])
         return embeddings, states[0]
 
-    def _run(self, ids: Sequence[Ints], also: Sequence[tuple[nn.Module, Watch]]) -> Tensor:
+    def _run(self, ids: Sequence[Ints], also: Sequence[tuple[nn.Module, StateObserver]]) -> Tensor:
         """(B, D), while others see the states that they wait for."""
         pad = self.tokenizer.pad_token_id
         device = next(self.model.parameters()).device
-        tokens, mask = (part.to(device) for part in padded(ids, pad))
+        tokens, mask = (part.to(device) for part in pad_batch(ids, pad))
         pooled = accumulator(self.pool, mask, tokens != pad, self.layer_norm)
-        watches = [(module, _adds(pooled, self.mix[layer])) for layer, module in self.taps.items()]
+        observers = [(module, _add_to(pooled, self.mix[layer]))
+                     for layer, module in self.layer_modules.items()]
         with contextlib.ExitStack() as stack:
-            for module, watch in [*watches, *also]:
-                stack.callback(module.register_forward_hook(_hook(watch)).remove)
+            for module, observer in [*observers, *also]:
+                stack.callback(module.register_forward_hook(_hook(observer)).remove)
             self.model(input_ids=tokens, attention_mask=mask)
         return pooled.result()
 
 
-def _adds(pooled: Accumulator, weight: float) -> Watch:
+def _add_to(pooled: PoolingAccumulator, weight: float) -> StateObserver:
     return lambda states: pooled.add(states, weight)
 
 
-def _hook(watch: Watch) -> Callable[[nn.Module, Any, Any], None]:
+def _hook(observer: StateObserver) -> Callable[[nn.Module, Any, Any], None]:
     def hook(module: nn.Module, given: Any, output: Any) -> None:
-        watch(output[0] if isinstance(output, tuple) else output)
+        observer(output[0] if isinstance(output, tuple) else output)
 
     return hook
 
 
-def own_files(checkpoint: Checkpoint, files: str | None) -> tuple[Any, Any]:
+def encoder_files(checkpoint: Checkpoint, files: str | None) -> tuple[Any, Any]:
     """The encoder's configuration and tokenizer: nearest place first, the hub last."""
     name = checkpoint.architecture.pretrained_model
     tokenizer = _TOKENIZERS.get(checkpoint.architecture.encoder_model, name)
@@ -147,7 +151,7 @@ def _sentencepiece_tokenizer(name: str) -> Any:
     """DeBERTa's, which is a model of SentencePiece with no tokenizer.json beside it."""
     with needs_extra("an encoder of DeBERTa's kind", "neural"):
         from minrisk._torch.sentencepiece import SentencePieceTokenizer
-    return SentencePieceTokenizer(file_of(name, SentencePieceTokenizer.FILE))
+    return SentencePieceTokenizer(model_file(name, SentencePieceTokenizer.FILE))
 
 
 def _build(architecture: Architecture, config: Any, checkpoint: Checkpoint) -> Any:
@@ -159,17 +163,17 @@ def _build(architecture: Architecture, config: Any, checkpoint: Checkpoint) -> A
         raise InputError(f"{checkpoint.folder}: found the configuration of another encoder, "
                          f"{config.model_type!r}, wanted that of {architecture.encoder_model}; is "
                          "`encoder` the right one?")
-    with building(checkpoint.folder):
+    with meta_build(checkpoint.folder):
         return kind(config, **settings)
 
 
 def _fill(model: Any, checkpoint: Checkpoint) -> None:
     weights = {name.removeprefix(_PREFIX): tensor for name, tensor in checkpoint.weights.items()
                if name.startswith(_PREFIX)}
-    fill(model, weights, checkpoint.folder, "is `encoder` the right one?")
+    load_weights(model, weights, checkpoint.folder, "is `encoder` the right one?")
 
 
-def _mix(checkpoint: Checkpoint, count: int) -> dict[int, float]:
+def _layer_mix(checkpoint: Checkpoint, count: int) -> dict[int, float]:
     """How much each hidden state counts; those that do not count are left out."""
     layer = checkpoint.architecture.layer
     if layer != "mix":
@@ -196,7 +200,7 @@ def _layer(layer: object, count: int, checkpoint: Checkpoint) -> int:
     return layer
 
 
-def _tap(model: Any, layer: int) -> nn.Module:
+def _layer_module(model: Any, layer: int) -> nn.Module:
     """The module whose output is a hidden state; 0 is the embeddings."""
     layers: nn.ModuleList = model.encoder.layer
     if layer == 0:  # RemBERT widens its embeddings first

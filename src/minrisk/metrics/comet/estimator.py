@@ -15,10 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from minrisk.metrics.comet import fused
-from minrisk.metrics.comet.blocks import blocks
-from minrisk.metrics.comet.pair_progress import PairProgress
+from minrisk.metrics.comet.pair_blocks import PairProgress, blocks
 
-BLOCKS = 6  # mt, ref, mt*ref, |mt-ref|, mt*src, |mt-src|
+INPUT_BLOCKS = 6  # mt, ref, mt*ref, |mt-ref|, mt*src, |mt-src|
 _MIN_STRIPS = 8  # of rows, at least: what is on the diagonal of a strip is computed twice
 _MAX_SUMMED_REFERENCES = 16  # references, about as many as sorting costs
 _MIN_PAIRS_PER_BLOCK = 1 << 12  # pairs in a block, where fewer would not be worth a call
@@ -57,7 +56,8 @@ class Estimator:
     def of(cls, network: nn.Sequential, fast: bool = True) -> Estimator:
         layers = [module for module in network if isinstance(module, nn.Linear)]
         first, *middle, last = layers
-        mt, ref, prod_ref, diff_ref, prod_src, diff_src = first.weight.detach().T.chunk(BLOCKS)
+        weight = first.weight.detach().T
+        mt, ref, prod_ref, diff_ref, prod_src, diff_src = weight.chunk(INPUT_BLOCKS)
         final = nn.Identity() if network[-1] is last else network[-1]
         made = cls(torch.cat([mt, prod_src, diff_src]), ref.contiguous(),
                    torch.cat([prod_ref, diff_ref]), first.bias.detach(), network[1], middle, last,

@@ -46,8 +46,8 @@ def first_activation(shared: Tensor, *sides: tuple[Tensor, Tensor]) -> Tensor:
 
 
 @triton.jit
-def _first_activation(shared, row_part, column_part, row_turned, column_turned, out, rows, columns,
-                      width, both: tl.constexpr, block: tl.constexpr):
+def _first_activation(shared, row_part, column_part, row_reversed, column_reversed, out, rows,
+                      columns, width, both: tl.constexpr, block: tl.constexpr):
     column, row = tl.program_id(0), tl.program_id(1)
     at = tl.program_id(2) * block + tl.arange(0, block)
     inside = at < width
@@ -57,10 +57,10 @@ def _first_activation(shared, row_part, column_part, row_turned, column_turned, 
     b = tl.load(column_part + column * width + at, inside).to(tl.float32)
     tl.store(out + pair, _tanh(common + a + b), inside)
     if both:
-        a = tl.load(row_turned + row * width + at, inside).to(tl.float32)
-        b = tl.load(column_turned + column * width + at, inside).to(tl.float32)
-        turned = out + rows.to(tl.int64) * columns * width
-        tl.store(turned + pair, _tanh(common + a + b), inside)
+        a = tl.load(row_reversed + row * width + at, inside).to(tl.float32)
+        b = tl.load(column_reversed + column * width + at, inside).to(tl.float32)
+        reversed_out = out + rows.to(tl.int64) * columns * width
+        tl.store(reversed_out + pair, _tanh(common + a + b), inside)
 
 
 def last_layer(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -90,22 +90,22 @@ def _tanh(x):
     return 1 - 2 / (tl.exp(2 * x) + 1)
 
 
-def add_norm(change: Tensor, stream: Tensor, norm: torch.nn.LayerNorm) -> Tensor:
+def add_norm(update: Tensor, residual: Tensor, norm: torch.nn.LayerNorm) -> Tensor:
     """(T, D) layer norm of the sum of two, in one pass."""
-    count, width = stream.shape
-    out = torch.empty_like(stream)
-    _add_norm[(count,)](change, stream, norm.weight, norm.bias, out, width, norm.eps,
+    count, width = residual.shape
+    out = torch.empty_like(residual)
+    _add_norm[(count,)](update, residual, norm.weight, norm.bias, out, width, norm.eps,
                         block=triton.next_power_of_2(width))
     return out
 
 
 @triton.jit
-def _add_norm(change, stream, weight, bias, out, width, eps, block: tl.constexpr):
+def _add_norm(update, residual, weight, bias, out, width, eps, block: tl.constexpr):
     start = tl.program_id(0).to(tl.int64) * width
     at = tl.arange(0, block)
     inside = at < width
-    x = tl.load(change + start + at, inside, other=0).to(tl.float32)
-    x += tl.load(stream + start + at, inside, other=0).to(tl.float32)
+    x = tl.load(update + start + at, inside, other=0).to(tl.float32)
+    x += tl.load(residual + start + at, inside, other=0).to(tl.float32)
     centred = tl.where(inside, x - tl.sum(x, axis=0) / width, 0)
     variance = tl.sum(centred * centred, axis=0) / width
     scale = tl.load(weight + at, inside).to(tl.float32)
@@ -149,19 +149,19 @@ def _token_sums(hidden, starts, out, width, block: tl.constexpr):
     tl.store(out + text * width + at, total, inside)
 
 
-def attention(joint: Tensor, starts: Tensor, longest: int, heads: int) -> Tensor:
-    """(T, D) each token over the tokens of its text; joint (T, 3D) is query, key and value."""
-    count, width = len(joint), joint.shape[1] // (3 * heads)
-    out = joint.new_empty(count, heads * width)
+def attention(qkv: Tensor, starts: Tensor, longest: int, heads: int) -> Tensor:
+    """(T, D) each token over the tokens of its text; qkv (T, 3D) is query, key and value."""
+    count, width = len(qkv), qkv.shape[1] // (3 * heads)
+    out = qkv.new_empty(count, heads * width)
     block = 64
     grid = (len(starts) - 1, heads, triton.cdiv(longest, block))
-    _attention[grid](joint, starts, out, heads, width, width**-0.5, block=block,
+    _attention[grid](qkv, starts, out, heads, width, width**-0.5, block=block,
                      padded=max(16, triton.next_power_of_2(width)))
     return out
 
 
 @triton.jit
-def _attention(joint, starts, out, heads, width, scale, block: tl.constexpr, padded: tl.constexpr):
+def _attention(qkv, starts, out, heads, width, scale, block: tl.constexpr, padded: tl.constexpr):
     text, head, first = tl.program_id(0), tl.program_id(1), tl.program_id(2) * block
     start = tl.load(starts + text)
     length = tl.load(starts + text + 1) - start
@@ -169,26 +169,26 @@ def _attention(joint, starts, out, heads, width, scale, block: tl.constexpr, pad
         row, at = tl.arange(0, block), tl.arange(0, padded)
         inside = (at < width)[None]
         stride = 3 * heads * width
-        base = joint + start.to(tl.int64) * stride + head * width + at[None]
-        asked = (first + row)[:, None]
-        query = tl.load(base + asked * stride, (asked < length) & inside, other=0)
-        highest = tl.full([block], float("-inf"), tl.float32)
+        base = qkv + start.to(tl.int64) * stride + head * width + at[None]
+        query_row = (first + row)[:, None]
+        query = tl.load(base + query_row * stride, (query_row < length) & inside, other=0)
+        running_max = tl.full([block], float("-inf"), tl.float32)
         norm = tl.zeros([block], tl.float32)
-        mixed = tl.zeros([block, padded], tl.float32)
-        other = 0
-        while other < length:  # softmax by parts, rescaled to the highest so far
-            seen = (other + row)[:, None]
-            place, valid = base + seen * stride, (seen < length) & inside
+        accumulated = tl.zeros([block, padded], tl.float32)
+        key_start = 0
+        while key_start < length:  # softmax by parts, rescaled to the maximum so far
+            key_row = (key_start + row)[:, None]
+            place, valid = base + key_row * stride, (key_row < length) & inside
             key = tl.load(place + heads * width, valid, other=0)
             value = tl.load(place + 2 * heads * width, valid, other=0)
             score = tl.dot(query, tl.trans(key)) * scale
-            score = tl.where((other + row)[None] < length, score, float("-inf"))
-            higher = tl.maximum(highest, tl.max(score, axis=1))
-            share = tl.exp(score - higher[:, None])
-            shrink = tl.exp(highest - higher)
-            norm = norm * shrink + tl.sum(share, axis=1)
-            mixed = mixed * shrink[:, None] + tl.dot(share.to(value.dtype), value)
-            highest = higher
-            other += block
-        result = out + (start + asked).to(tl.int64) * heads * width + head * width + at[None]
-        tl.store(result, mixed / norm[:, None], (asked < length) & inside)
+            score = tl.where((key_start + row)[None] < length, score, float("-inf"))
+            new_max = tl.maximum(running_max, tl.max(score, axis=1))
+            weight = tl.exp(score - new_max[:, None])
+            rescale = tl.exp(running_max - new_max)
+            norm = norm * rescale + tl.sum(weight, axis=1)
+            accumulated = accumulated * rescale[:, None] + tl.dot(weight.to(value.dtype), value)
+            running_max = new_max
+            key_start += block
+        result = out + (start + query_row).to(tl.int64) * heads * width + head * width + at[None]
+        tl.store(result, accumulated / norm[:, None], (query_row < length) & inside)

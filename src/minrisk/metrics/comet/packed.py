@@ -57,15 +57,15 @@ class PackedTexts:
         lengths = np.array([own.size for own in ids])
         starts = np.concatenate([[0], np.cumsum(lengths)])
         positions = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
-        return cls(_sent(np.concatenate(ids), device), _sent(positions, device),
-                   _sent(starts, device), int(lengths.max()))
+        return cls(_upload_int32(np.concatenate(ids), device), _upload_int32(positions, device),
+                   _upload_int32(starts, device), int(lengths.max()))
 
 
-def _sent(numbers: Ints, device: torch.device) -> Tensor:
+def _upload_int32(numbers: Ints, device: torch.device) -> Tensor:
     return upload(numbers.astype(np.int32), device)
 
 
-class Packed:
+class PackedEncoder:
     """Runs the layers of an encoder on packed texts."""
 
     def __init__(self, encoder: CometEncoder) -> None:
@@ -121,15 +121,16 @@ class PackedLayer:
         self._weight = torch.cat([part.weight for part in parts]).detach()
         self._bias = torch.cat([part.bias for part in parts]).detach()
         self._heads: int = attention.num_attention_heads
-        self._attended: Any = layer.attention.output
-        self._widen: nn.Linear = layer.intermediate.dense
-        self._narrow: Any = layer.output
+        self._attention_output: Any = layer.attention.output
+        self._intermediate: nn.Linear = layer.intermediate.dense
+        self._output: Any = layer.output
 
     def __call__(self, hidden: Tensor, texts: PackedTexts) -> Tensor:
         from minrisk.metrics.comet.kernels import add_norm, attention, gelu
 
-        joint = functional.linear(hidden, self._weight, self._bias)
-        attended = attention(joint, texts.starts, texts.longest, self._heads)
-        hidden = add_norm(self._attended.dense(attended), hidden, self._attended.LayerNorm)
-        wide = gelu(self._widen(hidden))
-        return add_norm(self._narrow.dense(wide), hidden, self._narrow.LayerNorm)
+        qkv = functional.linear(hidden, self._weight, self._bias)
+        attended = attention(qkv, texts.starts, texts.longest, self._heads)
+        output = self._attention_output
+        hidden = add_norm(output.dense(attended), hidden, output.LayerNorm)
+        wide = gelu(self._intermediate(hidden))
+        return add_norm(self._output.dense(wide), hidden, self._output.LayerNorm)

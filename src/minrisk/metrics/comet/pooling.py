@@ -11,10 +11,10 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-Pool = Literal["avg", "cls", "max"]
+Pooling = Literal["avg", "cls", "max"]
 
 
-class Accumulator(Protocol):
+class PoolingAccumulator(Protocol):
     def add(self, hidden: Tensor, weight: float) -> None: ...
 
     def result(self) -> Tensor: ...
@@ -80,7 +80,8 @@ def statistics(hidden: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     return mean, (variance + 1e-12).sqrt()
 
 
-def accumulator(pool: Pool, mask: Tensor, content: Tensor, layer_norm: bool) -> Accumulator:
+def accumulator(pool: Pooling, mask: Tensor, content: Tensor,
+                layer_norm: bool) -> PoolingAccumulator:
     """`mask` is of the tokens of a text, `content` of those that are no padding token.
 
     They differ for a text that spells the padding token out. The official code then leaves it out

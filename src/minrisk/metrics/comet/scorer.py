@@ -11,20 +11,25 @@ from torch import Tensor, nn
 from minrisk._core.arrays import Floats
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk._torch.device import Runtime, upload
-from minrisk.metrics.comet.blocks import blocks
 from minrisk.metrics.comet.checkpoint import REFERENCELESS
 from minrisk.metrics.comet.embedder import Embedder
 from minrisk.metrics.comet.estimator import Estimator, moments
-from minrisk.metrics.comet.pair_progress import PairProgress
-from minrisk.metrics.comet.surrogate import Linearised
-from minrisk.metrics.comet.tensors import array, means, rows_of, texts_of, vectors
+from minrisk.metrics.comet.pair_blocks import PairProgress, blocks
+from minrisk.metrics.comet.surrogate import LinearSurrogate
+from minrisk.metrics.comet.tensors import (
+    embedding_rows,
+    mean_embeddings,
+    text_embeddings,
+    to_numpy,
+    vectors,
+)
 
 _MEMORY_SHARE = 0.5  # of the free memory of a device that scoring may take
-_BYTES_WITHOUT_ASKING = 1e9  # bytes for scoring that may be taken without asking how many are free
+_UNQUERIED_BYTES = 1e9  # bytes for scoring that may be taken without asking how many are free
 _MAX_PAIRS_PER_BLOCK = 1 << 16  # pairs at a time; more of them are not faster, and take memory
 
 
-class Scorer:
+class TorchScorer:
     """Scores of pairs, and their sums."""
 
     def __init__(self, network: nn.Sequential, runtime: Runtime, expected: bool,
@@ -42,80 +47,80 @@ class Scorer:
 
     @torch.inference_mode()
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats:
-        mt, src = texts_of(hyps), texts_of(source)
-        estimator, pairs = self.estimator, self._pairs(len(hyps) * len(refs))
+        mt, src = text_embeddings(hyps), text_embeddings(source)
+        estimator, pairs = self.estimator, self._pairs_per_block(len(hyps) * len(refs))
         with self._runtime.precision():
-            if self._expects(refs):
-                found = [self._against(mt, refs, row, src) for row in range(len(refs))]
-                return array(torch.stack(found, dim=1))
-            left, right = estimator.hypotheses(mt, src), estimator.references(means(refs))
+            if self._averages_first_layer(refs):
+                found = [self._average_scores(mt, refs, row, src) for row in range(len(refs))]
+                return to_numpy(torch.stack(found, dim=1))
+            left, right = estimator.hypotheses(mt, src), estimator.references(mean_embeddings(refs))
             result = np.empty((len(left), len(right)))
             for rows, columns in blocks(len(left), len(right), pairs):
-                result[rows, columns] = array(
+                result[rows, columns] = to_numpy(
                     estimator.pair_scores(left[rows], right[columns])[0])
             return result
 
     @torch.inference_mode()
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: WeightedRows) -> Floats:
-        if self._expects(refs):
+        if self._averages_first_layer(refs):
             return self.scores(hyps, refs, source) @ mass
-        mt, src = texts_of(hyps), texts_of(source)
-        weights = _weights(mass, mt.device)
+        mt, src = text_embeddings(hyps), text_embeddings(source)
+        weights = _device_weights(mass, mt.device)
         progress = PairProgress(len(hyps) * len(refs), mt.device.type == "cpu")
-        estimator, pairs = self.estimator, self._pairs(len(hyps) * len(refs))
+        estimator, pairs = self.estimator, self._pairs_per_block(len(hyps) * len(refs))
         with self._runtime.precision():
-            if _same(hyps, refs):
+            if _same_texts(hyps, refs):
                 texts = estimator.both(mt, src)
-                return array(estimator.symmetric_utility(texts, weights, pairs, progress))
-            left, right = estimator.hypotheses(mt, src), estimator.references(means(refs))
-            return array(estimator.utility(left, right, weights, pairs, progress))
+                return to_numpy(estimator.symmetric_utility(texts, weights, pairs, progress))
+            left, right = estimator.hypotheses(mt, src), estimator.references(mean_embeddings(refs))
+            return to_numpy(estimator.utility(left, right, weights, pairs, progress))
 
     @torch.inference_mode()
-    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Floats:
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Floats:
         """(1, D) the sum of the references; below it the moments that expected features need."""
-        texts = rows_of(refs.base, refs.members)
-        spread = _weights(refs.spread(weights), texts.device)
-        mt = texts_of(hyps) if self._expected else texts[:0]
+        texts = embedding_rows(refs.base, refs.members)
+        spread = _device_weights(refs.spread(weights), texts.device)
+        mt = text_embeddings(hyps) if self._expected else texts[:0]
         found: Floats = moments(mt, texts, spread).cpu().numpy().astype(np.float64)
         return found
 
     @torch.inference_mode()
-    def verdict(self, hyps: WeightedRows, evidence: Floats, source: WeightedRows) -> Floats:
-        mt, src, estimator = texts_of(hyps), texts_of(source), self.estimator
-        found = upload(evidence.astype(_precise(mt.device)), mt.device)
+    def finalize(self, hyps: WeightedRows, statistics: Floats, source: WeightedRows) -> Floats:
+        mt, src, estimator = text_embeddings(hyps), text_embeddings(source), self.estimator
+        found = upload(statistics.astype(_sum_dtype(mt.device)), mt.device)
         with self._runtime.precision():
             if self._expected:
-                return array(estimator.finish(estimator.first_of_moments(mt, src, found)))
+                return to_numpy(estimator.finish(estimator.first_of_moments(mt, src, found)))
             mean = estimator.references(found.to(mt.dtype))
-            return array(estimator.pair_scores(estimator.hypotheses(mt, src), mean)[0, :, 0])
+            return to_numpy(estimator.pair_scores(estimator.hypotheses(mt, src), mean)[0, :, 0])
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
-                  source: WeightedRows) -> Linearised:
-        mt = texts_of(hyps)
+                  source: WeightedRows) -> LinearSurrogate:
+        mt = text_embeddings(hyps)
         weights = torch.as_tensor(mass, dtype=mt.dtype, device=mt.device)
-        return Linearised.of(self.estimator, mt, texts_of(refs), weights, texts_of(source),
-                             self._runtime.precision)
+        return LinearSurrogate.of(self.estimator, mt, text_embeddings(refs), weights,
+                                  text_embeddings(source), self._runtime.precision)
 
-    def _expects(self, refs: WeightedRows) -> bool:
+    def _averages_first_layer(self, refs: WeightedRows) -> bool:
         return self._expected and not refs.is_plain
 
-    def _against(self, mt: Tensor, refs: WeightedRows, row: int, src: Tensor) -> Tensor:
+    def _average_scores(self, mt: Tensor, refs: WeightedRows, row: int, src: Tensor) -> Tensor:
         """(H,) against one aggregate, with the first layer's mean over its texts exact."""
         part = slice(refs.offsets[row], refs.offsets[row + 1])
-        texts = rows_of(refs.base, refs.members[part])
-        weights = _weights(refs.weights[part], texts.device)
+        texts = embedding_rows(refs.base, refs.members[part])
+        weights = _device_weights(refs.weights[part], texts.device)
         estimator = self.estimator
         return estimator.finish(estimator.expected_first(mt, src, texts, weights))
 
-    def _pairs(self, count: int) -> int:
+    def _pairs_per_block(self, count: int) -> int:
         """How many pairs fit into the memory that there is for them, of so many at most."""
-        device, free = self._runtime.device, _BYTES_WITHOUT_ASKING
+        device, free = self._runtime.device, _UNQUERIED_BYTES
         wanted, each = min(_MAX_PAIRS_PER_BLOCK, count), self.estimator.pair_bytes()
         if self._memory is not None:
             free = self._memory * 1e9
         # asking how much is free takes its time
-        elif device.type == "cuda" and wanted * each > _BYTES_WITHOUT_ASKING:
+        elif device.type == "cuda" and wanted * each > _UNQUERIED_BYTES:
             free = torch.cuda.mem_get_info(device)[0] * _MEMORY_SHARE
         return max(1, min(wanted, int(free / each)))
 
@@ -129,22 +134,22 @@ class QualityScorer:
 
     @torch.inference_mode()
     def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
-        mt = texts_of(hyps)
-        src = texts_of(source).expand_as(mt)
+        mt = text_embeddings(hyps)
+        src = text_embeddings(source).expand_as(mt)
         features = torch.cat([mt, src, mt * src, (mt - src).abs()], dim=1)
         with self._embedder.runtime.precision():
-            return array(self._network(features)[:, 0])
+            return to_numpy(self._network(features)[:, 0])
 
 
-def _weights(weights: Floats, device: torch.device) -> Tensor:
-    return upload(weights.astype(_precise(device)), device)
+def _device_weights(weights: Floats, device: torch.device) -> Tensor:
+    return upload(weights.astype(_sum_dtype(device)), device)
 
 
-def _precise(device: torch.device) -> type[np.floating[Any]]:
+def _sum_dtype(device: torch.device) -> type[np.floating[Any]]:
     """For sums over many pairs; Apple's GPUs have no doubles."""
     return np.float32 if device.type == "mps" else np.float64
 
 
-def _same(hyps: WeightedRows, refs: WeightedRows) -> bool:
+def _same_texts(hyps: WeightedRows, refs: WeightedRows) -> bool:
     return (hyps.base is refs.base and refs.is_plain
             and np.array_equal(hyps.members, refs.members))

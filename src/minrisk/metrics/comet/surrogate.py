@@ -18,9 +18,9 @@ from torch import Tensor
 
 from minrisk._core.arrays import Floats
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics.comet.blocks import slices
 from minrisk.metrics.comet.estimator import Estimator
-from minrisk.metrics.comet.tensors import array, texts_of
+from minrisk.metrics.comet.pair_blocks import slices
+from minrisk.metrics.comet.tensors import text_embeddings, to_numpy
 
 Precision = Callable[[], AbstractContextManager[None]]  # that of products, while it is entered
 
@@ -28,7 +28,7 @@ _MAX_DIFFERENCES = 1 << 26  # differences of embeddings that are held at a time
 
 
 @dataclass(frozen=True)
-class Linearised:
+class LinearSurrogate:
     """The plane of each hypothesis."""
 
     mt: Tensor  # (H, D)
@@ -40,7 +40,7 @@ class Linearised:
 
     @classmethod
     def of(cls, estimator: Estimator, mt: Tensor, refs: Tensor, mass: Tensor, src: Tensor,
-           precision: Precision = nullcontext) -> Linearised:
+           precision: Precision = nullcontext) -> LinearSurrogate:
         with precision():
             with torch.inference_mode():
                 mu = estimator.expected_first(mt, src, refs, mass)
@@ -56,15 +56,15 @@ class Linearised:
     @property
     def mean(self) -> Floats:
         """(H,) of the plane over all references."""
-        return array(self.value)
+        return to_numpy(self.value)
 
     @torch.inference_mode()
     def at(self, refs: WeightedRows) -> Floats:
         """(H, s) of the plane at some of them."""
-        ref = texts_of(refs).float()
+        ref = text_embeddings(refs).float()
         with self.precision():
             linear = self.offset[:, None] + self.per_ref @ ref.T
-            return array(linear + torch.cat(list(self._distances(ref))))
+            return to_numpy(linear + torch.cat(list(self._distances(ref))))
 
     def _distances(self, ref: Tensor) -> Iterator[Tensor]:
         for rows in slices(0, len(self.mt), max(1, _MAX_DIFFERENCES // max(1, ref.numel()))):

@@ -16,56 +16,101 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics.comet import CometModel
+from minrisk.metrics.comet import MODEL_HELP, CometModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
 
 if TYPE_CHECKING:
-    from minrisk.metrics.comet.joint import Joint
-
-_MODEL_HELP = "a hub name, a folder or a .ckpt file"
+    from minrisk.metrics.comet.unified_scorer import UnifiedScorer
 
 
 @dataclass(frozen=True)
-class JointModel(CometModel):
+class UnifiedMetric(CometModel):
     """What both have in common: features are tokens, and all work is in the pairs."""
 
-    reads_jointly: ClassVar[bool] = True
+    is_unified: ClassVar[bool] = True
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
-        return WeightedRows.plain(self, self._joint.tokenize(texts), np.arange(len(texts)))
+        return WeightedRows.plain(self, self._unified_scorer.tokenize(texts), np.arange(len(texts)))
 
     @cached_property
-    def _joint(self) -> Joint:
+    def _unified_scorer(self) -> UnifiedScorer:
         embedder = self._embedder
-        from minrisk.metrics.comet.joint import Joint
+        from minrisk.metrics.comet.unified_scorer import UnifiedScorer
 
-        return Joint(embedder, self.model)
+        return UnifiedScorer(embedder, self.model)
 
 
 @dataclass(frozen=True)
-class CometKiwi(ReferenceFree, JointModel):
-    """a COMET model that reads source and hypothesis together; every strategy ranks by quality"""
+class CometKiwi(ReferenceFree, UnifiedMetric):
+    """a COMET model that reads source and hypothesis together; every strategy ranks by quality
+
+    CometKiwi (Rei et al. 2022) and other unified COMET models without references. Needs
+    minrisk[comet].
+
+    Args:
+        model: hub name, folder or .ckpt file of the model.
+        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        tokens: maximum number of tokens in a batch; None chooses by the device.
+        encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
+            checkpoint names, or the folder `encoder` beside it.
+        fast: whether packed batches and fused kernels are used where they can run.
+
+    Raises:
+        InputError: when it is used, if the model cannot be read or is of another class.
+        MissingExtra: when it is used, if torch or transformers is not installed.
+
+    >>> import minrisk
+    >>> kiwi = minrisk.CometKiwi(tokens=4096)
+    >>> kiwi.model, kiwi.needs_source
+    ('Unbabel/wmt22-cometkiwi-da', True)
+    >>> samples = ["Le chat dort.", "Le chien dort."]
+    >>> minrisk.decode(samples, strategy=minrisk.Rerank(kiwi),
+    ...                source="The cat is asleep.")  # doctest: +SKIP
+    """
 
     name: ClassVar[str] = "comet-kiwi"
-    model: str = option("Unbabel/wmt22-cometkiwi-da", help=_MODEL_HELP)
+    model: str = option("Unbabel/wmt22-cometkiwi-da", help=MODEL_HELP)
 
     def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
         source = self._checked(source, hyps)
-        return self._joint.quality(_tokens(hyps), _tokens(source)[0])
+        return self._unified_scorer.quality(_tokens(hyps), _tokens(source)[0])
 
 
 @dataclass(frozen=True)
-class XComet(JointModel):
-    """XCOMET and UniTE, which read source, hypothesis and reference together: pairs only"""
+class XComet(UnifiedMetric):
+    """XCOMET and UniTE, which read source, hypothesis and reference together: pairs only
+
+    XCOMET (Guerreiro et al. 2024), XCOMET-lite (Larionov et al. 2024) and UniTE (Wan et al. 2022),
+    0 to 1. The model reads each pair, so that references cannot be averaged. Needs minrisk[comet].
+
+    Args:
+        model: hub name, folder or .ckpt file of the model.
+        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
+        tokens: maximum number of tokens in a batch; None chooses by the device.
+        encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
+            checkpoint names, or the folder `encoder` beside it.
+        fast: whether packed batches and fused kernels are used where they can run.
+
+    Raises:
+        InputError: when it is used, if the model cannot be read or is of another class.
+        MissingExtra: when it is used, if torch or transformers is not installed.
+
+    >>> import minrisk
+    >>> strategy = minrisk.CoarseToFine(minrisk.XComet(), coarse="chrf", keep=4)
+    >>> samples = ["Le chat dort.", "Le chien dort."]
+    >>> minrisk.decode(samples, strategy=strategy, source="The cat is asleep.")  # doctest: +SKIP
+    """
 
     name: ClassVar[str] = "xcomet"
-    model: str = option("Unbabel/XCOMET-XL", help=_MODEL_HELP)
+    model: str = option("Unbabel/XCOMET-XL", help=MODEL_HELP)
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows,
                source: WeightedRows | None = None) -> Floats:
         """(H, R) the score of every pair."""
         source = self._checked(source, hyps, refs)
-        return self._joint.scores(_tokens(hyps), _tokens(refs), _tokens(source)[0])
+        return self._unified_scorer.scores(_tokens(hyps), _tokens(refs), _tokens(source)[0])
 
 
 def _tokens(features: WeightedRows) -> list[Ints]:

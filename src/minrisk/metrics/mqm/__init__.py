@@ -15,22 +15,50 @@ import numpy as np
 from minrisk._core.arrays import Points
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics.comet.estimated import AGGREGATION, Aggregation, Estimated, PairScorer
+from minrisk.metrics.comet.estimator_metric import (
+    AGGREGATION,
+    Aggregation,
+    EstimatorMetric,
+    PairScorer,
+)
 from minrisk.metrics.embedding import Embedding
 
 
 @dataclass(frozen=True)
-class MQM(Estimated):
-    """ours: trained on expert judgements, small; needs the source, and minrisk[embedding]"""
+class MQM(EstimatorMetric):
+    """small bundled metric, trained on expert judgements; needs the source, and minrisk[embedding]
+
+    COMET's estimator on multilingual sentence embeddings, trained by experiments/mqm on MQM
+    annotations of WMT. It runs in NumPy, or by torch on a GPU.
+
+    Args:
+        model: file of weights that experiments/mqm wrote; None is the bundled one.
+        aggregation: what an average of references averages: "expected" the outputs of the first
+            layer, exactly; "mean" the embeddings.
+        device: "numpy", or a device of torch; "auto" is "cuda" where there is one, else "numpy".
+        cache: folder of a cache of embeddings, which runs and processes may share; None is none.
+
+    Raises:
+        InputError: when it is used, if the file does not have weights of this kind.
+        MissingExtra: when it is used, if the encoder's package is not installed.
+
+    >>> import minrisk
+    >>> mqm = minrisk.MQM(device="numpy")
+    >>> mqm.needs_source, mqm.loads_model
+    (True, True)
+    >>> samples = ["The cat sleeps.", "The cat is sleeping.", "It rains."]
+    >>> minrisk.decode(samples, metric=mqm, source="Le chat dort.").text
+    'The cat sleeps.'
+    """
 
     name: ClassVar[str] = "mqm"
     loads_model: ClassVar[bool] = True
     features_per_segment: ClassVar[bool] = Embedding.features_per_segment
 
-    model: str | None = option(None, help="a file of weights as experiments/mqm writes it; ours")
+    model: str | None = option(None, help="file of weights from experiments/mqm; auto is ours")
     aggregation: Aggregation = option("expected", help=AGGREGATION)
-    device: str = option("auto", help="numpy, or cuda, mps or cpu by torch; cuda if it is there")
-    cache: str | None = option(None, help="folder that keeps embeddings for other runs",
+    device: str = option("auto", help="numpy, or a device of torch; auto is cuda, else numpy")
+    cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
                                matters=False)
 
     def prepare(self) -> None:

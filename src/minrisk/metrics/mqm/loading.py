@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from minrisk._core.errors import InputError, needs_extra
-from minrisk.metrics.comet.estimated import PairScorer
-from minrisk.metrics.comet.plain import Array, PlainScorer, layers
+from minrisk.metrics.comet.estimator_metric import PairScorer
+from minrisk.metrics.comet.numpy_scorer import Array, NumpyScorer, layers
 
 _PREFIX = "estimator.ff."  # as in COMET's checkpoints
 _INPUTS = 6 * 512  # six blocks of the encoder's embeddings
@@ -18,7 +18,7 @@ _NUMPY = "numpy"
 def load(model: str | None, device: str, expected: bool) -> PairScorer:
     weights = _weights(model)
     chosen = _best() if device == "auto" else device
-    return (PlainScorer(weights, expected) if chosen == _NUMPY
+    return (NumpyScorer(weights, expected) if chosen == _NUMPY
             else _on_device(weights, chosen, expected))
 
 
@@ -60,10 +60,10 @@ def _on_device(weights: dict[str, Array], device: str, expected: bool) -> PairSc
 
         from minrisk._torch.device import Runtime
         from minrisk.metrics.comet.estimator import feed_forward
-        from minrisk.metrics.comet.scorer import Scorer
+        from minrisk.metrics.comet.scorer import TorchScorer
 
     *hidden, _ = (bias.size for _, bias in layers(weights))
     network = feed_forward(weights["0.weight"].shape[1], hidden, "Tanh", None)
     network.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
     runtime = Runtime(device, "fp32")
-    return Scorer(network.to(runtime.device).eval(), runtime, expected)
+    return TorchScorer(network.to(runtime.device).eval(), runtime, expected)

@@ -8,29 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
-from minrisk._core.errors import InputError
 from minrisk._core.options import option
-from minrisk.metrics._sourced import Sourced
+from minrisk.metrics._base import SourceMetric
 
 Dtype = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 
 
 @dataclass(frozen=True)
-class NeuralModel(Sourced):
+class NeuralModel(SourceMetric):
     """A model, and how it runs."""
 
     loads_model: ClassVar[bool] = True
 
-    model: str = option(help="a hub name or a folder")
-    dtype: Dtype = option("auto", help="of the numbers; bf16 on CUDA, fp32 elsewhere")
-    device: str = option("auto", help="cuda, mps or cpu; the best there is")
-    tokens: int | None = option(None, help="tokens that are encoded at once; by the device")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.tokens is not None and self.tokens < 1:
-            raise InputError(f"{self.name}: {self.tokens} tokens at once; "
-                             "a number from 1 on is wanted")
+    model: str = option(help="hub name or folder of the model")
+    dtype: Dtype = option("auto", help="number format; auto is bf16 on CUDA, fp32 elsewhere")
+    device: str = option("auto", help="cuda, mps or cpu; auto is the best there is")
+    tokens: int | None = option(None, ge=1, help="maximum number of tokens in a batch")
 
     def __getstate__(self) -> dict[str, Any]:
         """A model is sent as its options, and loaded where it arrives."""

@@ -17,7 +17,7 @@ from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.neural import NeuralModel
 
 
-class PairReader(Protocol):
+class CrossEncoderScorer(Protocol):
     def scores(self, hyps: Sequence[str], refs: Sequence[str], source: str) -> Floats: ...
 
 
@@ -30,7 +30,7 @@ class CrossEncoder(NeuralModel, ABC):
         return False
 
     def prepare(self) -> None:
-        self._reader  # noqa: B018 - which loads the model
+        self._scorer  # noqa: B018 - which loads the model
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return WeightedRows.plain(self, list(texts), np.arange(len(texts)))
@@ -39,11 +39,11 @@ class CrossEncoder(NeuralModel, ABC):
                source: WeightedRows | None = None) -> Floats:
         """(H, R) the score of every pair."""
         (text,) = self._texts(self._checked(source)) if self.needs_source else ("",)
-        return self._reader.scores(self._texts(hyps), self._texts(refs), text)
+        return self._scorer.scores(self._texts(hyps), self._texts(refs), text)
 
     @property
     @abstractmethod
-    def _reader(self) -> PairReader: ...
+    def _scorer(self) -> CrossEncoderScorer: ...
 
     def _texts(self, features: WeightedRows) -> list[Any]:
         features.check(self)

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.progress import tell
-from minrisk._torch.batches import batches
+from minrisk._core.progress import report_progress
 from minrisk._torch.device import Runtime
+from minrisk._torch.tokens import length_batches
 
 _PAIRS_PER_CHUNK = 4096  # pairs whose inputs and states are held together
 
 # the tokens of a pair, and whether they were cut
-ReadPair = Callable[[int, int], tuple[Ints, bool]]
+TokenizePair = Callable[[int, int], tuple[Ints, bool]]
 ScoreBatch = Callable[[Sequence[Ints]], Tensor]  # (B,) scores of a batch
 
 
@@ -29,21 +29,21 @@ def pairs_in_chunks(hyps: int, refs: int) -> Iterator[list[tuple[int, int]]]:
 
 
 @torch.inference_mode()
-def pair_scores(hyps: int, refs: int, read: ReadPair, score_batch: ScoreBatch,
+def pair_scores(hyps: int, refs: int, tokenize_pair: TokenizePair, score_batch: ScoreBatch,
                 runtime: Runtime) -> Floats:
     """(H, R) with pairs of similar length in one batch."""
     result = np.zeros((hyps, refs))
     done, long = 0, 0
-    with runtime.running():
+    with runtime.inference():
         for pairs in pairs_in_chunks(hyps, refs):
-            inputs, cut = zip(*(read(*pair) for pair in pairs), strict=True)
+            inputs, cut = zip(*(tokenize_pair(*pair) for pair in pairs), strict=True)
             long += sum(cut)
-            for rows in batches([own.size for own in inputs], runtime.tokens):
+            for rows in length_batches([own.size for own in inputs], runtime.tokens):
                 found = score_batch([inputs[row] for row in rows])
                 places = np.array([pairs[row] for row in rows])
                 result[places[:, 0], places[:, 1]] = found.float().cpu().numpy()
                 done += len(rows)
-                tell("pairs scored", done, result.size)
+                report_progress("pairs scored", done, result.size)
     if long:
         warnings.warn(f"{long} of {result.size} pairs have more tokens than the model takes; "
                       "it does not see the rest", stacklevel=4)

@@ -13,7 +13,7 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Evidence
+from minrisk._core.metric import Ability, PartialStatistics
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.neural import NeuralModel
 
@@ -44,9 +44,10 @@ class ReferenceFree(NeuralModel, ABC):
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)
 
-    def evidence(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Evidence:
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
         return np.zeros(0)  # whatever they say
 
-    def verdict(self, hyps: WeightedRows, evidence: Evidence,
-                source: WeightedRows | None = None) -> Floats:
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: WeightedRows | None = None) -> Floats:
         return self.quality(hyps, self._checked(source, hyps))

@@ -12,61 +12,103 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from minrisk._core.errors import InputError, needs_extra
-from minrisk._core.options import Options, option
-from minrisk._core.sampler import Prompt, Sample
+from minrisk._core.options import option
+from minrisk._core.sampler import Prompt, Sample, Sampler, check_numbers
 from minrisk.samplers.prompt import check_template
 
 if TYPE_CHECKING:
     from minrisk.samplers.hf.generator import Generator
 
-_MOST_SOURCES = 16  # in a batch
+_MAX_SOURCES_PER_BATCH = 16  # in a batch
 # a CPU takes about as long for each of them in larger batches
-_SAMPLES_ON_CPU, _BEAMS_ON_CPU = 512, 64
+_CPU_SAMPLES_PER_BATCH, _CPU_BEAMS_PER_BATCH = 512, 64
 
 
 @dataclass(frozen=True)
-class Transformers(Options):
-    """any model of transformers that translates or writes on; needs minrisk[hf]
+class Transformers(Sampler):
+    """any model of transformers that translates or continues a text; needs minrisk[hf]
 
-    A sample's tokens are those that were drawn, the one that ends it included; one that was cut has
-    `max_tokens` of them, and the finish reason "length". Its `logprob` is their probability under
-    the model as it is: temperature 1, nothing cut off, banned or forced; its `truncated_logprob` is
-    that of drawing it, with all options and rules at work.
+    Ancestral sampling with the truncations of transformers, which runs the model once for every
+    distinct prefix of the samples, or beam search.
 
-    A model for chats is given prompts and messages through its chat template; a prompt that has the
-    markers of the template already is given as it is.
+    A sample's tokens include the one that ends it; one that was cut off has `max_tokens` of them
+    and the finish reason "length". Its `logprob` is the log-probability of its tokens under the
+    model itself: temperature 1, no truncation, nothing banned or forced; its `truncated_logprob` is
+    the log-probability under the distribution that was sampled from.
 
-    The samples of a prompt depend on the seed, its place and n, and on nothing else, but for what
-    rounding does: a batch of another shape can change a probability's last digits, and with them,
-    rarely, a draw that falls on the edge between two tokens.
+    Prompts and messages of a chat model go through its chat template; a prompt that has the markers
+    of the template already is passed as it is.
+
+    The samples of a prompt depend on the seed, the prompt's place in the input and n alone, except
+    for rounding: in a batch of another shape the last digits of a probability may differ, and
+    rarely a sample with them.
+
+    Args:
+        model: hub name or folder of the model.
+        epsilon: minimum probability of a token (epsilon sampling, Hewitt et al. 2022).
+        eta: minimum probability of a token, lower where the entropy is high (eta sampling).
+        top_k: number of most likely tokens to sample from; 0 is all.
+        top_p: probability mass of the most likely tokens to sample from (nucleus sampling).
+        min_p: minimum probability of a token relative to that of the most likely one.
+        temperature: divisor of the logits, before truncation.
+        beams: number of beams of a beam search instead of sampling; 1 is greedy, 0 samples.
+        max_tokens: maximum number of tokens of a sample; None is what the generation config says.
+        min_tokens: minimum number of tokens of a sample.
+        source_language: source language as the model's own code, for models that have codes.
+        target_language: target language as the model's own code, for models that have codes.
+        prompt: template of the prompt, with {source} for the source; for causal models.
+        system: system message of chats that have none.
+        stop: text that ends a sample, or a JSON list of texts.
+        overlong: treatment of a source that is longer than the model takes: "cut" or "error".
+        device: "cuda", "cpu", or "auto" for the best there is.
+        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        rows: maximum number of samples that are drawn together; None is what fits into memory.
+        memory: gigabytes of the KV cache; None is half of what is free.
+
+    Raises:
+        InputError: if a value is out of range, or options contradict each other; when it is used,
+            if the model cannot be loaded.
+        MissingExtra: when it is used, if torch or transformers is not installed.
+
+    >>> import minrisk
+    >>> sampler = minrisk.Transformers("Helsinki-NLP/opus-mt-en-fr", epsilon=0.02)
+    >>> sampler.name, sampler.batch_size(256) >= 1
+    ('hf', True)
+    >>> (samples,) = sampler.sample(["The cat is asleep."], n=256, seed=1)  # doctest: +SKIP
+    >>> minrisk.decode([s.text for s in samples],
+    ...                counts=[s.count for s in samples])  # doctest: +SKIP
+    >>> minrisk.Transformers("Helsinki-NLP/opus-mt-en-fr", beams=5, top_p=0.9)
+    Traceback (most recent call last):
+    minrisk.InputError: hf: beams=5 and top_p: ...
     """
 
     name: ClassVar[str] = "hf"
     takes_messages: ClassVar[bool] = True
 
     model: str = option(help="hub name or folder of the model")
-    epsilon: float = option(0.0, help="least probability of a token that may be drawn")
-    eta: float = option(0.0, help="the same, but lower where the distribution is flat")
-    top_k: int = option(0, help="number of likeliest tokens that may be drawn; 0 is all")
-    top_p: float = option(1.0, help="mass of the likeliest tokens that may be drawn")
-    min_p: float = option(0.0, help="least probability, as a share of the likeliest token's")
-    temperature: float = option(1.0, help="divisor of the logits before anything is cut off")
-    beams: int = option(0, help="number of beams of a search instead of sampling; 1 is greedy")
-    max_tokens: int | None = option(None, help="most tokens of a sample; the generation config's")
-    min_tokens: int = option(0, help="least tokens of a sample")
-    source_language: str | None = option(None, help="the model's code of it, where it has codes")
-    target_language: str | None = option(None, help="the model's code of it, where it has codes")
-    prompt: str | None = option(None, help="template of a prompt, with {source} for the source")
-    system: str | None = option(None, help="system message before every chat that has none")
-    stop: str | None = option(None, help="text that ends a sample, or a JSON list of them")
-    overlong: Literal["cut", "error"] = option("cut", help="treatment of too long a source")
-    device: str = option("auto", help="device to run on, cuda or cpu; the best there is")
+    epsilon: float = option(0.0, ge=0, lt=1, help="minimum probability of a token")
+    eta: float = option(0.0, ge=0, lt=1, help="the same, lower at high entropy (eta sampling)")
+    top_k: int = option(0, ge=0, help="number of most likely tokens to sample from; 0 is all")
+    top_p: float = option(1.0, gt=0, le=1, help="mass of the most likely tokens to sample from")
+    min_p: float = option(0.0, ge=0, lt=1,
+                          help="minimum probability relative to the most likely token")
+    temperature: float = option(1.0, gt=0, help="divisor of the logits, before truncation")
+    beams: int = option(0, ge=0, help="beams of a beam search, not sampling; 1 is greedy")
+    max_tokens: int | None = option(None, ge=1, help="maximum number of tokens of a sample")
+    min_tokens: int = option(0, ge=0, help="minimum number of tokens of a sample")
+    source_language: str | None = option(None, help="source language, as the model's own code")
+    target_language: str | None = option(None, help="target language, as the model's own code")
+    prompt: str | None = option(None, help="template of the prompt, with {source} for the source")
+    system: str | None = option(None, help="system message of chats that have none")
+    stop: str | None = option(None, help="text that ends a sample, or a JSON list of texts")
+    overlong: Literal["cut", "error"] = option("cut", help="treatment of overlong sources")
+    device: str = option("auto", help="cuda or cpu; auto is the best there is")
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = option(
-        "auto", help="number format; bf16 on CUDA, fp32 elsewhere")
-    rows: int | None = option(None, help="most samples drawn at once; as memory allows",
+        "auto", help="number format; auto is bf16 on CUDA, fp32 elsewhere")
+    rows: int | None = option(None, ge=1, help="maximum number of samples drawn at once",
                               matters=False)
-    memory: float | None = option(None, help="gigabytes for the KV cache; half of what is free",
-                                  matters=False)
+    memory: float | None = option(None, gt=0, matters=False,
+                                  help="gigabytes for the KV cache; half of the free ones")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,10 +116,6 @@ class Transformers(Options):
         self._check_beams()
         check_template(self.prompt)
         _ = self.stop_strings
-        if self.rows is not None and self.rows < 1:
-            raise InputError(f"rows {self.rows}; 1 at least is wanted")
-        if self.memory is not None and not self.memory > 0:
-            raise InputError(f"memory {self.memory}; more than 0 gigabytes are wanted")
 
     @cached_property
     def stop_strings(self) -> list[str]:
@@ -89,8 +127,8 @@ class Transformers(Options):
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, list) or not all(isinstance(own, str) and own for own in found):
-            raise InputError(f"stop {self.stop!r:.60}; wanted a text, or a JSON list of texts, "
-                             r'such as ["\n\n", "Q:"]')
+            raise InputError(f"hf: stop must be a text, or a JSON list of texts, "
+                             rf'such as ["\n\n", "Q:"]; got {self.stop!r:.60}')
         return found
 
     def prepare(self) -> None:
@@ -113,22 +151,21 @@ class Transformers(Options):
 
         Beams come best first, at most as many as there are.
         """
-        if n < 1:
-            raise InputError(f"n = {n} samples; 1 at least is wanted")
+        check_numbers(n, seed)
         if self.beams and n > self.beams:
-            raise InputError(f"n = {n} of {self.beams} beams; there are no more than those")
+            raise InputError(f"n must be at most the number of beams, {self.beams}; got {n}")
         places = range(len(prompts)) if places is None else places
         for text, place in zip(prompts, places, strict=True):
             if isinstance(text, str) and not text.strip():
-                raise InputError(f"source {place + 1} is blank; there is nothing to write about")
+                raise InputError(f"source {place + 1} is blank; leave it out")
         return self._generator.generate(prompts, n, seed, places) if prompts else []
 
     def batch_size(self, n: int) -> int:
         """On a CPU no more sources than keep it busy, so that the first ones are done early."""
         if not self._runs_on_cpu:
-            return _MOST_SOURCES
-        at_once = _BEAMS_ON_CPU // self.beams if self.beams else _SAMPLES_ON_CPU // n
-        return max(1, min(_MOST_SOURCES, at_once))
+            return _MAX_SOURCES_PER_BATCH
+        at_once = _CPU_BEAMS_PER_BATCH // self.beams if self.beams else _CPU_SAMPLES_PER_BATCH // n
+        return max(1, min(_MAX_SOURCES_PER_BATCH, at_once))
 
     @property
     def _runs_on_cpu(self) -> bool:
@@ -151,23 +188,17 @@ class Transformers(Options):
         return Generator(self)
 
     def _check_lengths(self) -> None:
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise InputError(f"max_tokens {self.max_tokens}; 1 at least is wanted")
-        if self.min_tokens < 0:
-            raise InputError(f"min_tokens {self.min_tokens}; 0 at least is wanted")
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
-            raise InputError(f"min_tokens {self.min_tokens} is more than max_tokens "
-                             f"{self.max_tokens}; swap them, or leave one out")
+            raise InputError(f"hf: min_tokens must be at most max_tokens, {self.max_tokens}; got "
+                             f"{self.min_tokens}")
 
     def _check_beams(self) -> None:
-        if self.beams < 0:
-            raise InputError(f"beams {self.beams}; 0 to sample, 1 or more to search")
         off = {"epsilon": 0.0, "eta": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
                "temperature": 1.0}
         given = [name for name, value in off.items() if getattr(self, name) != value]
         if self.beams and given:
-            raise InputError(f"beams {self.beams} and {', '.join(given)}: a search draws nothing; "
-                             "leave out the one or the other")
+            raise InputError(f"hf: beams={self.beams} and {', '.join(given)}: beam search does not "
+                             "sample; leave out the one or the other")
         if self.beams and self.stop:
-            raise InputError(f"beams {self.beams} and stop: a search does not look at texts; leave "
-                             "out the one or the other")
+            raise InputError(f"hf: beams={self.beams} and stop: beam search does not look at "
+                             "texts; leave out the one or the other")

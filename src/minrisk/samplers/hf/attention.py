@@ -6,6 +6,7 @@ cross-attention keys and values of a source are one copy, which all of its prefi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
+
+from minrisk.samplers.hf.prefixes import TokenizedPrompt
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,35 @@ class Attention(Protocol):
         """To their sources."""
         ...
 
+    def shared_prompt_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor,
+                                scale: float, softcap: float | None) -> Tensor:
+        """To their prompts and to their own tokens, as a causal model does; writes the new keys and
+        values, (R, kv heads, D) each.
+        """
+        ...
+
+    def prompt_lengths(self) -> Tensor:
+        """(R,) tokens of the prompt, or source, of each row."""
+        ...
+
+
+class Network(Protocol):
+    """A model's own modules, run for one token of many rows."""
+
+    layers: int
+    heads: int  # of keys and values
+    size: int  # of a head
+
+    def encode(self, prompts: Sequence[TokenizedPrompt]) -> tuple[Tensor, Tensor, Tensor | None]:
+        """What rows share: keys and values (layers, 2, S, heads, L, D) of sources or prompts and
+        their lengths (S,); and the logits (S, V) of what follows, where they are known by then.
+        """
+        ...
+
+    def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Tensor:
+        """(R, V) logits of what follows the tokens (R,), which are all at one position (1,)."""
+        ...
+
 
 @dataclass(frozen=True)
 class TorchAttention:
@@ -54,26 +86,61 @@ class TorchAttention:
     cache: KVCache
     position: Tensor  # (1,)
     length: int  # one more than that
-    places: Tensor  # (R,) where each row stands among the queries of all sources
-    widest: int  # rows of a source for which there is room
+    source: Tensor  # (R,) of each row
+    query_slots: Tensor  # (R,) index of each row among the padded queries of all sources
+    max_rows_per_source: int  # rows of a source for which there is room
 
     def self_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        self_kv = self.cache.self_kv[layer, :, : len(queries)]
-        for buffer, new in zip(self_kv, (keys, values), strict=True):
-            buffer.index_copy_(2, self.position, new[:, :, None])
-        past = self_kv[:, :, :, : self.length]
+        past = self._append(layer, keys, values)
         return scaled_dot_product_attention(queries[:, :, None], past[0], past[1])
 
     def cross_attention(self, layer: int, queries: Tensor) -> Tensor:
         cross_kv = self.cache.cross_kv[layer]
-        _, sources, heads, length, size = cross_kv.shape
-        wide = queries.new_zeros(sources * self.widest, heads, size)
-        wide[self.places] = queries
-        wide = wide.view(sources, self.widest, heads, size).transpose(1, 2)
-        tokens = torch.arange(length, device=queries.device)
-        inside = (tokens < self.cache.lengths[:, None])[:, None, None]
-        out = scaled_dot_product_attention(wide, cross_kv[0], cross_kv[1], attn_mask=inside)
-        return out.transpose(1, 2).reshape(-1, heads, size)[self.places]
+        inside = self._inside(cross_kv)[:, None, None]
+        out = scaled_dot_product_attention(self._by_source(queries), cross_kv[0], cross_kv[1],
+                                           attn_mask=inside)
+        return self._by_row(out)
+
+    def shared_prompt_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor,
+                                scale: float, softcap: float | None) -> Tensor:
+        prompt_kv, own_kv = self.cache.cross_kv[layer], self._append(layer, keys, values)
+        kv_heads, length, size = prompt_kv.shape[2:]
+        grouped = (queries * scale).view(len(queries), kv_heads, -1, size)  # (R, K, G, D)
+        there = (self._by_source(grouped) @ prompt_kv[0].mT[:, :, None]).float()  # (S, K, W, G, L)
+        own = (grouped @ own_kv[0].mT).float()  # (R, K, G, T)
+        if softcap is not None:
+            there, own = (softcap * (part / softcap).tanh() for part in (there, own))
+        there = there.masked_fill(~self._inside(prompt_kv)[:, None, None, None], -torch.inf)
+        shares = torch.cat([self._by_row(there), own], -1).softmax(-1).to(queries.dtype)
+        from_prompt = self._by_source(shares[..., :length]) @ prompt_kv[1][:, :, None]
+        out = self._by_row(from_prompt) + shares[..., length:] @ own_kv[1]
+        return out.flatten(1, 2)
+
+    def prompt_lengths(self) -> Tensor:
+        return self.cache.lengths[self.source]
+
+    def _append(self, layer: int, keys: Tensor, values: Tensor) -> Tensor:
+        """(2, R, heads, T, D) keys and values of the rows, with the new ones."""
+        self_kv = self.cache.self_kv[layer, :, : len(keys)]
+        for buffer, new in zip(self_kv, (keys, values), strict=True):
+            buffer.index_copy_(2, self.position, new[:, :, None])
+        return self_kv[:, :, :, : self.length]
+
+    def _inside(self, cross_kv: Tensor) -> Tensor:
+        """(S, L) what is not padding."""
+        tokens = torch.arange(cross_kv.shape[3], device=cross_kv.device)
+        return tokens < self.cache.lengths[:, None]
+
+    def _by_source(self, per_row: Tensor) -> Tensor:
+        """(S, heads, widest, ...) from (R, heads, ...)."""
+        sources = len(self.cache.lengths)
+        wide = per_row.new_zeros(sources * self.max_rows_per_source, *per_row.shape[1:])
+        wide[self.query_slots] = per_row
+        return wide.view(sources, self.max_rows_per_source, *per_row.shape[1:]).transpose(1, 2)
+
+    def _by_row(self, per_source: Tensor) -> Tensor:
+        """(R, heads, ...) from (S, heads, widest, ...)."""
+        return per_source.transpose(1, 2).flatten(0, 1)[self.query_slots]
 
 
 def copy_rows_with_torch(source: Tensor, target: Tensor, rows: Tensor, to: Tensor,
@@ -88,6 +155,7 @@ class TritonAttention:
     cache: KVCache
     position: Tensor  # (1,)
     source: Tensor  # (R,) of each row
+    order: Tensor  # (R,) rows, those of one source side by side
 
     def self_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         from minrisk.samplers.hf.kernels import self_attention
@@ -99,6 +167,17 @@ class TritonAttention:
 
         return cross_attention(queries, self.cache.cross_kv[layer], self.source,
                                self.cache.lengths)
+
+    def shared_prompt_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor,
+                                scale: float, softcap: float | None) -> Tensor:
+        from minrisk.samplers.hf.causal_kernels import shared_prompt_attention
+
+        return shared_prompt_attention(
+            queries, keys, values, self.cache.cross_kv[layer], self.cache.self_kv[layer],
+            self.position, self.source, self.order, self.cache.lengths, scale, softcap)
+
+    def prompt_lengths(self) -> Tensor:
+        return self.cache.lengths[self.source]
 
 
 def copy_rows_with_triton(source: Tensor, target: Tensor, rows: Tensor, to: Tensor,

@@ -7,35 +7,39 @@ and how rows attend to them: that is in `attention`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import proxy
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear, pad
 
 from minrisk.samplers.hf.attention import Attention
+from minrisk.samplers.hf.generic_decoder import encode
+from minrisk.samplers.hf.prefixes import TokenizedPrompt
 
-_ALIGNED = 64  # tokens; matrix products of other sizes run at half the speed
+_VOCABULARY_MULTIPLE = 64  # tokens; matrix products of other sizes run at half the speed
 
 
 @dataclass(frozen=True)
-class Family:
+class DecoderFamily:
     """How the decoders that are called so differ from each other."""
 
     norm_first: bool
     first_position: Callable[[Any], int]  # the row of a decoder's table for the first token
-    blank_padding: bool = False  # the padding token has no position
+    zero_padding_position: bool = False  # the padding token has no position
 
 
 FAMILIES = {
-    "bart": Family(False, lambda decoder: 2),
-    "mbart": Family(True, lambda decoder: 2),
-    "marian": Family(False, lambda decoder: 0),
-    "m2m_100": Family(True, lambda decoder: decoder.padding_idx + 1, blank_padding=True),
-    "fsmt": Family(False, lambda decoder: decoder.padding_idx + 1),
+    "bart": DecoderFamily(False, lambda decoder: 2),
+    "mbart": DecoderFamily(True, lambda decoder: 2),
+    "marian": DecoderFamily(False, lambda decoder: 0),
+    "m2m_100": DecoderFamily(True, lambda decoder: decoder.padding_idx + 1,
+                             zero_padding_position=True),
+    "fsmt": DecoderFamily(False, lambda decoder: decoder.padding_idx + 1),
 }
 
 
@@ -63,43 +67,46 @@ class BartLike:
         self._positions = table[self._family.first_position(decoder) :]
         # FSMT projects inside its decoder
         head = getattr(decoder, "output_projection", None) or model.get_output_embeddings()
-        self._projection, self._bias = _aligned(
+        self._projection, self._bias = _padded_projection(
             head.weight, getattr(model, "final_logits_bias", None))
-        self.layers = decoder.layers
-        self.heads = self.layers[0].self_attn.num_heads
-        self.size = self.layers[0].self_attn.head_dim
+        self._model, self._layers = proxy(model), decoder.layers
+        self.layers = len(decoder.layers)
+        self.heads = decoder.layers[0].self_attn.num_heads
+        self.size = decoder.layers[0].self_attn.head_dim
 
-    def cross_kv(self, encoded: Tensor) -> Tensor:
-        """(layers, 2, S, heads, L, D) the keys and values of sources, from (S, L, heads * D)."""
-        return torch.stack([
+    def encode(self, prompts: Sequence[TokenizedPrompt]) -> tuple[Tensor, Tensor, None]:
+        """Keys and values (layers, 2, S, heads, L, D) of the sources, and their lengths (S,)."""
+        encoded, mask = encode(self._model, prompts)  # (S, L, heads * D)
+        cross_kv = torch.stack([
             torch.stack([self._split(project(encoded)).transpose(1, 2)
                          for project in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)])
-            for layer in self.layers])
+            for layer in self._layers])
+        return cross_kv, mask.sum(1), None
 
     def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Tensor:
         """(R, V) logits of what follows the tokens (R,), which are all at one position (1,)."""
         x = self._embed(tokens, position)
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(self._layers):
             self_attention = partial(self._self_attention, layer.self_attn,
                                      partial(attention.self_attention, number))
             cross_attention = partial(self._cross_attention, layer.encoder_attn,
                                       partial(attention.cross_attention, number))
-            x = self._block(x, layer.self_attn_layer_norm, self_attention)
-            x = self._block(x, layer.encoder_attn_layer_norm, cross_attention)
-            x = self._block(x, layer.final_layer_norm, partial(_feed_forward, layer))
+            x = self._residual(x, layer.self_attn_layer_norm, self_attention)
+            x = self._residual(x, layer.encoder_attn_layer_norm, cross_attention)
+            x = self._residual(x, layer.final_layer_norm, partial(_feed_forward, layer))
         norm = getattr(self._decoder, "layer_norm", None)
         x = x if norm is None else norm(x)
         return linear(x, self._projection, self._bias)
 
     def _embed(self, tokens: Tensor, position: Tensor) -> Tensor:
         places = self._positions[position]  # (1, heads * D)
-        if self._family.blank_padding:
+        if self._family.zero_padding_position:
             places = places * (tokens != self._pad)[:, None]
         x: Tensor = self._decoder.embed_tokens(tokens) * self._scale + places
         norm = getattr(self._decoder, "layernorm_embedding", None)
         return x if norm is None else norm(x)
 
-    def _block(self, x: Tensor, norm: Any, run: Callable[[Tensor], Tensor]) -> Tensor:
+    def _residual(self, x: Tensor, norm: Any, run: Callable[[Tensor], Tensor]) -> Tensor:
         if self._family.norm_first:
             return x + run(norm(x))
         normed: Tensor = norm(x + run(x))
@@ -122,9 +129,9 @@ class BartLike:
         return x.view(*x.shape[:-1], self.heads, self.size)
 
 
-def _aligned(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def _padded_projection(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """A projection to the vocabulary, and to tokens that cannot be, up to where CUDA is fast."""
-    more = -len(weight) % _ALIGNED if weight.is_cuda else 0
+    more = -len(weight) % _VOCABULARY_MULTIPLE if weight.is_cuda else 0
     given = weight.new_zeros(len(weight)) if bias is None else bias.to(weight)[0]
     if not more:
         return weight, None if bias is None else given

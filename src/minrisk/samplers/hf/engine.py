@@ -14,21 +14,20 @@ import torch
 from transformers import GenerationConfig
 
 from minrisk._core.arrays import Ints
-from minrisk._core.progress import tell
-from minrisk.samplers.hf import generic
+from minrisk._core.progress import report_progress
+from minrisk.samplers.hf import bart, causal, generic_decoder
 from minrisk.samplers.hf.attention import attention_backend
-from minrisk.samplers.hf.bart import not_supported_reasons
-from minrisk.samplers.hf.fast import FastDecoder
+from minrisk.samplers.hf.fast_decoder import FastDecoder
 from minrisk.samplers.hf.logits_processing import GenerationSettings
 from minrisk.samplers.hf.prefixes import (
     CacheOverflow,
-    Decoder,
-    FinishedTexts,
-    Job,
+    FinishedSequences,
+    PrefixDecoder,
+    SamplingJob,
     TokenizedPrompt,
-    draw,
+    draw_samples,
 )
-from minrisk.samplers.hf.stopping import StopStrings
+from minrisk.samplers.hf.stop_strings import StopStrings
 from minrisk.samplers.hf.truncation import Truncation
 
 _CACHE_SHARE = 0.5  # of the free memory that caches may take
@@ -67,51 +66,64 @@ class Engine:
     def draw(self, prompts: Sequence[TokenizedPrompt], n: int, seed: int,
              places: Sequence[int]) -> list[list[SampledSequence]]:
         """n samples of each prompt, in the order in which they were first drawn."""
-        memory = _free(self.model.device) if self.memory is None else self.memory
+        memory = _free_memory(self.model.device) if self.memory is None else self.memory
         rows = self._rows(memory) if self.rows is None else self.rows
         found: list[list[SampledSequence]] = [[] for _ in prompts]
         todo = [*_batches(_jobs(prompts, n, places, rows), rows)][::-1]
         done, total = 0, n * len(prompts)
         while todo:
             batch = todo.pop()
-            progress = partial(_tell, done, total)
+            progress = partial(_report_progress, done, total)
             try:
                 with attention_backend(self.model.device):
                     ended = self._run([job for _, job in batch], seed, memory, progress)
             except (CacheOverflow, torch.cuda.OutOfMemoryError):
                 todo += _split(batch)
                 continue
-            for prompt, drawn in _each(batch, ended):
+            for prompt, drawn in _sampled_sequences(batch, ended):
                 found[prompt].append(drawn)
                 done += drawn.count
         return [_merged(own) for own in found]
 
-    def _run(self, jobs: Sequence[Job], seed: int, memory: float,
-             progress: Callable[[int], None]) -> list[FinishedTexts]:
+    def _run(self, jobs: Sequence[SamplingJob], seed: int, memory: float,
+             progress: Callable[[int], None]) -> list[FinishedSequences]:
         if len(jobs) == 1 and len(jobs[0].samples) == 1:
             memory = float("inf")  # it cannot be split
         settings = GenerationSettings.of(self.config, len(jobs[0].prompt.prefix), self.limit,
                                          self.model.device, self.truncation, self.stop)
-        return draw(self._decoder, settings, jobs, seed, memory, progress)
+        decoder = self._decoder(len(jobs[0].prompt.prefix) + self.limit)
+        return draw_samples(decoder, settings, jobs, seed, memory, progress)
+
+    def _decoder(self, tokens: int) -> PrefixDecoder:
+        """The decoder for texts of so many tokens, their prompts included."""
+        if not self._not_supported_reasons(tokens):
+            return _fast_decoder(self.model)
+        return self._plain_decoder
+
+    def _not_supported_reasons(self, tokens: int) -> list[str]:
+        if self.model.config.is_encoder_decoder:
+            return bart.not_supported_reasons(self.model)
+        window = causal.window(self.model)
+        too_long = [] if window is None or tokens <= window else [
+            f"some layers attend to the last {window} of {tokens} tokens only"]
+        return causal.not_supported_reasons(self.model) + too_long
 
     @cached_property
-    def _decoder(self) -> Decoder:
-        if not self.model.config.is_encoder_decoder:
-            return generic.CausalDecoder(self.model)
-        if not not_supported_reasons(self.model):
-            return _fast_decoder(self.model)
-        return generic.Seq2SeqDecoder(self.model)
+    def _plain_decoder(self) -> PrefixDecoder:
+        if self.model.config.is_encoder_decoder:
+            return generic_decoder.Seq2SeqDecoder(self.model)
+        return generic_decoder.CausalDecoder(self.model)
 
     def _rows(self, memory: float) -> int:
         vocabulary = self.model.get_output_embeddings().weight.shape[0]
-        is_found = self.truncation.asks_for_likely(self.model.device)  # in one pass
+        is_found = self.truncation.uses_likely_kernel(self.model.device)  # in one pass
         passes = 1 if is_found else _LOGITS_COPIES
-        cache = min(self.limit, _PLANNED_TOKENS) * self._decoder.token_bytes
+        cache = min(self.limit, _PLANNED_TOKENS) * generic_decoder.token_bytes(self.model)
         return max(1, int(memory / (cache + passes * 4 * vocabulary)))
 
 
-def _tell(before: int, total: int, ended: int) -> None:
-    tell("samples", before + ended, total)
+def _report_progress(before: int, total: int, ended: int) -> None:
+    report_progress("samples", before + ended, total)
 
 
 def _fast_decoder(model: Any) -> FastDecoder:
@@ -126,20 +138,20 @@ def _fast_decoder(model: Any) -> FastDecoder:
     return decoder
 
 
-Planned = tuple[int, Job]  # which prompt, and what to draw of it
+PlannedJob = tuple[int, SamplingJob]  # which prompt, and what to draw of it
 
 
 def _jobs(prompts: Sequence[TokenizedPrompt], n: int, places: Sequence[int],
-          rows: int) -> list[Planned]:
+          rows: int) -> list[PlannedJob]:
     parts = [range(start, min(start + rows, n)) for start in range(0, n, rows)]
-    return [(index, Job(prompt, place, n, part))
+    return [(index, SamplingJob(prompt, place, n, part))
             for index, (prompt, place) in enumerate(zip(prompts, places, strict=True))
             for part in parts]
 
 
-def _batches(jobs: Sequence[Planned], rows: int) -> Iterator[list[Planned]]:
+def _batches(jobs: Sequence[PlannedJob], rows: int) -> Iterator[list[PlannedJob]]:
     """Sources of similar length together, beginnings of one length, samples as many as fit."""
-    batch: list[Planned] = []
+    batch: list[PlannedJob] = []
     # the longest first: what has room for them has room for all that follow
     for index, job in sorted(jobs, key=_lengths, reverse=True):
         size = sum(len(other.samples) for _, other in batch) + len(job.samples)
@@ -152,20 +164,21 @@ def _batches(jobs: Sequence[Planned], rows: int) -> Iterator[list[Planned]]:
         yield batch
 
 
-def _lengths(planned: Planned) -> tuple[int, int]:
+def _lengths(planned: PlannedJob) -> tuple[int, int]:
     prompt = planned[1].prompt
     return len(prompt.prefix), len(prompt.source)
 
 
-def _split(batch: list[Planned]) -> list[list[Planned]]:
+def _split(batch: list[PlannedJob]) -> list[list[PlannedJob]]:
     if len(batch) > 1:
         return [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
     [(index, job)] = batch
     return [[(index, half)] for half in reversed(job.halves())]
 
 
-def _each(batch: Sequence[Planned],
-          ended: Sequence[FinishedTexts]) -> Iterator[tuple[int, SampledSequence]]:
+def _sampled_sequences(
+        batch: Sequence[PlannedJob],
+        ended: Sequence[FinishedSequences]) -> Iterator[tuple[int, SampledSequence]]:
     for step in ended:
         columns = (step.count, step.first, step.logprob, step.truncated)
         drawn = map(SampledSequence, step.tokens, *(column.tolist() for column in columns))
@@ -183,7 +196,7 @@ def _merged(drawn: Sequence[SampledSequence]) -> list[SampledSequence]:
     return list(found.values())
 
 
-def _free(device: torch.device) -> float:
+def _free_memory(device: torch.device) -> float:
     if device.type == "cuda":
         idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return float((torch.cuda.mem_get_info(device)[0] + idle) * _CACHE_SHARE)

@@ -13,22 +13,23 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, Generation
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Prompt, Sample
+from minrisk._torch.detokenizing import Detokenizer
 from minrisk._torch.device import choose_device, choose_dtype
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
+from minrisk.samplers.hf.beam_search import beam_search
 from minrisk.samplers.hf.engine import Engine, SampledSequence
-from minrisk.samplers.hf.generic import decoder_config
-from minrisk.samplers.hf.logits_processing import ids
-from minrisk.samplers.hf.prefixes import not_numbers
-from minrisk.samplers.hf.prompts import Prompts
-from minrisk.samplers.hf.search import search
-from minrisk.samplers.hf.stopping import StopStrings
+from minrisk.samplers.hf.generic_decoder import decoder_config
+from minrisk.samplers.hf.logits_processing import token_id_list
+from minrisk.samplers.hf.prefixes import not_finite_error
+from minrisk.samplers.hf.prompts import PromptEncoder
+from minrisk.samplers.hf.stop_strings import StopStrings
 from minrisk.samplers.hf.truncation import Truncation
 
 if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers
 
 _DEFAULT_MAX_TOKENS = 256  # tokens of a sample, where neither options nor config say anything
-_NO_LIMIT = (None, 20)  # what an older generation config says if it says nothing
+_UNSET_MAX_LENGTHS = (None, 20)  # what an older generation config says if it says nothing
 
 
 class Generator:
@@ -40,16 +41,17 @@ class Generator:
                                 options.min_p, options.epsilon, options.eta)
         self._options = options
         self._model, self._tokenizer = loaded or _load(options)
+        self._detokenize = Detokenizer(self._tokenizer)
         self._config: GenerationConfig = deepcopy(self._model.generation_config)
         limit = _limit(self._config, self._model) if options.max_tokens is None else (
             options.max_tokens)
         self._limit = self._within_positions(limit)
-        self._prompts = Prompts(options, self._model, self._tokenizer, self._limit)
+        self._prompts = PromptEncoder(options, self._model, self._tokenizer, self._limit)
         if options.min_tokens:
             self._config.min_new_tokens = options.min_tokens
-        if self._prompts.forced is not None:
-            self._config.forced_bos_token_id = self._prompts.forced
-        self._ends = ids(self._config.eos_token_id)
+        if self._prompts.forced_bos is not None:
+            self._config.forced_bos_token_id = self._prompts.forced_bos
+        self._ends = token_id_list(self._config.eos_token_id)
         self._drawn, self._cut, self._next_warning = 0, 0, 1
         memory = None if options.memory is None else options.memory * 1e9
         self._stop = self._stop_strings()
@@ -84,10 +86,10 @@ class Generator:
         options = self._options
         prompts = self._prompts.of(given, places)
         if options.beams:
-            drawn = search(self._model, self._config, prompts, n, options.beams, self._limit)
+            drawn = beam_search(self._model, self._config, prompts, n, options.beams, self._limit)
             for own, place in zip(drawn, places, strict=True):
                 if any(math.isnan(one.logprob) for one in own):
-                    raise not_numbers(place)
+                    raise not_finite_error(place)
         else:
             drawn = self._engine.draw(prompts, n, seed, places)
         found = [self._samples(own) for own in drawn]
@@ -95,8 +97,7 @@ class Generator:
         return found
 
     def _samples(self, drawn: Sequence[SampledSequence]) -> list[Sample]:
-        texts = self._tokenizer.batch_decode([one.tokens for one in drawn],
-                                             skip_special_tokens=True)
+        texts = self._detokenize([one.ids for one in drawn])
         return [self._sample(text, one) for text, one in zip(texts, drawn, strict=True)]
 
     def _sample(self, text: str, drawn: SampledSequence) -> Sample:
@@ -147,6 +148,6 @@ def _load(options: Transformers) -> tuple[Any, Any]:
 def _limit(config: GenerationConfig, model: Any) -> int:
     if config.max_new_tokens is not None:
         return int(config.max_new_tokens)
-    if model.config.is_encoder_decoder and config.max_length not in _NO_LIMIT:
+    if model.config.is_encoder_decoder and config.max_length not in _UNSET_MAX_LENGTHS:
         return int(config.max_length) - 1
     return _DEFAULT_MAX_TOKENS

@@ -33,24 +33,24 @@ def self_attention(queries: Tensor, keys: Tensor, values: Tensor, cache: Tensor,
 
 
 @triton.jit
-def _self_attention(queries, keys, values, cache, out, position, room, to_values, scale,
+def _self_attention(queries, keys, values, cache, out, position, capacity, value_offset, scale,
                     heads: tl.constexpr, size: tl.constexpr, width: tl.constexpr,
                     block: tl.constexpr):
-    place = tl.program_id(0).to(tl.int64) * heads + tl.program_id(1)
+    offset = tl.program_id(0).to(tl.int64) * heads + tl.program_id(1)
     at = tl.arange(0, width)
     inside = at < size
-    query = tl.load(queries + place * size + at, inside, other=0).to(tl.float32) * scale
-    key = tl.load(keys + place * size + at, inside, other=0)
-    value = tl.load(values + place * size + at, inside, other=0)
+    query = tl.load(queries + offset * size + at, inside, other=0).to(tl.float32) * scale
+    key = tl.load(keys + offset * size + at, inside, other=0)
+    value = tl.load(values + offset * size + at, inside, other=0)
     now = tl.load(position)
-    start = cache + place * room * size
+    start = cache + offset * capacity * size
     tl.store(start + now * size + at, key, inside)
-    tl.store(start + to_values + now * size + at, value, inside)
+    tl.store(start + value_offset + now * size + at, value, inside)
     # the new token is attended to first, from where it still is at hand
-    top = tl.sum(query * key.to(tl.float32), axis=0)
-    found = _attend(query, start, start + to_values, now, top, top * 0 + 1, value.to(tl.float32),
-                    size, width, block)
-    tl.store(out + place * size + at, found, inside)
+    running_max = tl.sum(query * key.to(tl.float32), axis=0)
+    found = _attend(query, start, start + value_offset, now, running_max, running_max * 0 + 1,
+                    value.to(tl.float32), size, width, block)
+    tl.store(out + offset * size + at, found, inside)
 
 
 def cross_attention(queries: Tensor, cache: Tensor, source: Tensor, lengths: Tensor) -> Tensor:
@@ -69,25 +69,25 @@ def cross_attention(queries: Tensor, cache: Tensor, source: Tensor, lengths: Ten
 
 
 @triton.jit
-def _cross_attention(queries, cache, out, source, lengths, room, to_values, scale,
+def _cross_attention(queries, cache, out, source, lengths, capacity, value_offset, scale,
                      heads: tl.constexpr, size: tl.constexpr, width: tl.constexpr,
                      block: tl.constexpr):
     row, head = tl.program_id(0), tl.program_id(1)
-    place = row.to(tl.int64) * heads + head
+    offset = row.to(tl.int64) * heads + head
     at = tl.arange(0, width)
     inside = at < size
-    query = tl.load(queries + place * size + at, inside, other=0).to(tl.float32) * scale
+    query = tl.load(queries + offset * size + at, inside, other=0).to(tl.float32) * scale
     own = tl.load(source + row).to(tl.int64)
-    start = cache + (own * heads + head) * room * size
+    start = cache + (own * heads + head) * capacity * size
     nothing = tl.zeros([width], tl.float32)
     none = tl.sum(nothing, axis=0)
-    found = _attend(query, start, start + to_values, tl.load(lengths + own), none - float("inf"),
+    found = _attend(query, start, start + value_offset, tl.load(lengths + own), none - float("inf"),
                     none, nothing, size, width, block)
-    tl.store(out + place * size + at, found, inside)
+    tl.store(out + offset * size + at, found, inside)
 
 
 @triton.jit
-def _attend(query, keys, values, length, top, mass, found, size: tl.constexpr,
+def _attend(query, keys, values, length, running_max, mass, found, size: tl.constexpr,
             width: tl.constexpr, block: tl.constexpr):
     """The mean of values by the softmax of query times keys, given what was found before."""
     at = tl.arange(0, width)
@@ -98,12 +98,12 @@ def _attend(query, keys, values, length, top, mass, found, size: tl.constexpr,
         inside = (token[:, None] < length) & (at[None, :] < size)
         key = tl.load(keys + where, inside, other=0).to(tl.float32)
         scores = tl.where(token < length, tl.sum(query[None, :] * key, axis=1), float("-inf"))
-        higher = tl.maximum(top, tl.max(scores, axis=0))
-        shares, fade = tl.exp(scores - higher), tl.exp(top - higher)
+        new_max = tl.maximum(running_max, tl.max(scores, axis=0))
+        weights, rescale = tl.exp(scores - new_max), tl.exp(running_max - new_max)
         value = tl.load(values + where, inside, other=0).to(tl.float32)
-        found = found * fade + tl.sum(shares[:, None] * value, axis=0)
-        mass = mass * fade + tl.sum(shares, axis=0)
-        top = higher
+        found = found * rescale + tl.sum(weights[:, None] * value, axis=0)
+        mass = mass * rescale + tl.sum(weights, axis=0)
+        running_max = new_max
         first += block
     return found / mass
 
@@ -128,26 +128,27 @@ def _likely(logits, tokens, scores, totals, least, width, vocabulary: tl.constex
             block: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     logits += row * vocabulary
-    best = -1e30 + tl.sum(tl.zeros([block], tl.float32), axis=0)  # below any logit, and a number
+    # below any logit, and finite
+    running_max = -1e30 + tl.sum(tl.zeros([block], tl.float32), axis=0)
     mass = tl.zeros([block], tl.float32)
     for first in range(0, vocabulary, block):
         token = first + tl.arange(0, block)
         logit = tl.load(logits + token, token < vocabulary, other=float("-inf")).to(tl.float32)
-        higher = tl.maximum(best, tl.max(logit, axis=0))
-        mass = mass * tl.exp(best - higher) + tl.exp(logit - higher)
-        best = higher
-    total = best + tl.log(tl.sum(mass, axis=0))
-    bar = tl.minimum(total + least, best)
+        new_max = tl.maximum(running_max, tl.max(logit, axis=0))
+        mass = mass * tl.exp(running_max - new_max) + tl.exp(logit - new_max)
+        running_max = new_max
+    total = running_max + tl.log(tl.sum(mass, axis=0))
+    threshold = tl.minimum(total + least, running_max)
     count = 0
     for first in range(0, vocabulary, block):
         token = first + tl.arange(0, block)
         logit = tl.load(logits + token, token < vocabulary, other=float("-inf")).to(tl.float32)
-        keep = logit >= bar
+        keep = logit >= threshold
         if tl.max(keep.to(tl.int32), axis=0) > 0:
-            place = count + tl.cumsum(keep.to(tl.int32), axis=0) - 1
+            offset = count + tl.cumsum(keep.to(tl.int32), axis=0) - 1
             count += tl.sum(keep.to(tl.int32), axis=0)
-            keep &= place < width
-            out = row * width + place
+            keep &= offset < width
+            out = row * width + offset
             tl.store(tokens + out, token.to(tl.int64), keep)
             tl.store(scores + out, logit - total, keep)
     tl.store(totals + row, total)

@@ -32,11 +32,11 @@ from transformers import (
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
 from minrisk._torch.device import upload
-from minrisk.samplers.hf.stopping import StopStrings
+from minrisk.samplers.hf.stop_strings import StopStrings
 from minrisk.samplers.hf.truncation import Candidates, Truncation
 
 # settings that need more than a prefix to decide, and what they are when they are off
-_FOREIGN: dict[str, tuple[object, ...]] = {
+_UNSUPPORTED_SETTINGS: dict[str, tuple[object, ...]] = {
     "guidance_scale": (None, 1, 1.0),
     "encoder_repetition_penalty": (None, 1.0),
     "encoder_no_repeat_ngram_size": (None, 0),
@@ -54,7 +54,7 @@ class LogitsProcessing:
     """
 
     banned: tuple[int, ...]  # token ids
-    banned_there: Tensor = field(compare=False)  # the same on the device
+    banned_on_device: Tensor = field(compare=False)  # the same on the device
     processors: Any = field(compare=False)  # a LogitsProcessorList, which takes more than it says
     truncation: Truncation
 
@@ -65,9 +65,9 @@ class LogitsProcessing:
 
     def __call__(self, logits: Tensor, history: Callable[[], Ints]) -> Candidates:
         """Of logits (R, V) in any precision, which are ours to change; `history` is (R, T)."""
-        lost = logits[:, self.banned_there].float().logsumexp(1, keepdim=True)
-        logits.index_fill_(1, self.banned_there, -math.inf)
-        if self.is_recordable and self.truncation.asks_for_likely(logits.device):
+        lost = logits[:, self.banned_on_device].float().logsumexp(1, keepdim=True)
+        logits.index_fill_(1, self.banned_on_device, -math.inf)
+        if self.is_recordable and self.truncation.uses_likely_kernel(logits.device):
             return self.truncation.likely(logits, lost)
         scores = logs = logits.log_softmax(1, dtype=torch.float32)
         known = logits[:1].argmax(1)  # a token that the model does not rule out
@@ -84,7 +84,7 @@ class GenerationSettings:
 
     ends: Ints  # token ids that end a text
     limit: int  # tokens that may be drawn
-    _least: int  # tokens before a text may end
+    _min_tokens: int  # tokens before a text may end
     _before_and_after: tuple[LogitsProcessing, LogitsProcessing]  # before that, and from there on
     _at_one_step: dict[int, list[LogitsProcessor]]
     stop: StopStrings | None = None  # texts that end a text
@@ -93,11 +93,12 @@ class GenerationSettings:
     def of(cls, config: GenerationConfig, start: int, limit: int, device: torch.device,
            truncation: Truncation, stop: StopStrings | None = None) -> GenerationSettings:
         """For texts of which `start` tokens are given."""
-        refused = [name for name, off in _FOREIGN.items() if getattr(config, name, None) not in off]
+        refused = [name for name, off in _UNSUPPORTED_SETTINGS.items()
+                   if getattr(config, name, None) not in off]
         if refused:
             raise InputError(f"the generation config sets {', '.join(refused)}, which sampling by "
                              "shared prefixes does not know; unset it, or sample with `generate`")
-        ends = ids(config.eos_token_id)
+        ends = token_id_list(config.eos_token_id)
         banned = {*_bad_tokens(config), *(config.suppress_tokens or ())} - {-1}
         least = max((config.min_length or 0) - start, config.min_new_tokens or 0)
         processors = LogitsProcessorList(_processors(config, ends, start))
@@ -110,7 +111,7 @@ class GenerationSettings:
 
     def at(self, step: int) -> LogitsProcessing:
         """What holds for the token that is drawn at a step."""
-        processing = self._before_and_after[step >= self._least]
+        processing = self._before_and_after[step >= self._min_tokens]
         more = self._at_one_step.get(step)
         if more is None:
             return processing
@@ -121,7 +122,7 @@ def _sorted(tokens: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(tokens))
 
 
-def ids(given: int | Iterable[int] | None) -> list[int]:
+def token_id_list(given: int | Iterable[int] | None) -> list[int]:
     """Token ids, of which a config may name none, one or several."""
     if given is None:
         return []
@@ -130,7 +131,7 @@ def ids(given: int | Iterable[int] | None) -> list[int]:
 
 def _bad_tokens(config: GenerationConfig) -> Iterator[int]:
     for word in config.bad_words_ids or ():
-        if len(word) == 1 and word != ids(config.eos_token_id):
+        if len(word) == 1 and word != token_id_list(config.eos_token_id):
             yield word[0]
 
 

@@ -38,7 +38,7 @@ class TokenizedPrompt:
 
 
 @dataclass(frozen=True)
-class Job:
+class SamplingJob:
     """Some of the samples of a prompt."""
 
     prompt: TokenizedPrompt
@@ -46,7 +46,7 @@ class Job:
     n: int  # samples of the prompt in all
     samples: range  # which of them
 
-    def halves(self) -> list[Job]:
+    def halves(self) -> list[SamplingJob]:
         middle = len(self.samples) // 2
         return [replace(self, samples=part)
                 for part in (self.samples[:middle], self.samples[middle:]) if part]
@@ -62,10 +62,11 @@ class StepInput:
     history: Callable[[], Ints]  # (R, T) all tokens of each row, made when somebody asks
 
 
-class Decoder(Protocol):
+class PrefixDecoder(Protocol):
     """A model that writes on from rows of prefixes."""
 
     token_bytes: int  # of the KV cache for a token
+    shares_prompts: bool  # the cache has each prompt once, not once for each row
 
     def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
               processing: LogitsProcessing) -> Candidates:
@@ -82,7 +83,7 @@ class CacheOverflow(Exception):  # noqa: N818 - a signal between two of our own 
 
 
 @dataclass(frozen=True)
-class FinishedTexts:
+class FinishedSequences:
     """Texts that ended at one step."""
 
     job: Ints  # (E,)
@@ -94,15 +95,15 @@ class FinishedTexts:
 
 
 @dataclass(frozen=True)
-class _Texts:
+class _Prefixes:
     """Distinct prefixes; they begin as one for each job. Their tokens are in the tree."""
 
     job: Ints  # (R,)
     logprob: Floats  # (R,)
     truncated: Floats  # (R,)
 
-    def __getitem__(self, rows: Ints) -> _Texts:
-        return _Texts(self.job[rows], self.logprob[rows], self.truncated[rows])
+    def __getitem__(self, rows: Ints) -> _Prefixes:
+        return _Prefixes(self.job[rows], self.logprob[rows], self.truncated[rows])
 
 
 class _TokenTree:
@@ -131,14 +132,14 @@ class _TokenTree:
         return [tokens[starts[step] : starts[step + 1], : step + 1] for step in range(len(last))]
 
 
-def draw(decoder: Decoder, settings: GenerationSettings, jobs: Sequence[Job], seed: int,
-         memory: float, progress: Callable[[int], None] = lambda ended: None
-         ) -> list[FinishedTexts]:
+def draw_samples(decoder: PrefixDecoder, settings: GenerationSettings,
+                 jobs: Sequence[SamplingJob], seed: int, memory: float,
+                 progress: Callable[[int], None] = lambda ended: None) -> list[FinishedSequences]:
     """All samples of all jobs, in the order in which they ended; `progress` gets their number."""
     random_streams = [RandomStream(seed, job.place, job.n) for job in jobs]
     numbers = np.concatenate([np.array(job.samples, np.intp) for job in jobs])
     prefixes = np.array([job.prompt.prefix for job in jobs], np.intp)
-    rows = _Texts(np.arange(len(jobs)), np.zeros(len(jobs)), np.zeros(len(jobs)))
+    rows = _Prefixes(np.arange(len(jobs)), np.zeros(len(jobs)), np.zeros(len(jobs)))
     node = rows.job  # where each row is among the texts of the last step
     row = np.repeat(rows.job, [len(job.samples) for job in jobs])  # of each sample
     sample = np.arange(len(row))
@@ -151,10 +152,10 @@ def draw(decoder: Decoder, settings: GenerationSettings, jobs: Sequence[Job], se
         lost = (drawn.rows != row) | np.isnan(drawn.truncated)
         if lost.any():
             # a search for rows before them may be led astray too, for rows after them never
-            raise not_numbers(jobs[rows.job[row[lost].max()]].place)
+            raise not_finite_error(jobs[rows.job[row[lost].max()]].place)
         one, child, count = _groups(row * _MAX_VOCABULARY + drawn.tokens)
         parents, tokens = row[one], drawn.tokens[one]
-        texts = _grown(rows[parents], drawn, one)
+        texts = _extended(rows[parents], drawn, one)
         tree.append(node[parents], tokens)
         is_finished = (tokens[:, None] == settings.ends).any(1) | (step == settings.limit - 1)
         if settings.stop is not None:
@@ -166,20 +167,22 @@ def draw(decoder: Decoder, settings: GenerationSettings, jobs: Sequence[Job], se
         if not len(active):
             break
         node = np.empty_like(active)
-        node[_places(parents[active])] = active
+        node[_assigned_slots(parents[active])] = active
         rows = texts[node]
-        if len(node) * (prefixes.shape[1] + step + 1) * decoder.token_bytes > memory:
+        copies = len(jobs) if decoder.shares_prompts else len(node)
+        cached = copies * prefixes.shape[1] + len(node) * (step + 1)
+        if cached * decoder.token_bytes > memory:
             raise CacheOverflow
-        row, sample = _followed(node, child, sample)
+        row, sample = _surviving_samples(node, child, sample)
         candidates = decoder.step(
             StepInput(parents[node], tokens[node], len(sample),
                       partial(_history, prefixes[rows.job], tree, node, step)),
             settings.at(step + 1))
-    return [FinishedTexts(texts.job, tokens, count, first, texts.logprob, texts.truncated)
+    return [FinishedSequences(texts.job, tokens, count, first, texts.logprob, texts.truncated)
             for (texts, count, first), tokens in zip(ended, tree.read(last), strict=True)]
 
 
-def not_numbers(place: int) -> InputError:
+def not_finite_error(place: int) -> InputError:
     """What to say where there is no distribution to draw from."""
     return InputError(f"source {place + 1}: the model's logits are not numbers (NaN or infinite); "
                       "choose another dtype, such as fp32, or is the model damaged?")
@@ -200,13 +203,13 @@ def _groups(keys: Ints) -> tuple[Ints, Ints, Ints]:
     return np.minimum.reduceat(order, starts), kind, np.diff(starts, append=len(keys))
 
 
-def _grown(before: _Texts, drawn: DrawnTokens, one: Ints) -> _Texts:
+def _extended(before: _Prefixes, drawn: DrawnTokens, one: Ints) -> _Prefixes:
     """Texts after a token that the sample `one` of each of them drew."""
-    return _Texts(before.job, before.logprob + drawn.full[one],
+    return _Prefixes(before.job, before.logprob + drawn.full[one],
                   before.truncated + drawn.truncated[one])
 
 
-def _followed(node: Ints, child: Ints, sample: Ints) -> tuple[Ints, Ints]:
+def _surviving_samples(node: Ints, child: Ints, sample: Ints) -> tuple[Ints, Ints]:
     """The samples that go on, after the row of each, given the text that each belongs to."""
     row = np.full(child.max() + 1, -1)
     row[node] = np.arange(len(node))
@@ -218,7 +221,7 @@ def _history(prefixes: Ints, tree: _TokenTree, node: Ints, step: int) -> Ints:
     return np.concatenate([prefixes, tree.at(step, node)], 1)
 
 
-def _places(parents: Ints) -> Ints:
+def _assigned_slots(parents: Ints) -> Ints:
     """Where the children of rows go, which come sorted by parent.
 
     The first child of a row takes its place, so that nothing has to be moved for it; the others,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Message, Prompt
 from minrisk._core.unicode import valid_unicode
-from minrisk._torch.tokenizing import token_ids, tokenizing
-from minrisk.samplers.hf.generic import decoder_config
+from minrisk._torch.tokens import token_ids, tokenizing
+from minrisk.samplers.hf.generic_decoder import decoder_config
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 from minrisk.samplers.prompt import fill
 
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
 # tokenizers of models that have to be told which language to write
 _MULTILINGUAL = ("M2M100Tokenizer", "NllbTokenizer", "MBart50Tokenizer")
 _SYSTEM = ("system", "developer")  # roles
-_PLACE = "\x1asource\x1a"  # stands for a message
+_PLACEHOLDER = "\x1asource\x1a"  # stands for a message
 _UNLIMITED_TOKENS = 1_000_000  # tokenizers say a number beyond this where they know no limit
 
 
-class Prompts:
+class PromptEncoder:
     def __init__(self, options: Transformers, model: Any, tokenizer: Any, limit: int) -> None:
         self._options, self._tokenizer = options, tokenizer
         self._causal = not model.config.is_encoder_decoder
-        self._longest = _longest(model, tokenizer, limit if self._causal else 0)
-        self._start: tuple[int, ...] = ()
+        self._max_source_tokens = _max_source_tokens(model, tokenizer, limit if self._causal else 0)
+        self._decoder_prefix: tuple[int, ...] = ()
         if not self._causal:
-            self._start = (decoder_start(model),)
-        self._chats = self._causal and bool(tokenizer.chat_template)
-        if options.system is not None and not self._chats:
+            self._decoder_prefix = (decoder_start(model),)
+        self._has_chat_template = self._causal and bool(tokenizer.chat_template)
+        if options.system is not None and not self._has_chat_template:
             raise InputError("system is for models with a chat template, which this one has not; "
                              "put it into prompt")
         if options.source_language is not None:
             self._set_source(options.source_language)
         # the token that says which language to write
-        self.forced: int | None = model.generation_config.forced_bos_token_id
+        self.forced_bos: int | None = model.generation_config.forced_bos_token_id
         kind = type(tokenizer).__name__
         if options.target_language is not None:
-            self.forced = self._check_code(options.target_language)
+            self.forced_bos = self._check_code(options.target_language)
             if kind.startswith("MBartTokenizer"):  # texts begin with the code
-                self._start, self.forced = (self.forced,), None
-        elif self.forced is None and kind.startswith(_MULTILINGUAL):
+                self._decoder_prefix, self.forced_bos = (self.forced_bos,), None
+        elif self.forced_bos is None and kind.startswith(_MULTILINGUAL):
             raise InputError("this model writes many languages; say which (target_language), as "
                              f"one of its codes, which look like {_examples(tokenizer)}")
 
@@ -63,13 +63,14 @@ class Prompts:
             if not own:
                 raise InputError(f"source {place + 1} has no token that the model knows; "
                                  "is this the model's own tokenizer?")
-        long = [place for own, place in zip(ids, places, strict=True) if len(own) > self._longest]
+        long = [place for own, place in zip(ids, places, strict=True)
+                if len(own) > self._max_source_tokens]
         if long:
-            self._complain(long, len(given))
+            self._report_overlong(long, len(given))
             ids = [self._cut(own) for own in ids]
         if self._causal:
             return [TokenizedPrompt((), tuple(own)) for own in ids]
-        return [TokenizedPrompt(tuple(own), self._start) for own in ids]
+        return [TokenizedPrompt(tuple(own), self._decoder_prefix) for own in ids]
 
     def _ids(self, prompt: Prompt) -> list[int]:
         options = self._options
@@ -79,7 +80,7 @@ class Prompts:
                                  "out prompt, or give sources")
             return self._chat_ids(prompt)
         text = fill(options.prompt, prompt)
-        if not self._chats:
+        if not self._has_chat_template:
             return token_ids(self._tokenizer, [text])[0]
         if any(marker in (options.prompt or prompt) for marker in self._markers):
             begins = text.startswith(self._tokenizer.bos_token or "\0")
@@ -87,7 +88,7 @@ class Prompts:
         return self._chat_ids([{"role": "user", "content": text}])
 
     def _chat_ids(self, messages: Sequence[Message]) -> list[int]:
-        if not self._chats:
+        if not self._has_chat_template:
             raise InputError("found messages, which only a model with a chat template takes; give "
                              "a source or a prompt, or choose a model for chats")
         with tokenizing():
@@ -115,16 +116,16 @@ class Prompts:
     @cached_property
     def _markers(self) -> list[str]:
         """What the chat template writes around a message, by which one is known that has them."""
-        rendered = self._render([{"role": "user", "content": _PLACE}], tokenize=False)
+        rendered = self._render([{"role": "user", "content": _PLACEHOLDER}], tokenize=False)
         bos = self._tokenizer.bos_token or ""
         tokens = [token for token in self._tokenizer.get_added_vocab()
                   if token in rendered and token != bos]
         # templates of plain text: the line before the message
-        before = rendered.partition(_PLACE)[0].removeprefix(bos).strip().splitlines()
+        before = rendered.partition(_PLACEHOLDER)[0].removeprefix(bos).strip().splitlines()
         return tokens or before[-1:]
 
-    def _complain(self, long: Sequence[int], total: int) -> None:
-        limit = f"more than {self._longest} tokens"
+    def _report_overlong(self, long: Sequence[int], total: int) -> None:
+        limit = f"more than {self._max_source_tokens} tokens"
         if self._options.overlong == "error":
             raise InputError(f"source {long[0] + 1} has {limit}, which the model cannot take; "
                              "shorten it, or let it be cut (overlong = cut)")
@@ -133,11 +134,11 @@ class Prompts:
 
     def _cut(self, ids: list[int]) -> list[int]:
         """A source keeps its beginning and its last token; a prompt keeps what comes last."""
-        if len(ids) <= self._longest:
+        if len(ids) <= self._max_source_tokens:
             return ids
         if self._causal:
-            return ids[-self._longest :]
-        return [*ids[: self._longest - 1], ids[-1]]
+            return ids[-self._max_source_tokens :]
+        return [*ids[: self._max_source_tokens - 1], ids[-1]]
 
     def _check_code(self, language: str) -> int:
         """The token of a language."""
@@ -161,7 +162,7 @@ def decoder_start(model: Any) -> int:
                      "set its decoder_start_token_id")
 
 
-def _longest(model: Any, tokenizer: Any, written: int) -> int:
+def _max_source_tokens(model: Any, tokenizer: Any, written: int) -> int:
     """Tokens that a source may have."""
     positions = getattr(decoder_config(model), "max_position_embeddings", None)
     limits = [_UNLIMITED_TOKENS if positions is None else positions - written,

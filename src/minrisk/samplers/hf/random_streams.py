@@ -5,24 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError
+from minrisk._core.sampler import check_numbers
 
-_STEPS = 16  # for which numbers are made at once
+_STEPS_PER_BLOCK = 16  # for which numbers are made at once
 
 
 class RandomStream:
     """A number from [0, 1) for each of n samples at every step; steps are asked for in order."""
 
     def __init__(self, seed: int, place: int, n: int) -> None:
-        if seed < 0:
-            raise InputError(f"seed {seed}; a number from 0 on is wanted")
+        check_numbers(n, seed)
         self._generator = np.random.default_rng([seed, place])
         self._n = n
         self._block: Floats = np.empty((0, n))
 
     def __call__(self, step: int) -> Floats:
-        row = step % _STEPS
+        row = step % _STEPS_PER_BLOCK
         if row == 0:
-            self._block = self._generator.random((_STEPS, self._n))
+            self._block = self._generator.random((_STEPS_PER_BLOCK, self._n))
         numbers: Floats = self._block[row]
         return numbers

@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError
+from minrisk._core.options import Options, option
 from minrisk._torch.device import triton_not_supported_reasons, upload
 
 _MAX_TIES = 32  # tokens as likely as the last of the top k, for which there is room in a short list
@@ -102,27 +102,17 @@ def _cumulative(logs: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Truncation:
+class Truncation(Options):
     """Nothing is cut off unless told; with no field changed this is ancestral sampling."""
 
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    epsilon: float = 0.0
-    eta: float = 0.0
+    name: ClassVar[str] = "sampling"  # in messages: the options come from a generation config too
 
-    def __post_init__(self) -> None:
-        if not 0 < self.temperature < math.inf:
-            raise InputError(f"temperature {self.temperature}; more than 0 is wanted "
-                             "(greedy search is beams = 1)")
-        if self.top_k < 0:
-            raise InputError(f"top_k {self.top_k}; a number of tokens is wanted, or 0 for all")
-        if not 0 < self.top_p <= 1:
-            raise InputError(f"top_p {self.top_p}; more than 0 is wanted, and at most 1")
-        for name in ("min_p", "epsilon", "eta"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} {getattr(self, name)}; from 0 to below 1 is wanted")
+    temperature: float = option(1.0, gt=0, help="divisor of the logits")
+    top_k: int = option(0, ge=0, help="number of likeliest tokens; 0 is all")
+    top_p: float = option(1.0, gt=0, le=1, help="mass of the likeliest tokens")
+    min_p: float = option(0.0, ge=0, lt=1, help="least share of the likeliest token's probability")
+    epsilon: float = option(0.0, ge=0, lt=1, help="least probability")
+    eta: float = option(0.0, ge=0, lt=1, help="the same, but lower where the distribution is flat")
 
     def __call__(self, scores: Tensor, logs: Tensor, shift: Tensor) -> Candidates:
         """What may be drawn, by log-probabilities (R, V) that keep the rules.
@@ -133,9 +123,9 @@ class Truncation:
             scores = (scores / self.temperature).log_softmax(1)
         if not [*self._cuts()]:
             return FullVocabulary(_cumulative(scores), scores, logs, shift)
-        return self._listed(scores, logs, shift, self._width())
+        return self._shortlist(scores, logs, shift, self._width())
 
-    def asks_for_likely(self, device: torch.device) -> bool:
+    def uses_likely_kernel(self, device: torch.device) -> bool:
         """Whether tokens of some probability are all that can be drawn, and a kernel finds them."""
         asked = self.epsilon and self._is_wide_enough and self.temperature == 1
         return bool(asked) and not triton_not_supported_reasons(device)
@@ -150,18 +140,18 @@ class Truncation:
         tokens, scores, totals = kernels.likely(logits, least, width)
         scores, order = scores.sort(1, descending=True)
         full = scores + (totals[:, None] - torch.logaddexp(totals[:, None], lost))
-        return self._cut(scores, tokens.gather(1, order), full, None)
+        return self._apply_cuts(scores, tokens.gather(1, order), full, None)
 
-    def _listed(self, scores: Tensor, logs: Tensor, shift: Tensor, width: int) -> Candidates:
+    def _shortlist(self, scores: Tensor, logs: Tensor, shift: Tensor, width: int) -> Candidates:
         """The best `width` tokens, or fewer, after all cuts."""
         width = min(width, scores.shape[1])
         longer = None
         if width < scores.shape[1] and not self._is_wide_enough:
-            longer = partial(self._listed, scores, logs, shift, scores.shape[1])
+            longer = partial(self._shortlist, scores, logs, shift, scores.shape[1])
         best, tokens = scores.topk(width)
-        return self._cut(best, tokens, logs.gather(1, tokens) + shift, longer)
+        return self._apply_cuts(best, tokens, logs.gather(1, tokens) + shift, longer)
 
-    def _cut(self, scores: Tensor, tokens: Tensor, full: Tensor,
+    def _apply_cuts(self, scores: Tensor, tokens: Tensor, full: Tensor,
              longer: Callable[[], Candidates] | None) -> Candidates:
         """Of tokens (R, K), best first; if the first cut keeps them all, there may be more."""
         for number, keeps in enumerate(self._cuts()):

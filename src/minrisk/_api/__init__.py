@@ -1,0 +1,1 @@
+"""The calls of `minrisk` for whole corpora: what the commands do, in Python."""

@@ -1,0 +1,138 @@
+"""What calls for whole corpora return: an object for each segment, or a summary of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from minrisk._core.errors import InputError
+from minrisk._core.sampler import Sample
+from minrisk._core.segment import Ranking, shortened
+from minrisk.io.record import Record, Result
+
+
+@dataclass(frozen=True, repr=False)
+class DecodedSegment:
+    """What became of one segment of a corpus.
+
+    Its `ranking` and `text` raise the error of a segment that failed, which `error` has as a text.
+
+    >>> import minrisk
+    >>> good, bad = minrisk.decode_corpus([["a b", "a b", "c"], []])
+    >>> good.text, good.index, good.ranking.utility.round(1).tolist()
+    ('a b', 0, [66.7, 66.7, 33.3])
+    >>> good
+    DecodedSegment(id=0, index=0, text='a b')
+    >>> bad.error
+    'segment 1: zero hypotheses; at least one is needed'
+    """
+
+    id: Any  # of the input, or else its index
+    index: int  # its place in the input
+    error: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)  # others of the input
+    details: Mapping[str, Any] = field(default_factory=dict)  # of the choice, by the metric
+    samples: Sequence[Sample] | None = None  # where they were drawn
+    _ranking: Ranking | None = None
+
+    def __repr__(self) -> str:
+        found = (f"error={self.error!r}" if self._ranking is None
+                 else f"text={shortened(self.text)}")
+        return f"DecodedSegment(id={self.id!r}, index={self.index}, {found})"
+
+    @property
+    def ranking(self) -> Ranking:
+        if self._ranking is None:
+            raise InputError(self.error)
+        return self._ranking
+
+    @property
+    def text(self) -> str:
+        """The chosen hypothesis."""
+        return self.ranking.text
+
+    @classmethod
+    def of(cls, record: Record, signature: str) -> DecodedSegment:
+        ranking = record.ranking
+        if ranking is not None and record.segment is not None:
+            ranking = replace(ranking, hypotheses=record.segment.hypotheses, signature=signature)
+        return cls(record.id, record.index, _error(record), record.fields, record.details,
+                   record.samples, ranking)
+
+
+@dataclass(frozen=True, repr=False)
+class SampledPrompt:
+    """The samples of one prompt.
+
+    Its `samples` and `texts` raise the error of a prompt that failed, which `error` has as a text.
+
+    >>> from minrisk.plugins import Sample
+    >>> SampledPrompt(0, 0, _samples=[Sample("a", count=2), Sample("b")]).texts
+    ['a', 'b']
+    """
+
+    id: Any  # of the input, or else its index
+    index: int  # its place in the input
+    error: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)  # others of the input
+    _samples: Sequence[Sample] | None = None
+
+    def __repr__(self) -> str:
+        found = (f"error={self.error!r}" if self._samples is None
+                 else f"samples={sum(sample.count for sample in self._samples)}")
+        return f"SampledPrompt(id={self.id!r}, index={self.index}, {found})"
+
+    @property
+    def samples(self) -> Sequence[Sample]:
+        """Equal samples may come as one with a count."""
+        if self._samples is None:
+            raise InputError(self.error)
+        return self._samples
+
+    @property
+    def texts(self) -> list[str]:
+        return [sample.text for sample in self.samples]
+
+    @classmethod
+    def of(cls, record: Record) -> SampledPrompt:
+        return cls(record.id, record.index, _error(record), record.fields, record.samples)
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a call wrote to its output.
+
+    >>> RunSummary("best.jsonl", segments=3, failed=1, seconds=0.1).failed
+    1
+    """
+
+    output: str
+    segments: int  # in the output, those of an earlier run that was resumed included
+    failed: int  # of these
+    seconds: float  # of this run
+    counts: Mapping[str, int] = field(default_factory=dict)  # pairs, samples, tokens, ...
+    signatures: Sequence[str] = ()
+    unfinished: Sequence[str] = ()  # the reasons why inputs could not be read to their end
+
+
+@dataclass(frozen=True)
+class Collect:
+    """From records to objects for the caller: the last stage where nothing is written."""
+
+    name: ClassVar[str] = "render"
+    is_light: ClassVar[bool] = True
+
+    make: Callable[[Record], Any]
+
+    def prepare(self) -> None:
+        pass
+
+    def __call__(self, items: Iterator[Record]) -> Iterator[Result]:
+        for record in items:
+            yield Result(record.shard, record.index, record.checksum, "", {}, record.failure,
+                         value=self.make(record))
+
+
+def _error(record: Record) -> str | None:
+    return None if record.error is None else f"{record.where}: {record.error}"

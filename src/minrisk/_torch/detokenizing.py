@@ -1,0 +1,71 @@
+"""Tokens to texts: what a tokenizer's own `decode` gives, for many sequences at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minrisk._core.arrays import Ints
+
+_CHECKED = 16  # sequences that both ways must agree on before the fast one is used
+_UNDERLINE = "\N{LOWER ONE EIGHTH BLOCK}"  # a space, in SentencePiece's pieces
+
+Decode = Callable[[Sequence[Ints]], list[str]]
+
+
+class Detokenizer:
+    """Decodes with the threads of SentencePiece or of the `tokenizers` library where it can."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._fast = _fast_decoder(tokenizer)
+        self._is_checked = False
+
+    def __call__(self, sequences: Sequence[Ints]) -> list[str]:
+        """The text of each sequence, without special tokens."""
+        if self._fast is None or not sequences:
+            return self._plain(sequences)
+        if not self._is_checked:
+            few = sequences[:_CHECKED]
+            if self._fast(few) != self._plain(few):
+                self._fast = None
+                return self._plain(sequences)
+            self._is_checked = True
+        return self._fast(sequences)
+
+    def _plain(self, sequences: Sequence[Ints]) -> list[str]:
+        found: list[str] = self._tokenizer.batch_decode([own.tolist() for own in sequences],
+                                                        skip_special_tokens=True)
+        return found
+
+
+def _fast_decoder(tokenizer: Any) -> Decode | None:
+    """A decoder of whole batches for the tokenizers that we know one for."""
+    if type(tokenizer).__name__ == "MarianTokenizer" and hasattr(tokenizer, "spm_target"):
+        return _Marian(tokenizer)
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+    if hasattr(backend, "decode_batch") and not tokenizer.clean_up_tokenization_spaces:
+        return lambda sequences: backend.decode_batch([own.tolist() for own in sequences],
+                                                      skip_special_tokens=True)
+    return None
+
+
+class _Marian:
+    """Pieces by their numbers, joined by SentencePiece in threads of its own."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._pieces = np.array(tokenizer.convert_ids_to_tokens(range(len(tokenizer))), object)
+        self._is_special = np.zeros(len(self._pieces), bool)
+        self._is_special[[i for i in tokenizer.all_special_ids if i < len(self._pieces)]] = True
+
+    def __call__(self, sequences: Sequence[Ints]) -> list[str]:
+        pieces = [self._pieces[own[~self._is_special[own]]].tolist() for own in sequences]
+        texts = self._tokenizer.spm_target.decode(pieces, num_threads=os.cpu_count() or 1)
+        found = [text.replace(_UNDERLINE, " ").strip() for text in texts]
+        if not self._tokenizer.clean_up_tokenization_spaces:
+            return found
+        return [self._tokenizer.clean_up_tokenization(text) for text in found]

@@ -1,0 +1,57 @@
+"""Tokenization with transformers' tokenizers, and padded batches of sequences of similar length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from minrisk._core.arrays import Ints
+from minrisk._core.errors import InputError
+from minrisk._core.unicode import valid_unicode
+
+
+def token_ids(tokenizer: Any, texts: Sequence[str], **settings: Any) -> list[list[int]]:
+    """The tokens of each text by a tokenizer of transformers; none is cut off."""
+    if not texts:
+        return []
+    with tokenizing():
+        found = tokenizer([valid_unicode(text) for text in texts], truncation=False, verbose=False,
+                          **settings)
+    ids: list[list[int]] = found["input_ids"]
+    return ids
+
+
+@contextmanager
+def tokenizing() -> Iterator[None]:
+    """Turns a panic of a tokenizer's Rust code into an input error, so that it ends no run."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # whose class no module exports
+            raise
+        raise InputError(f"the tokenizer gave up: {error}; is it whole, and the text sane?"
+                         ) from None
+
+
+def length_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Rows of similar length together, longest first, so that too large a batch fails at once."""
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    start = 0
+    while start < len(order):
+        size = max(1, budget // max(1, lengths[order[start]]))
+        yield order[start : start + size]
+        start += size
+
+
+def pad_batch(ids: Sequence[Ints], pad: int) -> tuple[Tensor, Tensor]:
+    """(B, T) tokens, and a mask that is 1 where they are no padding."""
+    lengths = np.array([own.size for own in ids])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    tokens = np.full(mask.shape, pad)
+    tokens[mask] = np.concatenate(ids)
+    return torch.from_numpy(tokens), torch.from_numpy(mask.astype(np.int64))

@@ -1,0 +1,213 @@
+"""A command: a function of frozen dataclasses, whose fields are its options.
+
+Further options are fields of the metric, strategy and sampler that it is given the names of:
+`--groups 16` fills the field `groups` of the strategy, `--metric.order 4` the field `order` of the
+metric. So the names are read first, from the arguments and the configuration file, and then all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from minrisk._core.errors import InputError, MinriskError, nearest
+from minrisk._core.registry import METRICS
+from minrisk.cli.components import Component, ComponentOptions, FieldValue
+from minrisk.cli.config import Config, read_config
+from minrisk.cli.fields import entries
+from minrisk.cli.flags import set_flags
+from minrisk.cli.options import CONFIG, FieldOption, parameters
+from minrisk.cli.other_tools import our_option
+
+_COMPONENTS = "minrisk.cli.components"  # where a context has those that its arguments name
+_ALL = "minrisk.cli.help_all"
+_SECTIONS = ("Input", "Sampling", "Method", "Output", "Running")  # of the help, in this order
+_SETTINGS = {"token_normalize_func": lambda name: name.replace("_", "-"), "max_content_width": 100}
+
+
+def command(*, examples: str = "",
+            without: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Command]:
+    """Make a command of a function; its options are the fields of the dataclasses it takes.
+
+    A field that two dataclasses have is one option, and fills both. Fields in `without` have no
+    option, and keep their defaults.
+    """
+    def decorate(function: Callable[..., Any]) -> Command:
+        hints = typing.get_type_hints(function)
+        groups = [hint for name, hint in hints.items() if name != "return"]
+        return Command(function, groups, examples, without)
+
+    return decorate
+
+
+class Command(click.Command):
+    def __init__(self, function: Callable[..., Any], groups: Sequence[type], examples: str,
+                 without: Sequence[str]) -> None:
+        params: dict[str | None, click.Parameter] = {}
+        for param in (param for group in groups for param in parameters(group)):
+            if param.name not in without:
+                params.setdefault(param.name, param)
+        super().__init__(function.__name__, dict(_SETTINGS), function, list(params.values()),
+                         help=function.__doc__, epilog=f"\b\nExamples:\n{examples}")
+        if any(isinstance(param, FieldOption) and param.look.advanced for param in self.params):
+            self.params.append(_HELP_ALL)
+        self.groups = groups
+        self.registries = [registry for group in groups if issubclass(group, ComponentOptions)
+                           for registry in group.registries]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            self._add_component_options(ctx, args)
+        except (MinriskError, click.UsageError):
+            if not ctx.resilient_parsing:  # which is for completing a line that is not yet whole
+                raise
+        try:
+            rest = super().parse_args(ctx, list(args))  # which it would consume
+        except click.NoSuchOption as error:
+            raise self._unknown_option(ctx, error.option_name) from None
+        options = self._field_options(ctx)
+        set_flags(options, [option for option in options if option.is_given(ctx)])
+        if not ctx.resilient_parsing:
+            _check_required(ctx)
+        return rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        assert self.callback is not None
+        return ctx.invoke(self.callback, *(_filled(group, ctx) for group in self.groups))
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        further = [option for component in _components(ctx) for option in component.options]
+        return [*super().get_params(ctx), *further]
+
+    def _add_component_options(self, ctx: click.Context, args: Sequence[str]) -> None:
+        path = self._peek(ctx, args).get("config")
+        config = read_config(path) if path else Config()
+        ctx.meta[CONFIG] = config.path
+        for _ in ("--strategy coarse-to-fine", "--coarse chrf"):  # whose option names a metric
+            options = self._field_options(ctx)
+            names = config.default_map(options) | self._peek(ctx, args)
+            ctx.meta[_COMPONENTS] = [found for group in self.groups
+                                     for found in _named_components(group, names)]
+        options = self._field_options(ctx)
+        for key in config.unknown(options):
+            hint = self._hint(f"--{key}", [option.flag for option in options])
+            raise InputError(f"{path}: unknown key {key!r}; {hint}see --help")
+        ctx.default_map = config.default_map(options)
+
+    def _peek(self, ctx: click.Context, args: Sequence[str]) -> dict[str, Any]:
+        """The values of the options that are known so far, as texts."""
+        parser = self.make_parser(ctx)
+        parser.ignore_unknown_options = True
+        try:
+            return dict(parser.parse_args(list(args))[0])
+        except click.BadOptionUsage as error:
+            raise self._bad_usage(ctx, error) from None
+
+    def _field_options(self, ctx: click.Context) -> list[FieldOption]:
+        return [param for param in self.get_params(ctx) if isinstance(param, FieldOption)]
+
+    def _bad_usage(self, ctx: click.Context, error: click.BadOptionUsage) -> click.UsageError:
+        flags = {option.flag for option in self._field_options(ctx) if option.is_flag}
+        if error.option_name not in flags:
+            return error
+        return click.UsageError(f"{error.option_name} takes no value; write {error.option_name} "
+                                f"for true, --no-{error.option_name[2:]} for false")
+
+    def _unknown_option(self, ctx: click.Context, name: str) -> InputError:
+        if name.startswith("--"):
+            name = name.replace("_", "-")
+        known = [opt for param in self.get_params(ctx) for opt in param.opts if opt[:2] == "--"]
+        takes = "".join(f"{component.takes}; " for component in _components(ctx))
+        return InputError(f"unknown option {name!r}; {self._hint(name, known) or takes}see --help")
+
+    def _hint(self, name: str, known: Iterable[str]) -> str:
+        """What has the option, what it is called here, or else the nearest name."""
+        owners = [f"{registry.kind} {entry.name}" for registry in self.registries
+                  if registry is not METRICS for entry in entries(registry)
+                  if name in (field.flag for field in entry.fields)]
+        if owners:
+            return f"it belongs to {', '.join(owners)}; "
+        if ours := our_option(name):
+            return f"here it is {ours}; "
+        close = nearest(name, known)
+        return f"did you mean {close!r}? " if close else ""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options by section, without rarely used ones, which --help-all adds."""
+        sections, others = self._sections(ctx)
+        for title, options in sections.items():
+            records = [record for option in options if (record := option.get_help_record(ctx))]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records, col_max=26)
+        formatter.write_paragraph()
+        for component in others:
+            formatter.write_text(f"{component.takes}.")
+        for registry in self.registries:
+            formatter.write_text(f"--{registry.kind} NAME --help shows the options of one of: "
+                                 f"{', '.join(registry.names())}.")
+
+    def _sections(self, ctx: click.Context
+                  ) -> tuple[dict[str, list[click.Option]], list[Component]]:
+        """The options of each, and the components whose options it is enough to name.
+
+        Where there are several kinds of components, those are the ones that nobody chose.
+        """
+        is_all = ctx.meta.get(_ALL, False)
+        sections: dict[str, list[click.Option]] = {name: [] for name in _SECTIONS}
+        others = [component for component in _components(ctx)
+                  if component.is_default and len(self.registries) > 1 and not is_all]
+        for param in self.params:
+            if isinstance(param, FieldOption) and (is_all or not param.look.advanced):
+                sections[param.look.section].append(param)
+        sections["Running"] += [param for param in self.get_params(ctx)
+                                if isinstance(param, click.Option)
+                                and not isinstance(param, FieldOption)]  # --help and --help-all
+        for component in _components(ctx):
+            if component not in others:
+                sections.setdefault(component.title, []).extend(component.options)
+        return sections, others
+
+
+def _components(ctx: click.Context) -> list[Component]:
+    found: list[Component] = ctx.meta.get(_COMPONENTS, [])
+    return found
+
+
+def _named_components(group: type, names: Mapping[str, Any]) -> Iterable[Component]:
+    return group.named(names) if issubclass(group, ComponentOptions) else ()
+
+
+def _filled(group: type, ctx: click.Context) -> Any:
+    """A dataclass with the values that its options were given."""
+    known = {f.name for f in dataclasses.fields(group)}
+    values = {name: value for name, value in ctx.params.items() if name in known}
+    if issubclass(group, ComponentOptions):
+        values["fields"] = tuple(
+            FieldValue(option.owner, option.key, ctx.params[option.name])
+            for component in _components(ctx) for option in component.options
+            if ctx.params[option.name] is not None)
+    return group(**values)
+
+
+def _check_required(ctx: click.Context) -> None:
+    for component in _components(ctx):
+        for option in component.options:
+            if option.field.required and ctx.params[option.name] is None:
+                raise InputError(f"{component.label} needs {option.flag} {option.shown_metavar}: "
+                                 f"{option.field.help}")
+
+
+def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(["--help-all"], is_flag=True, is_eager=True, expose_value=False,
+                         callback=_show_all, help="Show the rarely used options too.")

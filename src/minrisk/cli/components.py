@@ -1,0 +1,246 @@
+"""The metric, strategy and sampler that options name, and the options that fill their fields.
+
+`--coarse chrf --coarse.order 3` is for a strategy's second metric. Metrics inside others go by
+their names: `--metric chrf+comet --metric.chrf.order 4`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+from minrisk._core.adapters import named_metric
+from minrisk._core.decoding import METRIC, STRATEGY, make_sampler
+from minrisk._core.errors import InputError
+from minrisk._core.metric import AnyMetric, Metric
+from minrisk._core.recipe import key
+from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry
+from minrisk._core.sampler import Sampler
+from minrisk._core.strategy import Strategy
+from minrisk.cli.fields import Field, entries, fields_of
+from minrisk.cli.options import FieldOption, Flag, flag
+
+SAMPLER, ENDPOINT = "hf", "openai"  # unless given; the second with an --endpoint
+COMMON = ("metric", "seed")  # fields of strategies with an option that every strategy has
+_METRIC_HELP = "Metric that scores hypotheses; --metric.FIELD sets its fields."
+Names = Mapping[str, Any]  # of metrics, strategies and samplers, by the options that give them
+
+
+class ComponentOption(FieldOption):
+    """An option for a field of a component; unless given, the field keeps its default."""
+
+    def __init__(self, owner: str, field: Field, flag: str, path: Sequence[str] = ()) -> None:
+        self.owner = owner  # the option that names the component, such as `metric` or `coarse`
+        self.key = "__".join([*map(key, path), field.name])  # as `make_metric` takes it
+        super().__init__(field, Flag(), flag=flag, name=f"{owner}__{self.key}")
+
+
+@dataclass(frozen=True)
+class Component:
+    """A metric, strategy or sampler that the command line names."""
+
+    kind: str
+    name: str
+    options: tuple[ComponentOption, ...]
+    is_default: bool = False  # nobody named it
+
+    @property
+    def label(self) -> str:
+        return f"{self.kind} {self.name!r}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind.capitalize()} {self.name}"
+
+    @property
+    def takes(self) -> str:
+        flags = " ".join(f"{option.flag}{' (required)' * option.field.required}"
+                         for option in self.options)
+        return f"{self.label} takes {flags or 'no options'}"
+
+
+class FieldValue(NamedTuple):
+    owner: str
+    key: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class ComponentOptions(ABC):
+    """Options that name components, with the values for their fields."""
+
+    registries: ClassVar[tuple[Registry, ...]]
+
+    fields: tuple[FieldValue, ...] = ()
+
+    @classmethod
+    @abstractmethod
+    def named(cls, names: Names) -> Iterator[Component]:
+        """The components that these names mean."""
+
+    def values(self, owner: str) -> dict[str, Any]:
+        return {field.key: field.value for field in self.fields if field.owner == owner}
+
+    def make_metric(self, name: str, owner: str = "metric") -> AnyMetric:
+        """The metric of this name; a value is for every metric that has such a field."""
+        known = {option.key for component in _metric_components(owner, [name])
+                 for option in component.options}
+        return named_metric(name, **{k: v for k, v in self.values(owner).items() if k in known})
+
+
+@dataclass(frozen=True)
+class StrategyOptions(ComponentOptions):
+    registries = (STRATEGIES, METRICS)
+
+    metric: str = flag(METRIC, section="Method", metavar="NAME", registry=METRICS,
+                       help=_METRIC_HELP)
+    strategy: str = flag(STRATEGY, section="Method", metavar="NAME", registry=STRATEGIES,
+                         help="Strategy that computes the utilities; --FIELD sets its fields.")
+    seed: int | None = flag(None, section="Method", metavar="S", ge=0,
+                            help="Seed of strategies that draw at random.")
+
+    @classmethod
+    def named(cls, names: Names) -> Iterator[Component]:
+        strategy = names.get("strategy", STRATEGY)
+        fields = fields_of(STRATEGIES.get(strategy))
+        yield Component("strategy", strategy, _options("strategy", fields, COMMON),
+                        "strategy" not in names)
+        for field in fields:
+            if field.type is Metric:
+                yield from _named_metrics(field, names)
+
+    def make(self) -> Strategy:
+        options = self.values("strategy")
+        fields = fields_of(STRATEGIES.get(self.strategy))
+        for name in [field.name for field in fields if field.type is Metric]:
+            chosen = self.metric if name == "metric" else options.get(name)
+            if chosen:
+                options[name] = self.make_metric(chosen, name)
+        if self.seed is not None and "seed" in [field.name for field in fields]:
+            options["seed"] = self.seed
+        made: Strategy = STRATEGIES.make(self.strategy, **options)
+        return made
+
+
+@dataclass(frozen=True)
+class MetricOptions(ComponentOptions):
+    """One metric, for a command that takes few strategies."""
+
+    registries = (METRICS,)
+
+    metric: str = flag(METRIC, section="Method", metavar="NAME", registry=METRICS,
+                       help=_METRIC_HELP)
+
+    @classmethod
+    def named(cls, names: Names) -> Iterator[Component]:
+        return _metric_components("metric", [names.get("metric", METRIC)], "metric" not in names)
+
+    def make(self) -> AnyMetric:
+        return self.make_metric(self.metric)
+
+
+@dataclass(frozen=True)
+class MetricsOptions(ComponentOptions):
+    """Any number of metrics."""
+
+    registries = (METRICS,)
+
+    metric: tuple[str, ...] = flag(
+        (METRIC,), section="Method", metavar="NAME", registry=METRICS,
+        help="Metric of the scores; may be given several times. --metric.FIELD sets a field of "
+        "every metric that has it.")
+
+    @classmethod
+    def named(cls, names: Names) -> Iterator[Component]:
+        return _metric_components("metric", names.get("metric", [METRIC]), "metric" not in names)
+
+    def make(self) -> list[AnyMetric]:
+        return [self.make_metric(name) for name in self.metric]
+
+
+@dataclass(frozen=True)
+class StudyOptions(MetricOptions):
+    """A metric, and the further ones that some strategies need, for a command that tries all."""
+
+    @classmethod
+    def named(cls, names: Names) -> Iterator[Component]:
+        yield from super().named(names)
+        for strategy, field in _further_metrics().items():
+            optional = replace(field, default=None)
+            yield Component("strategy", strategy, _options("strategy", [optional]))
+            yield from _named_metrics(field, names)
+
+    def further(self) -> dict[str, AnyMetric]:
+        """By the names of the fields that take them."""
+        return {owner: self.make_metric(name, owner)
+                for owner, name in self.values("strategy").items()}
+
+
+@dataclass(frozen=True)
+class SamplerOptions(ComponentOptions):
+    registries = (SAMPLERS,)
+
+    sampler: str | None = flag(
+        None, section="Sampling", metavar="NAME", registry=SAMPLERS,
+        help="Sampler; --FIELD sets its fields.  "
+        f"[default: {SAMPLER}, or {ENDPOINT} with an --endpoint]")
+    endpoint: str | None = flag(
+        None, section="Sampling", metavar="URL",
+        help="Address of a server with OpenAI's protocol, such as http://localhost:8000/v1.")
+
+    @classmethod
+    def named(cls, names: Names) -> Iterator[Component]:
+        name = names.get("sampler") or (ENDPOINT if names.get("endpoint") else SAMPLER)
+        yield sampler_component(name, ["endpoint"], not {"sampler", "endpoint"} & names.keys())
+
+    def make(self) -> Sampler:
+        options = self.values("sampler")
+        name = self.sampler or (ENDPOINT if self.endpoint else SAMPLER)
+        if self.endpoint is not None:
+            if "endpoint" not in [field.name for field in fields_of(SAMPLERS.get(name))]:
+                raise InputError(f"--endpoint is of sampler {ENDPOINT}; leave out --sampler {name}")
+            options["endpoint"] = self.endpoint
+        return make_sampler(name, **options)
+
+
+def sampler_component(name: str, without: Sequence[str], is_default: bool) -> Component:
+    """A sampler whose fields have options, but for those that the command has itself."""
+    options = _options("sampler", fields_of(SAMPLERS.get(name)), without)
+    return Component("sampler", name, options, is_default)
+
+
+def _named_metrics(field: Field, names: Names) -> Iterator[Component]:
+    """The metrics that are named for a field of a strategy, which may name none."""
+    if field.name == "metric":
+        return _metric_components("metric", [names.get("metric", METRIC)], "metric" not in names)
+    name = names.get(f"strategy__{field.name}")
+    return _metric_components(field.name, [name] if name else [])
+
+
+def _metric_components(owner: str, names: Iterable[str],
+                       is_default: bool = False) -> Iterator[Component]:
+    """Metrics, and those inside them; where two of them have an option, the first shows it."""
+    seen: set[str] = set()
+    for name in names:
+        for path, recipe in METRICS.recipe(name).owners():
+            prefix = ".".join([f"--{owner.replace('_', '-')}", *path])
+            options = [ComponentOption(owner, field, f"{prefix}.{field.flag[2:]}", path)
+                       for field in fields_of(recipe.cls) if field.name not in recipe.given]
+            yield Component("metric", recipe.name,
+                            tuple(o for o in options if o.flag not in seen), is_default)
+            seen |= {option.flag for option in options}
+
+
+def _options(owner: str, fields: Iterable[Field],
+             without: Sequence[str] = ()) -> tuple[ComponentOption, ...]:
+    return tuple(ComponentOption(owner, field, field.flag) for field in fields
+                 if field.name not in without)
+
+
+def _further_metrics() -> dict[str, Field]:
+    """By the first strategy that has such a field."""
+    found = {field.name: (entry.name, field) for entry in reversed([*entries(STRATEGIES)])
+             for field in entry.fields if field.type is Metric and field.name != "metric"}
+    return dict(reversed(found.values()))

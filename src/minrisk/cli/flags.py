@@ -1,0 +1,39 @@
+"""Options in messages: the library names them as in Python, the command line as flags.
+
+    subset=9 -> --subset 9        resume=True -> --resume        beta= -> --metric.beta
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextvars import ContextVar
+
+from minrisk.cli.options import FieldOption
+
+_OPTION = re.compile(r"""(?<![\w.-])([a-z]\w*)=(True\b|'[^']*'|"[^"]*"|-?[\d.]*\d)?""")
+_flags: ContextVar[dict[str, str]] = ContextVar("flags of the running command", default={})  # noqa: B039
+
+
+def set_flags(options: Iterable[FieldOption], given: Iterable[FieldOption] = ()) -> None:
+    """The options that messages from now on may mean; of two with one name, that which is given."""
+    _flags.set(_unambiguous(options) | _unambiguous(given))
+
+
+def as_flags(message: str) -> str:
+    """The message with flags where the library names options."""
+    return _OPTION.sub(_as_flag, message)
+
+
+def _unambiguous(options: Iterable[FieldOption]) -> dict[str, str]:
+    flags: dict[str, set[str]] = {}
+    for option in options:
+        flags.setdefault(option.field.name, set()).add(option.flag)
+    return {name: found.pop() for name, found in flags.items() if len(found) == 1}
+
+
+def _as_flag(found: re.Match[str]) -> str:
+    flag, value = _flags.get().get(found[1]), (found[2] or "").strip("'")
+    if flag is None:
+        return found[0]
+    return flag if value in ("", "True") else f"{flag} {value}"

@@ -1,0 +1,124 @@
+"""`minrisk list`: the metrics, strategies and samplers that are installed.
+
+Which strategies work with which metric follows from what the metric declares that it can do, and
+from what the strategy declares that it needs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from minrisk._core.errors import InputError, unknown
+from minrisk._core.metric import (
+    Ability,
+    declared_abilities,
+    metrics_with,
+    required_abilities,
+    strategies_with,
+)
+from minrisk._core.options import inner_field
+from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry
+from minrisk.cli.components import COMMON
+from minrisk.cli.fields import Entry, entries
+
+KINDS = {"metrics": (METRICS, "--metric."), "strategies": (STRATEGIES, "--"),
+         "samplers": (SAMPLERS, "--")}
+
+
+@click.command("list")
+@click.argument("kind", type=click.Choice(list(KINDS)))
+@click.argument("names", nargs=-1)
+@click.option("--json", "machine", is_flag=True, help="One JSON object per line.")
+def list_command(kind: str, names: tuple[str, ...], machine: bool) -> None:
+    """List what is installed, with options and what goes together.
+
+    \b
+    minrisk list metrics
+    minrisk list metrics comet bleu
+    minrisk list samplers --json
+    """
+    registry, prefix = KINDS[kind]
+    for name in names:
+        if name not in registry.names():
+            raise unknown(registry.kind, name, registry.names())
+    (_print_json if machine else _print)(registry, prefix, names)
+
+
+def moved(kind: str) -> click.Command:
+    """The former name of a list, which says the new one."""
+    @click.command(kind, hidden=True, context_settings={"ignore_unknown_options": True})
+    @click.argument("rest", nargs=-1)
+    def old(rest: tuple[str, ...]) -> None:
+        raise InputError(f"`minrisk {kind}` is now `minrisk list {kind}`")
+
+    return old
+
+
+def strategies_for(metric: type) -> list[str] | None:
+    """The names of the strategies that work with the metrics of a class; None: it depends.
+
+    A metric around others can do what these can.
+    """
+    if inner_field(metric):
+        return None
+    return list(strategies_with(declared_abilities(metric)))
+
+
+def _notes(registry: Registry, entry: Entry) -> Iterator[str]:
+    """Which metrics and strategies go together."""
+    if entry.problem:
+        yield entry.problem
+    elif registry is METRICS:
+        yield f"strategies: {_shown_strategies(entry.cls)}"
+    elif registry is STRATEGIES:
+        for field, need in required_abilities(entry.cls).items():
+            if need:
+                yield f"--{field} takes a metric that {need}: {', '.join(metrics_with(need))}"
+
+
+def _shown_strategies(metric: type) -> str:
+    works = strategies_for(metric)
+    if works is None:
+        return "those that the metrics inside it allow"
+    fails = [name for name in STRATEGIES.names() if name not in works]
+    return f"all but {', '.join(fails)}" if fails else "all"
+
+
+def _print(registry: Registry, prefix: str, names: Sequence[str] = ()) -> None:
+    """For people: a paragraph for each name."""
+    for entry in entries(registry, names):
+        click.echo(f"{click.style(entry.name, bold=True)}: {entry.summary}")
+        shown = [(f.shown(prefix), f.help) for f in entry.fields if f.name not in COMMON]
+        width = max((len(flag) for flag, _ in shown), default=0)
+        for flag, help_line in shown:
+            click.echo(f"    {flag:<{width}}  {help_line}".rstrip())
+        for note in _notes(registry, entry):
+            click.echo(f"    {note}")
+
+
+def _print_json(registry: Registry, prefix: str, names: Sequence[str] = ()) -> None:
+    for entry in entries(registry, names):
+        options = [
+            {"flag": prefix + f.flag[2:], "type": f.kind, "help": f.help,
+             "required": f.required, "default": None if f.required else f.default}
+            for f in entry.fields if f.name not in COMMON
+        ]
+        known = {"name": entry.name, "summary": entry.summary, "options": options,
+                 "problem": entry.problem}
+        click.echo(json.dumps(known | _fit(registry, entry), default=str))
+
+
+def _fit(registry: Registry, entry: Entry) -> dict[str, Any]:
+    if entry.problem:
+        return {}
+    if registry is METRICS:
+        return {"aggregates": Ability.AVERAGES in declared_abilities(entry.cls),
+                "strategies": strategies_for(entry.cls)}
+    if registry is STRATEGIES:
+        return {"metrics": {field: list(metrics_with(need))
+                            for field, need in required_abilities(entry.cls).items()}}
+    return {}

@@ -1,0 +1,40 @@
+"""What other tools call their options, for people who come from mbrs or comet-mbr."""
+
+from __future__ import annotations
+
+_DECODERS = ("standard (mbr), aggregate (aggregate_mbr), prune (pruning_mbr), centroid "
+             "(centroid_mbr), low-rank (probabilistic_mbr) or rerank")
+OPTIONS = {
+    "--decoder": f"--strategy: {_DECODERS}",
+    "--config-path": "--config FILE, with a key for each option: `metric: {name: comet, model: M}`",
+    "--hypotheses": "INPUT, an argument without a name (`input:` in a configuration file)",
+    "--selector": "--strategy diverse",
+    "--plugin-dir": "--metric python:module:function, or an entry point of a package",
+    "--metric.fp16": "--metric.dtype fp16",
+    "--metric.bf16": "--metric.dtype bf16",
+    "--metric.cpu": "--metric.device cpu",
+    "--metric.batch-size": "--metric.tokens, the tokens that are encoded at once",
+    "--metric.char-order": "--metric.order",
+    "--metric.max-ngram-order": "--metric.order",
+    "--sampling": "--epsilon E, --top-k K or --top-p P",
+    "--lang-pair": "--source-language and --target-language",
+    "--beam-size": "--beams",
+    "--max-length": "--max-tokens",
+    "--rerank-top-k": "--strategy quality-then-mbr --keep K",
+    "--qe-model": "--quality comet-kiwi:MODEL",
+}
+_VALUES: dict[tuple[str, object], str] = {("--format", "plain"): "--format text"}
+_SECTION = "--common."
+
+
+def our_option(option: str) -> str | None:
+    """What an option of another tool is called here."""
+    if option.startswith(_SECTION):
+        name = option.removeprefix(_SECTION)
+        return OPTIONS.get(f"--{name}") or f"`{name}:` outside of any section"
+    return OPTIONS.get(option)
+
+
+def our_value(option: str, value: object) -> str | None:
+    """The same for the value of an option."""
+    return _VALUES.get((option, value))

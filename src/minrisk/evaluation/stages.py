@@ -1,0 +1,111 @@
+"""A validation as a pipeline: its reader, its stage, and how results are written and read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from typing import ClassVar
+
+from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.segment import Segment
+from minrisk.evaluation.study import SegmentOutcomes, Study
+from minrisk.io.files import Input, text_of
+from minrisk.io.jsonl import parse
+from minrisk.io.record import RawRecord, Reader, Record, at
+from minrisk.io.writer import error_line, json_line
+
+_TYPICAL = 32  # segments whose sizes decide which budgets are tried
+
+
+@dataclass
+class Peeked:
+    """A reader whose first records may be looked at before it is read, also from a pipe."""
+
+    reader: Reader
+    limit: int | None = None
+    _inputs: list[Input] = field(default_factory=list)
+    _first: list[RawRecord] = field(default_factory=list)
+    _records: Iterator[RawRecord] = field(default_factory=lambda: iter(()))
+
+    def typical(self) -> list[Segment]:
+        """The segments of the first records."""
+        self._inputs = self.reader.open()
+        self._records = islice(self.reader.records(self._inputs), self.limit)
+        try:
+            for raw in islice(self._records, _TYPICAL):
+                self._first.append(raw)
+        except MinriskError as error:  # what came before it is still good
+            self._records = _raising(error)
+        records = [self.reader.parse(raw) for raw in self._first]
+        found = [record.segment for record in records if record.segment]
+        if not found:
+            next(self._records, None)  # which may know why
+            names = ", ".join(source.name for source in self._inputs)
+            reason = next((f"{r.where}: {r.error}" for r in records),
+                          f"{names}: no segments; wanted JSON lines with samples" if names
+                          else "no segments; at least one is needed")
+            raise InputError(reason)
+        return found
+
+    def open(self) -> list[Input]:
+        return self._inputs
+
+    def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
+        return chain(self._first, self._records)
+
+    def parse(self, raw: RawRecord) -> Record:
+        return self.reader.parse(raw)
+
+
+def _raising(error: MinriskError) -> Iterator[RawRecord]:
+    raise error
+    yield
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """From a segment to what every strategy made of it."""
+
+    name: ClassVar[str] = "decode"
+    is_light: ClassVar[bool] = False
+
+    study: Study
+
+    def prepare(self) -> None:
+        pass
+
+    def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
+        return map(self._evaluated, items)
+
+    def _evaluated(self, record: Record) -> Record:
+        if record.segment is None:
+            return record
+        try:
+            return replace(record, value=self.study.evaluate(record.segment))
+        except MinriskError as error:
+            return record.failed(error)
+
+
+@dataclass(frozen=True)
+class OutcomesWriter:
+    """The outcomes of every segment."""
+
+    def __call__(self, record: Record) -> str:
+        return json_line({"id": record.id} | record.value.as_json())
+
+    def failed(self, record: Record) -> str:
+        return error_line(record)
+
+    def counts(self, record: Record) -> Mapping[str, int]:
+        return {}
+
+
+def read_outcomes(lines: Iterable[bytes], name: str, study: Study) -> Iterator[SegmentOutcomes]:
+    """Of the segments that did not fail, as `OutcomesWriter` wrote them."""
+    labels = [trial.label for trial in study.trials]
+    for number, line in enumerate(lines, 1):
+        with at(f"{name}:{number}"):
+            fields = parse(text_of(line, number), "remove the file to have it made again")
+            if "error" not in fields:
+                yield SegmentOutcomes.from_json(fields, labels)

@@ -1,0 +1,102 @@
+"""Python objects as records: segments, or dictionaries with the fields of JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from minrisk._core.errors import InputError, brief
+from minrisk._core.segment import Segment
+from minrisk.io.files import Input
+from minrisk.io.jsonl import SampleReader
+from minrisk.io.prompts import PromptReader
+from minrisk.io.record import RawRecord, Record, checksum
+
+
+class FieldsReader(Protocol):
+    """A reader that can parse the fields of a JSON line."""
+
+    def parse_fields(self, fields: dict[str, Any], record: Record) -> Record: ...
+
+
+@dataclass(frozen=True)
+class ObjectReader:
+    """A reader of the records of an iterable."""
+
+    objects: Iterable[Any]
+    lines: SampleReader | PromptReader
+
+    def open(self) -> list[Input]:
+        return []
+
+    def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
+        for index, content in enumerate(self.objects):
+            yield RawRecord(index, f"segment {index}", 0, content, _checksum(content))
+
+    def parse(self, raw: RawRecord) -> Record:
+        record = Record.of(raw)
+        try:
+            if isinstance(raw.content, Segment) and isinstance(self.lines, SampleReader):
+                return replace(record, segment=self._segment(raw.content, record.index))
+            fields = (_prompt_fields if isinstance(self.lines, PromptReader) else _fields)
+            return self.lines.parse_fields(fields(raw.content), record)
+        except InputError as error:
+            return record.failed(error)
+
+    def without_objects(self) -> ObjectReader:
+        """A reader without the iterable, for workers, which only parse."""
+        return replace(self, objects=())
+
+    def _segment(self, segment: Segment, index: int) -> Segment:
+        assert isinstance(self.lines, SampleReader)
+        if self.lines.weighting.by != "auto" or self.lines.oracle is not None:
+            raise InputError("weights= and oracle= are for dicts; a Segment has its weights and "
+                             "references already")
+        return segment.at(index)
+
+
+def _fields(content: Any) -> dict[str, Any]:
+    if isinstance(content, Mapping):
+        return {str(key): _plain(value) for key, value in content.items()}
+    if isinstance(content, Sequence) and not isinstance(content, str | bytes):
+        return {"samples": list(content)}
+    raise InputError(f"a segment must be a Segment, a dict or a list of samples; got "
+                     f"{brief(content)}")
+
+
+def _prompt_fields(content: Any) -> dict[str, Any]:
+    if isinstance(content, str):
+        return {"source": content}
+    if isinstance(content, Mapping):
+        return {str(key): _plain(value) for key, value in content.items()}
+    if isinstance(content, Sequence) and not isinstance(content, bytes):
+        return {"messages": [dict(m) if isinstance(m, Mapping) else m for m in content]}
+    raise InputError("a prompt must be a string, a dict or a list of messages; got "
+                     f"{brief(content)}")
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON represents it."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _checksum(content: Any) -> int:
+    """A checksum of its content, by which a resumed run sees whether it has changed."""
+    if isinstance(content, Segment):
+        arrays = (content.weights.tobytes(), content.counts.tobytes())
+        texts = json.dumps([content.hypotheses, content.references, content.source])
+        return checksum(texts.encode(), *arrays)
+    try:
+        return checksum(json.dumps(content, default=_plain_or_text).encode())
+    except (ValueError, RecursionError, TypeError):  # which its record will be told for
+        return checksum(brief(content).encode())
+
+
+def _plain_or_text(value: Any) -> Any:
+    return _plain(value) if isinstance(value, np.ndarray | np.generic) else str(value)

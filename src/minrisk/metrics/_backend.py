@@ -1,0 +1,43 @@
+"""The native core, or plain Python with the same numbers where it could not be built."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+
+from minrisk._core.errors import InputError, unknown
+
+
+def backend(metric: str) -> ModuleType:
+    """The implementation of a metric; MINRISK_CORE selects avx512, avx2, portable or plain."""
+    native = _native()
+    if native is None:
+        return import_module(f"minrisk.metrics._{metric}_plain")
+    part: ModuleType = getattr(native, metric)
+    return part
+
+
+@cache
+def _native() -> ModuleType | None:
+    wanted = os.environ.get("MINRISK_CORE", "")
+    if wanted == "plain":
+        return None
+    try:
+        native = import_module("minrisk._native")
+    except ImportError as error:
+        if wanted:
+            raise InputError(f"MINRISK_CORE is {wanted!r}, but the native core cannot be loaded: "
+                             f"{error}") from None
+        warnings.warn(f"minrisk's native core cannot be loaded ({error}); plain Python is used, "
+                      "which is correct but slow: with a C++20 compiler at hand, "
+                      "pip install --force-reinstall --no-cache-dir minrisk", RuntimeWarning,
+                      stacklevel=2)
+        return None
+    if wanted:
+        if wanted not in native.available_simd():
+            raise unknown("MINRISK_CORE", wanted, [*native.available_simd(), "plain"])
+        native.set_simd(wanted)
+    return native

@@ -1,0 +1,53 @@
+"""Base classes and feature types that several metrics share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from minrisk._core.errors import InputError
+from minrisk._core.metric import AnyMetric, Metric
+from minrisk._core.weighted_rows import WeightedRows
+
+Objects = npt.NDArray[np.object_]  # features that are Python objects: texts, lists of words, ...
+
+
+def objects(values: Iterable[Any]) -> Objects:
+    """(N,) an array with one element per value, also where the values are lists."""
+    return np.fromiter(values, dtype=object)
+
+
+class SourceMetric(Metric[WeightedRows]):
+    """A metric whose scores depend on the source, always or by its options."""
+
+    def _checked(self, source: WeightedRows | None, *others: WeightedRows) -> WeightedRows:
+        """The source, which must be given; all features must have been made by this metric."""
+        if source is None:
+            raise InputError(f"metric {self.name!r} needs the source")
+        for features in (source, *others):
+            features.check(self)
+        return source
+
+
+class WrapperMetric(Metric[Any]):
+    """A metric that computes its scores from those of one inner metric."""
+
+    metric: AnyMetric
+
+    @property
+    def needs_source(self) -> bool:
+        return self.metric.needs_source
+
+    @property
+    def is_error(self) -> bool:
+        return self.metric.is_error
+
+    @property
+    def loads_model(self) -> bool:
+        return self.metric.loads_model
+
+    def prepare(self) -> None:
+        self.metric.prepare()

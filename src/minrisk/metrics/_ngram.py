@@ -1,0 +1,84 @@
+"""What n-gram metrics share: texts in an index of the core, which scores them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.metric import AnyMetric, PartialStatistics
+from minrisk._core.threads import threads
+from minrisk._core.weighted_rows import WeightedRows
+from minrisk.metrics._backend import backend
+
+
+def index_texts(metric: AnyMetric, texts: Sequence[str], *front_end: Any) -> WeightedRows:
+    """A row for each text; the options of the front end define its symbols."""
+    return WeightedRows.plain(metric, backend(metric.name).Texts(list(texts), *front_end),
+                              np.arange(len(texts)))
+
+
+def lowercased(texts: Sequence[str], lowercase: bool) -> Sequence[str]:
+    if isinstance(texts, str):
+        raise InputError("expected a list of texts, got a single string; put it into a list")
+    return [text.lower() for text in texts] if lowercase else texts
+
+
+def scores(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows, *options: Any) -> Floats:
+    """(H, R) the score of every pair."""
+    result: Floats = backend(metric.name).scores(*_arguments(metric, hyps, refs), *options,
+                                                 threads())
+    return result
+
+
+def utility(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+            *options: Any) -> Floats:
+    """(H,) `scores @ mass`, without the matrix."""
+    result: Floats = backend(metric.name).utility(*_arguments(metric, hyps, refs), *options,
+                                                  threads(), mass)
+    return result
+
+
+def partial_statistics(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows,
+                       weights: Floats) -> PartialStatistics:
+    """(E,) counts of n-grams in the references: those of the hypotheses, and totals."""
+    _check_features(metric, hyps, refs)
+    result: PartialStatistics = backend(metric.name).evidence(
+        hyps.base, refs.base, refs.members, refs.spread(weights))
+    return result
+
+
+def finalize(metric: AnyMetric, hyps: WeightedRows, statistics: PartialStatistics,
+             *options: Any) -> Floats:
+    """(H,) scores against the average of the references that the statistics are of."""
+    _check_features(metric, hyps, hyps)
+    result: Floats = backend(metric.name).verdict(hyps.base, hyps.members, statistics, *options)
+    return result
+
+
+def _check_features(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows) -> None:
+    hyps.check(metric)
+    refs.check(metric)
+    if not hyps.is_plain:
+        raise InputError(f"{metric.name} scores texts against references: "
+                         "an aggregate cannot be the hypothesis")
+
+
+def _arguments(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows) -> tuple[Any, ...]:
+    _check_features(metric, hyps, refs)
+    hyps, refs = _in_one_index(metric, hyps, refs)
+    return refs.base, hyps.members, refs.offsets, refs.members, refs.weights
+
+
+def _in_one_index(metric: AnyMetric, hyps: WeightedRows,
+              refs: WeightedRows) -> tuple[WeightedRows, WeightedRows]:
+    """Both in one index: rows that were extracted separately have different n-gram numbers."""
+    if hyps.base is refs.base:
+        return hyps, refs
+    joint = backend(metric.name).Texts.join(hyps.base, refs.base)
+    return (replace(hyps, base=joint),
+            replace(refs, base=joint, members=refs.members + len(hyps.base)))

@@ -1,0 +1,78 @@
+"""What COMET's estimator offers as a metric, whatever made the embeddings and runs it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal, Protocol
+
+from minrisk._core.arrays import Floats, Points
+from minrisk._core.groups import Groups
+from minrisk._core.metric import Ability, PartialStatistics, Surrogate
+from minrisk._core.weighted_rows import WeightedRows
+from minrisk.metrics._base import SourceMetric
+
+Aggregation = Literal["expected", "mean"]
+AGGREGATION = "average of references: of first-layer outputs, or (the paper's) of embeddings"
+
+
+class PairScorer(Protocol):
+    """COMET's estimator on embeddings."""
+
+    def embeddings(self, vectors: Floats) -> Any:
+        """As the rows of features hold them."""
+
+    def vectors(self, features: WeightedRows) -> Points:
+        """(N, D) of texts and of averages, where they are."""
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats: ...
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: WeightedRows) -> Floats: ...
+
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics: ...
+
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: WeightedRows) -> Floats: ...
+
+    def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                  source: WeightedRows) -> Surrogate[WeightedRows]: ...
+
+
+class EstimatorMetric(SourceMetric, ABC):
+    """Pairs are scored by an estimator, which may be fed averages."""
+
+    abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
+                                    | Ability.VECTORS | Ability.SURROGATE)
+    needs_source: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def _scorer(self) -> PairScorer: ...
+
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
+        return refs.average(groups)
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows,
+               source: WeightedRows | None = None) -> Floats:
+        """(H, R) of every pair."""
+        return self._scorer.scores(hyps, refs, self._checked(source, hyps, refs))
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: WeightedRows | None = None) -> Floats:
+        """(H,) `scores @ mass`, added up where the pairs are scored."""
+        return self._scorer.utility(hyps, refs, mass, self._checked(source, hyps, refs))
+
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
+        return self._scorer.partial_statistics(hyps, refs, weights)
+
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: WeightedRows | None = None) -> Floats:
+        """(H,) scores against the average of the references that the statistics are of."""
+        return self._scorer.finalize(hyps, statistics, self._checked(source, hyps))
+
+    def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                  source: WeightedRows | None = None) -> Surrogate[WeightedRows]:
+        """The estimator made linear from the exact mean of its first layer on."""
+        return self._scorer.surrogate(hyps, refs, mass, self._checked(source, hyps, refs))

@@ -1,0 +1,54 @@
+"""The matrix of pairs, block by block, and the progress of the work on it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+
+from minrisk._core.progress import report_progress
+
+_WARN_AFTER_SECONDS = 20.0  # expected time of a segment
+
+
+def blocks(rows: int, columns: int, pairs: int,
+           upper: bool = False) -> Iterator[tuple[slice, slice]]:
+    """Blocks of a matrix with so many cells at most; `upper` leaves out what is below them."""
+    width = max(1, min(columns, pairs))
+    for strip in slices(0, rows, max(1, pairs // width)):
+        for block in slices(strip.start if upper else 0, columns, width):
+            yield strip, block
+
+
+def slices(start: int, stop: int, size: int) -> Iterator[slice]:
+    return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
+
+
+class PairProgress:
+    """Counts pairs; on a CPU it says after the first ones what all of them will take."""
+
+    def __init__(self, total: int, on_cpu: bool) -> None:
+        self._total = total
+        self._warns = on_cpu
+        self._done = 0
+        self._start = time.monotonic()
+
+    def advance(self, pairs: int) -> None:
+        self._done += pairs
+        report_progress("pairs scored", self._done, self._total)
+        if self._warns:
+            self._warns = False
+            self._warn((time.monotonic() - self._start) * self._total / self._done)
+
+    def _warn(self, seconds: float) -> None:
+        if seconds > _WARN_AFTER_SECONDS:
+            warnings.warn(
+                f"the {self._total:,} pairs of a segment take about {_rounded(seconds)} on this "
+                "CPU; the strategies aggregate and aggregate-to-fine take seconds", stacklevel=6)
+
+
+def _rounded(seconds: float) -> str:
+    """Coarsely, so that the same warning is not repeated for every segment."""
+    digits = 10 ** (len(str(int(seconds))) - 1)
+    coarse = round(seconds / digits) * digits
+    return f"{coarse} s" if coarse < 120 else f"{round(coarse / 60)} min"

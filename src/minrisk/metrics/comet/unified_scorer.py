@@ -1,0 +1,164 @@
+"""Unified COMET models, which read hypothesis, source and reference as one sequence.
+
+A model that takes references reads each pair twice (with and without the source) and each
+hypothesis once with the source alone. XCOMET also tags the hypothesis's tokens with error
+severities, whose sum counts beside the three scores.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import InputError
+from minrisk._core.progress import report_progress
+from minrisk._torch.tokens import length_batches
+from minrisk.metrics.comet.checkpoint import UNIFIED_CLASSES, XCOMET
+from minrisk.metrics.comet.embedder import SEVERITY_WEIGHTS, Embedder
+from minrisk.metrics.neural.pairs import pairs_in_chunks
+
+# encoders without token types, and how many separators stand between two texts
+_SEPARATORS = {"XLM-RoBERTa": 2, "XLM-RoBERTa-XL": 2, "MiniLM": 2, "DeBERTa": 1}
+# how XCOMET weighs what it reads: hypothesis with the source; with the reference; with both
+_SCORE_WEIGHTS, _TAG_WEIGHTS, _SPANS_WEIGHT = (0.12, 0.33, 0.33), (0.1667, 0.3333, 0.5), 0.22
+_MAX_SEVERITY = 25.0
+
+
+@dataclass(frozen=True)
+class UnifiedOutput:
+    """What the model makes of some inputs."""
+
+    scores: Tensor  # (N,)
+    tags: Tensor  # (N, T, C) chances of each severity, by the token; none but for XCOMET
+
+    def __getitem__(self, rows: Sequence[int]) -> UnifiedOutput:
+        return UnifiedOutput(self.scores[rows], self.tags[rows])
+
+
+class UnifiedScorer:
+    """A model that reads jointly, on its device."""
+
+    def __init__(self, embedder: Embedder, model: str) -> None:
+        spec = embedder.architecture
+        if spec.encoder_model not in _SEPARATORS or "src" not in spec.input_segments:
+            raise InputError(f"{model}: found the encoder {spec.encoder_model!r} that reads "
+                             f"{', '.join(spec.input_segments)}; wanted one of "
+                             f"{', '.join(_SEPARATORS)} that reads mt and src")
+        self._model = model
+        self._embedder = embedder
+        # besides the one that ends every text
+        self._extra_separators = _SEPARATORS[spec.encoder_model] - 1
+        self._network = embedder.network(*UNIFIED_CLASSES)
+        self._tagger = embedder.tagger() if spec.class_identifier == XCOMET else None
+
+    def tokenize(self, texts: Sequence[str]) -> list[Ints]:
+        return self._embedder.tokenize(texts)
+
+    @torch.inference_mode()
+    def quality(self, hyps: Sequence[Ints], source: Ints) -> Floats:
+        """(H,) by the source alone."""
+        self._warn_of_truncation([hyp.size + source.size for hyp in hyps])
+        with self._embedder.runtime.inference():
+            output = self._run(hyps, ([hyp, source] for hyp in hyps))
+            return _to_numpy(self._combined_scores([output], hyps))
+
+    @torch.inference_mode()
+    def scores(self, hyps: Sequence[Ints], refs: Sequence[Ints], source: Ints) -> Floats:
+        """(H, R)"""
+        if "ref" not in self._embedder.architecture.input_segments:
+            raise InputError(f"{self._model}: judges a hypothesis by its source alone, and cannot "
+                             "compare it with references; use it as the metric 'comet-kiwi'")
+        self._warn_of_truncation([hyp.size + source.size + ref.size
+                                  for hyp in hyps for ref in refs])
+        found: list[Floats] = []
+        with self._embedder.runtime.inference():
+            alone = self._run(hyps, ([hyp, source] for hyp in hyps))
+            for pairs in pairs_in_chunks(len(hyps), len(refs)):
+                mt, ref = [hyps[h] for h, _ in pairs], [refs[r] for _, r in pairs]
+                outputs = [alone[[h for h, _ in pairs]],
+                            self._run(mt, zip(mt, ref, strict=True)),
+                            self._run(mt, ([m, source, r] for m, r in zip(mt, ref, strict=True)))]
+                found.append(_to_numpy(self._combined_scores(outputs, mt)))
+                report_progress("pairs scored", sum(map(len, found)), len(hyps) * len(refs))
+        return np.concatenate([np.empty(0), *found]).reshape(len(hyps), len(refs))
+
+    def _run(self, hyps: Sequence[Ints], inputs: Iterable[Sequence[Ints]]) -> UnifiedOutput:
+        """Each input starts with its hypothesis."""
+        encoder, runtime = self._embedder.encoder, self._embedder.runtime
+        ids = [self._joined_ids(texts) for texts in inputs]
+        longest = max((hyp.size for hyp in hyps), default=0)
+        scores = torch.zeros(len(ids), device=runtime.device)
+        kinds = 0 if self._tagger is None else len(SEVERITY_WEIGHTS)
+        tags = torch.zeros(len(ids), longest, kinds, device=runtime.device)
+        done = 0
+        for rows in length_batches([own.size for own in ids], runtime.tokens):
+            batch = [ids[row] for row in rows]
+            if self._tagger is None:
+                embeddings = encoder.embed(batch)
+            else:
+                embeddings, states = encoder.embed_with_states(batch)
+                chances = self._tagger(states[:, :longest]).float().softmax(2)
+                tags[rows, : chances.shape[1]] = chances
+            scores[rows] = self._network(embeddings.to(runtime.dtype))[:, 0].float()
+            done += len(rows)
+            report_progress("texts encoded", done, len(ids))
+        return UnifiedOutput(scores, tags)
+
+    def _joined_ids(self, texts: Sequence[Ints]) -> Ints:
+        """<s> a </s> </s> b </s> (or one </s> between them) ..., cut to what the encoder takes."""
+        encoder = self._embedder.encoder
+        first, *others = (own[own != encoder.tokenizer.pad_token_id] for own in texts)
+        more = first[-1:].repeat(self._extra_separators)
+        parts = [first, *(part for own in others for part in (more, own[1:]))]
+        return np.concatenate(parts)[: self._max_tokens]
+
+    @property
+    def _max_tokens(self) -> int:
+        return self._embedder.encoder.max_tokens + 2  # as the official code has it
+
+    def _combined_scores(self, outputs: Sequence[UnifiedOutput], hyps: Sequence[Ints]) -> Tensor:
+        """(N,) one score from one reading of each hypothesis, or from three."""
+        if self._tagger is None:
+            return torch.stack([output.scores for output in outputs]).mean(0)
+        alone = len(outputs) == 1
+        score_weights = (sum(_SCORE_WEIGHTS),) if alone else _SCORE_WEIGHTS
+        tag_weights = (1.0,) if alone else _TAG_WEIGHTS
+        score, tags = torch.zeros(()), torch.zeros(())
+        for output, weight, tag_weight in zip(outputs, score_weights, tag_weights, strict=True):
+            score = output.scores.clamp(max=1.0) * weight + score
+            tags = output.tags * tag_weight + tags
+        return score + _SPANS_WEIGHT * spans_score(tags, [hyp.size for hyp in hyps])
+
+    def _warn_of_truncation(self, lengths: Sequence[int]) -> None:
+        long = sum(length > self._max_tokens for length in lengths)
+        if long:
+            warnings.warn(f"{long} of {len(lengths)} inputs have more than {self._max_tokens} "
+                          "tokens together; COMET does not see the rest", stacklevel=4)
+
+
+def spans_score(tags: Tensor, lengths: Sequence[int]) -> Tensor:
+    """(N,) from 1 for no error to 0 for many: spans of tagged tokens, as severe as their first.
+
+    A span that lasts until the end does not count: the official code closes one at the next token
+    without an error only.
+    """
+    labels = tags.argmax(2)  # (N, T)
+    place = torch.arange(labels.shape[1], device=labels.device)
+    inside = place < torch.tensor(lengths, device=labels.device)[:, None]
+    wrong = (labels > 0) & inside
+    last_right = torch.where(inside & ~wrong, place, -1).amax(1, keepdim=True)
+    before = torch.nn.functional.pad(wrong, (1, 0))[:, :-1]
+    starts = wrong & ~before & (place < last_right)
+    severities = torch.tensor(SEVERITY_WEIGHTS, device=labels.device)[labels]
+    return 1 - (severities * starts).sum(1).clamp(max=_MAX_SEVERITY) / _MAX_SEVERITY
+
+
+def _to_numpy(tensor: Tensor) -> Floats:
+    found: Floats = tensor.cpu().numpy().astype(np.float64)
+    return found

@@ -1,0 +1,122 @@
+"""Causal models, run for one token of many continuations that share their prompts.
+
+The modules are the model's own, called through its forward pass; only its attention function is
+replaced while a step runs. Keys and values of a prompt are one copy that all of its continuations
+attend to; each continuation has those of its new tokens alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import proxy
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+
+from minrisk._torch.device import upload
+from minrisk.samplers.hf.attention import Attention
+from minrisk.samplers.hf.generic_decoder import (
+    decoder_config,
+    last_logits,
+    last_logits_only,
+    prefixes,
+)
+from minrisk.samplers.hf.prefixes import TokenizedPrompt
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text")
+_ROPE_TYPES = (None, "default", "linear", "llama3", "yarn")  # others look at positions on the host
+_NAME = "minrisk_shared_prompt"
+_current = threading.local()  # the attention of the step that runs in this thread
+_lock = threading.RLock()  # a model's attention function is replaced for one step at a time
+
+
+def not_supported_reasons(model: Any) -> list[str]:
+    """Why a model has to be run with a cache for each continuation; none if it need not."""
+    config = decoder_config(model)
+    reasons = []
+    if config.model_type not in FAMILIES:
+        reasons.append(f"{config.model_type} is not one of {', '.join(FAMILIES)}")
+    if not getattr(model, "_supports_attention_backend", False):
+        reasons.append("its attention function cannot be replaced")
+    if _rope_types(config) - set(_ROPE_TYPES):
+        reasons.append(f"its rotary embedding is {', '.join(map(str, _rope_types(config)))}")
+    if getattr(model, "hf_device_map", None):
+        reasons.append("the model is spread over several devices")
+    if model.training:
+        reasons.append("the model is being trained")
+    return reasons
+
+
+def window(model: Any) -> int | None:
+    """The number of tokens that its layers attend to, where some of them do not see them all."""
+    config = decoder_config(model)
+    if not getattr(config, "use_sliding_window", True):
+        return None
+    size = getattr(config, "sliding_window", None)
+    return None if size is None else int(size)
+
+
+def _rope_types(config: Any) -> set[Any]:
+    given = (getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
+             or {})
+    nested = [own for own in given.values() if isinstance(own, dict)] or [given]
+    return {own.get("rope_type", own.get("type")) for own in nested}
+
+
+class CausalNetwork:
+    def __init__(self, model: Any) -> None:
+        config = decoder_config(model)
+        self._model = proxy(model)  # whose owner may keep this one
+        self._last = last_logits_only(model)
+        self.layers = config.num_hidden_layers
+        heads = config.num_attention_heads
+        self.heads = getattr(config, "num_key_value_heads", None) or heads
+        self.size = getattr(config, "head_dim", None) or config.hidden_size // heads
+
+    def encode(self, prompts: Sequence[TokenizedPrompt]) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys and values (layers, 2, S, heads, L, D) of the prompts, their lengths (S,), and the
+        logits (S, V) of what follows them. All prompts are of one length.
+        """
+        tokens = upload(prefixes(prompts), self._model.device)
+        out = self._model(input_ids=tokens, use_cache=True, **self._last)
+        kv = torch.stack([torch.stack([layer.keys, layer.values])
+                          for layer in out.past_key_values.layers])
+        lengths = torch.full((len(prompts),), tokens.shape[1], device=tokens.device)
+        return kv, lengths, last_logits(out.logits)
+
+    def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Tensor:
+        """(R, V) logits of what follows the tokens (R,), all at one position (1,) after the prompt.
+        """
+        places = attention.prompt_lengths() + position
+        with self._attending_with(attention):
+            out = self._model(input_ids=tokens[:, None], position_ids=places[:, None],
+                              use_cache=False)
+        return last_logits(out.logits)
+
+    @contextmanager
+    def _attending_with(self, attention: Attention) -> Iterator[None]:
+        config = decoder_config(self._model)
+        with _lock:
+            before = config._attn_implementation
+            config._attn_implementation, _current.attention = _NAME, attention
+            try:
+                yield
+            finally:
+                config._attn_implementation, _current.attention = before, None
+
+
+def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any,
+            scaling: float | None = None, softcap: float | None = None,
+            **_: Any) -> tuple[Tensor, None]:
+    """As transformers calls it: (R, heads, 1, D) queries, keys and values of the new tokens."""
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    out = _current.attention.shared_prompt_attention(
+        module.layer_idx, query[:, :, 0], key[:, :, 0], value[:, :, 0], scale, softcap)
+    return out[:, None], None
+
+
+AttentionInterface.register(_NAME, _attend)

@@ -1,0 +1,155 @@
+"""Any model of transformers that generates, through its forward pass and its public cache."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
+
+from minrisk._core.arrays import Ints
+from minrisk._torch.device import upload
+from minrisk.samplers.hf.logits_processing import LogitsProcessing
+from minrisk.samplers.hf.prefixes import StepInput, TokenizedPrompt
+from minrisk.samplers.hf.truncation import Candidates
+
+
+class CausalDecoder:
+    """A prompt is run once; its cache is what all of its samples begin with."""
+
+    shares_prompts = False
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._last = last_logits_only(model)
+        self.token_bytes = token_bytes(model)
+        self._cache: Any = None
+        self._rows = 0
+
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
+              processing: LogitsProcessing) -> Candidates:
+        # all of one length, so that no padding can change a result
+        prefix = prefixes(prompts)
+        return processing(self._run(upload(prefix, self._model.device), None), lambda: prefix)
+
+    def step(self, step_input: StepInput, processing: LogitsProcessing) -> Candidates:
+        device = self._model.device
+        if rows_changed(step_input.parents, self._rows):
+            self._cache.reorder_cache(upload(step_input.parents, device))
+        logits = self._run(upload(step_input.tokens[:, None], device), self._cache)
+        return processing(logits, step_input.history)
+
+    def _run(self, tokens: Tensor, cache: Any) -> Tensor:
+        out = self._model(input_ids=tokens, past_key_values=cache, use_cache=True, **self._last)
+        self._cache, self._rows = out.past_key_values, len(tokens)
+        return last_logits(out.logits)
+
+
+class Seq2SeqDecoder:
+    """A source is encoded once; its cross-attention keys and values are one copy if it is alone.
+    """
+
+    shares_prompts = False
+    _cache: Any
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.token_bytes = token_bytes(model)
+
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
+              processing: LogitsProcessing) -> Candidates:
+        self._encoded, self._mask = encode(self._model, prompts)
+        self._sources = torch.arange(len(prompts), device=self._model.device)
+        prefix = prefixes(prompts)
+        self._cache = None
+        logits = self._run(upload(prefix, self._model.device))
+        self._cross_kv = [(layer.keys, layer.values)
+                      for layer in self._cache.cross_attention_cache.layers]
+        return processing(logits, lambda: prefix)
+
+    def step(self, step_input: StepInput, processing: LogitsProcessing) -> Candidates:
+        if rows_changed(step_input.parents, len(self._sources)):
+            parents = upload(step_input.parents, self._model.device)
+            self._sources = self._sources[parents]
+            self._cache.self_attention_cache.reorder_cache(parents)
+        layers = self._cache.cross_attention_cache.layers
+        for layer, (keys, values) in zip(layers, self._cross_kv, strict=True):
+            layer.keys, layer.values = self._per_prefix(keys), self._per_prefix(values)
+        logits = self._run(upload(step_input.tokens[:, None], self._model.device))
+        return processing(logits, step_input.history)
+
+    def _run(self, tokens: Tensor) -> Tensor:
+        output: Any = BaseModelOutput  # its own types are stricter than what it takes
+        out = self._model(
+            encoder_outputs=output(last_hidden_state=self._per_prefix(self._encoded)),
+            attention_mask=self._per_prefix(self._mask), decoder_input_ids=tokens,
+            past_key_values=self._cache, use_cache=True)
+        self._cache = out.past_key_values
+        assert isinstance(self._cache, EncoderDecoderCache)
+        return last_logits(out.logits)
+
+    def _per_prefix(self, per_source: Tensor) -> Tensor:
+        """A row for each prefix; one source is seen by all of them without a copy."""
+        if len(per_source) == 1:
+            return per_source.expand(len(self._sources), *per_source.shape[1:])
+        return per_source[self._sources]
+
+
+def rows_changed(parents: Ints, rows: int) -> bool:
+    """Whether rows came, went or changed places; else there is nothing to copy."""
+    return not np.array_equal(parents, np.arange(rows))
+
+
+def encode(model: Any, prompts: Sequence[TokenizedPrompt]) -> tuple[Tensor, Tensor]:
+    """(S, L, D) what the encoder makes of the sources, and which of it is padding (0)."""
+    tokens, mask = padded(model, [prompt.source for prompt in prompts])
+    out = model.get_encoder()(input_ids=tokens, attention_mask=mask, return_dict=True)
+    return out.last_hidden_state, mask
+
+
+def padded(model: Any, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """(S, L) tokens, and which of them are padding (0)."""
+    width = max(map(len, sources))
+    tokens = torch.full((len(sources), width), model.config.pad_token_id or 0)
+    mask = torch.zeros(len(sources), width, dtype=torch.long)
+    for row, own in enumerate(sources):
+        tokens[row, : len(own)] = torch.tensor(own)
+        mask[row, : len(own)] = 1
+    return tokens.to(model.device), mask.to(model.device)
+
+
+def prefixes(prompts: Sequence[TokenizedPrompt]) -> Ints:
+    """(S, T) how the texts begin."""
+    return np.array([prompt.prefix for prompt in prompts], np.intp)
+
+
+def last_logits(logits: Tensor) -> Tensor:
+    """(R, V) of the last token, in memory that is ours to change."""
+    return logits[:, -1].clone() if logits.shape[1] > 1 else logits[:, -1]
+
+
+def last_logits_only(model: Any) -> dict[str, int]:
+    """Asks for the logits of the last token only, where a model can be asked."""
+    known = inspect.signature(model.forward).parameters
+    return {"logits_to_keep": 1} if "logits_to_keep" in known else {}
+
+
+def decoder_config(model: Any) -> Any:
+    """What says how large the part is that writes."""
+    return model.config if model.config.is_encoder_decoder else model.config.get_text_config()
+
+
+def token_bytes(model: Any) -> int:
+    """What the keys and values of one token take, in all layers."""
+    config = decoder_config(model)
+    layers = getattr(config, "decoder_layers", None) or config.num_hidden_layers
+    heads = getattr(config, "decoder_attention_heads", None) or config.num_attention_heads
+    size = (getattr(config, "head_dim", None) or getattr(config, "d_kv", None)
+            or config.hidden_size // heads)
+    shared = getattr(config, "num_key_value_heads", None) or heads
+    return int(2 * layers * shared * size * model.dtype.itemsize)

@@ -1,0 +1,42 @@
+"""Texts that end a sample when it comes to them, by what a reader would see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from minrisk._core.arrays import Ints
+
+Bools = npt.NDArray[np.bool_]
+_INCOMPLETE_CHARACTER = "\ufffd"  # what a token decodes to that is a part of a character
+
+
+class StopStrings:
+    def __init__(self, tokenizer: Any, texts: Sequence[str], vocabulary: int) -> None:
+        self._tokenizer, self._texts = tokenizer, texts
+        self._may_end = np.zeros(vocabulary, bool)  # tokens that may complete one of them
+        tokens = range(min(len(tokenizer), vocabulary))
+        last = {_INCOMPLETE_CHARACTER, *(text[-1] for text in texts)}
+        # a space may belong to the next token, which does not show it when it is alone
+        anywhere = any(text[-1].isspace() for text in texts)
+        for token, own in enumerate(tokenizer.batch_decode([[token] for token in tokens])):
+            self._may_end[token] = anywhere or not last.isdisjoint(own)
+
+    def __call__(self, tokens: Ints) -> Bools:
+        """(E,) whether the texts with these tokens (E, T) have come to one."""
+        found = np.zeros(len(tokens), bool)
+        rows = self._may_end[tokens[:, -1]].nonzero()[0]
+        found[rows] = [self.cut(text) != text for text in self.decode(tokens[rows].tolist())]
+        return found
+
+    def decode(self, tokens: Sequence[Sequence[int]]) -> list[str]:
+        texts: list[str] = self._tokenizer.batch_decode(tokens, skip_special_tokens=True)
+        return texts
+
+    def cut(self, text: str) -> str:
+        """The text before the first of them."""
+        return text[: min((place for place in map(text.find, self._texts) if place >= 0),
+                          default=len(text))]

@@ -1,0 +1,570 @@
+"""Calls for whole corpora: what the command line does, in Python, with the same results."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+from collections.abc import Iterator
+from multiprocessing import active_children
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+
+import minrisk
+import openai_server
+from commands import run, write
+from minrisk._api.keywords import (
+    DecodeKeywords,
+    RunKeywords,
+    SamplerKeywords,
+    StrategyKeywords,
+)
+from minrisk._core.registry import SAMPLERS, STRATEGIES
+from minrisk._core.threads import set_threads, threads
+from minrisk.pipeline.job import RunConfig
+from openai_server import status
+
+WORDS = ["the", "a", "cat", "dog", "sat", "on", "mat", "rug", "old", "red", "big"]
+RANDOM = [("standard", {}), ("n-by-s", {"subset": 3}), ("aggregate", {"groups": 3, "seed": 5}),
+          ("adaptive", {"budget": 0.3}), ("low-rank", {"budget": 0.5})]
+BAD = {"id": "bad", "samples": []}
+
+
+def corpus(count: int = 6) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(0)
+    return [{"id": f"s{i}", "source": f"source {i}", "more": [i],
+             "samples": [" ".join(rng.choice(WORDS, 5)) for _ in range(12)],
+             "counts": rng.integers(1, 4, 12).tolist()} for i in range(count)]
+
+
+def flags(options: dict[str, Any]) -> list[str]:
+    return [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+
+
+def loop(segments, **options) -> list[minrisk.Ranking]:
+    return [minrisk.decode(s["samples"], counts=s["counts"], source=s["source"], index=index,
+                           **options) for index, s in enumerate(segments)]
+
+
+@pytest.mark.parametrize(("strategy", "options"), RANDOM, ids=[name for name, _ in RANDOM])
+@pytest.mark.parametrize("form", ["dicts", "segments", "file"])
+def test_rankings_are_those_of_decode_in_a_loop(strategy, options, form, tmp_path):
+    segments: Any = corpus()
+    expected = loop(segments, strategy=strategy, **options)
+    if form == "segments":
+        segments = [minrisk.Segment(s["samples"], source=s["source"], counts=s["counts"])
+                    for s in segments]
+    elif form == "file":
+        segments = write(tmp_path / "in.jsonl", *segments)
+    found = list(minrisk.decode_corpus(segments, strategy=strategy, **options))
+    assert [result.ranking for result in found] == expected
+    assert [result.index for result in found] == list(range(6))
+    if form != "segments":
+        assert [(r.id, r.fields) for r in found] == [(f"s{i}", {"more": [i]}) for i in range(6)]
+
+
+def test_workers_change_nothing():
+    expected = loop(corpus(), strategy="n-by-s", subset=3)
+    found = minrisk.decode_corpus(corpus(), strategy="n-by-s", subset=3, workers=2, batch_size=1)
+    assert [result.ranking for result in found] == expected
+
+
+@pytest.mark.parametrize(("strategy", "options"), RANDOM, ids=[name for name, _ in RANDOM])
+def test_a_file_has_the_bytes_of_the_command_line(strategy, options, tmp_path):
+    path = write(tmp_path / "in.jsonl", *corpus(), BAD)
+    run("decode", path, "-o", tmp_path / "cli.jsonl", "--strategy", strategy, *flags(options),
+        "--nbest", "2", "--utilities")
+    summary = minrisk.decode_corpus(path, output=tmp_path / "api.jsonl", strategy=strategy, nbest=2,
+                                    utilities=True, **options)
+    assert (tmp_path / "api.jsonl").read_bytes() == (tmp_path / "cli.jsonl").read_bytes()
+    assert (summary.segments, summary.failed, summary.output) == (7, 1, str(tmp_path / "api.jsonl"))
+    assert summary.counts["pairs"] > 0
+    manifests = [json.loads((tmp_path / f"{name}.jsonl.run.json").read_text())
+                 for name in ("cli", "api")]
+    assert manifests[0]["settings"] == manifests[1]["settings"]
+
+
+def test_a_folder_has_the_bytes_of_the_command_line(tmp_path):
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.jsonl", *corpus(3), BAD)
+    pattern = str(tmp_path / "[ab].jsonl")
+    run("decode", pattern, "-o", f"{tmp_path}/cli/", "--workers", "1", "--format", "text")
+    summary = minrisk.decode_corpus(pattern, output=f"{tmp_path}/api/", workers=1, format="text")
+    assert (summary.segments, summary.failed) == (8, 2)
+    for name in ("a.txt", "b.txt", "errors.jsonl"):
+        assert (tmp_path / "api" / name).read_bytes() == (tmp_path / "cli" / name).read_bytes()
+
+
+def test_objects_are_written_as_the_lines_that_they_would_be(tmp_path):
+    path = write(tmp_path / "in.jsonl", *corpus())
+    run("decode", path, "-o", tmp_path / "cli.jsonl")
+    minrisk.decode_corpus(iter(corpus()), output=tmp_path / "api.jsonl")
+    assert (tmp_path / "api.jsonl").read_bytes() == (tmp_path / "cli.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("weights", ["uniform", "logprobs", "length-normalised"])
+def test_weights_and_oracles_are_those_of_the_command_line(weights, tmp_path):
+    segments = [s | {"logprobs": [-float(i) for i in range(12)], "human": s["samples"][3]}
+                for s in corpus()]
+    path = write(tmp_path / "in.jsonl", *segments)
+    expected = run("decode", path, "--weights", weights).records
+    found = list(minrisk.decode_corpus(segments, weights=weights))
+    assert [r.text for r in found] == [record["text"] for record in expected]
+    assert f"weights:{weights}|" in (found[0].ranking.signature or "")
+    ceiling = minrisk.decode_corpus(segments, oracle="human")
+    assert [r.text for r in ceiling] == [
+        record["text"] for record in run("decode", path, "--oracle", "human").records]
+
+
+def test_a_matrix_and_confidence_are_those_of_the_command_line(tmp_path):
+    path = write(tmp_path / "in.jsonl", *corpus(2))
+    run("decode", path, "-o", tmp_path / "cli.jsonl", "--matrix", tmp_path / "cli.npz",
+        "--confidence")
+    minrisk.decode_corpus(path, output=tmp_path / "api.jsonl", matrix=tmp_path / "api.npz",
+                          confidence=True)
+    assert (tmp_path / "api.jsonl").read_bytes() == (tmp_path / "cli.jsonl").read_bytes()
+    ours, theirs = np.load(tmp_path / "api.npz"), np.load(tmp_path / "cli.npz")
+    assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
+    [first, _] = minrisk.decode_corpus(path, confidence=True)
+    assert first.ranking.confidence is not None
+
+
+def test_files_come_in_every_form_that_the_command_line_reads(tmp_path):
+    plain = write(tmp_path / "a.jsonl", *corpus(2))
+    packed = tmp_path / "b.jsonl.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    texts = [r.text for r in minrisk.decode_corpus(plain)]
+    assert [r.text for r in minrisk.decode_corpus(str(packed))] == texts
+    assert [r.text for r in minrisk.decode_corpus(f"{tmp_path}/*.jsonl*")] == texts * 2
+    assert [r.text for r in minrisk.decode_corpus([str(plain), packed])] == texts * 2
+
+
+@pytest.mark.parametrize("columns", [
+    {}, {"source": "src.txt"}, {"references": "refs.txt", "num_references": 2},
+    {"reference_lprobs": "lprobs.txt"}], ids=lambda given: "-".join(given) or "plain")
+def test_plain_text_is_read_as_by_the_command_line(columns, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    segments = corpus(3)
+    for name, lines in (("hyps.txt", [t for s in segments for t in s["samples"]]),
+                        ("src.txt", [s["source"] for s in segments]),
+                        ("refs.txt", [t for s in segments for t in s["samples"][:2]]),
+                        ("lprobs.txt", [f"-{i}.5" for i in range(36)])):
+        Path(name).write_text("".join(f"{line}\n" for line in lines))
+    options = {"num_candidates": 12} | columns
+    run("decode", "hyps.txt", *flags(options), "-o", "cli.jsonl")
+    files = minrisk.TextFiles("hyps.txt", **options)
+    minrisk.decode_corpus(files, output="api.jsonl")
+    assert Path("api.jsonl").read_bytes() == Path("cli.jsonl").read_bytes()
+    manifests = [json.loads(Path(f"{name}.jsonl.run.json").read_text()) for name in ("cli", "api")]
+    assert manifests[0]["settings"] == manifests[1]["settings"]
+    texts = [json.loads(line)["text"] for line in Path("api.jsonl").read_text().splitlines()]
+    assert [result.text for result in minrisk.decode_corpus(files)] == texts
+    assert [result.text for result in minrisk.decode_corpus(files, workers=1)] == texts
+
+
+@pytest.mark.parametrize(("args", "options", "message"), [
+    (("hyps.txt", 0), {}, "num_candidates must be an integer of at least 1; got 0"),
+    (("nowhere.txt", 2), {}, "cannot read .*nowhere.txt"), ((3, 2), {}, "hypotheses must be"),
+    (("hyps.txt", 2), {"source": 3}, "source must be the name of a file; got 3"),
+    (("hyps.txt", 2), {"num_references": 3}, "num_references= needs references="),
+    (("hyps.txt", 3), {}, "4 lines do not divide into groups of 3; check num_candidates="),
+])
+def test_plain_text_that_makes_no_sense_is_told(args, options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("hyps.txt").write_text("a\nb\nc\nd\n")
+    with pytest.raises(minrisk.InputError, match=message):
+        list(minrisk.decode_corpus(minrisk.TextFiles(*args, **options)))
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"oracle": "x"}, "oracle= names a field of JSON lines"),
+    ({"weights": "logprobs"}, "weights='logprobs' needs reference_lprobs="),
+])
+def test_plain_text_does_not_have_everything(options, message, tmp_path):
+    path = tmp_path / "hyps.txt"
+    path.write_text("a\nb\n")
+    with pytest.raises(minrisk.InputError, match=message):
+        minrisk.decode_corpus(minrisk.TextFiles(path, 2), **options)
+
+
+def test_arrays_and_tuples_do_for_lists():
+    segment = {"samples": ("a b", "a c"), "counts": np.array([1, 3]), "weights": (1, 2)}
+    [found] = minrisk.decode_corpus([segment])
+    assert found.ranking == minrisk.decode(["a b", "a c"], counts=[1, 3], weights=[1, 2])
+
+
+def test_nothing_is_read_before_it_is_asked_for():
+    taken = []
+
+    def segments() -> Iterator[list[str]]:
+        for number in range(100):
+            taken.append(number)
+            yield ["a", "b"]
+
+    found = minrisk.decode_corpus(segments())
+    next(found)
+    assert len(taken) < 5
+    found.close()
+
+
+def test_a_caller_that_leaves_stops_the_workers():
+    found = minrisk.decode_corpus(corpus(), workers=2, batch_size=1)
+    next(found)
+    assert active_children()
+    found.close()
+    assert not active_children()
+
+
+def test_a_failed_segment_keeps_its_place_and_raises_when_it_is_asked():
+    found = list(minrisk.decode_corpus([["a"], {"samples": [3]}, 7, ["b"]]))
+    assert [r.error is None for r in found] == [True, False, False, True]
+    assert [r.index for r in found] == [0, 1, 2, 3]
+    assert found[2].error == ("segment 2: a segment must be a Segment, a dict or a list of "
+                              "samples; got 7")
+    with pytest.raises(minrisk.InputError, match="segment 1: hypotheses must be strings"):
+        found[1].text  # noqa: B018
+    assert "error='segment 1" in repr(found[1])
+
+
+def test_the_first_failure_ends_a_run_that_is_to_stop():
+    found = minrisk.decode_corpus([["a"], [], ["b"]], on_error="stop")
+    assert next(found).text == "a"
+    with pytest.raises(minrisk.InputError, match="segment 1: zero hypotheses"):
+        list(found)
+
+
+def test_a_corpus_of_nothing_but_failures_is_an_error():
+    with pytest.raises(minrisk.InputError, match="segment 0: zero hypotheses"):
+        list(minrisk.decode_corpus([[], []]))
+
+
+def test_a_corpus_may_be_empty(tmp_path):
+    assert list(minrisk.decode_corpus([])) == []
+    assert list(minrisk.decode_corpus(iter(()))) == []
+    assert minrisk.decode_corpus([], output=tmp_path / "o.jsonl").segments == 0
+
+
+@pytest.mark.parametrize(("args", "options", "message"), [
+    ((5,), {}, "segments must be file names, or an iterable of segments"),
+    ((None,), {}, "segments must be file names"),
+    (({"samples": ["a"]},), {}, "segments must be file names"),
+    (("nowhere.jsonl",), {}, "cannot read .*nowhere.jsonl: No such file"),
+    ((["nowhere.jsonl"],), {}, "strings are names of files here: for the samples of one segment"),
+    ((["x", ["a"]],), {}, r"found \['a'\] among names of files"),
+    (("*.nothing",), {}, r"no file matches \*.nothing"),
+    (([],), {"workers": -1}, "run: workers must be an integer of at least 1 or None; got -1"),
+    (([],), {"workers": "two"}, "workers must be an integer"),
+    (([],), {"engine": "spark"}, "engine must be 'local' or 'ray' or None; got 'spark'"),
+    (([],), {"on_error": "explode"}, "on_error must be 'stop' or 'skip'; got 'explode'"),
+    (([],), {"wrokers": 2}, "unknown option 'wrokers'; did you mean 'workers'"),
+    (([],), {"strategy": "n-by-s", "subste": 2}, "unknown option 'subste'; did you mean 'subset'"),
+    (([],), {"strategy": "n-by-z"}, "unknown strategy 'n-by-z'"),
+    (([],), {"metric": "chrv"}, "unknown metric 'chrv'; did you mean 'chrf'"),
+    (([],), {"metric": 3}, "metric must be a metric"),
+    (([],), {"weights": "even"}, "weights must be 'auto' or 'uniform'"),
+    (([],), {"weights_temperature": 2.0}, "does nothing with weights='auto'"),
+    (([],), {"oracle": 3}, "oracle must be a string or None; got 3"),
+    (([],), {"oracle": "x", "weights": "logprobs"}, "leave one of them out"),
+    (([],), {"resume": True}, "resume= goes with a file or a folder; name one with output="),
+    (([],), {"output": 5}, "output must be the name of a file or folder; got 5"),
+    (([],), {"output": "o", "resume": True, "overwrite": True}, "give one"),
+    (([],), {"output": "o", "nbest": 0}, "nbest must be an integer of at least 1 or None; got 0"),
+    (([],), {"output": "o", "format": "xml"}, "format must be 'json' or 'text'; got 'xml'"),
+    (([],), {"output": "o", "format": "text", "nbest": 2}, "need format='json'"),
+    (([],), {"nbest": 2}, "are for output="),
+    (([],), {"address": "auto"}, "give engine='ray'"),
+    (([["a"]],), {"output": "out/"}, "a folder as output needs files as input"),
+])
+def test_wrong_arguments_get_our_errors_at_once(args, options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(minrisk.InputError, match=message):
+        minrisk.decode_corpus(*args, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_sent_to_workers_is_told():
+    found = minrisk.decode_corpus([["a", "b"]], metric=lambda hyp, ref: 1.0, workers=2)
+    with pytest.raises(minrisk.InputError, match="worker processes cannot be sent the metric"):
+        list(found)
+
+
+def test_an_output_that_exists_is_never_lost(tmp_path):
+    output = tmp_path / "best.jsonl"
+    minrisk.decode_corpus(corpus(1), output=output)
+    before = output.read_bytes()
+    with pytest.raises(minrisk.InputError, match="overwrite"):
+        minrisk.decode_corpus(corpus(2), output=output)
+    assert output.read_bytes() == before
+    assert minrisk.decode_corpus(corpus(2), output=output, overwrite=True).segments == 2
+    with pytest.raises(minrisk.InputError, match="the output is the input"):
+        minrisk.decode_corpus(output, output=output, overwrite=True)
+
+
+def test_an_interrupted_run_leaves_nothing_torn_and_can_be_resumed(tmp_path):
+    output, segments = tmp_path / "best.jsonl", corpus()
+
+    def interrupted() -> Iterator[dict[str, Any]]:
+        yield from segments[:3]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        minrisk.decode_corpus(interrupted(), output=output, strategy="n-by-s", subset=3)
+    assert not output.exists()
+    done = []
+    summary = minrisk.decode_corpus(segments, output=output, strategy="n-by-s", subset=3,
+                                    resume=True, progress=lambda n, failed: done.append(n))
+    assert (summary.segments, done) == (6, [1, 2, 3])
+    whole = tmp_path / "whole.jsonl"
+    minrisk.decode_corpus(segments, output=whole, strategy="n-by-s", subset=3)
+    assert output.read_bytes() == whole.read_bytes()
+
+
+def test_a_resumed_run_sees_that_objects_are_others(tmp_path):
+    output, segments = tmp_path / "best.jsonl", corpus()
+
+    def interrupted() -> Iterator[dict[str, Any]]:
+        yield from segments[:3]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        minrisk.decode_corpus(interrupted(), output=output)
+    with pytest.raises(minrisk.InputError, match="segment 0 has changed since"):
+        minrisk.decode_corpus(segments[::-1], output=output, resume=True)
+
+
+def test_the_command_line_resumes_what_a_call_began(tmp_path, monkeypatch):
+    path = write(tmp_path / "in.jsonl", *corpus())
+    output = tmp_path / "best.jsonl"
+
+    def stop(done: int, failed: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        minrisk.decode_corpus(path, output=output, progress=stop)
+    done = run("decode", path, "-o", output, "--resume")
+    assert done.code == 0, done.err
+    assert "3 segments finished" in done.err
+    assert output.read_bytes() == run("decode", path).out.encode()
+
+
+def test_nothing_is_shown_unless_it_is_asked_for(capfd):
+    list(minrisk.decode_corpus(corpus()))
+    assert capfd.readouterr() == ("", "")
+    list(minrisk.decode_corpus([*corpus(), []], progress=True))
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("minrisk: 7 segments, 1 failed, ")
+    with pytest.raises(minrisk.InputError, match="progress must be True, False or a function"):
+        list(minrisk.decode_corpus(corpus(), progress=3))  # type: ignore[call-overload]
+
+
+def test_a_run_leaves_the_number_of_threads_as_it_was():
+    before = threads()
+    set_threads(1)
+    try:
+        list(minrisk.decode_corpus(corpus(2)))
+        assert threads() == 1
+        list(minrisk.decode_corpus(corpus(2), threads=2))
+        assert threads() == 1
+    finally:
+        set_threads(None)
+    assert threads() == before
+
+
+def test_keywords_are_the_options_that_there_are():
+    run_fields = {f.name for f in dataclasses.fields(RunConfig)} - {"output"}
+    assert set(get_type_hints(RunKeywords)) == run_fields | {"progress"}
+    for keywords, registry, others in ((StrategyKeywords, STRATEGIES, {"metric", "seed"}),
+                                       (SamplerKeywords, SAMPLERS, set())):
+        fields = {f.name for name in registry.builtin for f in dataclasses.fields(
+            registry.get(name))}
+        assert set(get_type_hints(keywords)) == fields - others
+    assert "seed" in get_type_hints(DecodeKeywords)
+
+
+# sampling
+
+
+def sampler(server: Any) -> minrisk.Endpoint:
+    return minrisk.Endpoint("m", server.endpoint, prompt="In French: {source}")
+
+
+SOURCES = ["one", "two", "three", "four"]
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    path = tmp_path / "sources.txt"
+    path.write_text("".join(f"{source}\n" for source in SOURCES))
+    return path
+
+
+def test_samples_are_those_of_the_command_line(server, sources, tmp_path):
+    flags = ["--endpoint", server.endpoint, "--model", "m", "-n", "9", "--seed", "3"]
+    expected = run("sample", sources, *flags, "-o", tmp_path / "cli.jsonl")
+    assert expected.code == 0
+    common: Any = {"endpoint": server.endpoint, "model": "m", "seed": 3}
+    summary = minrisk.sample(sources, 9, output=tmp_path / "api.jsonl", **common)
+    assert (tmp_path / "api.jsonl").read_bytes() == (tmp_path / "cli.jsonl").read_bytes()
+    assert (summary.segments, summary.counts["samples"]) == (4, 36)
+    records = [json.loads(line) for line in (tmp_path / "cli.jsonl").read_text().splitlines()]
+    for prompts in (sources, SOURCES, [{"source": source} for source in SOURCES]):
+        found = list(minrisk.sample(prompts, 9, **common))
+        assert [set(result.texts) for result in found] == [set(r["samples"]) for r in records]
+        assert all(sum(s.count for s in result.samples) == 9 for result in found)
+
+
+def test_translations_are_those_of_the_command_line(server, sources, tmp_path):
+    flags = ["--endpoint", server.endpoint, "--model", "m", "--prompt", "In French: {source}",
+             "-n", "9", "--strategy", "n-by-s", "--subset", "3", "--seed", "2"]
+    for form in ("text", "json"):
+        run("translate", sources, *flags, "--format", form, "-o", tmp_path / f"cli.{form}")
+        minrisk.translate(sources, 9, sampler=sampler(server), strategy="n-by-s", subset=3, seed=2,
+                          output=tmp_path / f"api.{form}", format=form)
+        assert (tmp_path / f"api.{form}").read_bytes() == (tmp_path / f"cli.{form}").read_bytes()
+    manifests = [json.loads((tmp_path / f"{name}.json.run.json").read_text())
+                 for name in ("cli", "api")]
+    assert manifests[0]["settings"] == manifests[1]["settings"]
+    found = minrisk.translate(SOURCES, 9, sampler="openai", endpoint=server.endpoint, model="m",
+                              prompt="In French: {source}", strategy="n-by-s", subset=3, seed=2)
+    assert [r.text for r in found] == (tmp_path / "cli.text").read_text().splitlines()
+
+
+def test_a_prompt_that_fails_keeps_its_place(server):
+    def picky(handler: Any) -> None:
+        bad = handler.body["messages"][-1]["content"].endswith("three")
+        (status(400, "not with me") if bad else openai_server.answer)(handler)
+
+    server.always = picky
+    found = list(minrisk.sample(SOURCES, 2, sampler=sampler(server)))
+    assert [r.error is None for r in found] == [True, True, False, True]
+    with pytest.raises(minrisk.InputError, match=r"segment 2: .*not with me"):
+        found[2].samples  # noqa: B018
+
+
+def test_chats_are_prompts_too(server):
+    chat = [{"role": "user", "content": "one"}]
+    found = minrisk.sample([chat, {"messages": chat, "id": "x"}], 2, endpoint=server.endpoint,
+                           model="m")
+    assert [result.id for result in found] == [0, "x"]
+    assert all(body["messages"] == chat for body in server.bodies)
+
+
+@pytest.mark.parametrize(("args", "options", "message"), [
+    (("one", 4), {}, "prompts must be a pathlib.Path of a file, or an iterable of prompts"),
+    ((5, 4), {}, "prompts must be a pathlib.Path"),
+    ((Path("nowhere.txt"), 4), {}, "cannot read .*nowhere.txt"),
+    ((["one"], 0), {}, "n must be an integer of at least 1; got 0"),
+    ((["one"], 4), {"seed": -1}, "seed must be an integer of at least 0; got -1"),
+    ((["one"], 4), {"sampler": "hff"}, "unknown sampler 'hff'; did you mean 'hf'"),
+    ((["one"], 4), {"sampler": 3}, "sampler must be a sampler or the name of one; got 3"),
+    ((["one"], 4), {"epsilan": 0.1}, "unknown option 'epsilan'; did you mean 'epsilon'"),
+    ((["one"], 4), {"sampler": "hf"}, "sampler 'hf' needs the option model"),
+    ((["one"], 4), {"sampler": minrisk.CTranslate2("m"), "top_k": 2}, "already part of the"),
+    ((["one"], 4), {"on_blank": "ignore"}, "on_blank must be 'copy' or 'fail'"),
+    ((["one"], 4), {"workers": 0}, "workers must be an integer of at least 1"),
+])
+@pytest.mark.parametrize("call", [minrisk.sample, minrisk.translate], ids=["sample", "translate"])
+def test_wrong_arguments_of_sampling_get_our_errors(call, args, options, message):
+    needed = {} if {"sampler"} & options.keys() else {"model": "m"}
+    with pytest.raises(minrisk.InputError, match=message):
+        call(*args, **needed | options)
+
+
+# training data
+
+
+def test_examples_are_those_of_the_command_line(tmp_path):
+    path = write(tmp_path / "in.jsonl", *corpus())
+    flags = ["--pairs", "consecutive", "--stride", "3", "--conversational"]
+    lines = run("export", path, *flags).records
+    options: Any = {"pairs": "consecutive", "stride": 3, "conversational": True}
+    assert list(minrisk.export(path, **options)) == lines
+    assert list(minrisk.export(corpus(), **options)) == lines
+    run("export", path, "--format", "tsv", "-o", tmp_path / "cli.tsv")
+    summary = minrisk.export(path, format="tsv", output=tmp_path / "api.tsv")
+    assert summary.segments == 6
+    assert (tmp_path / "api.tsv").read_bytes() == (tmp_path / "cli.tsv").read_bytes()
+
+
+def test_a_segment_that_gives_no_example_is_told():
+    segments = [{"source": "s", "samples": ["a"]}, {"samples": ["b"]}]
+    with pytest.warns(UserWarning, match="segment 1: found no source, .*gives no example"):
+        assert list(minrisk.export(segments)) == [{"source": "s", "target": "a"}]
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"format": "xml", "output": "o"}, "format must be 'json' or 'tsv'; got 'xml'"),
+    ({"format": "tsv"}, "format='tsv' is for output="),
+    ({"format": "tsv", "output": "o", "pairs": "best-worst"}, "need format='json'"),
+    ({"pairs": "best"}, "pairs must be 'best-worst' or"), ({"stride": 0}, "stride must be"),
+    ({"stride": 2}, "stride= goes with pairs='consecutive'"),
+    ({"prompt": "x", "conversational": True}, r"has no \{source\}"),
+    ({"prompt": "{source}"}, "prompt= goes with pairs= or conversational="),
+])
+def test_wrong_arguments_of_export_get_our_errors(options, message):
+    with pytest.raises(minrisk.InputError, match=message):
+        minrisk.export(corpus(1), **options)
+
+
+# validation
+
+
+def without_seconds(found: dict[str, Any]) -> dict[str, Any]:
+    """What does not depend on how busy the machine is."""
+    rows = [{k: v for k, v in row.items() if k != "seconds"} for row in found["trials"]]
+    return {k: v for k, v in found.items() if k not in ("recommended", "fastest")} | {
+        "trials": rows}
+
+
+def test_a_validation_is_that_of_the_command_line(tmp_path):
+    path = write(tmp_path / "in.jsonl", *corpus())
+    flags = ["--strategy", "aggregate", "--strategy", "n-by-s", "--seed", "4", "--limit", "5"]
+    told = json.loads(run("validate", path, *flags, "--format", "json", "-q").out)
+    options: Any = {"strategies": ["aggregate", "n-by-s"], "seed": 4, "limit": 5}
+    output = tmp_path / "outcomes.jsonl"
+    for segments, more in ((path, {}), (corpus(), {}), (iter(corpus()), {"output": output})):
+        found = minrisk.validate(segments, **options | more)
+        assert without_seconds(found.as_json()) == without_seconds(told)
+    assert output.read_text().count("\n") == 5
+    found.save(tmp_path / "summary.json")
+    assert json.loads((tmp_path / "summary.json").read_text()) == found.as_json()
+    assert found.recommended in found.rows
+    assert str(found).startswith("strategy ")
+    assert "By pairs: " in str(found)
+
+
+def test_a_validation_is_plotted_as_by_the_command_line(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = minrisk.validate(corpus(2), strategies=["aggregate"])
+    found.plot(tmp_path / "accuracy.svg")
+    assert (tmp_path / "accuracy.svg").read_bytes().startswith(b"<?xml")
+    with pytest.raises(minrisk.InputError, match="wanted a name that ends in"):
+        found.plot(tmp_path / "accuracy.gif")
+
+
+def test_what_a_metric_cannot_do_is_told_and_further_metrics_are_taken():
+    found = minrisk.validate(corpus(2), lambda hyp, ref: float(len(hyp) == len(ref)),
+                             strategies=["aggregate", "coarse-to-fine"], coarse="chrf")
+    assert {row.trial.strategy for row in found.rows} == {"standard", "coarse-to-fine"}
+    [reason] = found.skipped
+    assert reason.startswith("without aggregate: ")
+
+
+@pytest.mark.parametrize(("args", "options", "message"), [
+    ((5,), {}, "segments must be file names"), (([],), {}, "no segments; at least one is needed"),
+    (([["a"]],), {"top": 0}, "top must be an integer of at least 1; got 0"),
+    (([["a"]],), {"tolerance": -1}, "tolerance must be a number of at least 0 or None"),
+    (([["a"]],), {"strategies": "aggregate"}, "strategies must be a list of names"),
+    (([["a"]],), {"strategies": ["agregate"]}, "unknown strategy 'agregate'"),
+    (([["a"]],), {"limt": 3}, "unknown option 'limt'"),
+    (([["a"]],), {"output": "out/"}, "must be a file, which can be read again"),
+    (([[]],), {}, "segment 0: zero hypotheses"),
+])
+def test_wrong_arguments_of_validate_get_our_errors(args, options, message):
+    with pytest.raises(minrisk.InputError, match=message):
+        minrisk.validate(*args, **options)

@@ -1,0 +1,60 @@
+"""Messages of the library speak Python, those of the command line speak flags."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from minrisk.cli import cli
+from minrisk.cli.flags import as_flags
+from project import ROOT
+
+LIBRARY = ("_core", "strategies", "evaluation", "io", "pipeline", "openai", "samplers")
+FOREIGN = {"--model", "--output_dir", "--copy_files", "--head"}  # flags of other programs
+
+
+@pytest.fixture
+def command():
+    """The options of a command line with two metrics are known."""
+    cli.commands["decode"].make_context("decode", [
+        "--strategy", "coarse-to-fine", "--coarse", "bleu", "--metric", "chrf"])
+
+
+@pytest.mark.parametrize(("message", "shown"), [
+    ("keep=9 of 3 hypotheses", "--keep 9 of 3 hypotheses"),
+    ("beta=0.5, wanted more", "--metric.beta 0.5, wanted more"),
+    ("smooth_value=-1", "--coarse.smooth-value -1"),
+    ("resume=True goes on; max_errors= ends", "--resume goes on; --max-errors ends"),
+    ("order=3", "order=3"),  # of two metrics, and nobody knows which
+    ("x.keep=9 and no_option=3 and --keep=9", "x.keep=9 and no_option=3 and --keep=9"),
+])
+def test_options_of_the_running_command_are_shown_as_flags(command, message, shown):
+    assert as_flags(message) == shown
+
+
+def texts(folder: str) -> Iterator[str]:
+    """The strings of a part of the library that are no docstrings."""
+    for path in (ROOT / "src" / "minrisk" / folder).rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docs = {node.body[0].value for node in ast.walk(tree)
+                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+                and node.body and isinstance(node.body[0], ast.Expr)}
+        yield from (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)
+                    and isinstance(node.value, str) and node not in docs)
+
+
+@pytest.mark.parametrize("folder", LIBRARY)
+def test_the_library_knows_no_flags(folder):
+    found = {flag for text in texts(folder)
+             for flag in re.findall(r"(?<![\w-])--[a-z][a-z_-]*", text)}
+    assert found <= FOREIGN
+
+
+@pytest.mark.parametrize("folder", ["io", "pipeline"])
+def test_options_in_messages_of_a_run_are_known_to_the_command_line(folder):
+    found = {name for text in texts(folder)
+             for name in re.findall(r"\b([a-z_]+)=(?:True|'|\"| |$)", text)}
+    assert found <= {p.name for command in cli.commands.values() for p in command.params}

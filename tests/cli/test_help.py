@@ -1,0 +1,81 @@
+"""`--help`: one page for each command, with what is rarely used behind `--help-all`."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from commands import run
+from minrisk.cli import cli
+from minrisk.cli.command import Command
+from minrisk.cli.options import FieldOption
+
+PAGE = 90  # lines of 80 columns
+COMMANDS = sorted(name for name, command in cli.commands.items() if isinstance(command, Command))
+
+
+def shown(text: str) -> set[str]:
+    """The options that a help explains: a line of two spaces and a flag for each."""
+    lines = [line for line in text.splitlines() if line.startswith("  -")]
+    return {word.rstrip(",") for line in lines for word in line.split() if word.startswith("-")}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_a_page(command):
+    text = run(command, "--help").out
+    assert len(text.splitlines()) <= PAGE
+    options, _, examples = text.partition("Examples:\n")
+    assert examples
+    assert max(map(len, options.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_explained_by_help_all_or_is_not_for_typing(command):
+    declared = [p for p in cli.commands[command].params if isinstance(p, FieldOption)]
+    explained = shown(run(command, "--help-all").out) or shown(run(command, "--help").out)
+    assert {option.flag for option in declared if not option.hidden} <= explained
+    rare = {option.flag for option in declared if option.look.advanced}
+    assert rare.isdisjoint(shown(run(command, "--help").out))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_texts_are_sentences_with_a_period(command):
+    for option in cli.commands[command].params:
+        if isinstance(option, FieldOption) and not option.hidden:
+            assert option.field.help[0].isupper(), option.flag
+            assert option.field.help.rstrip("]").rstrip().endswith((".", "--endpoint")), option.flag
+
+
+def test_help_explains_the_options_of_what_is_chosen_and_names_those_of_defaults():
+    text = run("decode", "--help").out
+    assert "--metric.word-order" not in shown(text)
+    assert "metric 'chrf' takes --metric.order --metric.word-order" in text
+    assert "--metric.word-order" in shown(run("decode", "--metric", "chrf", "--help").out)
+    assert "--metric.model" in shown(run("decode", "--metric", "comet", "--help").out)
+    assert "--groups" in shown(run("decode", "--strategy", "aggregate", "--help").out)
+    assert "--epsilon" in shown(run("sample", "--sampler", "hf", "--help").out)
+    assert "--epsilon" in shown(run("translate", "--sampler", "hf", "--help").out)
+    assert "--model (required)" in run("translate", "--help").out.replace("\n", " ")
+
+
+def test_a_flag_that_is_on_is_shown_as_what_turns_it_off():
+    text = run("decode", "--metric", "comet", "--help").out
+    assert "--no-metric.fast" in shown(text)
+    assert "turn off: " in text
+
+
+def test_help_of_a_configuration_explains_what_the_file_chooses(tmp_path):
+    (tmp_path / "run.yaml").write_text("strategy: aggregate\n")
+    text = run("decode", "--config", tmp_path / "run.yaml", "--help").out
+    assert "--groups" in shown(text)
+
+
+def test_options_are_completed_with_names_choices_and_files():
+    def completions(flag: str, start: str) -> list[str]:
+        context = click.Context(cli.commands["decode"])
+        [option] = [p for p in cli.commands["decode"].params if flag in p.opts]
+        return [item.value for item in option.shell_complete(context, start)]
+
+    assert completions("--strategy", "agg") == ["aggregate", "aggregate-to-fine"]
+    assert completions("--on-error", "s") == ["stop", "skip"]
+    assert completions("--source", "src") == ["src"]

@@ -1,0 +1,45 @@
+"""A Ray cluster for all tests that need one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from project import SUPPORT
+
+# A node that was killed refuses to answer, and is given up after three times of that; one that is
+# only busy has ten seconds to answer each time.
+HEALTH = {"RAY_health_check_initial_delay_ms": "500", "RAY_health_check_period_ms": "500",
+          "RAY_health_check_failure_threshold": "3", "RAY_health_check_timeout_ms": "10000"}
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    """A head with two CPUs, and a node with one that says that it has a GPU too.
+
+    Their workers find tests/support, and the flag of the metrics in `faults` (fixture `flag`).
+    """
+    pytest.importorskip("ray", reason="needs the extra minrisk[ray]")
+    from ray.cluster_utils import Cluster
+
+    flag = tmp_path_factory.mktemp("ray") / "flag"
+    given = HEALTH | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(SUPPORT),
+                      "MINRISK_TEST_FLAG": str(flag)}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in given.items():
+            patch.setenv(name, value)
+        made = Cluster(initialize_head=True, head_node_args={
+            "num_cpus": 2, "include_dashboard": False, "object_store_memory": 200_000_000})
+        made.add_node(num_cpus=1, num_gpus=1, object_store_memory=200_000_000)
+        made.flag = flag
+    yield made
+    made.shutdown()
+
+
+@pytest.fixture
+def flag(cluster, monkeypatch) -> Path:
+    """The file that metrics in `faults` look for, on the cluster and here; there is none yet."""
+    cluster.flag.unlink(missing_ok=True)
+    monkeypatch.setenv("MINRISK_TEST_FLAG", str(cluster.flag))
+    return cluster.flag
