@@ -51,8 +51,7 @@ class Completer:
             chosen = await self._choose(call, draws)
         body = completion(call, draws.parts, chosen, call.samples)
         self._describe(body, trace)
-        if self.recorder is not None and chosen is not None:
-            await self._record(self.recorder, call, body, chosen, trace)
+        await self._record(call, draws, body, chosen, trace)
         return body
 
     async def rank(self, strategy: Strategy, segment: Segment) -> Ranking:
@@ -126,18 +125,23 @@ class Completer:
         for name, count in usage.items():
             self.metrics.tokens.add(count, name.removesuffix("_tokens"))
 
-    async def _record(self, recorder: Recorder, call: Call, body: dict[str, Any], chosen: Chosen,
+    async def _record(self, call: Call, draws: Draws, body: dict[str, Any], chosen: Chosen | None,
                       trace: Trace) -> None:
         """A line in the format of `minrisk sample`, on the disk before the client has its answer.
         """
-        source = {} if call.source is None else {"source": call.source}
-        usage = {"usage": body["usage"]} if "usage" in body else {}
-        await asyncio.wrap_future(recorder.append({
-            "id": trace.id, **source, **call.prompt_fields,
-            **columns(candidate.sample for candidate in chosen.compared),
-            "chosen": chosen.order[0].text, "model": body.get("model"), "seed": call.seed, **usage,
+        compared = (read_candidates(draws.choices, call.wants_json) if chosen is None
+                    else chosen.compared)
+        if self.recorder is None or not compared:
+            return
+        best = compared[0] if chosen is None else chosen.order[0]
+        optional = {"source": call.source, "usage": body.get("usage"),
+                    "signature": None if chosen is None else chosen.signature}
+        await asyncio.wrap_future(self.recorder.append({
+            "id": trace.id, **call.prompt_fields,
+            **columns(candidate.sample for candidate in compared),
+            "chosen": best.text, "model": body.get("model"), "seed": call.seed,
             "seconds": {name: round(value, 6) for name, value in trace.seconds.items()},
-            "signature": chosen.signature}))
+            **{name: value for name, value in optional.items() if value is not None}}))
 
 
 def _in_order(compared: Sequence[Candidate], segment: Segment,
