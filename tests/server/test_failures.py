@@ -181,3 +181,33 @@ def test_extra_choices_are_not_taken():
 
         own.answer = more
         assert server.chat().body["minrisk"]["samples"] == 4
+
+
+def test_choices_of_the_other_interface_are_survived(upstream):
+    async def answer(own, body):
+        found = own.completion(body)
+        for choice in found["choices"]:
+            choice["text"] = choice.pop("message", {}).get("content", "x")
+        return web.json_response(found)
+
+    upstream.answer = answer
+    with serving(upstream.url) as server:
+        events = server.chat(stream=True).events
+        assert events[1]["choices"][0]["delta"] == {"content": "the cat sat"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_bug_is_told_without_texts(upstream, monkeypatch, stream):
+    texts = ["a private text"]
+
+    def broken(*_):
+        raise KeyError(texts[0])
+
+    monkeypatch.setattr("minrisk.server.app.chunks" if stream else "minrisk.server.app.headers_of",
+                        broken)
+    with serving(upstream.url) as server:
+        reply = server.chat(stream=stream)
+    error = reply.events[-1] if stream else reply.body
+    assert "its log says more" in error["error"]["message"]
+    assert "KeyError" in "".join(server.log)
+    assert "private" not in "".join(server.log)

@@ -307,7 +307,7 @@ def test_slow_clients_are_shown_the_door(upstream):
             assert closed(silent)
         with socket.create_connection((address.hostname, address.port), PATIENCE) as slow:
             slow.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
-                         b"Content-Length: 100\r\n\r\n{")
+                         b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
             assert slow.recv(100).startswith(b"HTTP/1.1 408")
         assert server.chat().status == 200
 
@@ -326,6 +326,16 @@ def test_pages_of_other_origins_may_call_only_where_the_operator_says_so(upstrea
     with serving(upstream.url, settings(allow_origin="https://here")) as server:
         assert server.chat().headers["access-control-allow-origin"] == "https://here"
         assert server.call("/v1/models", method="OPTIONS").status == 204
+
+
+def test_what_a_page_of_another_origin_can_send_is_refused(upstream):
+    """A body that is said to be text needs no permission by CORS."""
+    with serving(upstream.url) as server:
+        body = json.dumps(BODY).encode()
+        reply = server.call("/v1/chat/completions", body, **{"Content-Type": "text/plain"})
+        assert reply.status == 415
+        assert "wanted application/json" in reply.body["error"]["message"]
+    assert not upstream.bodies
 
 
 def test_the_page_is_there_where_the_operator_says_so_and_has_no_texts(upstream):

@@ -103,7 +103,8 @@ def open_stream(server):
 
     with socket.create_connection((address.hostname, address.port), 60) as connection:
         connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
-                           b"Connection: close\r\nContent-Length: %d\r\n\r\n%b"
+                           b"Connection: close\r\nContent-Type: application/json\r\n"
+                           b"Content-Length: %d\r\n\r\n%b"
                            % (len(body), body))
         yield read_until
 

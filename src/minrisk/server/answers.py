@@ -141,7 +141,7 @@ def event(fields: Mapping[str, Any]) -> bytes:
 
 def _deltas(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Role, content, tool calls, and the reason to finish, in this order."""
-    message = choice["message"]
+    message = choice.get("message") or {"content": choice.get("text")}
     index = choice["index"]
     others = {key: value for key, value in message.items()
               if key not in _MESSAGE_PARTS and value is not None}
@@ -155,7 +155,7 @@ def _deltas(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield chunk({"content": message["content"]}, **logprobs)
     calls = message.get("tool_calls")
     for number, one in enumerate(calls if isinstance(calls, list) else []):
-        yield chunk({"tool_calls": [{**one, "index": number}]})
+        yield chunk({"tool_calls": [one | {"index": number} if isinstance(one, dict) else one]})
     rest = {key: value for key, value in choice.items()
             if key not in ("index", "message", "finish_reason", "logprobs")}
     yield chunk({}, choice.get("finish_reason") or "stop", **rest)

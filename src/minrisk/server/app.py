@@ -134,13 +134,17 @@ class Server:
             failure = error
         except ConnectionError:  # the client has left
             raise asyncio.CancelledError from None
-        except Exception as error:  # a bug; its message may have texts in it
-            self._log(json.dumps({"id": trace.id, "error": type(error).__name__, "trace":
-                                  traceback.format_tb(error.__traceback__)}))
-            failure = ApiError(500, "the server failed; its log says more under the request's id")
+        except Exception as error:
+            failure = self._bug(error, trace)
         trace.fields["error"] = failure.code or str(failure.status)
         return web.Response(status=failure.status, text=failure.content,
                             content_type="application/json", headers=failure.headers | headers)
+
+    def _bug(self, error: Exception, trace: Trace) -> ApiError:
+        """Logged without its message, which may have texts in it."""
+        self._log(json.dumps({"id": trace.id, "error": type(error).__name__, "trace":
+                              traceback.format_tb(error.__traceback__)}))
+        return ApiError(500, "the server failed; its log says more under the request's id")
 
     def _check_key(self, request: web.Request) -> None:
         keys = self._settings.keys
@@ -207,6 +211,9 @@ class Server:
         return given if isinstance(given, str) and given in self._settings.aliases else call.model
 
     async def _body(self, request: web.Request) -> dict[str, Any]:
+        if request.content_type != "application/json":  # which no page of another origin may send
+            raise ApiError(415, f"found content type {request.content_type[:60]!r}, wanted "
+                           "application/json")
         seconds = self._settings.body_timeout
         try:
             async with asyncio.timeout(seconds):
@@ -245,11 +252,15 @@ class Server:
                 await response.write(b": waiting for samples\n\n")
 
     def _events(self, call: Call, work: Work, trace: Trace) -> Iterable[bytes]:
+        """An error is an event too: the status has been sent."""
         try:
-            return chunks(call, _result(work))
+            return [*chunks(call, _result(work))]
         except ApiError as error:
-            trace.fields["error"] = error.code or str(error.status)
-            return [event(json.loads(error.content))]
+            failure = error
+        except Exception as error:
+            failure = self._bug(error, trace)
+        trace.fields["error"] = failure.code or str(failure.status)
+        return [event(json.loads(failure.content))]
 
     # the other routes
 
