@@ -42,8 +42,10 @@ def upstream() -> Iterator[str]:
     with subprocess.Popen([sys.executable, str(HERE / "mock.py")], stdout=subprocess.PIPE,
                           text=True) as process:
         assert process.stdout is not None
-        yield f"http://{process.stdout.readline().strip()}"
-        process.kill()
+        try:
+            yield f"http://{process.stdout.readline().strip()}"
+        finally:
+            process.kill()
 
 
 @contextmanager
@@ -55,10 +57,12 @@ def server(url: str, *options: str) -> Iterator[tuple[str, int]]:
         assert process.stderr is not None
         line = next(line for line in process.stderr if "serving at" in line)
         drain = subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
-        yield line.split()[-1].removesuffix("/v1"), process.pid
-        process.send_signal(signal.SIGTERM)
-        process.wait()
-        drain.wait()
+        try:
+            yield line.split()[-1].removesuffix("/v1"), process.pid
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+            drain.wait()
 
 
 @contextmanager
@@ -71,9 +75,11 @@ def optillm(python: str, url: str) -> Iterator[str]:
     environment = os.environ | {"OPENAI_API_KEY": "none"}
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                           env=environment) as process:
-        _wait_for(port, process)
-        yield f"http://127.0.0.1:{port}"
-        process.kill()
+        try:
+            _wait_for(port, process)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
@@ -124,8 +130,8 @@ async def cancelled(url: str, upstream_url: str, count: int, at_once: int = 200)
     """Clients that leave after a moment, and the connections that the server then still has."""
     async def one(session: aiohttp.ClientSession, number: int) -> None:
         with suppress(asyncio.TimeoutError, aiohttp.ClientError):
-            async with asyncio.timeout(0.001 * (number % 40)), session.post(
-                    f"{url}/v1/chat/completions", json=BODY) as response:
+            async with asyncio.timeout(0.002 * (number % 100)), session.post(
+                    f"{url}/v1/chat/completions", json=BODY | {"delay": 30}) as response:
                 await response.read()
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
@@ -134,10 +140,12 @@ async def cancelled(url: str, upstream_url: str, count: int, at_once: int = 200)
                                    for number in range(start, min(count, start + at_once))))
         await asyncio.sleep(1)
         async with session.get(f"{url}/metrics") as response:
-            text = await response.text()
-    gauge = {name: int(float(re.search(rf"minrisk_{name} (\S+)", text)[1]))  # type: ignore[index]
-             for name in ("in_flight", "queued", "drawing")}
-    return {"clients": count, **gauge}
+            lines = dict(line.rsplit(" ", 1) for line in (await response.text()).splitlines())
+        async with session.get(f"{upstream_url}/open") as response:
+            upstream = await response.json()
+    return {"clients": count, "open_upstream_requests": upstream["open"],
+            "aborted_upstream_requests": upstream["aborted"],
+            **{name: int(lines[f"minrisk_{name}"]) for name in ("in_flight", "queued", "drawing")}}
 
 
 def memory(process: int) -> int:
