@@ -138,7 +138,7 @@ def test_too_few_samples_are_none(upstream):
 
 def test_at_the_deadline_what_is_there_is_the_answer_if_it_is_enough(upstream):
     some_fail(upstream, held, lambda number: number > 1)
-    chosen = settings(min_samples=2, deadline=0.5)
+    chosen = settings(min_samples=2, deadline=3.0)  # long before which the first two are there
     with serving(upstream.url, chosen, per_request=1) as server:
         reply = server.chat()
     assert reply.status == 200
@@ -211,3 +211,11 @@ def test_a_bug_is_told_without_texts(upstream, monkeypatch, stream):
     assert "its log says more" in error["error"]["message"]
     assert "KeyError" in "".join(server.log)
     assert "private" not in "".join(server.log)
+
+
+def test_an_upstream_without_a_list_of_models_can_be_ready(server, monkeypatch):
+    for status, ready in ((404, 200), (500, 503), (401, 503)):
+        monkeypatch.setattr(server.RequestHandlerClass, "do_GET", raising=False,
+                            value=lambda h, status=status: h.reply(status, {"error": "no"}))
+        with serving(server.endpoint) as own:
+            assert own.call("/ready").status == ready

@@ -13,12 +13,14 @@ from typing import Any, Protocol
 from minrisk._core.errors import MinriskError
 from minrisk.openai.client import Answer, Check, Client
 from minrisk.openai.completions import API, AnswerPart, Completions, Report
+from minrisk.openai.errors import refusal_of
 from minrisk.server.calls import Call
 from minrisk.server.limits import SampleLimit
 
 _MAX_MODELS = 256  # whose capabilities are remembered: clients may name any
 _READY_FOR = 2.0  # seconds for which an upstream that answered is taken to answer
 _READY_TIMEOUT = 5.0
+_NO_LIST = (404, 405)  # of an upstream that is there, and has no list of models
 
 
 class Source(Protocol):
@@ -90,7 +92,11 @@ class Upstream:
         try:
             async with asyncio.timeout(_READY_TIMEOUT):
                 await self.models()
-        except (MinriskError, TimeoutError):
+        except MinriskError as error:
+            refusal = refusal_of(error)
+            if refusal is None or refusal.status not in _NO_LIST:
+                return "the upstream does not answer"
+        except TimeoutError:
             return "the upstream does not answer"
         self._answered = time.monotonic()
         return None
