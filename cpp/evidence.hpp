@@ -1,5 +1,6 @@
 // Statistics of references that add up: references may be processed in parts, and only the sum of
 // their statistics (the evidence) is needed to score the hypotheses against the average of all.
+// In Python these are a metric's `partial_statistics`, and its `finalize` is the verdict here.
 //
 // The n-grams of the hypotheses are the states of an automaton (Aho & Corasick 1975). It reads a
 // reference symbol by symbol; its state is the longest of these n-grams that ends at the symbol,

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,17 @@ def test_the_readme_names_every_strategy_metric_and_sampler():
     for registry in (names.STRATEGIES, names.METRICS, names.SAMPLERS):
         for name in registry.builtin:
             assert f"| `{name}`" in text
+
+
+def test_the_glossary_has_words_that_the_code_uses():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = text.partition("| word | meaning |\n|---|---|\n")[2].splitlines()
+    words = [row.split("|")[1].strip() for row in rows]
+    assert words == sorted(set(words), key=str.lower)
+    code = "\n".join(path.read_text(encoding="utf-8").lower()
+                     for path in (ROOT / "src" / "minrisk").rglob("*.py"))
+    assert [word for word in words
+            if not re.search(re.escape(word.lower()).replace(r"\ ", "[ _-]?"), code)] == []
 
 
 def test_the_metric_and_the_strategy_of_the_contributing_guide_keep_the_contract(monkeypatch):

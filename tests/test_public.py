@@ -26,7 +26,7 @@ DOCUMENTED = [
     "_core.strategy", "_core.options", "_core.sampler", "samplers.ct2", "samplers.openai",
     "plugins", "evaluation.scoring", "_core.segment",
     "_core.signature", "_core.references", "_core.pool", "_core.threads", "io.references",
-    "pipeline.references", "strategies.adaptive",
+    "testing", "pipeline.references", "strategies.adaptive",
     "strategies.aggregate", "strategies.cascade", "strategies.centroid",
     "strategies.confident", "strategies.control_variate", "strategies.diverse",
     "strategies.low_rank", "strategies.medoids", "strategies.n_by_s",

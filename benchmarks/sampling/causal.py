@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import sys
 import time
@@ -117,13 +118,18 @@ def measure(model: Any, case: tuple[int, int, int, int], turns: int) -> dict[str
     memory: dict[str, float] = {}
     for turn in range(turns + 1):  # the first one chooses kernels and records graphs
         for name, run in (("minrisk", run_ours), ("generate", run_theirs)):
-            seconds, peak = timed(lambda run=run: run(model, given, samples, limit), model.device)
+            try:
+                seconds, peak = timed(lambda run=run: run(model, given, samples, limit),
+                                      model.device)
+            except torch.OutOfMemoryError:
+                continue
             memory[name] = round(peak / 1e9, 2)
             if turn:
                 times[name].append(round(1000 * seconds, 1))
-    ours, theirs = (statistics.median(times[name]) for name in times)
+    ours, theirs = (statistics.median(times[name] or [math.nan]) for name in times)
     return {"prompts": count, "samples": samples, "prompt_tokens": length, "new_tokens": limit,
-            "milliseconds": times, "times_faster": round(theirs / ours, 2),
+            "milliseconds": times,  # none where the memory was not enough
+            "times_faster": None if math.isnan(theirs) else round(theirs / ours, 2),
             "gigabytes_beside_the_weights": memory}
 
 

@@ -1,4 +1,4 @@
-"""What the paper says, asked of what was measured here: a number, its interval, and a verdict."""
+"""The claims of the paper, tested on our measurements: numbers with intervals."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from statistics import fmean
 from typing import Any
 
 import paper
+from formatting import difference, digits, with_interval
 from intervals import every, exceeds, of_difference, of_ratio, of_row, of_share, within
 from methods import AGGREGATION, CONTROL, N_BY_S, STANDARD, TO_FINE
 from paper import LEXICAL
 from results import AVERAGE, BEAM, SAMPLE, Results, Row
-from shown import difference, digits, with_interval
 
 ENOUGH, FEW, MANY, MARGIN = 0.97, 16, 10, 0.1  # accuracy, references, times, share of a gain
 RULE = ("In brackets are 95% intervals. A claim holds (yes) if all of its interval agrees with it, "

@@ -1,4 +1,4 @@
-"""Every method on every segment: what it chooses, and how near that is to standard MBR."""
+"""Decoding of every segment with every method, compared with standard MBR."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from kept import Fields, Kept, kept
 from material import Material
 from methods import Methods
+from resumable import Fields, StoredResults, resume
 from settings import Settings, Utility
 
 from minrisk import Batch, Segment
@@ -24,7 +24,8 @@ from minrisk.evaluation.study import TrialOutcome
 class Decoded:
     """What all methods made of the first n samples of each segment of a dataset."""
 
-    def __init__(self, utility: Utility, material: Material, count: int, found: Kept) -> None:
+    def __init__(self, utility: Utility, material: Material, count: int,
+                 found: StoredResults) -> None:
         self.utility, self.material, self.count = utility, material, count
         self.machine, self._records = found.machine, found.results
 
@@ -55,7 +56,7 @@ def decode(utility: Utility, material: Material, count: int, settings: Settings,
                                processes)
 
     path = work / material.name / f"{utility.name}-{count}{'-curves' if curves else ''}.jsonl"
-    found = kept(path, _made(utility, settings, count), range(len(material.items)), judge)
+    found = resume(path, _made(utility, settings, count), range(len(material.items)), judge)
     return Decoded(utility, material, count, found)
 
 

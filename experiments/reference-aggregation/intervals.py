@@ -1,4 +1,4 @@
-"""What a number could be as well: 95% intervals, and what they say of a claim."""
+"""95% confidence intervals, and tests of claims with them."""
 
 from __future__ import annotations
 

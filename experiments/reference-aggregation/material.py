@@ -1,4 +1,4 @@
-"""The texts of a dataset: sources, references, samples and beams; drawn where they are missing."""
+"""The texts of a dataset: sources, references, samples and beams, generated if they are missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kept import Fields, kept
+from resumable import Fields, resume
 from settings import Dataset, Settings
 
 from minrisk import InputError
@@ -138,7 +138,7 @@ def _drawn(dataset: Dataset, items: Sequence[Item], settings: Settings,
                 yield {"samples": [one.text for one in own], "counts": [one.count for one in own]}
 
     made = signature(sampler, "sampler", n=count, seed=settings.seed)
-    records = kept(folder / "samples.jsonl", made, items, draw).results
+    records = resume(folder / "samples.jsonl", made, items, draw).results
     return [_samples(record, i, settings.seed) for i, record in enumerate(records)]
 
 
@@ -153,7 +153,7 @@ def _searched(dataset: Dataset, items: Sequence[Item], beams: int, folder: Path)
             for [own] in sampler.sample([item.source for item in some], 1, places=places):
                 yield {"text": own.text}
 
-    found = kept(folder / f"beam-{beams}.jsonl", signature(sampler, "sampler"), items, search)
+    found = resume(folder / f"beam-{beams}.jsonl", signature(sampler, "sampler"), items, search)
     return [record["text"] for record in found.results]
 
 

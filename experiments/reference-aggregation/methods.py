@@ -1,11 +1,11 @@
-"""What is compared: curves over the number of effective references, and choices for the tables."""
+"""The compared methods: curves over the number of effective references, and those of the tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from remembered import Remembered
+from score_cache import ScoreCacheMetric
 from settings import Settings, Utility
 
 from minrisk import (
@@ -50,7 +50,7 @@ class Methods:
 
     def __init__(self, utility: Utility, settings: Settings) -> None:
         self.utility = utility
-        self.metric = Remembered(utility.metric)
+        self.metric = ScoreCacheMetric(utility.metric)
         abilities = as_metric(utility.metric).abilities
         self.averages = Ability.AVERAGES in abilities
         self.corrects = Ability.SURROGATE in abilities

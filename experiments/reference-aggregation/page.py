@@ -9,10 +9,10 @@ from typing import Any
 
 import paper
 from claims import RULE
+from formatting import difference, number, with_interval
 from intervals import exceeds, of_row
 from methods import STANDARD
 from results import AVERAGE, BEAM, SAMPLE, Results, Row
-from shown import difference, number, with_interval
 
 from minrisk._core.metric import AnyMetric
 from minrisk._core.signature import metric_signature

@@ -1,4 +1,4 @@
-"""Everything that was measured, as rows: a row says of how many segments, and on which machine."""
+"""All measurements as rows, each with its number of segments and its machine."""
 
 from __future__ import annotations
 

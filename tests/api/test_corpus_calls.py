@@ -192,7 +192,8 @@ def test_plain_text_does_not_have_everything(options, message, tmp_path):
 
 def test_arrays_and_tuples_do_for_lists():
     segment = {"samples": ("a b", "a c"), "counts": np.array([1, 3]), "weights": (1, 2)}
-    [found] = minrisk.decode_corpus([segment])
+    [found, tuples] = minrisk.decode_corpus([segment, ("a b", "a c")])
+    assert tuples.ranking == minrisk.decode(["a b", "a c"], index=1)
     assert found.ranking == minrisk.decode(["a b", "a c"], counts=[1, 3], weights=[1, 2])
 
 

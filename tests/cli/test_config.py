@@ -85,7 +85,7 @@ def test_every_option_that_a_hint_names_is_one_of_ours():
     ("nbest: two\n", "run.yaml: nbest must be an integer of at least 1; got 'two'"),
     ("nbest: 1.5\n", "run.yaml: nbest must be an integer of at least 1; got '1.5'"),
     ("nbest: true\n", "run.yaml: nbest must be an integer of at least 1; got 'true'"),
-    ("metric: {order: six}\n", "run.yaml: metric.order must be an integer; got 'six'"),
+    ("metric: {order: six}\n", "run.yaml: metric.order must be an integer from 0 to 1000; got"),
     ("strategy: {name: aggregate, groups: 0}\n", "run.yaml: groups must be an integer of at least"),
     ("on_error: panic\n", "run.yaml: on-error must be 'stop' or 'skip'; got 'panic'"),
     ("utilities: 3\n", "run.yaml: utilities must be true or false; got '3'"),

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from minrisk.cli import cli
+from minrisk.cli.decode import decode
+from minrisk.cli.export import export
 from minrisk.cli.flags import as_flags
+from minrisk.cli.sample import sample
 from project import ROOT
 
 LIBRARY = ("_core", "strategies", "evaluation", "io", "pipeline", "openai", "samplers")
@@ -19,7 +21,7 @@ FOREIGN = {"--model", "--output_dir", "--copy_files", "--head"}  # flags of othe
 @pytest.fixture
 def command():
     """The options of a command line with two metrics are known."""
-    cli.commands["decode"].make_context("decode", [
+    decode.make_context("decode", [
         "--strategy", "coarse-to-fine", "--coarse", "bleu", "--metric", "chrf"])
 
 
@@ -57,4 +59,4 @@ def test_the_library_knows_no_flags(folder):
 def test_options_in_messages_of_a_run_are_known_to_the_command_line(folder):
     found = {name for text in texts(folder)
              for name in re.findall(r"\b([a-z_]+)=(?:True|'|\"| |$)", text)}
-    assert found <= {p.name for command in cli.commands.values() for p in command.params}
+    assert found <= {p.name for command in (decode, export, sample) for p in command.params}

@@ -7,11 +7,11 @@ import pytest
 
 from commands import run
 from minrisk.cli import cli
-from minrisk.cli.command import Command
 from minrisk.cli.options import FieldOption
 
 PAGE = 90  # lines of 80 columns
-COMMANDS = sorted(name for name, command in cli.commands.items() if isinstance(command, Command))
+COMMANDS = {name: command for name in cli.list_commands(click.Context(cli))
+            if isinstance(command := cli.get_command(click.Context(cli), name), Command)}
 
 
 def shown(text: str) -> set[str]:
@@ -31,7 +31,7 @@ def test_help_is_a_page(command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_explained_by_help_all_or_is_not_for_typing(command):
-    declared = [p for p in cli.commands[command].params if isinstance(p, FieldOption)]
+    declared = [p for p in COMMANDS[command].params if isinstance(p, FieldOption)]
     explained = shown(run(command, "--help-all").out) or shown(run(command, "--help").out)
     assert {option.flag for option in declared if not option.hidden} <= explained
     rare = {option.flag for option in declared if option.look.advanced}
@@ -40,7 +40,7 @@ def test_every_option_is_explained_by_help_all_or_is_not_for_typing(command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_texts_are_sentences_with_a_period(command):
-    for option in cli.commands[command].params:
+    for option in COMMANDS[command].params:
         if isinstance(option, FieldOption) and not option.hidden:
             assert option.field.help[0].isupper(), option.flag
             assert option.field.help.rstrip("]").rstrip().endswith((".", "--endpoint")), option.flag
@@ -72,8 +72,8 @@ def test_help_of_a_configuration_explains_what_the_file_chooses(tmp_path):
 
 def test_options_are_completed_with_names_choices_and_files():
     def completions(flag: str, start: str) -> list[str]:
-        context = click.Context(cli.commands["decode"])
-        [option] = [p for p in cli.commands["decode"].params if flag in p.opts]
+        context = click.Context(COMMANDS["decode"])
+        [option] = [p for p in COMMANDS["decode"].params if flag in p.opts]
         return [item.value for item in option.shell_complete(context, start)]
 
     assert completions("--strategy", "agg") == ["aggregate", "aggregate-to-fine"]

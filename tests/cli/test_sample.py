@@ -170,7 +170,7 @@ def test_help_lists_the_samplers_and_their_options(command):
     (["--temprature", "1"], "did you mean '--temperature'?"),
     (["--top-p", "2"], "--top-p must be a number above 0 and at most 1; got 2.0"),
     (["--sampler", "nobody"], "unknown sampler 'nobody'"),
-    (["--resume"], "--resume goes with a file or a folder; name one with -o"),
+    (["--resume"], "--resume goes with a file or a folder; name one with --output"),
     (["--system", "s", "--api", "completions"], "system is for chats"),
 ])
 def test_options_that_make_no_sense_are_told(sample, sources, args, message):
@@ -324,7 +324,7 @@ def test_a_finished_file_that_somebody_changed_is_told(sample, sources, tmp_path
     out.write_bytes(out.read_bytes()[:-9])
     result = sample(sources, "-n", "4", "-o", out, "--resume")
     assert result.code == 2
-    assert "remove it to have it made again" in result.err
+    assert "remove it to make it again" in result.err
     out.unlink()
     assert sample(sources, "-n", "4", "-o", out, "--resume").code == 0
 

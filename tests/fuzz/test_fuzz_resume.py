@@ -64,7 +64,7 @@ def folder(content: Files, first: int = 1) -> Iterator[Path]:
             path.write_bytes(data)
         numbers = count(first)
         patches.chdir(here)
-        patches.setattr("minrisk.cli.run_options.Processes", Inline)
+        patches.setattr("minrisk.pipeline.job.Processes", Inline)
         patches.setattr("minrisk.io.run_store.uuid4", lambda: UUID(int=next(numbers)))
         patches.setattr("os.fsync", lambda descriptor: None)  # no machine dies here
         yield Path(here)

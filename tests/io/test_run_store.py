@@ -361,7 +361,7 @@ def test_plain_text_goes_into_a_folder_as_into_files(tmp_path, inline):
                                  *args).out.encode() for name in "ab"}
     few = run("decode", f"{folder}/*.hyp", "-s", folder / "a.src", *args, "-o", f"{tmp_path}/few/")
     assert few.code == 2
-    assert "--source names 1 files; for a folder as output, one for each INPUT" in few.err
+    assert "--source names 1 files; for a folder as output, one for each input" in few.err
 
 
 def matrices(path: Path) -> dict[str, list[list[float]]]:

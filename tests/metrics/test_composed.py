@@ -362,8 +362,8 @@ def test_names_are_taken_apart(name, options, made):
 @pytest.mark.parametrize(("name", "options", "message"), [
     ("chrf+nothing", {}, "unknown metric 'nothing'"),
     ("cached:", {}, "unknown metric ''"),
-    ("cached", {}, "'cached' is made of others; name one, as in cached:comet"),
-    ("combined", {}, r"'combined' is made of others; name some, as in chrf\*0.5\+comet"),
+    ("cached", {}, "'cached' is made of others; name an inner metric, as in cached:comet"),
+    ("combined", {}, r"'combined' is made of others; name inner metrics, as in chrf\*0.5\+comet"),
     ("chrf:6", {}, "'chrf' takes no argument after a colon"),
     ("chrf*1.2.3", {}, "expected a number as weight, got '1.2.3'"),
     ("chrf+edit", {"order": 3}, r"unknown option of metric 'chrf\+edit': 'order'"),

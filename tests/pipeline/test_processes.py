@@ -360,7 +360,7 @@ class LosingRunning:
 @pytest.mark.parametrize("output", ["out/", "out.jsonl"])
 def test_what_a_runner_loses_is_tried_alone_and_then_recorded(tmp_path, monkeypatch, output):
     path = write(tmp_path / "in.jsonl", *segments(9))
-    monkeypatch.setattr("minrisk.cli.run_options.Processes", Losing)
+    monkeypatch.setattr("minrisk.pipeline.job.Processes", Losing)
     result = run("decode", path, "-o", f"{tmp_path}/{output}", "--workers", "1")
     assert result.code == SOME_FAILED
     assert f"the first failure: {path}:3: every worker that tried it died" in result.err
@@ -485,7 +485,7 @@ def test_a_report_says_what_was_done_and_how_fast(inputs, tmp_path):
 
 
 @pytest.mark.parametrize(("args", "message"), [
-    (["--resume"], "--resume goes with a file or a folder; name one with -o"),
+    (["--resume"], "--resume goes with a file or a folder; name one with --output"),
     (["--overwrite"], "--overwrite goes with a file or a folder"),
     (["-o", "@out/", "--resume", "--overwrite"], "give one"),
     (["-o", "@out/", "--address", "auto"], "give --engine ray"),

@@ -100,7 +100,10 @@ def test_a_segment_that_kills_its_workers_is_recorded(on_ray, tmp_path):
      "interrupt": "KeyboardInterrupt: ", "panic": "PanicError: no such byte"},
     {"hang": "every worker that tried it died, or exceeded the segment timeout"}],
     ids=["leaves", "hangs"])
-def test_a_metric_that_leaves_or_hangs_costs_its_segment(on_ray, flag, tmp_path, ways):
+def test_a_metric_that_leaves_or_hangs_costs_its_segment(on_ray, flag, tmp_path, ways,
+                                                         monkeypatch):
+    """Without retries too, which would only make it less likely that others die with it."""
+    monkeypatch.setattr("minrisk.pipeline.ray._RETRIES", 0)
     flag.touch()
     path = write(tmp_path / "in.jsonl", *segments(3),
                  *({"id": "x", "samples": [way]} for way in ways), *segments(2))

@@ -134,7 +134,7 @@ def test_not_too_many_parts_wait_for_one_before_them(tmp_path, monkeypatch):
     ({"parts": [References(["a"], [1.0], name="x"), ["b"]]}, "part 2 has no weights, but x has"),
     ({"parts": [["b"], References(["a"], [1.0], name="x")]}, "part 1 has no weights, but x has"),
     ({"strategy": "prune"}, "'prune' needs all references at once"),
-    ({"strategy": minrisk.Aggregate(minrisk.ChrF(), groups=2)}, "2 groups of references"),
+    ({"strategy": minrisk.Aggregate(minrisk.ChrF(), groups=2)}, "expected groups=1, got groups=2"),
     ({"metric": Edit()}, "needs a metric that averages references"),
     ({"workers": 0}, "workers must be at least 1; got 0"),
     ({"address": "auto"}, "address= needs engine='ray'"),

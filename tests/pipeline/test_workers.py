@@ -129,7 +129,7 @@ def test_workers_end_with_their_driver_also_in_a_long_call(tmp_path, flag):
 
 
 def test_a_worker_whose_threads_never_end_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr("minrisk.pipeline.processes._PATIENCE", 0.1)
+    monkeypatch.setattr("minrisk.pipeline.processes._EXIT_SECONDS", 0.1)
     path = write(tmp_path / "in.jsonl", {"samples": ["a"]})
     assert run("decode", path, "-o", f"{tmp_path}/out/", "--metric", "python:faults:threaded",
                "--workers", "1").code == 0

@@ -230,14 +230,14 @@ def test_the_options_reach_the_server(server):
 
 def test_a_server_without_log_probabilities_gives_none(server):
     server.logprobs = False
-    with pytest.warns(UserWarning, match="gives no log-probabilities; samples have none"):
+    with pytest.warns(UserWarning, match="returns no log-probabilities, so samples have none"):
         assert sampler(server).sample(["one"], 1)[0][0].logprob is None
 
 
 def test_samples_that_were_cut_are_told(server):
     server.always = lambda h: h.reply(200, {"choices": [
         choice | {"finish_reason": "length"} for choice in openai_server.choices(h)]})
-    with pytest.warns(UserWarning, match="cut where they reached max_tokens"):
+    with pytest.warns(UserWarning, match="cut off at max_tokens"):
         sampler(server).sample(["one"], 1)
 
 

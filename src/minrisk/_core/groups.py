@@ -72,7 +72,7 @@ class Groups:
         """(G,) weight of each group; sums to 1."""
         total = self._totals.sum()
         if total == 0:
-            raise InputError("expected references with weight, got weights that are all zero")
+            raise InputError("the references have no weight; expected a positive one")
         mass: Floats = self._totals / total
         return mass
 

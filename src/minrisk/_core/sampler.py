@@ -1,4 +1,4 @@
-"""What a sampler returns, what it must do, and what it may be able to do."""
+"""Samples, and the base class of samplers."""
 
 from __future__ import annotations
 
@@ -10,28 +10,42 @@ from typing import Any, Protocol, TypeVar
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.options import Bounds, Options, checked
 
-PROMPT_BATCH = 16  # prompts, where a sampler does not prefer another number
+PROMPT_BATCH = 16  # prompts per batch, unless a sampler prefers another number
 
-Message = Mapping[str, Any]  # "role", and "content" or what else the role has
+Message = Mapping[str, Any]  # "role", and "content" or other fields of the role
 Prompt = str | Sequence[Message]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A text that was drawn `count` times, with what the model thinks of it."""
+    """A sampled text with its count and log-probabilities.
+
+    Args:
+        text: the text.
+        count: number of times that it was sampled.
+        logprob: natural log-probability under the full distribution of the model.
+        truncated_logprob: log-probability under the distribution that was sampled from.
+        tokens: token ids; those of `hf` include the end-of-sequence token.
+        length: number of tokens, if the tokens are not known.
+        finish_reason: "stop", "length" and so on, if the sampler gives it.
+        reasoning: the reasoning before the text, if the model separates it.
+
+    >>> Sample("Hello!", count=2).count
+    2
+    """
 
     text: str
     count: int = 1
-    logprob: float | None = None  # natural logarithm, under the whole model
-    truncated_logprob: float | None = None  # under the distribution that was drawn from
-    tokens: tuple[int, ...] = ()  # as drawn; those of `hf` include the one that ends the text
-    length: int | None = None  # in tokens, where they are not known themselves
-    finish_reason: str | None = None  # "stop", "length", ..., where the sampler tells
-    reasoning: str | None = None  # what the model wrote before the text, and apart from it
+    logprob: float | None = None
+    truncated_logprob: float | None = None
+    tokens: tuple[int, ...] = ()
+    length: int | None = None
+    finish_reason: str | None = None
+    reasoning: str | None = None
 
 
 class Samples(list[Sample]):
-    """The samples of a prompt, and the tokens that they took, where the sampler tells."""
+    """The samples of a prompt, and the token usage, if the sampler gives it."""
 
     def __init__(self, samples: Iterable[Sample] = (),
                  usage: Mapping[str, int] | None = None) -> None:
@@ -40,7 +54,7 @@ class Samples(list[Sample]):
 
 
 class Request(Protocol):
-    """A prompt, and its place in the whole input, which with the seed fixes its samples."""
+    """A prompt and its position in the input, which with the seed determines its samples."""
 
     @property
     def prompt(self) -> Prompt: ...
@@ -54,11 +68,10 @@ Result = list[Sample] | MinriskError  # of a request
 
 
 class Sampler(Options, ABC):
-    """Draws n samples for each prompt.
+    """Generates n samples for each prompt.
 
-    A sampler is a frozen dataclass whose fields are its options. It has a name and `sample`, and
-    declares the rest: class variables or properties that say what prompts it takes, and methods
-    with defaults.
+    A sampler is a frozen dataclass whose fields are its options. It has a name and `sample`. Class
+    variables or properties declare which prompts it accepts; the other methods have defaults.
 
     >>> from typing import ClassVar
     >>> @dataclass(frozen=True)
@@ -83,12 +96,12 @@ class Sampler(Options, ABC):
 
     @property
     def is_causal(self) -> bool:
-        """Whether its model continues a prompt, and so needs an instruction beside a source."""
+        """Whether its model continues a prompt, and so needs an instruction besides the source."""
         return False
 
     @property
     def prompt(self) -> str | None:
-        """The template, with {source} in it, that gives every source an instruction."""
+        """The prompt template with {source}, which adds an instruction to every source."""
         return None
 
     @property
@@ -97,44 +110,44 @@ class Sampler(Options, ABC):
         return False
 
     def batch_size(self, n: int) -> int:
-        """The number of prompts that it is best given at a time, for n samples of each."""
+        """The preferred number of prompts per batch, for n samples of each."""
         return PROMPT_BATCH
 
     def prepare(self) -> None:
-        """Load what sampling needs, so that what is missing is found before the first prompt."""
+        """Import packages and load the model, so that errors appear before the first prompt."""
 
     @abstractmethod
     def sample(self, prompts: Sequence[Any], n: int, seed: int = 0,
                places: Sequence[int] | None = None) -> list[list[Sample]]:
-        """n samples of each prompt; equal samples may come as one with a count.
+        """Generate n samples of each prompt; equal samples may be merged into one with a count.
 
-        `places` are the prompts' places in the whole input: with the seed they fix each prompt's
-        random stream, so that the samples are the same in any batch.
+        `places` are the positions of the prompts in the input: with the seed they determine the
+        random stream of each prompt, so that the samples are the same in any batch.
 
         Raises:
-            PartialError: where only some of the prompts failed.
+            PartialError: if only some of the prompts failed.
         """
 
     def stream(self, requests: Iterable[AnyRequest], n: int,
                seed: int = 0) -> Generator[tuple[AnyRequest, Result]]:
-        """Results as they finish, of requests that are taken as there is capacity.
+        """Results of requests as they finish; requests are read when there is capacity.
 
-        They come in any order, each with its request; an error is that of its request alone. What
-        concerns all requests is raised, an `UnusableError`, after what has finished by then. To
-        close the generator (`contextlib.closing`) or to interrupt it (Ctrl-C) cancels what is not
-        finished.
+        Results come in any order, each with its request, and may be an error of that request. An
+        error that concerns all requests is raised as an `UnusableError`, after the results that are
+        finished by then. Closing the generator (`contextlib.closing`) or an interrupt (Ctrl-C)
+        cancels unfinished requests.
         """
         raise InputError(f"sampler {self.name!r} has no stream; use sample")
 
 
 def check_numbers(n: int, seed: int) -> None:
-    """How many samples, and with which seed: the same for every sampler."""
+    """Check the number of samples and the seed."""
     checked("n", n, int, Bounds(ge=1))
     checked("seed", seed, int, Bounds(ge=0))
 
 
 class PartialError(InputError):
-    """Some prompts failed; the samples of the others are not lost."""
+    """An error of some prompts; `results` has the samples of the others."""
 
     def __init__(self, results: Sequence[Result]) -> None:
         super().__init__(next(r for r in results if isinstance(r, MinriskError)))

@@ -1,4 +1,4 @@
-"""One room for torch and transformers: devices, loading without foreign code, weights, batches.
+"""Support for torch and transformers: devices, loading without foreign code, weights, batches.
 
 Metrics and samplers that need torch import from here; the core never does. Whatever comes from a
 model's files is data: no code of theirs is run, nobody is asked anything on standard input, and

@@ -1,4 +1,4 @@
-"""Where a model runs, with which numbers, and how data gets there."""
+"""Device, number format and batch size of a model, and copies of arrays to the device."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ _TOKENS_PER_BATCH = {True: 32768, False: 4096}  # tokens in a batch, with and wi
 
 
 def choose_device(name: str, mps: bool = True) -> torch.device:
-    """The device of this name; for "auto" CUDA, else Apple's GPU where that will do, else the CPU.
-    """
+    """The device of this name; "auto" is CUDA, else Apple's GPU if `mps` allows, else the CPU."""
     if name != "auto":
         return _checked_device(name)
     if torch.cuda.is_available():
@@ -44,7 +43,7 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
 
 
 def triton_not_supported_reasons(device: torch.device) -> list[str]:
-    """Why our Triton kernels cannot run on a device; none if they can."""
+    """Reasons why our Triton kernels cannot run on a device; none if they can."""
     reasons = []
     if device.type != "cuda":
         reasons.append(f"the device is {device.type}, not cuda")
@@ -56,12 +55,12 @@ def triton_not_supported_reasons(device: torch.device) -> list[str]:
 
 
 def upload(array: npt.NDArray[Any], device: torch.device) -> Tensor:
-    """A copy that the device makes when it gets there; on the CPU the array itself."""
+    """The array as a tensor on the device, copied asynchronously; on the CPU without a copy."""
     return pinned(array, device).to(device, non_blocking=True)
 
 
 def pinned(array: npt.NDArray[Any], device: torch.device) -> Tensor:
-    """Where the device can fetch it; torch uses that memory again only after the copy."""
+    """The array in pinned memory for CUDA; torch reuses that memory only after the copy."""
     tensor: Tensor = torch.from_numpy(np.ascontiguousarray(array))
     return tensor.pin_memory() if device.type == "cuda" else tensor
 
@@ -77,7 +76,7 @@ class Runtime:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """Whether products of float32 may drop digits; the caller's choice comes back after it."""
+        """Sets the precision of float32 matrix products, and restores the caller's afterwards."""
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high" if self._tf32 else "highest")
         try:
@@ -87,7 +86,7 @@ class Runtime:
 
     @contextmanager
     def inference(self) -> Iterator[None]:
-        """The same for a model that runs batches of texts; too large a batch is an input error."""
+        """`precision` around batches of a model; running out of memory becomes an input error."""
         try:
             with self.precision():
                 yield

@@ -30,7 +30,7 @@ _MIN_SENTENCE_TRANSFORMERS = 6
 
 
 def model_folder(model: str) -> Path:
-    """A folder as it is, or that of a model on the hub."""
+    """The folder of a model: a local one, or a snapshot from the hub."""
     path = Path(model)
     if path.is_dir():
         return path
@@ -43,7 +43,7 @@ def model_folder(model: str) -> Path:
 
 
 def model_file(model: str, name: str) -> Path:
-    """One file of a folder, or of a model on the hub."""
+    """The path of one file of a model, local or from the hub."""
     if (Path(model) / name).is_file():
         return Path(model) / name
     if Path(model).exists():
@@ -55,7 +55,7 @@ def model_file(model: str, name: str) -> Path:
 
 
 def load_config(name: str, hint: str = _HINT) -> Any:
-    """A model's configuration, of a kind that transformers knows and of a size that can be."""
+    """A model's configuration, of a type that transformers knows and of a plausible size."""
     from transformers import AutoConfig
 
     config = _pretrained(AutoConfig, name, "configuration", hint)
@@ -65,17 +65,17 @@ def load_config(name: str, hint: str = _HINT) -> Any:
 
 
 def load_tokenizer(name: str, kind: Any = None, hint: str = _HINT, **settings: Any) -> Any:
-    """A tokenizer by a class of transformers; by the one that suits the model unless given."""
+    """A tokenizer of a class of transformers; of the one that suits the model unless given."""
     from transformers import AutoTokenizer
 
     with warnings.catch_warnings():
-        # for punctuation; an extra of ours has it, and who left it out knows
+        # for punctuation; it is part of the extra minrisk[hf]
         warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")
         return _pretrained(kind or AutoTokenizer, name, "tokenizer", hint, **settings)
 
 
 def load_model(kind: Any, name: str, config: Any, **settings: Any) -> Any:
-    """A model none of whose weights are missing, which transformers would make up."""
+    """A model with all of its weights; transformers would initialise missing ones at random."""
     _check_generation(name)
     model, found = _pretrained(kind, name, "model", _HINT, config=config,
                                output_loading_info=True, **settings)
@@ -107,7 +107,7 @@ def _pretrained(kind: Any, name: str, what: str, hint: str, **settings: Any) -> 
 
 
 def _fetch(get: Callable[..., T], name: str, what: str, hint: str) -> T:
-    """From a folder or the local cache; only what is not there is asked of the hub."""
+    """The result of `get`, from a folder or the local cache, else from the hub."""
     try:
         with unattended():
             return get(local_files_only=True)
@@ -143,7 +143,7 @@ def _warn_of_download(name: str) -> None:
 
 
 def _raise_refusal(error: BaseException, name: str, what: str) -> None:
-    """What another copy or a download would not mend."""
+    """Raises the errors that another copy or a download would not mend."""
     if isinstance(error, (InputError, ImportError)):
         raise error
     if "trust_remote_code" in str(error):
@@ -175,7 +175,7 @@ def _check_kernels(config: Any, name: str) -> None:
 
 
 def check_sizes(config: Any, name: object) -> None:
-    """Before anything of that size is built."""
+    """Refuses absurd sizes before anything of that size is built."""
     for field, value in config.to_dict().items():
         most = _MAX_LAYERS if field.endswith(("layers", "_layer")) else _MAX_DIMENSION
         sized = field.endswith(("_size", "layers", "_layer", "_dim", "_heads", "_embeddings",
@@ -186,5 +186,5 @@ def check_sizes(config: Any, name: object) -> None:
 
 
 def short_error(error: BaseException) -> str:
-    """Another package's error as a part of one line."""
+    """The message of another package's error, shortened to a part of one line."""
     return " ".join(str(error).split())[:_MAX_ERROR_CHARACTERS] or type(error).__name__

@@ -1,4 +1,4 @@
-"""Code of other packages, kept away from standard input, standard output and the terminal."""
+"""Contexts that keep other packages away from standard input, standard output and the terminal."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Tokenizers that are SentencePiece models, read by SentencePiece itself: what rebuilds them may
-differ.
-"""
+"""SentencePiece tokenizers, run by SentencePiece itself: conversions of them may differ."""
 
 from __future__ import annotations
 
@@ -17,6 +15,8 @@ from minrisk._core.unicode import valid_unicode
 
 
 class SentencePiece:
+    """A SentencePiece model from a file."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
@@ -32,7 +32,7 @@ class SentencePiece:
         return {self._model.id_to_piece(i): i for i in range(len(self._model))}
 
     def id(self, piece: str) -> int:
-        """Of a piece that must be there."""
+        """The id of a piece, which must exist."""
         found: int = self._model.piece_to_id(piece)
         if found == self._model.unk_id():
             raise InputError(f"{self._path}: found no piece {piece!r}; is it another's model?")
@@ -40,7 +40,7 @@ class SentencePiece:
 
 
 class SentencePieceTokenizer:
-    """[CLS] text [SEP], as far as we need what tokenizers of transformers offer."""
+    """The part of transformers' tokenizer interface that we need, for [CLS] text [SEP]."""
 
     FILE = "spm.model"
 
@@ -51,7 +51,7 @@ class SentencePieceTokenizer:
         self.pad_token_id = self._pieces.id("[PAD]")
 
     def __call__(self, texts: Sequence[str], **_: object) -> dict[str, list[Ints]]:
-        """Nothing is cut off."""
+        """Token ids of the texts, without truncation."""
         return {"input_ids": [np.concatenate([[self._begin], self._pieces.ids(text), [self._end]])
                               for text in texts]}
 

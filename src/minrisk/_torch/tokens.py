@@ -16,7 +16,7 @@ from minrisk._core.unicode import valid_unicode
 
 
 def token_ids(tokenizer: Any, texts: Sequence[str], **settings: Any) -> list[list[int]]:
-    """The tokens of each text by a tokenizer of transformers; none is cut off."""
+    """Token ids of each text by a tokenizer of transformers, without truncation."""
     if not texts:
         return []
     with tokenizing():
@@ -34,12 +34,12 @@ def tokenizing() -> Iterator[None]:
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # whose class no module exports
             raise
-        raise InputError(f"the tokenizer gave up: {error}; is it whole, and the text sane?"
-                         ) from None
+        raise InputError(f"the tokenizer failed: {error}; check the tokenizer's files and the "
+                         "text") from None
 
 
 def length_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Rows of similar length together, longest first, so that too large a batch fails at once."""
+    """Batches of rows of similar length, longest first, so that too large a batch fails at once."""
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     start = 0
     while start < len(order):
@@ -49,7 +49,7 @@ def length_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 
 def pad_batch(ids: Sequence[Ints], pad: int) -> tuple[Tensor, Tensor]:
-    """(B, T) tokens, and a mask that is 1 where they are no padding."""
+    """(B, T) padded tokens, and a mask that is 0 where they are padding."""
     lengths = np.array([own.size for own in ids])
     mask = np.arange(lengths.max()) < lengths[:, None]
     tokens = np.full(mask.shape, pad)

@@ -1,5 +1,4 @@
-"""Files of weights, read without executing anything in them, and models that are filled with them.
-"""
+"""Reading of weight files without executing anything in them, and loading into models."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ _ADVICE = ("Weights only load failed", "Please file an issue", "Check the docume
 
 
 def read_pickle(path: Path, safe_globals: list[Any] | None = None) -> Any:
-    """What torch saved, with nothing but tensors, plain data and what is known to be harmless."""
+    """A file of torch.save that has only tensors, plain data and `safe_globals`."""
     try:
         with warnings.catch_warnings(), torch.serialization.safe_globals(safe_globals or []):
             warnings.simplefilter("ignore")  # of protocols that torch does not write itself
@@ -39,7 +38,7 @@ def read_pickle(path: Path, safe_globals: list[Any] | None = None) -> Any:
 
 
 def pickle_refusal(error: BaseException | None) -> str | None:
-    """What is wrong with a pickle that torch refused, if that is the reason of an error."""
+    """Why torch refused a pickle, if that is the reason of an error."""
     while error is not None:
         if found := _REFUSED_GLOBAL.search(str(error)):
             return (f"its pickle would call {found[1]}, which no weights need; nothing was "
@@ -67,7 +66,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def as_weights(found: Any, where: Path) -> dict[str, Tensor]:
-    """Tensors by name, if that is what a file had."""
+    """The content of a file as tensors by name."""
     if not isinstance(found, Mapping) or not all(
             isinstance(name, str) and isinstance(own, Tensor) for name, own in found.items()):
         raise InputError(f"{where}: found something else than weights by name; copy it again")
@@ -75,7 +74,7 @@ def as_weights(found: Any, where: Path) -> dict[str, Tensor]:
 
 
 def fingerprint(weights: Mapping[str, Tensor], *settings: str) -> bytes:
-    """Of a model: some numbers of each weight, so that gigabytes need not be read."""
+    """Hash of a model by some numbers of each weight, so that gigabytes need not be read."""
     digest = hashlib.sha256("\0".join(settings).encode("utf-8", "surrogatepass"))
     for name, tensor in sorted(weights.items()):
         flat = tensor.flatten()
@@ -98,7 +97,7 @@ def meta_build(where: object) -> Iterator[None]:
 
 
 def load_weights(model: Any, weights: Mapping[str, Tensor], where: object, hint: str) -> None:
-    """All weights of a model that was built without any, on the device `meta`."""
+    """Loads all weights of a model that was built on the device `meta`."""
     try:
         missing, _ = model.load_state_dict(weights, strict=False, assign=True)
     except RuntimeError as error:  # other sizes

@@ -8,27 +8,31 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import click
 
 from minrisk._core.adapters import clear_metric_cache
-from minrisk._core.errors import MinriskError
-from minrisk.cli.comet import comet
-from minrisk.cli.completion import completion
-from minrisk.cli.decode import decode
-from minrisk.cli.demo import demo
-from minrisk.cli.export import export
+from minrisk._core.errors import InputError, MinriskError
 from minrisk.cli.flags import as_flags
-from minrisk.cli.list_command import KINDS, list_command, moved
-from minrisk.cli.rank import rank
-from minrisk.cli.sample import sample
-from minrisk.cli.score import score
-from minrisk.cli.serve import serve
-from minrisk.cli.translate import translate
-from minrisk.cli.validate import validate
 from minrisk.version import __version__
 
+_COMMANDS = {  # imported when they are called
+    "decode": "minrisk.cli.decode:decode",
+    "sample": "minrisk.cli.sample:sample",
+    "translate": "minrisk.cli.translate:translate",
+    "serve": "minrisk.cli.serve:serve",
+    "score": "minrisk.cli.score:score",
+    "validate": "minrisk.cli.validate:validate",
+    "export": "minrisk.cli.export:export",
+    "rank": "minrisk.cli.rank:rank",
+    "list": "minrisk.cli.list_command:list_command",
+    "demo": "minrisk.cli.demo:demo",
+    "comet": "minrisk.cli.comet:comet",
+    "completion": "minrisk.cli.completion:completion",
+}
+_MOVED = {kind: f"list {kind}" for kind in ("metrics", "strategies", "samplers")}
 MISUSE, INTERRUPTED, TERMINATED, CLOSED_PIPE = 2, 130, 143, 141  # as shells count them
 
 
@@ -37,7 +41,19 @@ class Terminated(KeyboardInterrupt):
 
 
 class Commands(click.Group):
-    """Ends quietly where a reader has seen enough (`| head`), with the code of such an end."""
+    """Imports what is called, and ends quietly where a reader has seen enough (`| head`)."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name in _MOVED and not ctx.resilient_parsing:
+            raise InputError(f"`minrisk {name}` is now `minrisk {_MOVED[name]}`")
+        if name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[name].partition(":")
+        found: click.Command = getattr(import_module(module), attribute)
+        return found
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -64,11 +80,6 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (decode, sample, translate, serve, score, validate, export, rank, list_command,
-                demo, comet, completion, *map(moved, KINDS)):
-    cli.add_command(command)
-
-
 def main(args: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; no traceback for what the user can mend."""
     _prepare()
@@ -89,7 +100,7 @@ def _prepare() -> None:
     """Streams that are closed swallow what is written to them; warnings are one line."""
     clear_metric_cache()  # of an earlier run in this process, whose files may have changed
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - for the whole run
-    warnings.showwarning = _tell_once()
+    warnings.showwarning = _show_once()
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGHUP):  # the second when a terminal is closed
             signal.signal(number, _terminate)
@@ -99,15 +110,15 @@ def _terminate(*_: object) -> None:
     raise Terminated
 
 
-def _tell_once() -> Callable[..., None]:
-    told: set[str] = set()
+def _show_once() -> Callable[..., None]:
+    shown: set[str] = set()
 
-    def tell(message: Warning | str, *_: object, **__: object) -> None:
-        if str(message) not in told:
-            told.add(str(message))
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        if str(message) not in shown:
+            shown.add(str(message))
             click.echo(f"minrisk: warning: {as_flags(str(message))}", err=True)
 
-    return tell
+    return show
 
 
 def _fail(message: str) -> int:

@@ -30,21 +30,23 @@ _SETTINGS = {"token_normalize_func": lambda name: name.replace("_", "-"), "max_c
 
 
 def command(*, examples: str = "",
-            without: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Command]:
+            without: Sequence[str] = ()) -> Callable[[Callable[..., Any]], OptionsCommand]:
     """Make a command of a function; its options are the fields of the dataclasses it takes.
 
     A field that two dataclasses have is one option, and fills both. Fields in `without` have no
     option, and keep their defaults.
     """
-    def decorate(function: Callable[..., Any]) -> Command:
+    def decorate(function: Callable[..., Any]) -> OptionsCommand:
         hints = typing.get_type_hints(function)
         groups = [hint for name, hint in hints.items() if name != "return"]
-        return Command(function, groups, examples, without)
+        return OptionsCommand(function, groups, examples, without)
 
     return decorate
 
 
 class Command(click.Command):
+    """A command whose callback takes dataclasses that its options fill."""
+
     def __init__(self, function: Callable[..., Any], groups: Sequence[type], examples: str,
                  without: Sequence[str]) -> None:
         params: dict[str | None, click.Parameter] = {}
@@ -69,6 +71,8 @@ class Command(click.Command):
             rest = super().parse_args(ctx, list(args))  # which it would consume
         except click.NoSuchOption as error:
             raise self._unknown_option(ctx, error.option_name) from None
+        except click.BadOptionUsage as error:
+            raise self._bad_usage(ctx, error) from None
         options = self._field_options(ctx)
         set_flags(options, [option for option in options if option.is_given(ctx)])
         if not ctx.resilient_parsing:
@@ -87,7 +91,7 @@ class Command(click.Command):
         path = self._peek(ctx, args).get("config")
         config = read_config(path) if path else Config()
         ctx.meta[CONFIG] = config.path
-        for _ in ("--strategy coarse-to-fine", "--coarse chrf"):  # whose option names a metric
+        for _ in ("--strategy coarse-to-fine", "--coarse chrf"):  # an option of which names another
             options = self._field_options(ctx)
             names = config.default_map(options) | self._peek(ctx, args)
             ctx.meta[_COMPONENTS] = [found for group in self.groups

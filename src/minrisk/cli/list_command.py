@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from minrisk._core.errors import InputError, unknown
+from minrisk._core.errors import unknown
 from minrisk._core.metric import (
     Ability,
     declared_abilities,
@@ -25,12 +25,12 @@ from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry
 from minrisk.cli.components import COMMON
 from minrisk.cli.fields import Entry, entries
 
-KINDS = {"metrics": (METRICS, "--metric."), "strategies": (STRATEGIES, "--"),
+_KINDS = {"metrics": (METRICS, "--metric."), "strategies": (STRATEGIES, "--"),
          "samplers": (SAMPLERS, "--")}
 
 
 @click.command("list")
-@click.argument("kind", type=click.Choice(list(KINDS)))
+@click.argument("kind", type=click.Choice(list(_KINDS)))
 @click.argument("names", nargs=-1)
 @click.option("--json", "machine", is_flag=True, help="One JSON object per line.")
 def list_command(kind: str, names: tuple[str, ...], machine: bool) -> None:
@@ -41,21 +41,11 @@ def list_command(kind: str, names: tuple[str, ...], machine: bool) -> None:
     minrisk list metrics comet bleu
     minrisk list samplers --json
     """
-    registry, prefix = KINDS[kind]
+    registry, prefix = _KINDS[kind]
     for name in names:
         if name not in registry.names():
             raise unknown(registry.kind, name, registry.names())
     (_print_json if machine else _print)(registry, prefix, names)
-
-
-def moved(kind: str) -> click.Command:
-    """The former name of a list, which says the new one."""
-    @click.command(kind, hidden=True, context_settings={"ignore_unknown_options": True})
-    @click.argument("rest", nargs=-1)
-    def old(rest: tuple[str, ...]) -> None:
-        raise InputError(f"`minrisk {kind}` is now `minrisk list {kind}`")
-
-    return old
 
 
 def strategies_for(metric: type) -> list[str] | None:

@@ -18,7 +18,7 @@ _WIDTH = 24
 
 
 class Progress:
-    """Counts segments, and tells about them unless quiet."""
+    """Counts segments, and shows how many there are unless quiet."""
 
     def __init__(self, quiet: bool, fraction: Callable[[], float | None],
                  live: bool = True) -> None:
@@ -29,7 +29,7 @@ class Progress:
         self._fraction = fraction  # of the input that was read, if its size is known
         self._live = live
         self._stage = ""
-        self._start = self._told = time.monotonic()
+        self._start = self._shown = time.monotonic()
 
     @property
     def is_terminal(self) -> bool:
@@ -43,25 +43,25 @@ class Progress:
         self.done += segments
         self.failed += failed
         self._stage = ""
-        self._tell_in_time()
+        self._show_in_time()
 
     def count(self, **more: int) -> None:
         self.counts.update({name: number for name, number in more.items() if number})
 
     def expect(self, total: int) -> None:
-        """So many segments will come, which tells more than what was read of the input."""
+        """Set the number of segments, which says more than what was read of the input."""
         self._fraction = lambda: self.done / total if total else None
 
     def stage(self, what: str, done: int, total: int) -> None:
         """What a metric or a sampler is at, inside a batch of segments."""
         self._stage = f"{what}: {done:,} of {total:,}"
-        self._tell_in_time()
+        self._show_in_time()
 
-    def _tell_in_time(self) -> None:
+    def _show_in_time(self) -> None:
         now = time.monotonic()
-        if not self._quiet and now - self._told >= (_LIVE if self.is_terminal else _PLAIN):
-            self._told = now
-            self._tell()
+        if not self._quiet and now - self._shown >= (_LIVE if self.is_terminal else _PLAIN):
+            self._shown = now
+            self._show()
 
     def note(self, message: str) -> None:
         if not self._quiet:
@@ -78,7 +78,7 @@ class Progress:
     def _speed(self, name: str, count: int) -> str:
         return f"{count / self.seconds:.1f} {name}/s"
 
-    def _tell(self) -> None:
+    def _show(self) -> None:
         # a first batch was read, but nothing of it is done
         fraction = self._fraction() if self.done else None
         parts = [_count(self.done), self._speed("segments", self.done)]

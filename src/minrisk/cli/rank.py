@@ -16,7 +16,7 @@ from minrisk._core.threads import MAX_THREADS, set_threads
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricOptions
 from minrisk.cli.decode import UTILITIES_HELP
-from minrisk.cli.execute import check_files, summary
+from minrisk.cli.execute import summary
 from minrisk.cli.options import argument, flag
 from minrisk.cli.progress import Progress, has_room_for_bar
 from minrisk.cli.run_options import QUIET_HELP, THREADS_HELP
@@ -27,6 +27,7 @@ from minrisk.io.prompts import is_json
 from minrisk.io.record import Record, at
 from minrisk.io.references import ReferenceFile
 from minrisk.io.writer import ChoiceWriter
+from minrisk.pipeline.job import check_files
 from minrisk.pipeline.references import as_parts_strategy, make_runner, sum_parts
 
 

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from minrisk._core.errors import InputError
 from minrisk._core.threads import MAX_THREADS, set_threads
 from minrisk.cli.options import flag
-from minrisk.io import remote
 from minrisk.pipeline.batches import OnError
-from minrisk.pipeline.processes import Processes
-from minrisk.pipeline.runner import Inline, Runner
+from minrisk.pipeline.job import RunConfig, Work
 from minrisk.pipeline.stages import Stage
 from minrisk.pipeline.workers import WorkerPool
 
 WORKER_OPTIONS = ("workers", "engine", "address", "gpus_per_worker", "buffer", "work")
 THREADS_HELP = "Number of threads of each process; one per core unless given."
 QUIET_HELP = "Print nothing but errors on standard error."
-_GB = 1 << 30
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class RunOptions(RunConfig):
     output: str = flag(
         "-", "-o", section="Output", metavar="FILE",
         help="Output file, compressed if it ends in .gz, .xz or .zst; or folder (out/, "
@@ -69,52 +63,15 @@ class RunOptions:
         help="Local scratch folder for unfinished results when the output is a URL; in the user's "
         "cache unless given.")
 
-    def __post_init__(self) -> None:
-        if self.resume and self.overwrite:
-            raise InputError("--resume goes on with an output, --overwrite replaces it; give one")
-        if self.is_stream and (self.resume or self.overwrite):
-            name = "--resume" if self.resume else "--overwrite"
-            raise InputError(f"{name} goes with a file or a folder; name one with -o")
-        if self.address and self.engine != "ray":
-            raise InputError("--address is of a Ray cluster; give --engine ray")
-
     def apply(self) -> None:
         """Set what holds for this process: its threads, and whether it warns."""
         if self.quiet:
             warnings.simplefilter("ignore")
         set_threads(self.threads)
 
-    @property
-    def is_folder(self) -> bool:
-        return names_folder(self.output)
-
-    @property
-    def is_stream(self) -> bool:
-        """Standard output, a pipe or a device, which cannot be read again."""
-        if self.output == "-":
-            return True
-        return (not remote.is_url(self.output) and os.path.exists(self.output)
-                and not self.is_folder and not stat.S_ISREG(os.stat(self.output).st_mode))
-
-    @property
-    def memory(self) -> int:
-        return int(self.buffer * _GB)
-
-    def runner(self, is_streaming: bool) -> Runner:
-        """Without workers where there is one output, or where a server does the work."""
-        if self.engine == "ray":
-            from minrisk.pipeline.ray import Ray  # here, for it is an extra, and slow to import
-
-            return Ray(self.address, self.memory)
-        wants_workers = self.workers or self.engine or self.segment_timeout or self.gpus_per_worker
-        return Processes() if wants_workers or (self.is_folder and not is_streaming) else Inline()
+    def wants_workers(self, work: Work) -> bool:
+        """For a folder too, unless a server does the work."""
+        return super().wants_workers(work) or (self.is_folder and not work.is_streaming)
 
     def pool(self, *stages: Stage, gpus: bool = True) -> WorkerPool:
-        return WorkerPool(stages, self.workers, self.threads,
-                          (self.gpus_per_worker or 0.0) if gpus else 0.0, self.quiet,
-                          self.segment_timeout)
-
-
-def names_folder(path: str) -> bool:
-    """A URL is not looked up, for it may have no folders at all: its slash says so."""
-    return path.endswith("/") or os.path.isdir(path)
+        return replace(super().pool(*stages, gpus=gpus), quiet=self.quiet)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from minrisk._core.signature import settings, signature
 from minrisk.cli.command import command
 from minrisk.cli.components import SamplerOptions
-from minrisk.cli.execute import Job, execute
+from minrisk.cli.execute import execute
 from minrisk.cli.options import flag
 from minrisk.cli.prompt_input import PromptInput
 from minrisk.cli.run_options import RunOptions
 from minrisk.io.writer import SampleWriter
+from minrisk.pipeline.job import Work
 from minrisk.pipeline.stages import Write
 
 
@@ -39,7 +40,7 @@ def sample(sampling: SamplerOptions, prompts: PromptInput, options: RunOptions,
     sampler = sampling.make()
     draw = prompts.draw(sampler, options)
     drawing = {"n": prompts.num_samples, "seed": prompts.seed, "repeat": output.repeat}
-    return execute(options, Job(
+    return execute(options, Work(
         files=prompts.files(),
         reader=prompts.reader,
         pools=[options.pool(draw, Write(SampleWriter(output.repeat)))],

@@ -11,7 +11,6 @@ from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.threads import MAX_THREADS, set_threads
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricsOptions
-from minrisk.cli.execute import check_files
 from minrisk.cli.options import argument, flag
 from minrisk.cli.run_options import THREADS_HELP
 from minrisk.cli.score_report import ScoreColumn, show, show_sentences
@@ -19,6 +18,7 @@ from minrisk.evaluation.scoring import SEED, Score, sacrebleu_signature, score_s
 from minrisk.evaluation.scoring import score as score_systems
 from minrisk.io.files import Input
 from minrisk.io.remote import shown
+from minrisk.pipeline.job import check_files
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ScoreOptions:
     threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, help=THREADS_HELP)
 
     def __post_init__(self) -> None:
-        check_files([*self.systems, *self.references, self.source], written=[])
+        check_files([*self.systems, *self.references, *filter(None, [self.source])], written=[])
         names = [shown(path) for path in self.systems]
         for name in names:
             if names.count(name) > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -12,11 +12,10 @@ from minrisk._core.errors import InputError
 from minrisk.cli.options import argument, flag
 from minrisk.io.inputs import InputFile, expand
 from minrisk.io.jsonl import SampleReader
-from minrisk.io.lines import Column, TextReader
 from minrisk.io.record import Reader, Weighting
+from minrisk.io.text_files import TextFiles
 
-_COLUMNS = ("source", "references", "reference_lprobs")  # the further files of plain text
-_TEXT_ONLY = (*_COLUMNS, "num_references")
+_TEXT_ONLY = ("source", "references", "reference_lprobs", "num_references")
 
 
 def input_files(paths: Iterable[str]) -> list[InputFile]:
@@ -101,47 +100,29 @@ class SegmentInput(JsonInput):
         return input_files([*self.inputs, *self.translations] or self.input)
 
     def further_files(self) -> list[InputFile]:
-        return [file for files in self._columns.values() for file in files]
+        return self._text.further_files() if self._text else []
 
     def settings(self) -> dict[str, Any]:
         """What of it can change a result."""
-        text = {name: getattr(self, name) for name in (*_TEXT_ONLY, "num_candidates")
-                if getattr(self, name) is not None}
+        text = self._text.settings() if self._text else {}
         return {"weights": self.weighting, "oracle": self.oracle} | text
 
     def reader(self, files: tuple[InputFile, ...], number: int | None) -> Reader:
         """Of these files: all of the input, or the file of this number."""
-        if self.num_candidates is None:
+        if self._text is None:
             return SampleReader(files, self.weighting, self.oracle)
-        count = self.num_references or self.num_candidates
-        has_weights = self.weights != "uniform"
-        return TextReader(
-            Column(files, self.num_candidates, "--num-candidates"),
-            self._column("source", 1, "--source", number),
-            self._column("references", count, "--num-references", number),
-            self._column("reference_lprobs", count, "--num-references", number)
-            if has_weights else None,
-            self.weighting,
-        )
+        return self._text.reader(files, number, self.weighting)
 
     @property
     def _has_logprobs(self) -> bool:
         return super()._has_logprobs or (self.weights == "auto" and bool(self.reference_lprobs))
 
     @cached_property
-    def _columns(self) -> Mapping[str, tuple[InputFile, ...]]:
-        return {name: tuple(map(InputFile.at, expand([getattr(self, name)])))
-                for name in _COLUMNS if getattr(self, name) is not None}
-
-    def _column(self, name: str, size: int, option: str, number: int | None) -> Column | None:
-        """A file for all of the input, or for each of its files one of those a pattern names."""
-        files = self._columns.get(name)
-        if files is None or number is None:
-            return Column(files, size, option) if files else None
-        if number >= len(files):
-            raise InputError(f"{_flag(name)} names {len(files)} files; for a folder as output, one "
-                             "for each INPUT is wanted, in the same order")
-        return Column(files[number:number + 1], size, option)
+    def _text(self) -> TextFiles | None:
+        if self.num_candidates is None:
+            return None
+        return TextFiles(self.inputs, self.num_candidates, self.source, self.references,
+                         self.num_references, self.reference_lprobs)
 
     def _check_json(self) -> None:
         for name in _TEXT_ONLY:
@@ -159,9 +140,7 @@ class SegmentInput(JsonInput):
         if self.weighting.by_logprobs and not self.reference_lprobs:
             raise InputError(f"--weights {self.weights} needs --reference-lprobs "
                              "where INPUT is plain text")
-        if not self.references and self.num_references not in (None, self.num_candidates):
-            raise InputError("--num-references needs --references; "
-                             "otherwise the references are the hypotheses")
+        _ = self._text  # which checks the rest
 
 
 def _flag(name: str) -> str:

@@ -10,12 +10,13 @@ from minrisk._core.signature import settings, signature
 from minrisk.cli.command import command
 from minrisk.cli.components import SamplerOptions, StrategyOptions
 from minrisk.cli.decode import NBEST_HELP, UTILITIES_HELP
-from minrisk.cli.execute import Job, execute
+from minrisk.cli.execute import execute
 from minrisk.cli.options import flag
 from minrisk.cli.prompt_input import PromptInput
 from minrisk.cli.run_options import RunOptions
 from minrisk.io.record import Weighting
 from minrisk.io.writer import ChoiceWriter
+from minrisk.pipeline.job import Work
 from minrisk.pipeline.stages import Decode, SamplesToSegments, Write
 
 
@@ -62,7 +63,7 @@ def translate(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOp
     choose = (SamplesToSegments(Weighting(output.weights)),
               Decode(strategy, None, options.on_error),
               Write(ChoiceWriter(output.format, output.nbest, output.utilities)))
-    return execute(options, Job(
+    return execute(options, Work(
         files=prompts.files(),
         reader=prompts.reader,
         # some draw, on GPUs where there are some, and others choose from what they drew

@@ -13,7 +13,7 @@ from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Segment
 from minrisk.cli.command import command
 from minrisk.cli.components import StudyOptions
-from minrisk.cli.execute import Job, execute
+from minrisk.cli.execute import execute
 from minrisk.cli.options import flag
 from minrisk.cli.progress import Progress
 from minrisk.cli.run_options import WORKER_OPTIONS, RunOptions
@@ -27,6 +27,7 @@ from minrisk.evaluation.summary import summarise
 from minrisk.io.files import Input
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.record import Weighting
+from minrisk.pipeline.job import Work
 from minrisk.pipeline.stages import Write
 
 
@@ -83,15 +84,14 @@ def validate(metrics: StudyOptions, scope: StudyScope, segments: JsonInput, opti
     study = _study(metrics, scope, segments.weighting, reader.typical(), options)
     labels = [trial.label for trial in study.trials]
     results = StringIO() if options.output == "-" else None
-    done = execute(options, Job(
+    done = execute(options, Work(
         files=files,
         reader=lambda files, number: reader,
         pools=[options.pool(Evaluate(study), Write(OutcomesWriter()))],
         settings={"signature": study.signature, "trials": labels, "limit": scope.limit},
         signatures=[study.signature],
         stream=results,
-        also_written=output.plot,
-    ))
+    ), written=output.plot)
     lines = Input(options.output) if results is None else results.getvalue().encode(
         "utf-8", "backslashreplace").splitlines()
     outcomes = list(read_outcomes(lines, "the results" if results else options.output, study))

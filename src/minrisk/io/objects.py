@@ -34,7 +34,8 @@ class ObjectReader:
         return []
 
     def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
-        for index, content in enumerate(self.objects):
+        for index, given in enumerate(self.objects):
+            content = list(given) if isinstance(given, tuple) else given
             yield RawRecord(index, f"segment {index}", 0, content, _checksum(content))
 
     def parse(self, raw: RawRecord) -> Record:

@@ -276,7 +276,7 @@ class RunStore:
                 self._save()
 
     def _claim(self) -> None:
-        """Write who writes here, which a run on another machine sees: the lock is local."""
+        """Write the identity of this run, for runs on other machines: the lock is local."""
         if self.store.writer:
             self._put(self.store.writer, self._writer)
 

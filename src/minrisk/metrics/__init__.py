@@ -1,1 +1,1 @@
-"""One file per metric. Metrics know nothing of strategies, files or the command line."""
+"""Metrics, one file or folder each; they know nothing of strategies, files or the command line."""

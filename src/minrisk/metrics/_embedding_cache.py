@@ -1,4 +1,4 @@
-"""Embeddings on disk, shared by runs and processes."""
+"""A cache of embeddings on disk, which runs and processes share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHECKSUM_BYTES = 8  # bytes before those of a vector
 
 
 class EmbeddingCache:
-    """Vectors by text, for one model, of which `model` is a fingerprint."""
+    """The embeddings of one model by text; `model` is its fingerprint."""
 
     def __init__(self, folder: str, model: bytes) -> None:
         self._store = SqliteCache(str(Path(folder) / _FILE), _TABLE)
@@ -29,7 +29,7 @@ class EmbeddingCache:
 
     def get_or_encode(self, texts: Sequence[str],
                       encode: Callable[[list[str]], Vectors]) -> Vectors:
-        """(N, D) of every text; only what is not known is encoded, and known from then on."""
+        """(N, D) embeddings of the texts; those that are not cached are encoded and added."""
         known = self.get(texts)
         new = [text for text in dict.fromkeys(texts) if text not in known]
         if new:
@@ -39,7 +39,7 @@ class EmbeddingCache:
         return np.stack([known[text] for text in texts])
 
     def get(self, texts: Iterable[str]) -> dict[str, Vectors]:
-        """Those that are known; rows that were damaged are not."""
+        """The cached embeddings by text; damaged rows are left out."""
         keys = {self._key(text): text for text in texts}
         found: dict[str, Vectors] = {}
         for some in chunks(list(keys)):
@@ -64,7 +64,7 @@ def _checksum(key: bytes, vector: bytes) -> bytes:
 
 
 def _decoded(key: bytes, stored: Any) -> Vectors | None:
-    """A vector as it was written, or nothing."""
+    """The vector of a stored row, or None if the row is damaged."""
     if not isinstance(stored, bytes):
         return None
     checksum, vector = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]

@@ -1,6 +1,6 @@
-"""What scores depend on beside the options of their metric: the files that the options name.
+"""Fingerprints of metrics: hashes of the code and the files that scores depend on.
 
-Not seen are changes of what such a file uses in turn (modules that it imports, programs that it
+Not covered are changes of what such a file uses in turn (modules that it imports, programs that it
 starts, servers that it asks), of installed packages, and of models behind a name on the hub.
 """
 
@@ -44,7 +44,7 @@ def module_files(*owners: Any) -> Iterator[str]:
 
 
 def digest(paths: Iterable[str]) -> str:
-    """Of what is in these files and folders."""
+    """Hash of the contents of files and folders."""
     found = blake2b(digest_size=16)
     for path in paths:
         for file in _files(path):
@@ -87,5 +87,5 @@ def _content(path: str) -> bytes:
                 return blake2b(content).digest()
             found = os.fstat(stream.fileno())
             return f"{found.st_size} {found.st_mtime_ns}".encode()
-    except OSError:  # whoever needs it will say so
+    except OSError:  # the metric reports it when it needs the file
         return b"unreadable"

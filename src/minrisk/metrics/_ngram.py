@@ -1,4 +1,4 @@
-"""What n-gram metrics share: texts in an index of the core, which scores them."""
+"""Functions of all n-gram metrics: texts in an index of the native core, which scores them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plain Python implementations share, written to be read.
+"""Functions of all n-gram metrics in plain Python, written to be read.
 
 A text is a counter of n-grams, an aggregate a weighted sum of counters, a match a sum of minima.
 """
@@ -54,7 +54,7 @@ def all_scores(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, we
 
 
 def statistics(hyp: Counts, ref: Counts) -> list[Statistics]:
-    """Per order."""
+    """The statistics of a pair, for each order."""
     return [
         (sum(in_hyp.values()), sum(in_ref.values()),
          sum(min(count, in_ref[x]) for x, count in in_hyp.items() if x in in_ref))

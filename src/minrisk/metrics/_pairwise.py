@@ -1,4 +1,4 @@
-"""What metrics of somebody else's code share: pairs of texts go out, numbers must come back."""
+"""Base of metrics that call user code: pairs of texts as arguments, checked numbers as results."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from minrisk.metrics._base import Objects, objects
 
 
 class PairwiseMetric(Metric[Objects]):
-    """A metric whose options say whether it reads the source, and whether lower is better.
+    """A metric whose pairs are scored by user code, which may be as heavy as a model.
 
-    It is somebody else's code, which may be as heavy as a model.
+    Its options say whether it takes the source, and whether lower is better.
     """
 
     loads_model: ClassVar[bool] = True
@@ -63,7 +63,7 @@ class Pairs:
 
 def as_scores(values: Sequence[Any], hyps: Objects, refs: Objects, name: str,
               error: bool) -> Floats:
-    """(H, R) from what somebody returned, negated if it is an error; not numbers are told."""
+    """(H, R) scores from the values that user code returned, negated if they are errors."""
     if len(values) != len(hyps) * len(refs):
         raise InputError(f"{name}: expected {len(hyps) * len(refs)} scores (one per pair, in "
                          f"order), got {len(values)}")

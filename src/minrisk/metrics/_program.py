@@ -48,7 +48,7 @@ class Program:
             self._process = None
 
     def _ask(self, lines: Sequence[str]) -> list[str]:
-        """What a program that died did not answer is asked again."""
+        """Restarts a program that dies, and sends it the lines that have no answer yet."""
         answers: list[str] = []
         deaths = 0
         while len(answers) < len(lines):
@@ -63,7 +63,7 @@ class Program:
         return answers
 
     def _answer(self, lines: Sequence[str], answers: list[str]) -> bool:
-        """Whether the program lived to answer the lines that had none."""
+        """Sends the lines that have no answer yet; False if the program died before the last."""
         if self._process is None:
             self._process = _Process(self._command)
         self._check_surplus()
@@ -82,7 +82,7 @@ class Program:
         return True
 
     def _check_surplus(self, answers: Sequence[str] = ()) -> None:
-        """A line too many, and every score after it would be that of another pair."""
+        """Fails on a line too many: every score after it would be that of another pair."""
         assert self._process is not None
         surplus = self._process.surplus(settle=bool(answers))
         if surplus is not None:
@@ -92,7 +92,7 @@ class Program:
                              "anything else to standard error")
 
     def _end(self) -> str:
-        """Stops it; its exit code and the last lines of its standard error."""
+        """Stops the program; its exit code and the last lines of its standard error."""
         assert self._process is not None
         process = self._process
         self.close()
@@ -101,7 +101,7 @@ class Program:
 
 
 class _Process:
-    """One life of the program, with a thread for each of its three pipes.
+    """One run of the program, with a thread for each of its three pipes.
 
     It has a session of its own, so that the programs that it starts end with it.
     """
@@ -144,7 +144,7 @@ class _Process:
         return found
 
     def surplus(self, settle: bool) -> str | None:
-        """A line that nobody asked for.
+        """A line beyond the answers that were expected, if there is one.
 
         A program that prints a greeting is one line behind: after its first answers it gets, once,
         the time of another one, in which that line would show.

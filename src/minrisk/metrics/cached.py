@@ -1,4 +1,4 @@
-"""Scores that are remembered, in memory or in a file, for metrics that cost more than a look-up."""
+"""A cache of scores, in memory or in a file, for metrics that cost more than a lookup."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Cached(WrapperMetric):
     'the cat sat'
     """
 
-    metric: AnyMetric = inner(help="inner metric, as in cached:comet")
+    metric: AnyMetric = inner(help="an inner metric, as in cached:comet")
     path: str = option(MEMORY, help="SQLite file of the cache, which processes may share")
 
     @property
@@ -57,15 +57,15 @@ class Cached(WrapperMetric):
 
     @property
     def abilities(self) -> Ability:
-        """Statistics of a corpus, which are not of pairs, are counted anew."""
+        """Those of corpus statistics, which are passed on: they are not scores of pairs."""
         return self.metric.abilities & Ability.CORPUS_STATISTICS
 
     def features(self, texts: Sequence[str]) -> Objects:
-        """The texts: what is known needs no features."""
+        """The texts themselves: cached scores need no features."""
         return objects(texts)
 
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
-        """(H, R) as the metric gives them, or gave them before."""
+        """(H, R) scores from the cache; those that are missing are computed and added."""
         source = source if self.needs_source else None
         table = _table(self.path)
         keys = _Keys.of(self._identity, hyps, refs, source)
@@ -79,7 +79,7 @@ class Cached(WrapperMetric):
 
     @lazy
     def _identity(self) -> str:
-        """All that a score depends on beside the texts."""
+        """Everything that a score depends on besides the texts."""
         return f"{parts_signature(metric=self.metric)} {fingerprint(self.metric)}"
 
     def _compute(self, hyps: Objects, refs: Objects, source: Objects | None) -> Floats:
@@ -100,7 +100,7 @@ class Cached(WrapperMetric):
 
 @dataclass(frozen=True)
 class _Keys:
-    """Short names for texts that never meet by chance."""
+    """Hashes of a metric and of the texts of a block of pairs."""
 
     metric: bytes
     source: bytes
@@ -125,7 +125,7 @@ class _ScoreTable:
         self._cache = SqliteCache(path, _TABLE)
 
     def find(self, keys: _Keys) -> Floats:
-        """(H, R) the known scores, NaN elsewhere."""
+        """(H, R) cached scores, NaN where there is none."""
         columns = {ref: column for column, ref in enumerate(keys.refs)}
         found = np.full((len(keys.hyps), len(keys.refs)), np.nan)
         for row, hyp in enumerate(keys.hyps):
@@ -141,7 +141,7 @@ class _ScoreTable:
         self._cache.write("INSERT OR REPLACE INTO scores VALUES (?, ?, ?, ?, ?)", new)
 
     def _query(self, keys: _Keys, hyp: bytes) -> Iterator[tuple[Any, ...]]:
-        """The pairs of a hypothesis with these references alone: the table may have many others."""
+        """Cached scores of a hypothesis with these references; there may be many others."""
         for refs in chunks(keys.refs):
             yield from self._cache.read(
                 "SELECT reference, score FROM scores WHERE metric = ? AND source = ? "

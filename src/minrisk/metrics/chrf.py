@@ -73,7 +73,7 @@ class ChrF(Metric[WeightedRows]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.order and not self.word_order:
-            raise InputError("chrf: order or word_order must be at least 1; got 0 for both")
+            raise InputError("chrf: order= or word_order= must be at least 1; got 0 for both")
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return index_texts(self, lowercased(texts, self.lowercase), self.order, self.word_order,

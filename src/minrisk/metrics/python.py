@@ -1,4 +1,4 @@
-"""Any function as a metric: `python:package.module:function`."""
+"""A function, imported by name, as a metric: `python:package.module:function`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Python(PairwiseMetric):
         self._callable  # noqa: B018 - which imports it
 
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
-        """(H, R) what the function says of every pair."""
+        """(H, R) the function's score of every pair."""
         pairs = Pairs.of(hyps, refs, source if self.source else None)
         with foreign_code(f"{self.function} failed"):
             found = self._call_with_lists(pairs) if self.lists else self._call_for_each(pairs)

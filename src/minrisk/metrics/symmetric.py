@@ -32,7 +32,7 @@ class Symmetric(WrapperMetric):
            [ 32.5, 100. ]])
     """
 
-    metric: AnyMetric = inner(help="inner metric, as in symmetric:edit")
+    metric: AnyMetric = inner(help="an inner metric, as in symmetric:edit")
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""What a server of OpenAI's protocol answers: choices with or without text, and usage."""
+"""Answers in OpenAI's protocol: choices, with or without text, and usage."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 
 from minrisk.openai.client import Complaint
 
-_CUT = {"length", "content_filter"}  # reasons to finish that leave a text without its end
+_CUT = {"length", "content_filter"}  # finish reasons of incomplete texts
 _USAGE = ("prompt_tokens", "completion_tokens")
 _MAX_COUNT = 2**53
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One answer of a model, of either interface; `raw` is as it came."""
+    """One choice of an answer, from the chat or completions interface; `raw` is its JSON."""
 
     raw: Mapping[str, Any]
-    text: str | None = None  # None where there is nothing that could be a sample
+    text: str | None = None  # None if it has no text that could be a sample
     finish_reason: str | None = None
-    reasoning: str | None = None  # apart from the text
+    reasoning: str | None = None  # separate from the text
     logprob: float | None = None  # the sum over its tokens
     length: int | None = None  # in tokens
 
@@ -33,7 +33,7 @@ class Choice:
 
     @property
     def problem(self) -> str:
-        """Why there is no text, for a Counter of such reasons."""
+        """The reason why there is no text, as a key for a Counter."""
         message = self.raw.get("message")
         message = message if isinstance(message, dict) else {}
         if message.get("tool_calls"):
@@ -44,7 +44,7 @@ class Choice:
 
 
 def complaint(body: Any) -> Complaint | None:
-    """What an answer lacks, if it lacks choices."""
+    """What is wrong with an answer, if it has no valid choices."""
     choices = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(choices, list) or not all(map(_is_choice, choices)):
         is_error = isinstance(body, dict) and body.get("error") is not None
@@ -58,7 +58,7 @@ def _is_choice(found: Any) -> bool:
 
 
 def read_choices(body: dict[str, Any]) -> list[Choice]:
-    """The choices of an answer of which there is no complaint."""
+    """The choices of a valid answer."""
     choices = list(map(_choice, body["choices"]))
     if len(choices) == 1 and choices[0].length is None:
         return [_with_length(choices[0], body)]
@@ -75,7 +75,7 @@ def _choice(raw: dict[str, Any]) -> Choice:
 
 
 def _text(message: dict[str, Any], finish: str | None) -> str | None:
-    """The content, unless its place is empty because something else came, or nothing in time."""
+    """The content; None if it is empty because of a tool call, a refusal or a limit."""
     content = message.get("content")
     if isinstance(content, list):  # parts, of which some are reasoning
         content = "".join(part["text"] for part in content if isinstance(part, dict)
@@ -92,12 +92,12 @@ def _string(found: Any) -> str | None:
 
 
 def _valid(text: str) -> str:
-    """Without halves of surrogate pairs, which no file and no tokenizer takes."""
+    """The text without lone surrogates, which no file and no tokenizer accepts."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _of_tokens(found: Any) -> tuple[float | None, int | None]:
-    """Log-probability and number of tokens, if told; each interface has its own form."""
+    """Log-probability and number of tokens, if given, in the format of either interface."""
     if not isinstance(found, dict):
         return None, None
     tokens = found.get("content")
@@ -108,13 +108,13 @@ def _of_tokens(found: Any) -> tuple[float | None, int | None]:
         return None, None
     total = math.nan
     if all(isinstance(value, int | float) for value in listed):
-        with suppress(OverflowError):  # of integers that are beyond any double
+        with suppress(OverflowError):  # integers beyond the range of a double
             total = float(sum(listed))
     return total if math.isfinite(total) else None, len(listed)
 
 
 def _with_length(choice: Choice, body: dict[str, Any]) -> Choice:
-    """The only choice has all tokens that were used, but for those of its reasoning."""
+    """The only choice, with its length from the usage without the reasoning tokens."""
     usage = body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("completion_tokens_details")
@@ -128,7 +128,7 @@ def _with_length(choice: Choice, body: dict[str, Any]) -> Choice:
 
 
 def read_usage(body: dict[str, Any], choices: Iterable[Choice]) -> Counter[str] | None:
-    """Tokens of the prompt and of all choices, if told; llama.cpp tells those of one choice."""
+    """Tokens of the prompt and of all choices, if given; llama.cpp counts those of one choice."""
     usage = body.get("usage")
     found = {name: _count(usage.get(name)) for name in _USAGE} if isinstance(usage, dict) else {}
     counts = Counter({name: count for name, count in found.items() if count is not None})
@@ -139,7 +139,7 @@ def read_usage(body: dict[str, Any], choices: Iterable[Choice]) -> Counter[str] 
 
 
 def total_usage(parts: Iterable[Counter[str] | None]) -> dict[str, int] | None:
-    """Of several answers; nothing where one of them does not tell, for less would be wrong."""
+    """The usage of several answers; None if one of them has none."""
     total: Counter[str] = Counter()
     for part in parts:
         if part is None:
@@ -149,6 +149,6 @@ def total_usage(parts: Iterable[Counter[str] | None]) -> dict[str, int] | None:
 
 
 def _count(found: Any) -> int | None:
-    """A plausible one: more than a double can count is no number of tokens."""
+    """A plausible number of tokens, or None."""
     is_count = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < _MAX_COUNT
     return found if is_count else None

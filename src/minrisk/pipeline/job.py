@@ -19,7 +19,7 @@ from minrisk.io.matrices import MatrixWriter
 from minrisk.io.record import Reader
 from minrisk.io.run_store import RunStore, beside
 from minrisk.io.shards import Shard, folder_shards
-from minrisk.io.sink import QueueSink, Sink, StreamSink
+from minrisk.io.sink import QueueSink, Sink, StreamSink, Writable
 from minrisk.pipeline.batches import BATCH, OnError
 from minrisk.pipeline.processes import Processes
 from minrisk.pipeline.run import Policy, Run
@@ -79,14 +79,16 @@ class RunConfig(Options):
     def memory(self) -> int:
         return int(self.buffer * _GB)
 
-    def runner(self) -> Runner:
+    def runner(self, work: Work) -> Runner:
         """The runner: this process, unless workers or an engine are given."""
         if self.engine == "ray":
             from minrisk.pipeline.ray import Ray  # here, because it is an extra and slow to import
 
             return Ray(self.address, self.memory)
-        wants_workers = self.workers or self.engine or self.segment_timeout or self.gpus_per_worker
-        return Processes() if wants_workers else Inline()
+        return Processes() if self.wants_workers(work) else Inline()
+
+    def wants_workers(self, work: Work) -> bool:
+        return bool(self.workers or self.engine or self.segment_timeout or self.gpus_per_worker)
 
     def pool(self, *stages: Stage, gpus: bool = True) -> WorkerPool:
         return WorkerPool(stages, self.workers, self.threads,
@@ -107,17 +109,27 @@ class Work:
     block: int = BATCH  # maximum number of records that a worker gets together
     matrix: str | None = None
     parser: Reader | None = None  # of records, if not the reader: workers are sent it
-    also_read: Sequence[InputFile] = ()
+    also_read: Sequence[InputFile] = ()  # further files whose content can change a result
+    stream: Writable | None = None  # where results go instead of standard output
+    is_streaming: bool = False  # a server does the work, and no request waits for another
 
 
 @contextmanager
-def open_run(config: RunConfig, work: Work) -> Iterator[Run]:
-    """Open the output of a run; it is complete afterwards, or can be resumed."""
+def open_run(config: RunConfig, work: Work, read: Sequence[str] = (),
+             written: Sequence[str] = ()) -> Iterator[Run]:
+    """Open the output of a run; it is complete afterwards, or can be resumed.
+
+    Args:
+        config: the output, and how the run works.
+        work: the inputs and the stages.
+        read, written: further files of the caller, which must not be files of the run.
+    """
     shards = _shards(config, work)
-    _check_files(config, work, shards)
+    _check_files(config, work, shards, read, written)
     with ExitStack() as stack:
         sink: Sink = stack.enter_context(_sink(config, work, shards, stack))
-        yield Run(sink, _with_parser(work.pools, work.parser or shards[0].reader), config.runner(),
+        yield Run(sink, _with_parser(work.pools, work.parser or shards[0].reader),
+                  config.runner(work),
                   Policy(config.batch_size or work.block, config.memory, config.on_error,
                          config.max_errors))
 
@@ -143,17 +155,31 @@ def _shards(config: RunConfig, work: Work) -> list[Shard]:
     return [Shard("", tuple(work.files), work.reader(tuple(work.files), None))]
 
 
-def _check_files(config: RunConfig, work: Work, shards: Sequence[Shard]) -> None:
-    """Check before the run that no output is an input, and that outputs can be written."""
-    written = list(_outputs(config, shards))
-    if work.matrix and os.path.realpath(work.matrix) in map(os.path.realpath, written):
-        raise InputError(f"{work.matrix} is part of the output; name two files")
-    read = (*work.files, *work.also_read)
-    keys = {file_key(file.location, "stdin"): file.name for file in read}
-    for path in filter(None, [*written, work.matrix]):
-        key = file_key(path, "stdout")
+def _check_files(config: RunConfig, work: Work, shards: Sequence[Shard], read: Sequence[str],
+                 written: Sequence[str]) -> None:
+    """Check before the run that no output is an input, and that all outputs are different."""
+    if work.matrix == "-":
+        raise InputError("matrix= needs a file; standard output takes no .npz")
+    outputs = list(_outputs(config, shards))
+    others = [path for path in (work.matrix, *written) if path]
+    for path in others:
+        if path != "-" and os.path.realpath(path) in [os.path.realpath(output)
+                                                      for output in outputs if output != "-"]:
+            raise InputError(f"{path} is part of the output; name two files")
+    check_files([*(file.location for file in (*work.files, *work.also_read)), *read],
+                [*outputs, *others])
+
+
+def check_files(read: Sequence[str], written: Sequence[str]) -> None:
+    """Check that nothing is read twice, or destroyed before it is read."""
+    if list(read).count("-") > 1:
+        raise InputError("standard input was given more than once; it can be read only once")
+    keys = {file_key(path, "stdin"): path for path in read}
+    for output in written:
+        key = file_key(output, "stdout")
         if key is not None and key in keys:
-            raise InputError(f"the output is the input {keys[key]}; write to another file")
+            raise InputError(f"the output is the input {remote.shown(keys[key])}; "
+                             "write to another file")
 
 
 def _outputs(config: RunConfig, shards: Sequence[Shard]) -> Iterable[str]:
@@ -171,11 +197,11 @@ def _sink(config: RunConfig, work: Work, shards: list[Shard], stack: ExitStack) 
     if config.output is None:
         return QueueSink(shards[0])
     if config.is_stream:
-        return StreamSink(stack.enter_context(Output(config.output)), shards[0],
-                          MatrixWriter(matrix) if matrix else None)
+        output = work.stream or stack.enter_context(Output(config.output))
+        return StreamSink(output, shards[0], MatrixWriter(matrix) if matrix else None)
     if matrix and config.is_folder != names_folder(matrix):
-        raise InputError("the matrix is a folder (scores/) where the output is one, and otherwise "
-                         "a file")
+        raise InputError("matrix= is a folder (scores/) where the output is one, and otherwise a "
+                         "file")
     identities = {f"input {file.name}": file.identity()
                   for file in (*work.files, *work.also_read)}
     settings = {**work.settings, "matrix": matrix, **identities, "version": __version__}

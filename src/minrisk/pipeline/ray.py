@@ -69,11 +69,14 @@ class _RunningRay:
                                    override_num_blocks=len(readers))
         # num_cpus=0, because it would wait for ever if the workers have all CPUs
         data = data.map_batches(_read, batch_size=1, num_cpus=0, concurrency=_readers(self.pools))
+        # what waits behind a record that kills its worker dies with it, again and again
+        waiting = 1 if all(reader.records == 1 for reader in readers) else None
         for pool in self.pools:
             data = data.map_batches(
                 _Actor, fn_constructor_args=(pool,), batch_size=1, num_cpus=pool.threads,
                 num_gpus=pool.gpus, max_task_retries=_RETRIES,
-                compute=ray.data.ActorPoolStrategy(size=pool.workers))
+                compute=ray.data.ActorPoolStrategy(size=pool.workers,
+                                                   max_tasks_in_flight_per_actor=waiting))
         for rows in data.iter_batches(batch_size=None, prefetch_batches=0):
             yield from map(pickle.loads, rows["item"])
             if stop():

@@ -1,4 +1,4 @@
-"""Asynchronous work for callers that are not: an event loop in a thread of its own."""
+"""Asynchronous work for synchronous callers: an event loop in a background thread."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ Connect = Callable[[Callable[[Call], None]], AbstractAsyncContextManager[Work[T,
 
 def stream(connect: Connect[T, R], items: Iterable[T],
            ahead: int) -> Generator[tuple[T, R | MinriskError]]:
-    """Each item with its result, as they finish.
+    """Each item with its result, in the order in which they finish.
 
-    So many items are worked on at a time; the next is taken when a result was, in the thread of the
-    caller. An error of the items is raised after the results of those before it, an `UnusableError`
-    of the work after what has finished by then. Whatever ends this, Ctrl-C for one, cancels all
-    that is not finished. `connect` gets a function whose calls are made in the caller's thread.
+    At most `ahead` items are in work; the next one is read, in the thread of the caller, when a
+    result was consumed. An error of the iterable is raised after the results of the items before
+    it, an `UnusableError` of the work after the results that are finished by then. Closing the
+    generator or an interrupt (Ctrl-C) cancels unfinished work. `connect` gets a function that runs
+    calls in the caller's thread.
     """
     loop = _Loop(connect)
     try:
@@ -40,7 +41,7 @@ def _results(loop: _Loop[T, R], source: _Source[T],
              ahead: int) -> Iterator[tuple[T, R | MinriskError]]:
     running = 0
     while True:
-        # what is ready comes first: the next item may not be there yet
+        # results first: the next item may not be available yet
         while running < ahead and loop.done.empty() and source.advance():
             loop.submit(source.item)
             running += 1
@@ -58,7 +59,7 @@ def _results(loop: _Loop[T, R], source: _Source[T],
 
 
 class _Source(Generic[T]):
-    """Items, and the error that they end with, if they do."""
+    """The items of an iterable, and the error that ends it, if there is one."""
 
     item: T
 
@@ -74,7 +75,7 @@ class _Source(Generic[T]):
             return True
         except StopIteration:
             self._items = None
-        except MinriskError as error:  # an input that breaks off: what came before is still good
+        except MinriskError as error:  # the items before the error are valid
             self._items, self._error = None, error
         return False
 
@@ -84,7 +85,7 @@ class _Source(Generic[T]):
 
 
 class _Loop(Generic[T, R]):
-    """Runs work on items until it is closed; `done` has results, and calls to make here."""
+    """An event loop in a thread; `done` has results, and calls for the caller's thread."""
 
     def __init__(self, connect: Connect[T, R]) -> None:
         self.done: SimpleQueue[tuple[T, R | BaseException] | Call] = SimpleQueue()
@@ -93,7 +94,7 @@ class _Loop(Generic[T, R]):
         self._stop = asyncio.Event()
         self._work: Future[Work[T, R]] = Future()
         self._tasks: set[asyncio.Task[None]] = set()
-        # a daemon, so that an interpreter that ends does not wait for a server
+        # a daemon, so that the interpreter can exit without waiting for a server
         self._thread = Thread(target=self._run, name="minrisk-requests", daemon=True)
         self._thread.start()
 
@@ -104,7 +105,7 @@ class _Loop(Generic[T, R]):
         self._loop.call_soon_threadsafe(self._start, item, self._work.result())
 
     def take(self) -> tuple[T, R | MinriskError] | None:
-        """The next result, or None after a call; an error that is none of ours is raised."""
+        """The next result, or None after a call; an error that is no MinriskError is raised."""
         found = self.done.get()
         if not isinstance(found, tuple):
             found()
@@ -115,7 +116,7 @@ class _Loop(Generic[T, R]):
         return item, result
 
     def finished(self) -> Iterator[tuple[T, R | MinriskError]]:
-        """The good results that are there already."""
+        """The successful results that are available without waiting."""
         with suppress(Empty):
             while True:
                 found = self.done.get_nowait()
@@ -130,7 +131,7 @@ class _Loop(Generic[T, R]):
         try:
             self._loop.run_until_complete(self._serve())
         finally:
-            self._loop.close()  # without waiting for a name that is still being looked up
+            self._loop.close()  # without waiting for an unfinished DNS lookup
 
     async def _serve(self) -> None:
         try:
@@ -140,7 +141,7 @@ class _Loop(Generic[T, R]):
                 for task in self._tasks:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
-        except BaseException as error:  # for the thread that waits for it
+        except BaseException as error:  # raised in the thread that waits for it
             if self._work.done():
                 raise
             self._work.set_exception(error)

@@ -1,4 +1,4 @@
-"""Samples of prompts from the choices of a server, some of which may have no text."""
+"""Samples from the choices in a server's answers; choices without text are left out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Ballot:
 
 
 class Connection:
-    """A sampler with its connections open, for one event loop."""
+    """An open connection of the sampler to its server, for one event loop."""
 
     def __init__(self, query: Callable[[Prompt, int, int], Query], drop_cut: bool,
                  completions: Completions, ballot: Ballot | None = None) -> None:
@@ -46,7 +46,7 @@ class Connection:
         self._ballot = ballot
 
     async def sample(self, prompt: Prompt, n: int, seed: int = 0, index: int = 0) -> Samples:
-        """n samples of a prompt, fewer where answers have no text, or where a vote is decided."""
+        """n samples of a prompt, or fewer if choices have no text or a vote is decided."""
         query = self._query(prompt, seed, index)
         parts = await self._parts(query, n)
         choices = [choice for part in parts for choice in part.choices]
@@ -69,7 +69,7 @@ class Connection:
         return found
 
     def _usable(self, choices: Sequence[Choice], limit: str) -> Iterator[Sample]:
-        """The choices with a text as samples; it is an error if there are none."""
+        """The choices with text as samples; an InputError if there are none."""
         missing: Counter[str] = Counter()
         for choice in choices:
             if choice.text is None:
@@ -78,25 +78,26 @@ class Connection:
                 missing[_problem(choice, limit, "")] += 1
             else:
                 if choice.finish_reason == "length":
-                    self._completions.note("cut", "some samples were cut where they reached "
-                                           f"{limit}; raise it to see their ends")
+                    self._completions.note("cut", "some samples were cut off at "
+                                           f"{limit}; raise it to get whole samples")
                 yield Sample(choice.text, logprob=choice.logprob, length=choice.length,
                              finish_reason=choice.finish_reason, reasoning=choice.reasoning)
         if missing.total() == len(choices):
             raise InputError(_no_text(missing, limit))
         if missing:
             self._completions.note("missing", f"{missing.total()} of {len(choices)} answers to a "
-                                   f"prompt are left out: {_list(missing)}; others may be too")
+                                   f"prompt are left out: {_list(missing)}; further notes of this "
+                                   "kind are not shown")
 
     def _note_missing_logprobs(self, query: Query, choices: Sequence[Choice]) -> None:
         is_requested = "logprobs" in query.body.keys() - self._completions.capabilities.refused
         if is_requested and all(choice.raw.get("logprobs") is None for choice in choices):
-            self._completions.note("logprobs", "the server gives no log-probabilities; samples "
-                                   "have none, and logprobs=False does not ask for them")
+            self._completions.note("logprobs", "the server returns no log-probabilities, so "
+                                   "samples have none; logprobs=False does not request them")
 
 
 def _limit(query: Query) -> str:
-    """What cuts a sample."""
+    """The limit of the length of a sample, for messages."""
     named = (f"{name}={query.body[name]}" for name in ("max_completion_tokens", "max_tokens")
              if name in query.body)
     return next(named, "the server's limit")

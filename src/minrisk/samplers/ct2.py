@@ -66,10 +66,10 @@ class CTranslate2(Sampler):
 
     model: str = option(help="folder that ct2-transformers-converter wrote")
     temperature: float = option(1.0, gt=0, help="divisor of the logits; below 1 sharpens")
-    top_k: int = option(0, ge=0, help="number of likeliest tokens that may be drawn; 0 is all")
-    top_p: float = option(1.0, gt=0, le=1, help="mass of the likeliest tokens that may be drawn")
-    max_tokens: int = option(256, ge=1, help="most tokens of a sample")
-    overlong: Literal["cut", "error"] = option("cut", help="treatment of too long a source")
+    top_k: int = option(0, ge=0, help="number of most likely tokens to sample from; 0 is all")
+    top_p: float = option(1.0, gt=0, le=1, help="mass of the most likely tokens to sample from")
+    max_tokens: int = option(256, ge=1, help="maximum number of tokens of a sample")
+    overlong: Literal["cut", "error"] = option("cut", help="treatment of overlong sources")
     dtype: str = option("default", help="number format, such as int8; the model's own unless given")
     device: str = option("cpu", help="device to run on, cpu or cuda", matters=False)
 
@@ -93,13 +93,13 @@ class CTranslate2(Sampler):
         if len(pieces) >= _LIMIT:
             message = f"a source has {len(pieces)} tokens, and the model takes {_LIMIT - 1}"
             if self.overlong == "error":
-                raise InputError(f"{message}; shorten it, or cut it (overlong cut)")
+                raise InputError(f"{message}; shorten it, or use overlong='cut'")
             warnings.warn(f"{message}; it does not see the rest", stacklevel=4)
         return [*pieces[:_LIMIT - 1], _END]
 
     def _draw(self, jobs: Sequence[tuple[list[str], np.random.Generator]],
               n: int) -> Iterator[list[Sample]]:
-        """The samples of every source, each with its own generator, by one loaded model."""
+        """The samples of each source, each with its own random generator, by one loaded model."""
         model = self._load(workers=len(jobs))
         seeds = [int(rng.integers(2**31)) for _, rng in jobs]
         with closing(SeededWorkers(model, jobs[0][0], seeds)) as workers:
@@ -129,13 +129,13 @@ class CTranslate2(Sampler):
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        """The number of each token, as the model counts them."""
+        """The id of each token in the vocabulary of the model."""
         with open(os.path.join(self.model, _VOCABULARY), encoding="utf-8") as file:
             return {piece: i for i, piece in enumerate(json.load(file))}
 
     @cached_property
     def _pieces(self) -> dict[str, Any]:
-        """What cuts sources into pieces and joins those of samples."""
+        """The SentencePiece models of source and target."""
         for name in _NEEDED:
             if not os.path.isfile(os.path.join(self.model, name)):
                 raise UnusableError(f"{self.model} has no {name}; wanted a folder that "
@@ -149,14 +149,14 @@ class CTranslate2(Sampler):
 class SeededWorkers:
     """The workers of a loaded model, each with a random generator of a known seed.
 
-    CTranslate2 seeds the generator of a worker when it first draws, and never again; which worker
-    takes a source is not ours to say. So each of them draws one token, with a seed of its own, and
-    is held in the callback of that token. To let only one of them go is to choose it.
+    CTranslate2 seeds the generator of a worker when it first samples, and never again, and a caller
+    cannot choose the worker of a source. So each worker samples one token with its own seed, and
+    blocks in the callback of that token; releasing one worker alone chooses it.
     """
 
     def __init__(self, model: Any, source: Sequence[str], seeds: Sequence[int]) -> None:
         self._model = model
-        self._short = [source[0], _END]  # something to translate
+        self._short = [source[0], _END]  # a short source
         self._gates: list[Event] = []
         try:
             for seed in seeds:
@@ -167,7 +167,7 @@ class SeededWorkers:
             raise
 
     def translate(self, worker: int, source: list[str], **options: Any) -> Any:
-        """One source by this worker."""
+        """Translate one source with this worker."""
         self._gates[worker].set()
         try:
             [result] = self._model.translate_batch([source], beam_size=1, **options)
@@ -176,12 +176,12 @@ class SeededWorkers:
         return result
 
     def close(self) -> None:
-        """Lets the workers go, without which the model could not be freed."""
+        """Release the workers, without which the model could not be freed."""
         for gate in self._gates:
             gate.set()
 
     def _hold(self) -> Event:
-        """Keeps the worker that is free waiting for the event."""
+        """Block the free worker until the event is set."""
         drawn, gate = Event(), Event()
 
         def callback(step: Any) -> bool:

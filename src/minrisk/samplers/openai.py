@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's protocol: vLLM, llama.cpp, SGLang, Ollama, OpenAI's own, ..."""
+"""The sampler for servers with OpenAI's protocol: vLLM, llama.cpp, SGLang, Ollama, OpenAI, ..."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Endpoint(Sampler):
         drop_cut: whether to leave out samples that were cut, by `max_tokens` for one.
         vote: regular expression of an answer (its first group, if any, of the last match);
             sampling of a prompt ends when one answer has won.
-        vote_error: chance that the winner of such a vote is not the likeliest answer.
+        vote_error: chance that the winner of such a vote is not the most likely answer.
         per_request: number of samples per request; fewer where the server refuses.
         concurrency: number of simultaneous requests.
         timeout: seconds to wait for a whole answer.
@@ -89,29 +89,30 @@ class Endpoint(Sampler):
 
     streams: ClassVar[bool] = True
 
-    model: str = option(help="name that the server knows the model by")
+    model: str = option(help="name of the model on the server")
     endpoint: str | None = option(None, help="address of the server, such as "
                                   f"http://localhost:8000/v1; {_ADDRESS} unless given")
     api: Literal["chat", "completions"] = option("chat", help="interface of the server")
-    prompt: str | None = option(None, help="template of a prompt, with {source} for the source")
-    system: str | None = option(None, help="system message before every chat that has none")
+    prompt: str | None = option(None, help="template of the prompt, with {source} for the source")
+    system: str | None = option(None, help="system message of chats that have none")
     temperature: float = option(1.0, ge=0, help="divisor of the logits; below 1 sharpens")
     top_p: float | None = option(None, gt=0, le=1,
-                                 help="mass of the likeliest tokens that may be drawn")
-    top_k: int | None = option(None, help="number of likeliest tokens that may be drawn; not at "
+                                 help="mass of the most likely tokens to sample from")
+    top_k: int | None = option(None, help="number of most likely tokens to sample from; not at "
                                "OpenAI")
-    max_tokens: int = option(512, ge=1, help="most tokens of a sample")
-    stop: str | None = option(None, help="text that ends a sample, or a JSON list of them")
+    max_tokens: int = option(512, ge=1, help="maximum number of tokens of a sample")
+    stop: str | None = option(None, help="text that ends a sample, or a JSON list of texts")
     extra: str | None = option(
         None, help='further fields of a request, such as {"min_p": 0.1}; null leaves one out')
-    logprobs: bool = option(True, help="whether to ask for log-probabilities")
-    send_seed: bool = option(True, help="whether to ask for repeatable samples")
-    drop_cut: bool = option(False, help="whether to leave out samples that were cut")
+    logprobs: bool = option(True, help="whether to request log-probabilities")
+    send_seed: bool = option(True, help="whether to send a seed, for repeatable samples")
+    drop_cut: bool = option(False, help="whether to leave out samples that were cut off")
     vote: str | None = option(
         None, help="regular expression of an answer (its first group, if any, of the last match); "
         "sampling of a prompt ends when one answer has won")
     vote_error: float = option(
-        0.05, gt=0, lt=1, help="chance that the winner of such a vote is not the likeliest answer")
+        0.05, gt=0, lt=1,
+        help="chance that the winner of such a vote is not the most likely answer")
     per_request: int = option(16, ge=1, help="number of samples per request; fewer where that is "
                               "refused")
     concurrency: int = option(8, ge=1, help="number of simultaneous requests", matters=False)
@@ -133,7 +134,7 @@ class Endpoint(Sampler):
         _ = self._stop, self._answer
 
     def batch_size(self, n: int) -> int:
-        """Enough to keep all connections busy nearly all of the time."""
+        """As many prompts as keep all connections busy."""
         return max(1, 4 * self.concurrency // -(-n // self.per_request))
 
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
@@ -159,7 +160,7 @@ class Endpoint(Sampler):
 
     def stream(self, requests: Iterable[AnyRequest], n: int,
                seed: int = 0) -> Generator[tuple[AnyRequest, Result]]:
-        """Results as they finish, of requests that are taken as there is capacity."""
+        """Results of requests as they finish; requests are read when there is capacity."""
         check_numbers(n, seed)
         parts = -(-n // self.per_request)
         return self._stream(requests, n, seed, max(1, -(-2 * self.concurrency // parts)))
@@ -168,7 +169,7 @@ class Endpoint(Sampler):
     async def connect(self, note: Callable[[str], None] = warnings.warn,
                       progress: Callable[[int, int], None] = lambda done, planned: None,
                       ) -> AsyncIterator[Connection]:
-        """For asynchronous callers; what a server refuses is remembered in between."""
+        """Connect, for asynchronous callers; learned capabilities of the server are kept."""
         async with Client(self.endpoint or "", self.key(), concurrency=self.concurrency,
                           timeout=self.timeout, retries=self.retries,
                           health=self._health) as client:
@@ -179,7 +180,7 @@ class Endpoint(Sampler):
             yield Connection(self.query, self.drop_cut, completions, ballot)
 
     def query(self, prompt: Prompt, seed: int, index: int) -> Query:
-        """The request for samples of a prompt, as it should be sent; what `extra` says wins."""
+        """The request for samples of a prompt; fields of `extra` override others."""
         body = self._prompt_fields(prompt) | self._options | self._extra
         if self._extra.get("max_completion_tokens") is not None:
             del body["max_tokens"]
@@ -215,15 +216,15 @@ class Endpoint(Sampler):
                 return {"prompt": text}
             prompt = [{"role": "user", "content": text}]
         elif self.prompt is not None or self.api == "completions":
-            raise InputError("found messages, which neither go into a prompt template nor to "
-                             "api completions; use api chat without a prompt, or give sources")
+            raise InputError("found messages, which need api='chat' without a prompt template; "
+                             "use these, or give sources")
         has_system = any(message.get("role") in _SYSTEM for message in prompt)
         system = [] if self.system is None or has_system else [
             {"role": "system", "content": self.system}]
         return {"messages": [*system, *prompt]}
 
     def _seed(self, seed: int, index: int, number: int) -> int | None:
-        """Far apart even for neighbours: servers count on from a seed for the other choices."""
+        """The seed of a choice; far apart, because servers use the next ones for n choices."""
         if not self.send_seed or "seed" in self._extra:
             return None
         return int(np.random.SeedSequence([seed, index, number]).generate_state(1)[0] >> 1)
@@ -285,7 +286,7 @@ class Endpoint(Sampler):
 
 @dataclass(frozen=True)
 class _Numbered:
-    """A request of a batch."""
+    """A request with its number in the batch."""
 
     prompt: Prompt
     index: int
@@ -293,7 +294,7 @@ class _Numbered:
 
 
 def _address(endpoint: str | None) -> str:
-    """The address that is given, or that of the environment."""
+    """The given address, or that of the environment."""
     found = os.environ.get(_ADDRESS, "").strip() if endpoint is None else endpoint
     if endpoint is None and not found:
         raise InputError("openai: endpoint must be the address of a server, such as "

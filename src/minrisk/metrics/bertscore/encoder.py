@@ -1,4 +1,4 @@
-"""Any encoder of the hub, up to one of its layers: texts in, a vector per token out."""
+"""Token embeddings from one layer of an encoder of transformers."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ _LAYERS = {
     "deberta-large-mnli": 18, "deberta-xlarge-mnli": 40, "mdeberta-v3-base": 10,
     "deberta-v3-large": 12,
 }
-_PREFIX_SPACE_MODELS = ("roberta", "gpt2")  # kinds whose tokens know of the space before them
+_PREFIX_SPACE_MODELS = ("roberta", "gpt2")  # model types whose tokens include a space before
 
 
 @dataclass(frozen=True)
 class TokenEmbeddings:
-    """A text: its tokens, and a vector of length 1 for each."""
+    """The tokens of a text, and the normalised embedding of each."""
 
     ids: Ints  # (L,)
     vectors: Tensor  # (L, D)
 
 
 class TokenEncoder:
+    """An encoder up to one layer, and its tokenizer."""
+
     def __init__(self, model: str, layer: int | None, runtime: Runtime) -> None:
         from transformers import AutoModel
 
@@ -80,7 +82,7 @@ class TokenEncoder:
         return [found[row] for row in range(len(ids))]
 
     def _vectors(self, ids: Sequence[Ints]) -> Tensor:
-        """(B, T, D)"""
+        """(B, T, D) normalised embeddings, of padding too."""
         pad = self._tokenizer.pad_token_id or 0  # masked, whatever it is
         tokens, mask = (part.to(self._runtime.device) for part in pad_batch(ids, pad))
         states = self._model(input_ids=tokens, attention_mask=mask, output_hidden_states=True)
@@ -109,14 +111,14 @@ def _layer(model: str, layer: int | None, count: int) -> int:
 
 
 def _drop_layers_above(model: Any, last: int) -> None:
-    """Where they are a plain list; elsewhere they run for nothing."""
+    """Removes layers whose output is not used, where the layers are a plain list."""
     for part in model.children():
         if isinstance(getattr(part, "layer", None), torch.nn.ModuleList):
             part.layer = part.layer[:last]
 
 
 def _max_tokens(tokenizer: Any, config: Any) -> int:
-    """Tokens; position embeddings of RoBERTa's kind leave two unused."""
+    """Maximum number of tokens of a text; RoBERTa leaves two of its positions unused."""
     positions = getattr(config, "max_position_embeddings", None) or tokenizer.model_max_length
     unused = 2 if config.model_type.endswith("roberta") else 0
     return int(min(tokenizer.model_max_length, positions - unused))

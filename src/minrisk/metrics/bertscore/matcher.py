@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.bertscore import BertScore
 
 _TOKENS_PER_BLOCK = {True: 8192, False: 2048}  # on each side, with and without CUDA
-_EMPTY_TEXT_TOKENS = 2  # tokens of a text that has none of its own: the marks, as bert-score has it
+_EMPTY_TEXT_TOKENS = 2  # the special tokens, as bert-score has it
 _BASELINE_COLUMNS = {"precision": "P", "recall": "R", "f1": "F"}  # of a file of baselines
 
 
@@ -42,6 +42,8 @@ class TextBlock:
 
 
 class GreedyMatcher:
+    """BERTScore of pairs, by the token embeddings of an encoder."""
+
     def __init__(self, options: BertScore) -> None:
         self._runtime = Runtime(options.device, options.dtype, options.tokens)
         self._encoder = TokenEncoder(options.model, options.layer, self._runtime)
@@ -55,7 +57,7 @@ class GreedyMatcher:
 
     @torch.inference_mode()
     def scores(self, hyps: Sequence[TokenEmbeddings], refs: Sequence[TokenEmbeddings]) -> Floats:
-        """(H, R)"""
+        """(H, R) scores of all pairs."""
         result = np.zeros((len(hyps), len(refs)))
         weights = self._weights(refs)
         left, right = (self._blocks(side, weights) for side in (hyps, refs))
@@ -70,7 +72,7 @@ class GreedyMatcher:
         return (result - self._baseline) / (1 - self._baseline)
 
     def _match(self, hyp: TextBlock, ref: TextBlock) -> Tensor:
-        """(h, r) of two blocks."""
+        """(h, r) scores of the pairs of two blocks."""
         similarity = torch.einsum("hid,rjd->hirj", hyp.vectors, ref.vectors).float()
         # every text has a token, so that a maximum is left
         visible = similarity.masked_fill(~ref.mask, -torch.inf)
@@ -97,7 +99,7 @@ class GreedyMatcher:
         return self._file_weights or TokenWeights.idf([own.ids for own in refs])
 
     def _weights_from_file(self, path: str | None) -> TokenWeights | None:
-        """The weights by a file, if one is given."""
+        """Inverse document frequencies by a file, if one is given."""
         if path is None or path == "references":
             return None
         try:
@@ -109,7 +111,7 @@ class GreedyMatcher:
 
 
 def _baseline(path: str | None, layer: int, part: str) -> float:
-    """What unrelated texts score: a row per layer, with columns P, R and F."""
+    """The score of unrelated texts, from a file with a row per layer and columns P, R and F."""
     if path is None:
         return 0.0
     try:

@@ -1,4 +1,4 @@
-"""How much each token of a text counts: all the same, or the rarer the more."""
+"""Weights of the tokens of a text: uniform, or inverse document frequencies."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from minrisk._core.arrays import Floats, Ints
 
 @dataclass(frozen=True)
 class TokenWeights:
+    """The weight of each token id."""
+
     default: float
     by_token: Mapping[int, float]
 
     @classmethod
     def uniform(cls, special_ids: Iterable[int]) -> TokenWeights:
-        """Marks of beginning and end do not count."""
+        """1 for all tokens but the special ones, which weigh 0."""
         return cls(1.0, dict.fromkeys(special_ids, 0.0))
 
     @classmethod
@@ -31,7 +33,7 @@ class TokenWeights:
         return cls(log(size), {token: log(size / (count + 1)) for token, count in counts.items()})
 
     def of(self, ids: Ints) -> Floats:
-        """(L,) they sum to 1, or are all 0 where no token counts."""
+        """(L,) weights that sum to 1, or all 0 where no token has a weight."""
         weights = np.array([self.by_token.get(token, self.default) for token in ids.tolist()])
         total = weights.sum()
         return weights / total if total > 0 else weights

@@ -33,11 +33,13 @@ _RENAMED_PARTS = {"bleurt.": "rembert.", "embedding_projection": "embedding_hidd
 _CONFIG_FIELDS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
           "intermediate_size", "hidden_act", "max_position_embeddings", "type_vocab_size",
           "layer_norm_eps")
-_SPECIAL_TOKENS = 3  # tokens that no text brings
+_SPECIAL_TOKENS = 3  # [CLS] and two [SEP]
 _PAD = 0
 
 
 class BleurtScorer:
+    """A BLEURT-20 model on its device."""
+
     def __init__(self, options: Bleurt) -> None:
         self._runtime = Runtime(options.device, options.dtype, options.tokens)
         folder = model_folder(options.model)
@@ -48,7 +50,7 @@ class BleurtScorer:
         self._model = model.to(self._runtime.device, self._runtime.dtype).eval()
 
     def scores(self, hyps: Sequence[str], refs: Sequence[str], source: str) -> Floats:
-        """(H, R)"""
+        """(H, R) scores of all pairs."""
         ids = cache(self._tokenizer.ids)
 
         def tokenize_pair(hyp: int, ref: int) -> tuple[Ints, bool]:
@@ -57,14 +59,14 @@ class BleurtScorer:
         return pair_scores(len(hyps), len(refs), tokenize_pair, self._score_batch, self._runtime)
 
     def _joined(self, ref: Ints, hyp: Ints) -> tuple[Ints, bool]:
-        """One sequence; what is too long loses the end of its longer text, as in BLEURT."""
+        """The pair as one sequence, and whether it was cut: its longer text loses its end."""
         kept = min(hyp.size, max(self._max_text_tokens // 2, self._max_text_tokens - ref.size))
         begin, end = np.array([self._begin]), np.array([self._end])
         joined = np.concatenate([begin, ref[: self._max_text_tokens - kept], end, hyp[:kept], end])
         return joined, ref.size + hyp.size > self._max_text_tokens
 
     def _score_batch(self, ids: Sequence[Ints]) -> Tensor:
-        """(B,)"""
+        """(B,) scores."""
         tokens, mask = (part.to(self._runtime.device) for part in pad_batch(ids, _PAD))
         ends = tokens == self._end
         second = ((ends.cumsum(1) - ends.long()) > 0).long()  # what comes after the first mark

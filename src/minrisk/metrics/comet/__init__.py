@@ -38,7 +38,7 @@ MODEL_HELP = "hub name, folder or .ckpt file of the model"
 
 @dataclass(frozen=True)
 class CometModel(NeuralModel):
-    """What all COMET models have in common."""
+    """Base class of COMET metrics: a checkpoint, its encoder, and how they run."""
 
     needs_source: ClassVar[bool] = True
     is_unified: ClassVar[bool]  # source, hypothesis and reference as one text
@@ -60,7 +60,7 @@ class CometModel(NeuralModel):
 
 @dataclass(frozen=True)
 class EmbeddingModel(CometModel):
-    """A COMET model on sentence embeddings."""
+    """Base class of COMET metrics on sentence embeddings."""
 
     is_unified: ClassVar[bool] = False
 

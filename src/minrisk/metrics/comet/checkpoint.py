@@ -41,7 +41,7 @@ _LITE_PARAMETERS = {  # of XCOMET-lite (Larionov et al. 2024), unless its file s
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a checkpoint says of itself; the defaults are those of the official code."""
+    """Hyperparameters of a checkpoint; the defaults are those of the official code."""
 
     class_identifier: str
     encoder_model: str = "XLM-RoBERTa"
@@ -53,8 +53,8 @@ class Architecture:
     hidden_sizes: tuple[int, ...] = (3072, 1024)
     activations: str = "Tanh"
     final_activation: str | None = None
-    input_segments: tuple[str, ...] = ("mt", "src", "ref")  # of those that read together
-    word_layer: int = 24  # by which XCOMET judges words
+    input_segments: tuple[str, ...] = ("mt", "src", "ref")  # of unified models
+    word_layer: int = 24  # whose states XCOMET tags with error severities
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any], where: Path) -> Architecture:
@@ -110,6 +110,8 @@ def _check_class(found: object, where: Path) -> None:
 
 @dataclass(frozen=True)
 class Checkpoint:
+    """The hyperparameters and weights of a COMET model."""
+
     architecture: Architecture
     weights: Mapping[str, Tensor]
     folder: Path  # where the encoder's own files may be too
@@ -130,9 +132,9 @@ def load(model: str) -> Checkpoint:
 
 
 def save(checkpoint: Checkpoint, encoder_files: Iterable[Any], folder: Path) -> None:
-    """Without a pickle: weights as safetensors, hyperparameters as JSON, the encoder's own files.
+    """Writes a checkpoint without pickles: safetensors, JSON, and the encoder's own files.
 
-    The folder is new, and there when all of it is.
+    The folder must be new; it appears when it is complete.
     """
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder}: is there already, and not empty; name another folder, or "

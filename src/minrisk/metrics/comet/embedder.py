@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from minrisk.metrics.comet import CometModel
 
 N = TypeVar("N", bound=nn.Module)
-# embeddings, products and differences of which the estimator is fed; elsewhere one embedding
+# embeddings, products and differences in the estimator's input; elsewhere one embedding
 _INPUT_BLOCKS = {checkpoint.REGRESSION: INPUT_BLOCKS, checkpoint.REFERENCELESS: 4}
 SEVERITY_WEIGHTS = (0.0, 1.0, 5.0, 10.0)  # of XCOMET's tags: none, minor, major, critical
-_CLASS_HINTS = {  # what to do with a model of each class that was taken for another
+_CLASS_HINTS = {  # advice for a model of each class that was given to another metric
     checkpoint.REGRESSION: "compares a hypothesis with references, and cannot judge it by its "
                            "source alone; use it as the metric 'comet'",
     checkpoint.REFERENCELESS: "judges a hypothesis by its source alone, and cannot compare it "
@@ -36,10 +36,11 @@ _CLASS_HINTS = {  # what to do with a model of each class that was taken for ano
                     "reads source, hypothesis and reference together, and has no sentence "
                     "embeddings to compare; use it as the metric 'comet-kiwi' or 'xcomet'"),
 }
+_TEXTS_PER_CHUNK = 256  # that are tokenized together while a GPU encodes those before them
 
 
 class Embedder:
-    """Loads what a metric names, once."""
+    """The checkpoint and the encoder of a COMET metric, loaded once."""
 
     def __init__(self, options: CometModel) -> None:
         self._options = options
@@ -50,33 +51,49 @@ class Embedder:
         self.runtime = Runtime(options.device, options.dtype, options.tokens)
 
     def embed(self, texts: Sequence[str]) -> Tensor:
-        """(N, D), from the cache where they are there."""
+        """(N, D) sentence embeddings, from the cache if there is one."""
         if self._store is None:
-            return self.encode(self.tokenize(texts))
+            return self._encode_texts(texts)
         found = torch.from_numpy(self._store.get_or_encode(texts, self._vectors))
         return found.to(self.runtime.device, self.runtime.dtype)
 
     def _vectors(self, texts: list[str]) -> Vectors:
-        found: Vectors = self.encode(self.tokenize(texts)).float().cpu().numpy()
+        found: Vectors = self._encode_texts(texts).float().cpu().numpy()
         return found
 
+    def _encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """(N, D); a GPU encodes some texts while the next ones are tokenized."""
+        size = _TEXTS_PER_CHUNK if self.runtime.device.type == "cuda" else max(1, len(texts))
+        parts, overlong = [], 0
+        for start in range(0, len(texts), size):
+            ids = self.encoder.tokenize(texts[start : start + size])
+            overlong += self._count_overlong(ids)
+            parts.append(self.encode([self.encoder.cut(own) for own in ids], start, len(texts)))
+        self._warn_of_overlong(overlong, len(texts))
+        return torch.cat(parts) if parts else self.encode([])
+
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
-        encoder = self.encoder
-        ids = encoder.tokenize(texts)
-        long = sum(own.size > encoder.max_tokens for own in ids)
-        if long:
-            warnings.warn(f"{long} of {len(ids)} texts have more than {encoder.max_tokens} tokens; "
-                          "COMET does not see the rest", stacklevel=4)
-        return [encoder.cut(own) for own in ids]
+        ids = self.encoder.tokenize(texts)
+        self._warn_of_overlong(self._count_overlong(ids), len(ids))
+        return [self.encoder.cut(own) for own in ids]
+
+    def _count_overlong(self, ids: Sequence[Ints]) -> int:
+        return sum(own.size > self.encoder.max_tokens for own in ids)
+
+    def _warn_of_overlong(self, count: int, total: int) -> None:
+        if count:
+            warnings.warn(f"{count} of {total} texts have more than {self.encoder.max_tokens} "
+                          "tokens; COMET does not see the rest", stacklevel=5)
 
     @torch.inference_mode()
-    def encode(self, ids: Sequence[Ints]) -> Tensor:
-        """(N, D)"""
+    def encode(self, ids: Sequence[Ints], done: int = 0, total: int | None = None) -> Tensor:
+        """(N, D) sentence embeddings; `done` and `total` are for the progress."""
         with self.runtime.inference():
-            return self.encoder.encode(ids, self.runtime.tokens).to(self.runtime.dtype)
+            found = self.encoder.encode(ids, self.runtime.tokens, done, total)
+            return found.to(self.runtime.dtype)
 
     def network(self, *wanted: str) -> nn.Sequential:
-        """The estimator, of a model that must be of a wanted class."""
+        """The feed-forward network of the estimator; the model must be of a wanted class."""
         spec = self.architecture
         if spec.class_identifier not in wanted:
             raise self.wrong_class_error()
@@ -87,14 +104,14 @@ class Embedder:
         return self._loaded(network, self._weights("estimator.ff."))
 
     def tagger(self) -> nn.Linear:
-        """What judges the words of a hypothesis."""
+        """The layer that tags the tokens of a hypothesis with error severities."""
         with meta_build(self._options.model):
             layer = nn.Linear(self._hidden_size, len(SEVERITY_WEIGHTS))
         return self._loaded(layer, self._weights("hidden2tag."))
 
     @property
     def _hidden_size(self) -> int:
-        """Of an embedding."""
+        """Size of an embedding."""
         model: Any = self.encoder.model
         return int(model.config.hidden_size)
 
@@ -126,7 +143,7 @@ class Embedder:
 
     @cached_property
     def _store(self) -> EmbeddingCache | None:
-        cache = getattr(self._options, "cache", None)  # those that read together have none
+        cache = getattr(self._options, "cache", None)  # unified models have none
         if cache is None:
             return None
         words = sorted(self.encoder.tokenizer.get_vocab().items())

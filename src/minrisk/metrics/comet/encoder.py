@@ -1,4 +1,4 @@
-"""Texts to sentence embeddings: distinct texts, sorted by length, packed to a number of tokens."""
+"""Sentence embeddings by the encoders of COMET models, in batches of similar length."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError, needs_extra
 from minrisk._core.progress import report_progress
+from minrisk._torch.device import upload
 from minrisk._torch.loading import load_config, load_tokenizer, model_file
 from minrisk._torch.tokens import length_batches, pad_batch, token_ids
 from minrisk._torch.weights import load_weights, meta_build
@@ -33,7 +34,7 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 _TOKENIZERS = {"MiniLM": "xlm-roberta-base"}  # the others use their own model's
 _PREFIX = "encoder.model."
 
-StateObserver = Callable[[Tensor], None]  # sees hidden states as they come
+StateObserver = Callable[[Tensor], None]  # is called with the hidden states of a module
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,12 @@ class CometEncoder:
 
     model: nn.Module
     tokenizer: Any
-    max_tokens: int  # tokens; what is longer is cut off
+    max_tokens: int  # of a text; the rest is cut off
     pool: Pooling
     layer_norm: bool
     mix: Mapping[int, float]  # weight of each hidden state that counts
-    layer_modules: Mapping[int, nn.Module]  # the module whose output it is
-    word_module: nn.Module | None = None  # the module whose output is read word by word
+    layer_modules: Mapping[int, nn.Module]  # the module whose output each of them is
+    word_module: nn.Module | None = None  # the module whose output is tagged
     packed: PackedEncoder | None = None  # runs the model without padding, if it can
 
     @classmethod
@@ -80,17 +81,24 @@ class CometEncoder:
             return ids
         return np.append(ids[: self.max_tokens - 1], ids[-1])
 
-    def encode(self, ids: Sequence[Ints], budget: int) -> Tensor:
-        """(N, D) in the order given; batches have about `budget` tokens, padding included."""
+    def encode(self, ids: Sequence[Ints], budget: int, done: int = 0,
+               total: int | None = None) -> Tensor:
+        """(N, D) in the order given; batches have about `budget` tokens, padding included.
+
+        `done` of `total` texts are encoded before, for the progress.
+        """
         parts, order = [], []
         for rows in length_batches([own.size for own in ids], budget):
             parts.append(self.embed([ids[r] for r in rows]))
             order += rows
-            report_progress("texts encoded", len(order), len(ids))
-        return torch.cat(parts)[torch.tensor(order).argsort()] if parts else torch.empty(0, 0)
+            report_progress("texts encoded", done + len(order), total or len(ids))
+        if not parts:
+            return torch.empty(0, 0)
+        # uploaded without waiting for the device, which may still encode
+        return torch.cat(parts)[upload(np.argsort(order), parts[0].device)]
 
     def embed(self, ids: Sequence[Ints]) -> Tensor:
-        """(B, D)"""
+        """(B, D) sentence embeddings."""
         pad = self.tokenizer.pad_token_id
         # a text may spell the padding token out, whose position and share only the model knows
         if self.packed is not None and not np.any(np.concatenate(ids) == pad):
@@ -98,14 +106,14 @@ class CometEncoder:
         return self._run(ids, [])
 
     def embed_with_states(self, ids: Sequence[Ints]) -> tuple[Tensor, Tensor]:
-        """(B, D) and, of the layer that is read word by word, (B, T, D)."""
+        """(B, D) sentence embeddings, and (B, T, D) hidden states to be tagged."""
         assert self.word_module is not None
         states: list[Tensor] = []
         embeddings = self._run(ids, [(self.word_module, states.append)])
         return embeddings, states[0]
 
     def _run(self, ids: Sequence[Ints], also: Sequence[tuple[nn.Module, StateObserver]]) -> Tensor:
-        """(B, D), while others see the states that they wait for."""
+        """(B, D) sentence embeddings; further observers get the states of their modules."""
         pad = self.tokenizer.pad_token_id
         device = next(self.model.parameters()).device
         tokens, mask = (part.to(device) for part in pad_batch(ids, pad))
@@ -174,7 +182,7 @@ def _fill(model: Any, checkpoint: Checkpoint) -> None:
 
 
 def _layer_mix(checkpoint: Checkpoint, count: int) -> dict[int, float]:
-    """How much each hidden state counts; those that do not count are left out."""
+    """The weight of each hidden state; those with weight 0 are left out."""
     layer = checkpoint.architecture.layer
     if layer != "mix":
         return {_layer(layer, count, checkpoint): 1.0}

@@ -25,7 +25,7 @@ _MIN_PAIRS_PER_BLOCK = 1 << 12  # pairs in a block, where fewer would not be wor
 
 @dataclass(frozen=True)
 class Side:
-    """Texts on one side of the pairs, with what the first layer makes of each by itself."""
+    """Texts on one side of the pairs, with the first layer's outputs for each by itself."""
 
     vectors: Tensor  # (N, D)
     as_hyp: Tensor  # (N, H1), empty if they are references only
@@ -74,15 +74,15 @@ class Estimator:
         return Side(texts, self.hyp_part(texts, src), self.ref_part(texts))
 
     def hyp_part(self, mt: Tensor, src: Tensor) -> Tensor:
-        """(H, H1) what the first layer makes of each hypothesis and the source."""
+        """(H, H1) the first layer's output for each hypothesis with the source."""
         return torch.cat([mt, mt * src, (mt - src).abs()], dim=1) @ self.per_hyp + self.bias
 
     def ref_part(self, ref: Tensor) -> Tensor:
-        """(R, H1) what it makes of each reference."""
+        """(R, H1) its output for each reference."""
         return ref @ self.per_ref
 
     def pair_part(self, mt: Tensor, ref: Tensor) -> Tensor:
-        """(h, r, H1) what it makes of each pair of hypothesis and reference."""
+        """(h, r, H1) its output for each pair of hypothesis and reference."""
         left, right = mt[:, None], ref[None]
         return torch.cat([left * right, (left - right).abs()], dim=2) @ self.per_pair
 
@@ -103,14 +103,14 @@ class Estimator:
         return torch.stack([self.finish(shared + r[:, None] + c[None]) for r, c in ways])
 
     def pair_bytes(self) -> int:
-        """Of memory for one pair in flight, both ways."""
+        """Bytes of memory for one pair that is scored in both directions."""
         widths = [self.per_ref.shape[1], *(layer.out_features for layer in self.middle)]
         numbers = 2 * self.per_pair.shape[0] + 5 * sum(widths)
         return numbers * self.per_pair.element_size()
 
     def utility(self, hyps: Side, refs: Side, mass: Tensor, pairs: int,
                 progress: PairProgress) -> Tensor:
-        """(H,) every hypothesis against every reference, so many pairs at a time."""
+        """(H,) every hypothesis against every reference, `pairs` of them at a time."""
         total = mass.new_zeros(len(hyps))
         for rows, columns in blocks(len(hyps), len(refs), pairs):
             scores = self.pair_scores(hyps[rows], refs[columns])
@@ -139,7 +139,7 @@ class Estimator:
         return self.first_of_moments(mt, src, moments(mt, refs, weights))
 
     def first_of_moments(self, mt: Tensor, src: Tensor, moments: Tensor) -> Tensor:
-        """(H, H1) the same from all that it needs to know of the references."""
+        """(H, H1) the same from the moments of the references."""
         mean, apart = moments[:1].to(mt.dtype), moments[1:].to(mt.dtype)
         pair = torch.cat([mt * mean, apart], dim=1) @ self.per_pair
         return self.hyp_part(mt, src) + self.ref_part(mean) + pair

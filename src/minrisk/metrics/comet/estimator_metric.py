@@ -1,4 +1,4 @@
-"""What COMET's estimator offers as a metric, whatever made the embeddings and runs it."""
+"""Base class of metrics with COMET's estimator, for any encoder and any backend."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class PairScorer(Protocol):
     """COMET's estimator on embeddings."""
 
     def embeddings(self, vectors: Floats) -> Any:
-        """As the rows of features hold them."""
+        """The vectors in the form that features hold."""
 
     def vectors(self, features: WeightedRows) -> Points:
-        """(N, D) of texts and of averages, where they are."""
+        """(N, D) embeddings of texts and averages, on their device."""
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats: ...
 
@@ -40,7 +40,7 @@ class PairScorer(Protocol):
 
 
 class EstimatorMetric(SourceMetric, ABC):
-    """Pairs are scored by an estimator, which may be fed averages."""
+    """A metric whose estimator scores pairs of embeddings, also those of averaged references."""
 
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
                                     | Ability.VECTORS | Ability.SURROGATE)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def not_supported_reasons(estimator: Estimator) -> list[str]:
-    """Why the plain path must do it; nothing means that this one can."""
+    """Reasons why this path cannot run; none if it can."""
     reasons = triton_not_supported_reasons(estimator.bias.device)
     if not isinstance(estimator.activation, nn.Tanh):
         reasons.append(f"the activation is {type(estimator.activation).__name__}, not Tanh")

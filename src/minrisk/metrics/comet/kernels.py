@@ -1,4 +1,4 @@
-"""Triton kernels for what lies between matrix products: each reads its input once.
+"""Triton kernels for the operations between matrix products: each reads its input once.
 
 They run on CUDA, and for tests on the CPU under Triton's interpreter. Sums are in float32, whatever
 the numbers in memory are.
@@ -59,7 +59,8 @@ def _first_activation(shared, row_part, column_part, row_reversed, column_revers
     if both:
         a = tl.load(row_reversed + row * width + at, inside).to(tl.float32)
         b = tl.load(column_reversed + column * width + at, inside).to(tl.float32)
-        reversed_out = out + rows.to(tl.int64) * columns * width
+        # a number that is 1 is a constant to Triton, which has no `to`
+        reversed_out = out + (row.to(tl.int64) * 0 + rows) * columns * width
         tl.store(reversed_out + pair, _tanh(common + a + b), inside)
 
 
@@ -114,7 +115,7 @@ def _add_norm(update, residual, weight, bias, out, width, eps, block: tl.constex
 
 
 def gelu(hidden: Tensor) -> Tensor:
-    """In place."""
+    """GELU, in place."""
     block = 4096
     _gelu[(triton.cdiv(hidden.numel(), block),)](hidden, hidden.numel(), block=block)
     return hidden

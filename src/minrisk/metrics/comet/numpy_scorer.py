@@ -20,11 +20,11 @@ from minrisk.metrics.comet.pair_blocks import PairProgress, blocks, slices
 Array = npt.NDArray[Any]  # float32
 Layer = tuple[Array, Array]  # (in, out) weight and (out,) bias
 
-_PAIRS_PER_BLOCK = 1 << 9  # at a time: their features stay in the cache
+_PAIRS_PER_BLOCK = 1 << 9  # their features stay in the CPU cache
 
 
 class NumpyScorer:
-    """Scores of pairs, and what can be had without all of them."""
+    """COMET's estimator on embeddings, in NumPy."""
 
     def __init__(self, weights: Mapping[str, Array], expected: bool) -> None:
         (first, self._bias), *self._later_layers = layers(weights)
@@ -76,13 +76,13 @@ class NumpyScorer:
         return NumpyLinearSurrogate(mt, value, offset, per_ref, distance)
 
     def _hyp_part(self, mt: Array, src: Array) -> Array:
-        """(H, H1) what the first layer makes of each hypothesis and the source."""
+        """(H, H1) the first layer's output for each hypothesis with the source."""
         features = np.concatenate([mt, mt * src, np.abs(mt - src)], axis=1)
         part: Array = features @ self._per_hyp + self._bias
         return part
 
     def _pair_part(self, mt: Array, ref: Array) -> Array:
-        """(h, r, H1) what it makes of each pair of hypothesis and reference."""
+        """(h, r, H1) its output for each pair of hypothesis and reference."""
         left, right = mt[:, None], ref[None]
         features = np.empty((len(mt), len(ref), len(self._per_pair)), mt.dtype)
         product, distance = np.split(features, 2, axis=2)  # filled in place: copies take long
@@ -108,7 +108,7 @@ class NumpyScorer:
         return found
 
     def _expected_pair_part(self, mt: Array, moments: Floats) -> Array:
-        """(H, H1) the mean of what it makes of references and of pairs with them."""
+        """(H, H1) its mean output for the references and the pairs with them."""
         mean, apart = moments[:1].astype(np.float32), moments[1:].astype(np.float32)
         pair = np.concatenate([mt * mean, apart], axis=1)
         rest: Array = mean @ self._per_ref + pair @ self._per_pair

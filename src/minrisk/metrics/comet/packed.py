@@ -26,7 +26,7 @@ _HALF = (torch.bfloat16, torch.float16)
 
 
 def not_supported_reasons(encoder: CometEncoder) -> list[str]:
-    """Why the plain path must do it; nothing means that this one can."""
+    """Reasons why this path cannot run; none if it can."""
     model: Any = encoder.model
     config, weight = model.config, next(model.parameters())
     reasons = triton_not_supported_reasons(weight.device)
@@ -74,7 +74,7 @@ class PackedEncoder:
         self._layers = [PackedLayer(layer) for layer in model.encoder.layer]
 
     def embed(self, ids: Sequence[Ints]) -> Tensor:
-        """(B, D)"""
+        """(B, D) sentence embeddings."""
         encoder = self._encoder
         texts = PackedTexts.of(ids, next(encoder.model.parameters()).device)
         hidden = self._embeddings(texts)
@@ -87,7 +87,7 @@ class PackedEncoder:
         return pooled
 
     def _embeddings(self, texts: PackedTexts) -> Tensor:
-        """(T, D)"""
+        """(T, D) token embeddings."""
         model: Any = self._encoder.model
         offset = 0
         if _POSITIONS_AFTER_PADDING[model.config.model_type]:

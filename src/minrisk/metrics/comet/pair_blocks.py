@@ -13,7 +13,7 @@ _WARN_AFTER_SECONDS = 20.0  # expected time of a segment
 
 def blocks(rows: int, columns: int, pairs: int,
            upper: bool = False) -> Iterator[tuple[slice, slice]]:
-    """Blocks of a matrix with so many cells at most; `upper` leaves out what is below them."""
+    """Blocks of at most `pairs` cells of a matrix; `upper` leaves out those below the diagonal."""
     width = max(1, min(columns, pairs))
     for strip in slices(0, rows, max(1, pairs // width)):
         for block in slices(strip.start if upper else 0, columns, width):
@@ -21,11 +21,12 @@ def blocks(rows: int, columns: int, pairs: int,
 
 
 def slices(start: int, stop: int, size: int) -> Iterator[slice]:
+    """The range from start to stop, in slices of `size`."""
     return (slice(i, min(i + size, stop)) for i in range(start, stop, size))
 
 
 class PairProgress:
-    """Counts pairs; on a CPU it says after the first ones what all of them will take."""
+    """Reports scored pairs; on a CPU it warns after the first ones if all will take long."""
 
     def __init__(self, total: int, on_cpu: bool) -> None:
         self._total = total

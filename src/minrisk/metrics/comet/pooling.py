@@ -15,6 +15,8 @@ Pooling = Literal["avg", "cls", "max"]
 
 
 class PoolingAccumulator(Protocol):
+    """Pools the hidden states of layers, one after the other."""
+
     def add(self, hidden: Tensor, weight: float) -> None: ...
 
     def result(self) -> Tensor: ...
@@ -82,7 +84,7 @@ def statistics(hidden: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 def accumulator(pool: Pooling, mask: Tensor, content: Tensor,
                 layer_norm: bool) -> PoolingAccumulator:
-    """`mask` is of the tokens of a text, `content` of those that are no padding token.
+    """The pooling of a batch; `mask` is of all tokens of a text, `content` of those but padding.
 
     They differ for a text that spells the padding token out. The official code then leaves it out
     of sums but not out of counts, and so do we.

@@ -1,4 +1,4 @@
-"""COMET of pairs: the estimator on embeddings, by blocks that fit into memory."""
+"""COMET scores of pairs: the estimator on embeddings, in blocks that fit into memory."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from minrisk.metrics.comet.tensors import (
 )
 
 _MEMORY_SHARE = 0.5  # of the free memory of a device that scoring may take
-_UNQUERIED_BYTES = 1e9  # bytes for scoring that may be taken without asking how many are free
+_UNQUERIED_BYTES = 1e9  # bytes for scoring that are taken without a query for free memory
 _MAX_PAIRS_PER_BLOCK = 1 << 16  # pairs at a time; more of them are not faster, and take memory
 
 
 class TorchScorer:
-    """Scores of pairs, and their sums."""
+    """COMET's estimator on embeddings, in torch."""
 
     def __init__(self, network: nn.Sequential, runtime: Runtime, expected: bool,
                  fast: bool = True, memory: float | None = None) -> None:
@@ -114,19 +114,19 @@ class TorchScorer:
         return estimator.finish(estimator.expected_first(mt, src, texts, weights))
 
     def _pairs_per_block(self, count: int) -> int:
-        """How many pairs fit into the memory that there is for them, of so many at most."""
+        """Number of pairs whose features fit into memory, `count` at most."""
         device, free = self._runtime.device, _UNQUERIED_BYTES
         wanted, each = min(_MAX_PAIRS_PER_BLOCK, count), self.estimator.pair_bytes()
         if self._memory is not None:
             free = self._memory * 1e9
-        # asking how much is free takes its time
+        # a query for free memory takes time
         elif device.type == "cuda" and wanted * each > _UNQUERIED_BYTES:
             free = torch.cuda.mem_get_info(device)[0] * _MEMORY_SHARE
         return max(1, min(wanted, int(free / each)))
 
 
 class QualityScorer:
-    """Quality of hypotheses, by their source alone."""
+    """A reference-free COMET model on embeddings."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -146,7 +146,7 @@ def _device_weights(weights: Floats, device: torch.device) -> Tensor:
 
 
 def _sum_dtype(device: torch.device) -> type[np.floating[Any]]:
-    """For sums over many pairs; Apple's GPUs have no doubles."""
+    """Number format of sums over many pairs; Apple's GPUs have no float64."""
     return np.float32 if device.type == "mps" else np.float64
 
 

@@ -1,4 +1,4 @@
-"""What COMET would say if it were linear from its first layer on.
+"""A linear surrogate of COMET's estimator: its first-order expansion after the first layer.
 
 Around mu(h), the exact mean of the first layer's outputs z(h, r) over all references, the rest f of
 the estimator is nearly a plane, g(h, r) = f(mu) + J(mu) . (z(h, r) - mu), whose mean over the
@@ -29,11 +29,11 @@ _MAX_DIFFERENCES = 1 << 26  # differences of embeddings that are held at a time
 
 @dataclass(frozen=True)
 class LinearSurrogate:
-    """The plane of each hypothesis."""
+    """The linear surrogate of each hypothesis, as a function of the reference."""
 
     mt: Tensor  # (H, D)
     value: Tensor  # (H,) f(mu)
-    offset: Tensor  # (H,) f(mu) - J . (mu - what z owes to the hypothesis alone)
+    offset: Tensor  # (H,) f(mu) - J . (mu - the hypothesis' own part of z)
     per_ref: Tensor  # (H, D) J's part for ref and for mt*ref, which are both linear in ref
     per_distance: Tensor  # (H, D) for |mt-ref|
     precision: Precision
@@ -55,12 +55,12 @@ class LinearSurrogate:
 
     @property
     def mean(self) -> Floats:
-        """(H,) of the plane over all references."""
+        """(H,) mean of the surrogate over all references."""
         return to_numpy(self.value)
 
     @torch.inference_mode()
     def at(self, refs: WeightedRows) -> Floats:
-        """(H, s) of the plane at some of them."""
+        """(H, s) the surrogate at some references."""
         ref = text_embeddings(refs).float()
         with self.precision():
             linear = self.offset[:, None] + self.per_ref @ ref.T

@@ -1,4 +1,4 @@
-"""Rows of features as tensors."""
+"""The embeddings of features as tensors."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UnifiedMetric(CometModel):
-    """What both have in common: features are tokens, and all work is in the pairs."""
+    """Base class of unified metrics: features are tokens, and the model reads every input."""
 
     is_unified: ClassVar[bool] = True
 

@@ -25,24 +25,24 @@ from minrisk.metrics.neural.pairs import pairs_in_chunks
 
 # encoders without token types, and how many separators stand between two texts
 _SEPARATORS = {"XLM-RoBERTa": 2, "XLM-RoBERTa-XL": 2, "MiniLM": 2, "DeBERTa": 1}
-# how XCOMET weighs what it reads: hypothesis with the source; with the reference; with both
+# XCOMET's weights of its inputs: hypothesis with the source; with the reference; with both
 _SCORE_WEIGHTS, _TAG_WEIGHTS, _SPANS_WEIGHT = (0.12, 0.33, 0.33), (0.1667, 0.3333, 0.5), 0.22
 _MAX_SEVERITY = 25.0
 
 
 @dataclass(frozen=True)
 class UnifiedOutput:
-    """What the model makes of some inputs."""
+    """The model's outputs for N inputs."""
 
     scores: Tensor  # (N,)
-    tags: Tensor  # (N, T, C) chances of each severity, by the token; none but for XCOMET
+    tags: Tensor  # (N, T, C) probability of each severity per token; C is 0 but for XCOMET
 
     def __getitem__(self, rows: Sequence[int]) -> UnifiedOutput:
         return UnifiedOutput(self.scores[rows], self.tags[rows])
 
 
 class UnifiedScorer:
-    """A model that reads jointly, on its device."""
+    """A unified COMET model on its device."""
 
     def __init__(self, embedder: Embedder, model: str) -> None:
         spec = embedder.architecture
@@ -62,7 +62,7 @@ class UnifiedScorer:
 
     @torch.inference_mode()
     def quality(self, hyps: Sequence[Ints], source: Ints) -> Floats:
-        """(H,) by the source alone."""
+        """(H,) quality by the source alone."""
         self._warn_of_truncation([hyp.size + source.size for hyp in hyps])
         with self._embedder.runtime.inference():
             output = self._run(hyps, ([hyp, source] for hyp in hyps))
@@ -70,7 +70,7 @@ class UnifiedScorer:
 
     @torch.inference_mode()
     def scores(self, hyps: Sequence[Ints], refs: Sequence[Ints], source: Ints) -> Floats:
-        """(H, R)"""
+        """(H, R) scores of all pairs."""
         if "ref" not in self._embedder.architecture.input_segments:
             raise InputError(f"{self._model}: judges a hypothesis by its source alone, and cannot "
                              "compare it with references; use it as the metric 'comet-kiwi'")
@@ -89,7 +89,7 @@ class UnifiedScorer:
         return np.concatenate([np.empty(0), *found]).reshape(len(hyps), len(refs))
 
     def _run(self, hyps: Sequence[Ints], inputs: Iterable[Sequence[Ints]]) -> UnifiedOutput:
-        """Each input starts with its hypothesis."""
+        """The outputs for inputs that start with their hypotheses."""
         encoder, runtime = self._embedder.encoder, self._embedder.runtime
         ids = [self._joined_ids(texts) for texts in inputs]
         longest = max((hyp.size for hyp in hyps), default=0)
@@ -103,8 +103,8 @@ class UnifiedScorer:
                 embeddings = encoder.embed(batch)
             else:
                 embeddings, states = encoder.embed_with_states(batch)
-                chances = self._tagger(states[:, :longest]).float().softmax(2)
-                tags[rows, : chances.shape[1]] = chances
+                probabilities = self._tagger(states[:, :longest]).float().softmax(2)
+                tags[rows, : probabilities.shape[1]] = probabilities
             scores[rows] = self._network(embeddings.to(runtime.dtype))[:, 0].float()
             done += len(rows)
             report_progress("texts encoded", done, len(ids))
@@ -123,7 +123,7 @@ class UnifiedScorer:
         return self._embedder.encoder.max_tokens + 2  # as the official code has it
 
     def _combined_scores(self, outputs: Sequence[UnifiedOutput], hyps: Sequence[Ints]) -> Tensor:
-        """(N,) one score from one reading of each hypothesis, or from three."""
+        """(N,) scores from the outputs for one input per hypothesis, or for three."""
         if self._tagger is None:
             return torch.stack([output.scores for output in outputs]).mean(0)
         alone = len(outputs) == 1

@@ -1,4 +1,4 @@
-"""mT5 reads a pair, and the first logit of one reserved token is how bad it is."""
+"""MetricX: an mT5 whose estimate of the error is the first logit of a reserved token."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ _TEMPLATES = {"24": "source: {source} candidate: {hyp} reference: {ref}",
          "23": "candidate: {hyp} reference: {ref}"}
 _QE_TEMPLATES = {"24": "source: {source} candidate: {hyp}",
                  "23": "candidate: {hyp} source: {source}"}
-_MAX_TOKENS = {"24": 1536, "23": 1024}  # with a mark of the end, which is then taken off
+_MAX_TOKENS = {"24": 1536, "23": 1024}  # with the token of the end, which is then removed
 _SCORE_TOKEN = 250089  # the token <extra_id_10>
 _MAX_ERROR = 25.0
 _PAD = _START = 0
 
 
 class MetricXScorer:
+    """A MetricX model on its device."""
+
     def __init__(self, options: MetricX) -> None:
         from transformers import MT5ForConditionalGeneration
 
@@ -72,7 +74,7 @@ class MetricXScorer:
         return ids[: self._max_tokens], ids.size > self._max_tokens
 
     def _errors(self, ids: Sequence[Ints]) -> Tensor:
-        """(B,)"""
+        """(B,) estimated errors."""
         tokens, mask = (part.to(self._runtime.device) for part in pad_batch(ids, _PAD))
         states = self._encoder(input_ids=tokens, attention_mask=mask).last_hidden_state
         start = torch.full((len(ids), 1), _START, device=tokens.device)

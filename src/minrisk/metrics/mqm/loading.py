@@ -1,4 +1,4 @@
-"""The estimator's weights, and who computes with them."""
+"""Loading of the estimator: its weights, and the backend that computes with them."""
 
 from __future__ import annotations
 

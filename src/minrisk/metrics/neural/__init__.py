@@ -1,4 +1,4 @@
-"""What metrics with a neural network have in common.
+"""The base class of metrics with a neural network.
 
 This file needs no torch, so that such metrics can be listed where their extras are not installed.
 """
@@ -16,7 +16,7 @@ Dtype = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 
 @dataclass(frozen=True)
 class NeuralModel(SourceMetric):
-    """A model, and how it runs."""
+    """A metric with a model: its name, number format, device and batch size."""
 
     loads_model: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""Metrics that read hypothesis and reference together, and so have no features but the texts.
+"""The base class of cross-encoders, whose model reads hypothesis and reference together.
 
 This file needs no torch, so that such metrics can be listed where their extras are not installed.
 """
@@ -18,12 +18,14 @@ from minrisk.metrics.neural import NeuralModel
 
 
 class CrossEncoderScorer(Protocol):
+    """A loaded model that scores all pairs of texts."""
+
     def scores(self, hyps: Sequence[str], refs: Sequence[str], source: str) -> Floats: ...
 
 
 @dataclass(frozen=True)
 class CrossEncoder(NeuralModel, ABC):
-    """Every pair is read by the model; nothing can be averaged."""
+    """A metric whose model reads every pair; its features are the texts."""
 
     @property
     def needs_source(self) -> bool:

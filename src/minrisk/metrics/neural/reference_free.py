@@ -1,4 +1,4 @@
-"""Metrics that judge a hypothesis by its source alone, and rank by that in every strategy.
+"""The base class of metrics that judge a hypothesis by its source alone, in every strategy.
 
 This file needs no torch, so that such metrics can be listed where their extras are not installed.
 """
@@ -20,7 +20,7 @@ from minrisk.metrics.neural import NeuralModel
 
 @dataclass(frozen=True)
 class ReferenceFree(NeuralModel, ABC):
-    """References do not matter, nor do averages of them."""
+    """A metric whose scores do not depend on references, nor on averages of them."""
 
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
                                     | Ability.QUALITY)
@@ -28,7 +28,7 @@ class ReferenceFree(NeuralModel, ABC):
 
     @abstractmethod
     def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
-        """(H,) what the model makes of each hypothesis."""
+        """(H,) the model's score of each hypothesis with its source."""
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows,
                source: WeightedRows | None = None) -> Floats:
@@ -46,7 +46,7 @@ class ReferenceFree(NeuralModel, ABC):
 
     def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
                            weights: Floats) -> PartialStatistics:
-        return np.zeros(0)  # whatever they say
+        return np.zeros(0)  # references do not matter
 
     def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
                  source: WeightedRows | None = None) -> Floats:

@@ -1,4 +1,4 @@
-"""Samples of Hugging Face models: n of them for the price of their distinct prefixes.
+"""Sampling from Hugging Face models, which run once per distinct prefix of the samples.
 
 This file needs no torch, so that the sampler can be listed where its extra is not installed.
 """
@@ -19,8 +19,8 @@ from minrisk.samplers.prompt import check_template
 if TYPE_CHECKING:
     from minrisk.samplers.hf.generator import Generator
 
-_MAX_SOURCES_PER_BATCH = 16  # in a batch
-# a CPU takes about as long for each of them in larger batches
+_MAX_SOURCES_PER_BATCH = 16
+# on a CPU larger batches are no faster per sample
 _CPU_SAMPLES_PER_BATCH, _CPU_BEAMS_PER_BATCH = 512, 64
 
 
@@ -132,7 +132,7 @@ class Transformers(Sampler):
         return found
 
     def prepare(self) -> None:
-        """Loads the model; what is wrong with it concerns every prompt."""
+        """Loads the model, whose errors concern every prompt."""
         _ = self._generator
 
     def with_options(self, **changes: Any) -> Transformers:
@@ -149,7 +149,7 @@ class Transformers(Sampler):
                places: Sequence[int] | None = None) -> list[list[Sample]]:
         """n samples of each prompt, equal ones as one with a count, in the order first drawn.
 
-        Beams come best first, at most as many as there are.
+        Beams come best first.
         """
         check_numbers(n, seed)
         if self.beams and n > self.beams:
@@ -161,7 +161,7 @@ class Transformers(Sampler):
         return self._generator.generate(prompts, n, seed, places) if prompts else []
 
     def batch_size(self, n: int) -> int:
-        """On a CPU no more sources than keep it busy, so that the first ones are done early."""
+        """Number of sources in a batch; on a CPU just enough to keep it busy."""
         if not self._runs_on_cpu:
             return _MAX_SOURCES_PER_BATCH
         at_once = _CPU_BEAMS_PER_BATCH // self.beams if self.beams else _CPU_SAMPLES_PER_BATCH // n
@@ -169,7 +169,7 @@ class Transformers(Sampler):
 
     @property
     def _runs_on_cpu(self) -> bool:
-        """Where torch is not installed, it is said so when a model is loaded."""
+        """False where torch is not installed, which loading the model reports."""
         try:
             from minrisk._torch.device import choose_device
         except ImportError:
@@ -178,7 +178,7 @@ class Transformers(Sampler):
 
     @property
     def is_causal(self) -> bool:
-        """Whether the model writes on from a prompt, and has to be told what to do."""
+        """Whether the model continues a prompt, which has to say what to do."""
         return self._generator.is_causal
 
     @cached_property

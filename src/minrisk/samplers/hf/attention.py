@@ -1,6 +1,6 @@
 """Attention of the rows of a batch to the KV cache: with torch, or with Triton kernels of our own.
 
-The self-attention keys and values of the prefixes lie in one buffer with room to write; the
+The self-attention keys and values of the prefixes are in one buffer with free positions; the
 cross-attention keys and values of a source are one copy, which all of its prefixes share.
 """
 
@@ -39,20 +39,20 @@ class CopyRows(Protocol):
 
 
 class Attention(Protocol):
-    """What a layer's rows attend to, (R, heads, D), for queries of that shape."""
+    """Attention of a layer's rows; queries and results are (R, heads, D)."""
 
     def self_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """To their own prefixes; writes the new keys and values, for later tokens to attend to."""
+        """Attention of rows to their own prefixes; writes the new keys and values to the cache."""
         ...
 
     def cross_attention(self, layer: int, queries: Tensor) -> Tensor:
-        """To their sources."""
+        """Attention of rows to their sources."""
         ...
 
     def shared_prompt_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor,
                                 scale: float, softcap: float | None) -> Tensor:
-        """To their prompts and to their own tokens, as a causal model does; writes the new keys and
-        values, (R, kv heads, D) each.
+        """Attention of rows to their prompts and to their own tokens, as in a causal model; writes
+        the new keys and values, (R, kv heads, D) each.
         """
         ...
 
@@ -69,26 +69,26 @@ class Network(Protocol):
     size: int  # of a head
 
     def encode(self, prompts: Sequence[TokenizedPrompt]) -> tuple[Tensor, Tensor, Tensor | None]:
-        """What rows share: keys and values (layers, 2, S, heads, L, D) of sources or prompts and
-        their lengths (S,); and the logits (S, V) of what follows, where they are known by then.
+        """The shared KV cache (layers, 2, S, heads, L, D) of sources or prompts and their lengths
+        (S,); and the logits (S, V) of the next token, where they are known by then.
         """
         ...
 
     def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Tensor:
-        """(R, V) logits of what follows the tokens (R,), which are all at one position (1,)."""
+        """(R, V) logits after the tokens (R,), which are all at one position (1,)."""
         ...
 
 
 @dataclass(frozen=True)
 class TorchAttention:
-    """The rows of a source stand side by side, as if they were one long query."""
+    """Attention with torch; the rows of each source are one padded query."""
 
     cache: KVCache
     position: Tensor  # (1,)
-    length: int  # one more than that
+    length: int  # position + 1
     source: Tensor  # (R,) of each row
     query_slots: Tensor  # (R,) index of each row among the padded queries of all sources
-    max_rows_per_source: int  # rows of a source for which there is room
+    max_rows_per_source: int  # of the padded queries
 
     def self_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         past = self._append(layer, keys, values)
@@ -150,7 +150,7 @@ def copy_rows_with_torch(source: Tensor, target: Tensor, rows: Tensor, to: Tenso
 
 @dataclass(frozen=True)
 class TritonAttention:
-    """The same for any number of rows, with nothing that depends on it: it can be recorded."""
+    """Attention with Triton kernels, which a CUDA graph can record for any position."""
 
     cache: KVCache
     position: Tensor  # (1,)
@@ -188,7 +188,7 @@ def copy_rows_with_triton(source: Tensor, target: Tensor, rows: Tensor, to: Tens
 
 
 def attention_backend(device: torch.device) -> AbstractContextManager[None]:
-    """Not cuDNN's: it makes a plan for every new shape, and here every step has another."""
+    """torch's backends but cuDNN's, which makes a plan for each new shape: here for every step."""
     if device.type != "cuda":
         return nullcontext()
     chosen: AbstractContextManager[None] = sdpa_kernel(

@@ -1,7 +1,7 @@
-"""Decoders of BART's build, run for one token of many prefixes that share their sources.
+"""One-token steps of BART-like decoders, for many prefixes that share their sources.
 
-The modules are the model's own; what differs from its forward pass is where keys and values lie,
-and how rows attend to them: that is in `attention`.
+The modules are the model's own; only the KV cache and the attention to it differ from its forward
+pass: they are in `attention`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from minrisk.samplers.hf.attention import Attention
 from minrisk.samplers.hf.generic_decoder import encode
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 
-_VOCABULARY_MULTIPLE = 64  # tokens; matrix products of other sizes run at half the speed
+_VOCABULARY_MULTIPLE = 64  # matrix products of other sizes run at half the speed
 
 
 @dataclass(frozen=True)
 class DecoderFamily:
-    """How the decoders that are called so differ from each other."""
+    """Differences between BART-like decoders."""
 
     norm_first: bool
     first_position: Callable[[Any], int]  # the row of a decoder's table for the first token
@@ -44,7 +44,7 @@ FAMILIES = {
 
 
 def not_supported_reasons(model: Any) -> list[str]:
-    """Why a model has to be run through its own forward pass; none if it need not."""
+    """Reasons why a model needs its own forward pass; none if it does not."""
     reasons = []
     if model.config.model_type not in FAMILIES:
         reasons.append(f"{model.config.model_type} is not one of {', '.join(FAMILIES)}")
@@ -56,6 +56,8 @@ def not_supported_reasons(model: Any) -> list[str]:
 
 
 class BartLike:
+    """The decoder of a BART-like model, one token at a time."""
+
     def __init__(self, model: Any) -> None:
         decoder = model.get_decoder()
         self._family = FAMILIES[model.config.model_type]
@@ -84,7 +86,7 @@ class BartLike:
         return cross_kv, mask.sum(1), None
 
     def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Tensor:
-        """(R, V) logits of what follows the tokens (R,), which are all at one position (1,)."""
+        """(R, V) logits after the tokens (R,), which are all at one position (1,)."""
         x = self._embed(tokens, position)
         for number, layer in enumerate(self._layers):
             self_attention = partial(self._self_attention, layer.self_attn,
@@ -130,7 +132,7 @@ class BartLike:
 
 
 def _padded_projection(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """A projection to the vocabulary, and to tokens that cannot be, up to where CUDA is fast."""
+    """The output projection, padded with impossible tokens to a width at which CUDA is fast."""
     more = -len(weight) % _VOCABULARY_MULTIPLE if weight.is_cuda else 0
     given = weight.new_zeros(len(weight)) if bias is None else bias.to(weight)[0]
     if not more:

@@ -1,4 +1,4 @@
-"""Greedy and beam search by the model's own `generate`, as baselines."""
+"""Greedy and beam search by the model's own `generate`, for baselines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from minrisk.samplers.hf.engine import SampledSequence
-from minrisk.samplers.hf.generic_decoder import padded
+from minrisk.samplers.hf.generic_decoder import pad_sources
 from minrisk.samplers.hf.logits_processing import token_id_list
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 
-_BEAMS_PER_BATCH = 64  # beams
+_BEAMS_PER_BATCH = 64
 
 
 @torch.inference_mode()
@@ -36,7 +36,7 @@ def beam_search(model: Any, config: GenerationConfig, prompts: Sequence[Tokenize
 
 
 def _batches(prompts: Sequence[TokenizedPrompt], size: int) -> Iterator[list[int]]:
-    """Beginnings of one length together, so that they need no padding."""
+    """Batches of prefixes of equal length, which need no padding."""
     order = sorted(range(len(prompts)),
                    key=lambda row: (len(prompts[row].prefix), len(prompts[row].source)))
     for _, alike in groupby(order, key=lambda row: len(prompts[row].prefix)):
@@ -53,7 +53,7 @@ def _generate(model: Any, config: GenerationConfig, batch: Sequence[TokenizedPro
                   temperature=None, top_k=None, top_p=None)
     prefix = torch.tensor([prompt.prefix for prompt in batch], device=model.device)
     if model.config.is_encoder_decoder:
-        tokens, mask = padded(model, [prompt.source for prompt in batch])
+        tokens, mask = pad_sources(model, [prompt.source for prompt in batch])
         out = model.generate(input_ids=tokens, attention_mask=mask, decoder_input_ids=prefix,
                              generation_config=changed)
     else:
@@ -71,7 +71,7 @@ def _until_end(tokens: list[int], ends: list[int]) -> tuple[int, ...]:
 
 
 def _logprobs(model: Any, prompt: TokenizedPrompt, texts: Sequence[tuple[int, ...]]) -> list[float]:
-    """Of texts under the whole model."""
+    """Log-probabilities of texts under the model itself."""
     return [_logprob(model, prompt, tokens) for tokens in texts]
 
 
@@ -79,7 +79,7 @@ def _logprob(model: Any, prompt: TokenizedPrompt, tokens: tuple[int, ...]) -> fl
     given = torch.tensor([[*prompt.prefix, *tokens[:-1]]], device=model.device)
     written = torch.tensor(tokens, device=model.device)
     if prompt.source:
-        source, mask = padded(model, [prompt.source])
+        source, mask = pad_sources(model, [prompt.source])
         out = model(input_ids=source, attention_mask=mask, decoder_input_ids=given,
                     use_cache=False)
     else:

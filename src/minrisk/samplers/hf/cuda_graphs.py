@@ -20,6 +20,8 @@ _WARM_UP_RUNS = 2  # runs before a recording, in which libraries choose their ke
 
 @dataclass(frozen=True)
 class _RecordedStep:
+    """A CUDA graph with its inputs and outputs."""
+
     graph: torch.cuda.CUDAGraph
     inputs: Tensor  # (1 + 3 * rows,) a position, tokens, sources, rows by source
     candidates: Candidates
@@ -27,7 +29,7 @@ class _RecordedStep:
 
 @dataclass(frozen=True)
 class _GraphKey:
-    """What a recording is made for: rows, how long a buffer, and what becomes of the logits."""
+    """Key of a recording: rows, tokens that the cache holds, and logits processing."""
 
     rows: int
     capacity: int
@@ -35,7 +37,7 @@ class _GraphKey:
 
 
 class CudaGraphs:
-    """Sizes are rounded up, so that few are needed; the rows that fill up are nobody's."""
+    """Recorded steps; rows are padded to a few numbers, so that few recordings are needed."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -43,7 +45,7 @@ class CudaGraphs:
         self._pool = _pool()
 
     def clear(self, capacity: int | None = None) -> None:
-        """The cache that was recorded with, of one length or any, is no longer the one in use."""
+        """Drops recordings whose cache, of one capacity or any, is no longer in use."""
         self._recorded = {key: recorded for key, recorded in self._recorded.items()
                           if capacity not in (None, key.capacity)}
         if not self._recorded:  # torch gives a pool up with the last graph in it
@@ -65,7 +67,7 @@ class CudaGraphs:
         return recorded.candidates
 
     def _record(self, key: _GraphKey, cache: KVCache) -> _RecordedStep:
-        # the last position: a real step writes there before anything reads it
+        # at the last position, which a real step writes before anything reads it
         inputs = upload(_padding_inputs(key, key.capacity - 1), cache.self_kv.device)
         stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call,unused-ignore]
         stream.wait_stream(torch.cuda.current_stream())
@@ -86,12 +88,12 @@ class CudaGraphs:
 
 
 def _pool() -> Any:
-    """One for all graphs: what a step leaves is drawn from before the next one writes over it."""
+    """A memory pool for all graphs: the results of a step are used before the next one runs."""
     return torch.cuda.graph_pool_handle()
 
 
 def _padding_inputs(key: _GraphKey, position: int) -> Ints:
-    """A position, and rows of nobody, which look at the first source."""
+    """A position, and padding rows, which attend to the first source."""
     inputs = np.zeros(1 + 3 * key.rows, np.intp)
     inputs[0] = position
     inputs[1 + 2 * key.rows :] = np.arange(key.rows)
@@ -99,7 +101,7 @@ def _padding_inputs(key: _GraphKey, position: int) -> Ints:
 
 
 def _no_history() -> Ints:
-    raise AssertionError("what looks at histories is not recorded")
+    raise AssertionError("logits processors that read histories are not recorded")
 
 
 def _padded_rows(number: int) -> int:

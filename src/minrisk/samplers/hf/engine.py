@@ -1,4 +1,4 @@
-"""Prompts in, drawn token sequences out: batches that fit, a decoder that suits the model."""
+"""The sampling engine: batches that fit into memory, a decoder that suits the model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from minrisk.samplers.hf.truncation import Truncation
 
 _CACHE_SHARE = 0.5  # of the free memory that caches may take
 _DEFAULT_CACHE_BYTES = 4e9  # bytes for them where the free memory cannot be asked for
-_PLANNED_TOKENS = 64  # tokens of a sample that a batch is planned for; longer ones may split it
+_PLANNED_TOKENS = 64  # tokens per sample that a batch is planned for; longer samples may split it
 _LOGITS_COPIES = 4  # copies of the logits that are held at once
 _per_thread = threading.local()
 
@@ -41,7 +41,7 @@ _per_thread = threading.local()
 class SampledSequence:
     """A sequence that was drawn `count` times; `first` is the number of the first such sample."""
 
-    ids: Ints  # its tokens; there are too many of these objects for them all to be Python's numbers
+    ids: Ints  # its tokens, as an array: Python's numbers would take too much memory
     count: int
     first: int
     logprob: float
@@ -54,6 +54,8 @@ class SampledSequence:
 
 @dataclass(frozen=True)
 class Engine:
+    """Draws token sequences from a model."""
+
     model: Any
     config: GenerationConfig
     truncation: Truncation
@@ -88,7 +90,7 @@ class Engine:
     def _run(self, jobs: Sequence[SamplingJob], seed: int, memory: float,
              progress: Callable[[int], None]) -> list[FinishedSequences]:
         if len(jobs) == 1 and len(jobs[0].samples) == 1:
-            memory = float("inf")  # it cannot be split
+            memory = float("inf")  # such a batch cannot be split
         settings = GenerationSettings.of(self.config, len(jobs[0].prompt.prefix), self.limit,
                                          self.model.device, self.truncation, self.stop)
         decoder = self._decoder(len(jobs[0].prompt.prefix) + self.limit)
@@ -127,8 +129,8 @@ def _report_progress(before: int, total: int, ended: int) -> None:
 
 
 def _fast_decoder(model: Any) -> FastDecoder:
-    """The one of a model, as long as it lives, so that graphs are recorded once; each thread has
-    its own, for two cannot draw with one.
+    """The cached decoder of a model, so that CUDA graphs are recorded once; one per thread, since
+    decoders are not thread-safe.
     """
     if not hasattr(_per_thread, "decoders"):
         _per_thread.decoders = WeakKeyDictionary()
@@ -138,7 +140,7 @@ def _fast_decoder(model: Any) -> FastDecoder:
     return decoder
 
 
-PlannedJob = tuple[int, SamplingJob]  # which prompt, and what to draw of it
+PlannedJob = tuple[int, SamplingJob]  # index of the prompt, and a job of it
 
 
 def _jobs(prompts: Sequence[TokenizedPrompt], n: int, places: Sequence[int],
@@ -150,9 +152,9 @@ def _jobs(prompts: Sequence[TokenizedPrompt], n: int, places: Sequence[int],
 
 
 def _batches(jobs: Sequence[PlannedJob], rows: int) -> Iterator[list[PlannedJob]]:
-    """Sources of similar length together, beginnings of one length, samples as many as fit."""
+    """Sources of similar length, prefixes of equal length, and as many samples as fit."""
     batch: list[PlannedJob] = []
-    # the longest first: what has room for them has room for all that follow
+    # the longest first: memory for them is enough for all that follow
     for index, job in sorted(jobs, key=_lengths, reverse=True):
         size = sum(len(other.samples) for _, other in batch) + len(job.samples)
         alike = not batch or len(batch[0][1].prompt.prefix) == len(job.prompt.prefix)
@@ -186,8 +188,7 @@ def _sampled_sequences(
 
 
 def _merged(drawn: Sequence[SampledSequence]) -> list[SampledSequence]:
-    """In the order first drawn; equal sequences as one, whichever parts of the work they come from.
-    """
+    """Distinct sequences in the order first drawn, also where jobs of a prompt drew the same."""
     found: dict[bytes, SampledSequence] = {}
     for one in sorted(drawn, key=lambda d: d.first):
         before = found.get(one.ids.tobytes())

@@ -1,4 +1,4 @@
-"""The decoder for models whose rows share their sources or prompts: rows stay where they are."""
+"""The decoder of models whose rows share sources or prompts: rows of the KV cache stay in place."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from minrisk.samplers.hf.logits_processing import LogitsProcessing
 from minrisk.samplers.hf.prefixes import StepInput, TokenizedPrompt
 from minrisk.samplers.hf.truncation import Candidates
 
-MAX_RECORDED_ROWS = 2048  # of a step; more keep a device busy while kernels are launched
-_MIN_BUFFER_TOKENS = 32  # longer buffers have room for two, four, ... times as many
+MAX_RECORDED_ROWS = 2048  # of a step; with more, launching kernels is not the bottleneck
+_MIN_BUFFER_TOKENS = 32  # capacities are this times a power of two
 
 
 class FastDecoder:
-    """Rows are slots of a buffer; only those are copied that are not their own parent."""
+    """Rows are slots of the KV cache; only those that are not their own parent are copied."""
 
     shares_prompts = True
 
     def __init__(self, model: Any) -> None:
-        self._model = proxy(model)  # whose owner may keep this one
+        self._model = proxy(model)  # not to keep the model alive
         self._network: Network = (BartLike(model) if model.config.is_encoder_decoder
                                   else CausalNetwork(model))
         self._model_state = _state(model)
@@ -83,7 +83,7 @@ class FastDecoder:
         return self._run(step_input.tokens, processing, step_input.history)
 
     def _copy(self, self_kv: Tensor, rows: Ints, parents: Ints) -> None:
-        """The keys and values of the parents of some rows, to where these are now."""
+        """Copies the keys and values of the parents of some rows to these rows."""
         if len(rows):
             to, source = upload(np.stack([rows, parents[rows]]), self_kv.device)
             self._copy_rows(self._cache.self_kv, self_kv, source, to, self._length)
@@ -110,7 +110,7 @@ class FastDecoder:
                               max_rows_per_source)
 
     def _sources(self, cross_kv: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the sources are; for graphs always at one place, which grows if they do not fit."""
+        """The cross-attention cache and source lengths; for CUDA graphs at a fixed address."""
         if self._graphs is None:
             return cross_kv, lengths
         layers, two, sources, heads, length, size = cross_kv.shape
@@ -126,8 +126,10 @@ class FastDecoder:
         return buffer, all_lengths
 
     def _buffer(self, rows: int, samples: int, length: int) -> Tensor:
-        """Room for rows; small ones have as much as samples can need, and are kept: graphs are made
-        of them. Sizes are few, so that torch has the memory of the last one at hand.
+        """A self-attention cache for the rows.
+
+        Small ones have a slot for every sample and are kept, since CUDA graphs refer to them. Sizes
+        are powers of two, so that torch can reuse memory.
         """
         capacity, now = _next_power_of_two(length, _MIN_BUFFER_TOKENS), self._cache.self_kv
         if samples > MAX_RECORDED_ROWS:
@@ -141,7 +143,7 @@ class FastDecoder:
         return self._buffers[capacity]
 
     def _zeros(self, slots: int, capacity: int) -> Tensor:
-        """Rows that fill up are nobody's, but have to be numbers."""
+        """An empty cache, of zeros: padding rows must be finite."""
         network = self._network
         return torch.zeros(network.layers, 2, slots, network.heads, capacity, network.size,
                            dtype=self._model.dtype, device=self._model.device)
@@ -154,7 +156,7 @@ def _state(model: Any) -> tuple[object, ...]:
 
 
 def _next_power_of_two(number: int, least: int) -> int:
-    """The least power of two that is no less."""
+    """The smallest power of two that is at least the number and `least`."""
     return max(least, 1 << (number - 1).bit_length())
 
 

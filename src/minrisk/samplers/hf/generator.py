@@ -1,4 +1,4 @@
-"""The working parts of a `Transformers` sampler: texts in, samples out."""
+"""The loaded model of a `Transformers` sampler: prompts in, samples out."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers
 
 _DEFAULT_MAX_TOKENS = 256  # tokens of a sample, where neither options nor config say anything
-_UNSET_MAX_LENGTHS = (None, 20)  # what an older generation config says if it says nothing
+_UNSET_MAX_LENGTHS = (None, 20)  # defaults of generation configs that do not set it
 
 
 class Generator:
-    """Loads what a `Transformers` names, once, and generates with it."""
+    """Loads the model of a `Transformers` sampler once, and generates with it."""
 
     def __init__(self, options: Transformers, loaded: tuple[Any, Any] | None = None) -> None:
         """With a model and tokenizer that are `loaded`, or those that the options name."""
@@ -72,7 +72,7 @@ class Generator:
         return len(found.source or found.prefix)
 
     def _stop_strings(self) -> StopStrings | None:
-        """Those of the options and of the model, which the engine is not told twice."""
+        """The stop strings of the options and of the generation config, which loses them."""
         theirs, self._config.stop_strings = self._config.stop_strings or [], None
         texts = [*self._options.stop_strings, *([theirs] if isinstance(theirs, str) else theirs)]
         if texts and self._options.beams:
@@ -108,13 +108,12 @@ class Generator:
                       finish_reason=reason)
 
     def _is_cut(self, tokens: Ints) -> bool:
-        """Whether it reached the limit; where the last token is forced to be an end, that is none.
-        """
+        """Whether it reached the limit; an end token that was forced there is no end."""
         forced = self._config.forced_eos_token_id is not None
         return len(tokens) >= self._limit and (forced or tokens[-1] not in self._ends)
 
     def _count_cut(self, samples: Sequence[Sample]) -> None:
-        """Says how many were cut, when there is one and again whenever they are ten times more."""
+        """Warns of samples that were cut: at the first, and whenever they are ten times more."""
         self._drawn += sum(sample.count for sample in samples)
         self._cut += sum(sample.count for sample in samples if sample.finish_reason == "length")
         if self._cut >= self._next_warning:
@@ -123,7 +122,7 @@ class Generator:
                           f"{self._limit}; raise it to see their ends", stacklevel=4)
 
     def _within_positions(self, limit: int) -> int:
-        """A text cannot be longer than the model can count."""
+        """The limit, which the model's number of positions bounds."""
         positions = getattr(decoder_config(self._model), "max_position_embeddings", None)
         if positions is None or limit < positions:
             return limit

@@ -1,4 +1,4 @@
-"""Any model of transformers that generates, through its forward pass and its public cache."""
+"""Decoders of any model of transformers, by its forward pass and its public KV cache."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from minrisk._core.arrays import Ints
 from minrisk._torch.device import upload
+from minrisk._torch.tokens import pad_batch
 from minrisk.samplers.hf.logits_processing import LogitsProcessing
 from minrisk.samplers.hf.prefixes import StepInput, TokenizedPrompt
 from minrisk.samplers.hf.truncation import Candidates
 
 
 class CausalDecoder:
-    """A prompt is run once; its cache is what all of its samples begin with."""
+    """Decoder of causal models: a prompt is run once, and all of its samples share its KV cache."""
 
     shares_prompts = False
 
@@ -51,8 +52,7 @@ class CausalDecoder:
 
 
 class Seq2SeqDecoder:
-    """A source is encoded once; its cross-attention keys and values are one copy if it is alone.
-    """
+    """Decoder of encoder-decoder models: a source is encoded once for all of its samples."""
 
     shares_prompts = False
     _cache: Any
@@ -101,30 +101,26 @@ class Seq2SeqDecoder:
 
 
 def rows_changed(parents: Ints, rows: int) -> bool:
-    """Whether rows came, went or changed places; else there is nothing to copy."""
+    """Whether rows were added, removed or moved, so that the cache must be reordered."""
     return not np.array_equal(parents, np.arange(rows))
 
 
 def encode(model: Any, prompts: Sequence[TokenizedPrompt]) -> tuple[Tensor, Tensor]:
-    """(S, L, D) what the encoder makes of the sources, and which of it is padding (0)."""
-    tokens, mask = padded(model, [prompt.source for prompt in prompts])
+    """(S, L, D) encoder states of the sources, and a mask (S, L) that is 0 for padding."""
+    tokens, mask = pad_sources(model, [prompt.source for prompt in prompts])
     out = model.get_encoder()(input_ids=tokens, attention_mask=mask, return_dict=True)
     return out.last_hidden_state, mask
 
 
-def padded(model: Any, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """(S, L) tokens, and which of them are padding (0)."""
-    width = max(map(len, sources))
-    tokens = torch.full((len(sources), width), model.config.pad_token_id or 0)
-    mask = torch.zeros(len(sources), width, dtype=torch.long)
-    for row, own in enumerate(sources):
-        tokens[row, : len(own)] = torch.tensor(own)
-        mask[row, : len(own)] = 1
+def pad_sources(model: Any, sources: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """(S, L) padded tokens, and a mask that is 0 for padding, on the model's device."""
+    tokens, mask = pad_batch([np.array(own, np.intp) for own in sources],
+                             model.config.pad_token_id or 0)
     return tokens.to(model.device), mask.to(model.device)
 
 
 def prefixes(prompts: Sequence[TokenizedPrompt]) -> Ints:
-    """(S, T) how the texts begin."""
+    """(S, T) token ids of the prefixes."""
     return np.array([prompt.prefix for prompt in prompts], np.intp)
 
 
@@ -134,18 +130,18 @@ def last_logits(logits: Tensor) -> Tensor:
 
 
 def last_logits_only(model: Any) -> dict[str, int]:
-    """Asks for the logits of the last token only, where a model can be asked."""
+    """Arguments that limit logits to the last token, where the model takes them."""
     known = inspect.signature(model.forward).parameters
     return {"logits_to_keep": 1} if "logits_to_keep" in known else {}
 
 
 def decoder_config(model: Any) -> Any:
-    """What says how large the part is that writes."""
+    """The configuration of the decoder."""
     return model.config if model.config.is_encoder_decoder else model.config.get_text_config()
 
 
 def token_bytes(model: Any) -> int:
-    """What the keys and values of one token take, in all layers."""
+    """Bytes of the KV cache per token, over all layers."""
     config = decoder_config(model)
     layers = getattr(config, "decoder_layers", None) or config.num_hidden_layers
     heads = getattr(config, "decoder_attention_heads", None) or config.num_attention_heads

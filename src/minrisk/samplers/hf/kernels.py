@@ -1,4 +1,4 @@
-"""Triton kernels for what is slow about drawing from many prefixes: each reads its input once.
+"""Triton kernels for attention, likely tokens and KV cache copies: each reads its input once.
 
 They run on CUDA, and for tests on the CPU under Triton's interpreter. Sums are in float32, whatever
 the numbers in memory are.
@@ -11,9 +11,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_TOKENS_PER_BLOCK = 16  # that a row attends to at once
-_VOCABULARY_PER_BLOCK = 4096  # of the vocabulary that are passed over together
-_NUMBERS_PER_BLOCK = 1024  # that are copied together
+_TOKENS_PER_BLOCK = 16  # tokens that a row attends to at once
+_VOCABULARY_PER_BLOCK = 4096  # tokens of the vocabulary in a block
+_NUMBERS_PER_BLOCK = 1024  # numbers in a block of a copy
 
 
 def self_attention(queries: Tensor, keys: Tensor, values: Tensor, cache: Tensor,
@@ -46,7 +46,7 @@ def _self_attention(queries, keys, values, cache, out, position, capacity, value
     start = cache + offset * capacity * size
     tl.store(start + now * size + at, key, inside)
     tl.store(start + value_offset + now * size + at, value, inside)
-    # the new token is attended to first, from where it still is at hand
+    # the new token first, whose key and value are still in registers
     running_max = tl.sum(query * key.to(tl.float32), axis=0)
     found = _attend(query, start, start + value_offset, now, running_max, running_max * 0 + 1,
                     value.to(tl.float32), size, width, block)
@@ -89,7 +89,7 @@ def _cross_attention(queries, cache, out, source, lengths, capacity, value_offse
 @triton.jit
 def _attend(query, keys, values, length, running_max, mass, found, size: tl.constexpr,
             width: tl.constexpr, block: tl.constexpr):
-    """The mean of values by the softmax of query times keys, given what was found before."""
+    """Softmax attention, continued from a running maximum, mass and weighted sum of values."""
     at = tl.arange(0, width)
     first = 0
     while first < length:  # Triton's interpreter knows no range up to a number from memory

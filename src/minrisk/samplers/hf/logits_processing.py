@@ -1,7 +1,7 @@
-"""What a generation config asks for besides sampling: tokens that are banned, forced or penalised.
+"""Logits processing that a generation config asks for: tokens banned, forced or penalised.
 
-Single tokens that may not be written at all, or not yet, are taken out in place; everything else
-is done by transformers' own processors, which see each prefix as `generate` would show it to them.
+Single tokens that are banned, always or at the start, are masked in place; everything else is done
+by transformers' own processors, which get each prefix as `generate` would pass it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from minrisk._torch.device import upload
 from minrisk.samplers.hf.stop_strings import StopStrings
 from minrisk.samplers.hf.truncation import Candidates, Truncation
 
-# settings that need more than a prefix to decide, and what they are when they are off
+# settings that need more than a prefix, and their values when they are off
 _UNSUPPORTED_SETTINGS: dict[str, tuple[object, ...]] = {
     "guidance_scale": (None, 1, 1.0),
     "encoder_repetition_penalty": (None, 1.0),
@@ -48,9 +48,9 @@ _UNSUPPORTED_SETTINGS: dict[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True)
 class LogitsProcessing:
-    """What becomes of a step's logits: tokens that may be drawn, with their log-probabilities.
+    """Turns the logits of a step into candidates: tokens to draw from, with log-probabilities.
 
-    Two that can be recorded are equal if they do the same.
+    Two recordable objects are equal if they do the same.
     """
 
     banned: tuple[int, ...]  # token ids
@@ -64,7 +64,7 @@ class LogitsProcessing:
         return not self.processors
 
     def __call__(self, logits: Tensor, history: Callable[[], Ints]) -> Candidates:
-        """Of logits (R, V) in any precision, which are ours to change; `history` is (R, T)."""
+        """Candidates by logits (R, V), which are changed in place; `history` is (R, T)."""
         lost = logits[:, self.banned_on_device].float().logsumexp(1, keepdim=True)
         logits.index_fill_(1, self.banned_on_device, -math.inf)
         if self.is_recordable and self.truncation.uses_likely_kernel(logits.device):
@@ -80,7 +80,7 @@ class LogitsProcessing:
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """When texts end, and how the logits of each step are processed."""
+    """The end of texts, and the logits processing of each step."""
 
     ends: Ints  # token ids that end a text
     limit: int  # tokens that may be drawn
@@ -97,7 +97,7 @@ class GenerationSettings:
                    if getattr(config, name, None) not in off]
         if refused:
             raise InputError(f"the generation config sets {', '.join(refused)}, which sampling by "
-                             "shared prefixes does not know; unset it, or sample with `generate`")
+                             "shared prefixes does not support; unset it, or use `generate`")
         ends = token_id_list(config.eos_token_id)
         banned = {*_bad_tokens(config), *(config.suppress_tokens or ())} - {-1}
         least = max((config.min_length or 0) - start, config.min_new_tokens or 0)
@@ -110,7 +110,7 @@ class GenerationSettings:
                    _at_one_step(config, start, limit, device), stop)
 
     def at(self, step: int) -> LogitsProcessing:
-        """What holds for the token that is drawn at a step."""
+        """The processing of the logits of a step."""
         processing = self._before_and_after[step >= self._min_tokens]
         more = self._at_one_step.get(step)
         if more is None:
@@ -136,7 +136,7 @@ def _bad_tokens(config: GenerationConfig) -> Iterator[int]:
 
 
 def _processors(config: Any, ends: list[int], start: int) -> Iterator[LogitsProcessor]:
-    """Those that look at each prefix, in the order in which transformers applies them."""
+    """Processors that need each prefix, in the order in which transformers applies them."""
     if config.sequence_bias is not None:
         yield SequenceBiasLogitsProcessor(config.sequence_bias)
     if config.repetition_penalty not in (None, 1.0):
@@ -154,7 +154,7 @@ def _processors(config: Any, ends: list[int], start: int) -> Iterator[LogitsProc
 
 def _at_one_step(config: Any, start: int, limit: int, device: Any
                  ) -> dict[int, list[LogitsProcessor]]:
-    """Those that do something at one step only; they have the last word there."""
+    """Processors that act at one step only, after all others."""
     found: dict[int, list[LogitsProcessor]] = {}
     begins = start == 1 and config.forced_bos_token_id is not None
     if begins:

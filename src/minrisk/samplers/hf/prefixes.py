@@ -1,11 +1,11 @@
 """Draw many samples and run the model once for every distinct prefix of them.
 
 Each sample draws its tokens with random numbers of its own, so that n samples are n independent
-draws; those with the same prefix so far are one row of the model's batch. When they part, the row
-branches; when all of them have ended, it leaves.
+draws; those with the same prefix so far are one row of the model's batch. When they differ, the
+row branches; when all of them have ended, it is removed.
 
-The device runs the model and draws; who comes from whom is kept in NumPy, so that a step costs
-the host little and waits for the device once.
+The device runs the model and draws tokens; the tree of prefixes is kept in NumPy, so that a step
+costs the host little and waits for the device once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LARGEST_UNIFORM = 1 - 2.0**-32
 
 @dataclass(frozen=True)
 class TokenizedPrompt:
-    """What a model is given: a source to encode, if it has an encoder, and how the text begins."""
+    """A source to encode, if the model has an encoder, and the prefix of the text."""
 
     source: tuple[int, ...]
     prefix: tuple[int, ...]
@@ -54,27 +54,27 @@ class SamplingJob:
 
 @dataclass(frozen=True)
 class StepInput:
-    """What a decoder is given at a step."""
+    """Input of a decoder at a step."""
 
-    parents: Ints  # (R,) the row from which each one comes; most are their own parent
-    tokens: Ints  # (R,) what each is given
-    samples: int  # that are still being drawn: more rows than that there will never be
-    history: Callable[[], Ints]  # (R, T) all tokens of each row, made when somebody asks
+    parents: Ints  # (R,) the row that each one continues; most continue themselves
+    tokens: Ints  # (R,) the last token of each row
+    samples: int  # that are not finished: an upper bound of the number of rows
+    history: Callable[[], Ints]  # (R, T) all tokens of each row, made on demand
 
 
 class PrefixDecoder(Protocol):
-    """A model that writes on from rows of prefixes."""
+    """A model that extends rows of prefixes by one token."""
 
     token_bytes: int  # of the KV cache for a token
     shares_prompts: bool  # the cache has each prompt once, not once for each row
 
     def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
               processing: LogitsProcessing) -> Candidates:
-        """The first tokens, with a row for each prompt."""
+        """Candidates for the first tokens, with a row for each prompt."""
         ...
 
     def step(self, step_input: StepInput, processing: LogitsProcessing) -> Candidates:
-        """What may follow the tokens; no row is replaced that another one comes from."""
+        """Candidates after the tokens; no row is overwritten that another one continues."""
         ...
 
 
@@ -96,7 +96,7 @@ class FinishedSequences:
 
 @dataclass(frozen=True)
 class _Prefixes:
-    """Distinct prefixes; they begin as one for each job. Their tokens are in the tree."""
+    """Distinct prefixes, at first one per job; their tokens are in the tree."""
 
     job: Ints  # (R,)
     logprob: Floats  # (R,)
@@ -107,7 +107,7 @@ class _Prefixes:
 
 
 class _TokenTree:
-    """Who was given which token at each step, and from whom it comes."""
+    """The token and the parent of every prefix, for each step."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[Ints, Ints]] = []
@@ -151,7 +151,7 @@ def draw_samples(decoder: PrefixDecoder, settings: GenerationSettings,
         drawn = candidates.draw(row + np.minimum(uniforms[sample], _LARGEST_UNIFORM))
         lost = (drawn.rows != row) | np.isnan(drawn.truncated)
         if lost.any():
-            # a search for rows before them may be led astray too, for rows after them never
+            # rows before such a row may fail with it, rows after it never
             raise not_finite_error(jobs[rows.job[row[lost].max()]].place)
         one, child, count = _groups(row * _MAX_VOCABULARY + drawn.tokens)
         parents, tokens = row[one], drawn.tokens[one]
@@ -183,15 +183,15 @@ def draw_samples(decoder: PrefixDecoder, settings: GenerationSettings,
 
 
 def not_finite_error(place: int) -> InputError:
-    """What to say where there is no distribution to draw from."""
+    """The error for logits that give no distribution."""
     return InputError(f"source {place + 1}: the model's logits are not numbers (NaN or infinite); "
-                      "choose another dtype, such as fp32, or is the model damaged?")
+                      "choose another dtype, such as fp32, or check the model's weights")
 
 
 def _groups(keys: Ints) -> tuple[Ints, Ints, Ints]:
-    """The first of each kind, by order of keys; the kind of each; how many there are of it.
+    """Groups of equal keys: the first index of each, the group of every key, the sizes.
 
-    As `np.unique` says it, which sorts in a slower way to have the first ones first.
+    As `np.unique` with all of its results, which takes longer.
     """
     order = keys.argsort()
     alike = keys[order]
@@ -204,13 +204,13 @@ def _groups(keys: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _extended(before: _Prefixes, drawn: DrawnTokens, one: Ints) -> _Prefixes:
-    """Texts after a token that the sample `one` of each of them drew."""
+    """Prefixes with the next token, which sample `one` of each drew."""
     return _Prefixes(before.job, before.logprob + drawn.full[one],
                   before.truncated + drawn.truncated[one])
 
 
 def _surviving_samples(node: Ints, child: Ints, sample: Ints) -> tuple[Ints, Ints]:
-    """The samples that go on, after the row of each, given the text that each belongs to."""
+    """The rows and numbers of the samples that go on, given the prefix of every sample."""
     row = np.full(child.max() + 1, -1)
     row[node] = np.arange(len(node))
     lives = row[child] >= 0
@@ -222,10 +222,10 @@ def _history(prefixes: Ints, tree: _TokenTree, node: Ints, step: int) -> Ints:
 
 
 def _assigned_slots(parents: Ints) -> Ints:
-    """Where the children of rows go, which come sorted by parent.
+    """The slots of the children of rows, which are sorted by parent.
 
-    The first child of a row takes its place, so that nothing has to be moved for it; the others,
-    and those from beyond the end, fill the gaps.
+    The first child of a row takes its slot, so that nothing has to be copied for it; the others,
+    and those of rows beyond the end, fill the gaps.
     """
     first = np.ones(len(parents), bool)
     first[1:] = parents[1:] != parents[:-1]

@@ -1,4 +1,4 @@
-"""Texts as a model wants them: its tokens, its languages' codes, its chat template."""
+"""Tokenization of prompts: language codes, prompt templates, chat templates, truncation."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from minrisk.samplers.prompt import fill
 if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers
 
-# tokenizers of models that have to be told which language to write
+# tokenizers of models that need a target language
 _MULTILINGUAL = ("M2M100Tokenizer", "NllbTokenizer", "MBart50Tokenizer")
 _SYSTEM = ("system", "developer")  # roles
-_PLACEHOLDER = "\x1asource\x1a"  # stands for a message
-_UNLIMITED_TOKENS = 1_000_000  # tokenizers say a number beyond this where they know no limit
+_PLACEHOLDER = "\x1asource\x1a"  # of a message, in a rendered template
+_UNLIMITED_TOKENS = 1_000_000  # tokenizers without a limit report a larger number
 
 
 class PromptEncoder:
+    """Turns prompts and messages into the token ids that a model is given."""
+
     def __init__(self, options: Transformers, model: Any, tokenizer: Any, limit: int) -> None:
         self._options, self._tokenizer = options, tokenizer
         self._causal = not model.config.is_encoder_decoder
@@ -39,7 +41,7 @@ class PromptEncoder:
                              "put it into prompt")
         if options.source_language is not None:
             self._set_source(options.source_language)
-        # the token that says which language to write
+        # the token of the target language
         self.forced_bos: int | None = model.generation_config.forced_bos_token_id
         kind = type(tokenizer).__name__
         if options.target_language is not None:
@@ -47,8 +49,8 @@ class PromptEncoder:
             if kind.startswith("MBartTokenizer"):  # texts begin with the code
                 self._decoder_prefix, self.forced_bos = (self.forced_bos,), None
         elif self.forced_bos is None and kind.startswith(_MULTILINGUAL):
-            raise InputError("this model writes many languages; say which (target_language), as "
-                             f"one of its codes, which look like {_examples(tokenizer)}")
+            raise InputError("this model writes many languages; set target_language to one of "
+                             f"its codes, which look like {_examples(tokenizer)}")
 
     def _set_source(self, language: str) -> None:
         if not hasattr(self._tokenizer, "src_lang"):  # it would not look at it
@@ -101,7 +103,7 @@ class PromptEncoder:
         try:
             return self._tokenizer.apply_chat_template(
                 self._with_system(messages), add_generation_prompt=True, **settings)
-        except Exception as error:  # a template is a program of its author's, and may say no
+        except Exception as error:  # a template is a program, and may raise anything
             raise InputError(f"the model's chat template does not take these messages: {error}"
                              ) from None
 
@@ -115,7 +117,7 @@ class PromptEncoder:
 
     @cached_property
     def _markers(self) -> list[str]:
-        """What the chat template writes around a message, by which one is known that has them."""
+        """Markers of the chat template, by which a prompt is recognised that has them already."""
         rendered = self._render([{"role": "user", "content": _PLACEHOLDER}], tokenize=False)
         bos = self._tokenizer.bos_token or ""
         tokens = [token for token in self._tokenizer.get_added_vocab()
@@ -141,7 +143,7 @@ class PromptEncoder:
         return [*ids[: self._max_source_tokens - 1], ids[-1]]
 
     def _check_code(self, language: str) -> int:
-        """The token of a language."""
+        """The token id of a language."""
         tokenizer = self._tokenizer
         written = getattr(tokenizer, "lang_code_to_token", {}).get(language, language)  # M2M-100's
         token = tokenizer.convert_tokens_to_ids(written)
@@ -152,7 +154,7 @@ class PromptEncoder:
 
 
 def decoder_start(model: Any) -> int:
-    """The token that a text begins with, before anything is written."""
+    """The token that starts the decoder."""
     config = model.generation_config
     for token in (config.decoder_start_token_id, model.config.decoder_start_token_id,
                   config.bos_token_id):
@@ -163,7 +165,7 @@ def decoder_start(model: Any) -> int:
 
 
 def _max_source_tokens(model: Any, tokenizer: Any, written: int) -> int:
-    """Tokens that a source may have."""
+    """Maximum number of tokens of a source."""
     positions = getattr(decoder_config(model), "max_position_embeddings", None)
     limits = [_UNLIMITED_TOKENS if positions is None else positions - written,
               min(tokenizer.model_max_length, _UNLIMITED_TOKENS) - written]

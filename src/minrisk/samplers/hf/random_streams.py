@@ -1,4 +1,4 @@
-"""Random numbers that belong to a sample, whatever it is drawn together with."""
+"""Random numbers of each sample, whatever batch it is drawn in."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.sampler import check_numbers
 
-_STEPS_PER_BLOCK = 16  # for which numbers are made at once
+_STEPS_PER_BLOCK = 16  # for which numbers are generated together
 
 
 class RandomStream:
-    """A number from [0, 1) for each of n samples at every step; steps are asked for in order."""
+    """Uniform numbers from [0, 1) for n samples at every step; steps must come in order."""
 
     def __init__(self, seed: int, place: int, n: int) -> None:
         check_numbers(n, seed)

@@ -1,4 +1,4 @@
-"""Texts that end a sample when it comes to them, by what a reader would see."""
+"""Stop strings: texts that end a sample, matched in its decoded text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import numpy.typing as npt
 from minrisk._core.arrays import Ints
 
 Bools = npt.NDArray[np.bool_]
-_INCOMPLETE_CHARACTER = "\ufffd"  # what a token decodes to that is a part of a character
+_INCOMPLETE_CHARACTER = "\ufffd"  # the decoding of a token that is a part of a character
 
 
 class StopStrings:
+    """Finds stop strings in samples; only tokens that may complete one are decoded."""
+
     def __init__(self, tokenizer: Any, texts: Sequence[str], vocabulary: int) -> None:
         self._tokenizer, self._texts = tokenizer, texts
-        self._may_end = np.zeros(vocabulary, bool)  # tokens that may complete one of them
+        self._may_end = np.zeros(vocabulary, bool)  # by token
         tokens = range(min(len(tokenizer), vocabulary))
         last = {_INCOMPLETE_CHARACTER, *(text[-1] for text in texts)}
         # a space may belong to the next token, which does not show it when it is alone
@@ -26,7 +28,7 @@ class StopStrings:
             self._may_end[token] = anywhere or not last.isdisjoint(own)
 
     def __call__(self, tokens: Ints) -> Bools:
-        """(E,) whether the texts with these tokens (E, T) have come to one."""
+        """(E,) whether the texts with these tokens (E, T) contain one."""
         found = np.zeros(len(tokens), bool)
         rows = self._may_end[tokens[:, -1]].nonzero()[0]
         found[rows] = [self.cut(text) != text for text in self.decode(tokens[rows].tolist())]
@@ -37,6 +39,6 @@ class StopStrings:
         return texts
 
     def cut(self, text: str) -> str:
-        """The text before the first of them."""
+        """The text before its first stop string."""
         return text[: min((place for place in map(text.find, self._texts) if place >= 0),
                           default=len(text))]

@@ -1,7 +1,7 @@
-"""Which tokens may be drawn: transformers' truncations, in its order and with its meaning.
+"""Truncation of distributions (top-k, top-p, min-p, epsilon, eta) in transformers' order.
 
-Each of them keeps the best tokens of a row, however many, so that all work on a list of tokens
-that is sorted and, where that is enough, short: the vocabulary is passed over twice, not ten times.
+Each truncation keeps the most likely tokens of a row, so that all work on one sorted list, which is
+short where that is enough: the vocabulary is passed over twice, not ten times.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from minrisk._core.arrays import Floats, Ints
 from minrisk._core.options import Options, option
 from minrisk._torch.device import triton_not_supported_reasons, upload
 
-_MAX_TIES = 32  # tokens as likely as the last of the top k, for which there is room in a short list
+_MAX_TIES = 32  # tokens as likely as the last of the top k that a short list may hold
 _KERNEL_MARGIN = 1e-4  # by which a kernel's probabilities may differ from ours
-_FIRST_LIST_TOKENS = 256  # where the options say nothing about how many they keep
+_FIRST_LIST_TOKENS = 256  # where the options do not bound the number of candidates
 Cut = Callable[[Tensor], Tensor]  # log-probabilities (R, K), best first -> those to keep
 
 
@@ -30,25 +30,25 @@ class Candidates(Protocol):
     """The tokens of each row that may be drawn; they stay on the device."""
 
     def draw(self, uniforms: Floats) -> DrawnTokens:
-        """A token for each of the uniforms: a row's number plus a number from [0, 1)."""
+        """A token for each of the uniforms, which are row numbers plus numbers from [0, 1)."""
         ...
 
 
 @dataclass(frozen=True)
 class DrawnTokens:
-    """What some samples drew."""
+    """The next tokens of N samples."""
 
     tokens: Ints  # (N,)
     truncated: Floats  # (N,) log-probability of drawing it
     full: Floats  # (N,) log-probability under the model as it is
-    rows: Ints  # (N,) where it was found; in another row if the logits were no numbers
+    rows: Ints  # (N,) where it was found; another row if the logits were not finite
 
 
 @dataclass(frozen=True)
 class FullVocabulary:
-    """All of the vocabulary, in its order."""
+    """Candidates: the whole vocabulary, in its order."""
 
-    cumulative: Tensor  # (R * V,) distribution; row r climbs from r to r + 1
+    cumulative: Tensor  # (R * V,) distribution; row r rises from r to r + 1
     scores: Tensor  # (R, V) log-probabilities of drawing
     logs: Tensor  # (R, V) those of the model, less what `shift` (R, 1) adds
     shift: Tensor
@@ -62,9 +62,9 @@ class FullVocabulary:
 
 @dataclass(frozen=True)
 class LikelyTokens:
-    """The best tokens; if a list turns out to be too short, its tokens are -1."""
+    """Candidates: the most likely tokens; if a list is too short, its tokens are -1."""
 
-    cumulative: Tensor  # (R * K,) distribution; row r climbs from r to r + 1
+    cumulative: Tensor  # (R * K,) distribution; row r rises from r to r + 1
     table: Tensor  # (R * K, 4) token, log-probability of drawing it, that under the model, row
     longer: Callable[[], Candidates] | None  # None if the list is long enough in any case
 
@@ -78,16 +78,16 @@ class LikelyTokens:
 def _search(cumulative: Tensor, uniforms: Floats) -> Tensor:
     """(N,) where each uniform falls in the cumulative distributions of all rows.
 
-    Where logits were no numbers these are none either, and the search may run past their end.
+    Where logits are not finite these are not either, and the search may run past their end.
     """
     places = torch.searchsorted(cumulative, upload(uniforms, cumulative.device), right=True)
     return places.clamp_(max=len(cumulative) - 1)
 
 
 def _download(columns: Tensor) -> DrawnTokens:
-    """The one moment of a step when the host waits for the device.
+    """Copies to the host; the only moment of a step when it waits for the device.
 
-    Tokens came as float32, which holds all numbers below 2**24.
+    Tokens are float32 here, which is exact below 2**24.
     """
     tokens, truncated, full, rows = columns.cpu().numpy().T.astype(np.float64)
     return DrawnTokens(tokens.astype(np.intp), truncated, full, rows.astype(np.intp))
@@ -103,19 +103,19 @@ def _cumulative(logs: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Truncation(Options):
-    """Nothing is cut off unless told; with no field changed this is ancestral sampling."""
+    """Truncation options; the defaults are ancestral sampling."""
 
     name: ClassVar[str] = "sampling"  # in messages: the options come from a generation config too
 
     temperature: float = option(1.0, gt=0, help="divisor of the logits")
-    top_k: int = option(0, ge=0, help="number of likeliest tokens; 0 is all")
-    top_p: float = option(1.0, gt=0, le=1, help="mass of the likeliest tokens")
-    min_p: float = option(0.0, ge=0, lt=1, help="least share of the likeliest token's probability")
-    epsilon: float = option(0.0, ge=0, lt=1, help="least probability")
-    eta: float = option(0.0, ge=0, lt=1, help="the same, but lower where the distribution is flat")
+    top_k: int = option(0, ge=0, help="number of most likely tokens; 0 is all")
+    top_p: float = option(1.0, gt=0, le=1, help="mass of the most likely tokens")
+    min_p: float = option(0.0, ge=0, lt=1, help="minimum share of the highest probability")
+    epsilon: float = option(0.0, ge=0, lt=1, help="minimum probability of a token")
+    eta: float = option(0.0, ge=0, lt=1, help="the same, lower at high entropy")
 
     def __call__(self, scores: Tensor, logs: Tensor, shift: Tensor) -> Candidates:
-        """What may be drawn, by log-probabilities (R, V) that keep the rules.
+        """Candidates by log-probabilities (R, V) after logits processing.
 
         Those under the model as it is are `logs` (R, V) plus `shift` (R, 1).
         """
@@ -126,13 +126,12 @@ class Truncation(Options):
         return self._shortlist(scores, logs, shift, self._width())
 
     def uses_likely_kernel(self, device: torch.device) -> bool:
-        """Whether tokens of some probability are all that can be drawn, and a kernel finds them."""
+        """Whether epsilon alone bounds the candidates, so that a kernel can find them."""
         asked = self.epsilon and self._is_wide_enough and self.temperature == 1
         return bool(asked) and not triton_not_supported_reasons(device)
 
     def likely(self, logits: Tensor, lost: Tensor) -> Candidates:
-        """What may be drawn, by logits (R, V); of what may not, the logits come to `lost` (R, 1).
-        """
+        """Candidates by logits (R, V); `lost` (R, 1) is the logsumexp of banned tokens' logits."""
         from minrisk.samplers.hf import kernels
 
         width = min(self._width(), logits.shape[1])
@@ -143,7 +142,7 @@ class Truncation(Options):
         return self._apply_cuts(scores, tokens.gather(1, order), full, None)
 
     def _shortlist(self, scores: Tensor, logs: Tensor, shift: Tensor, width: int) -> Candidates:
-        """The best `width` tokens, or fewer, after all cuts."""
+        """Candidates from the `width` most likely tokens."""
         width = min(width, scores.shape[1])
         longer = None
         if width < scores.shape[1] and not self._is_wide_enough:
@@ -153,7 +152,7 @@ class Truncation(Options):
 
     def _apply_cuts(self, scores: Tensor, tokens: Tensor, full: Tensor,
              longer: Callable[[], Candidates] | None) -> Candidates:
-        """Of tokens (R, K), best first; if the first cut keeps them all, there may be more."""
+        """Candidates from tokens (R, K), best first; `longer` if the first cut keeps them all."""
         for number, keeps in enumerate(self._cuts()):
             keep = (keeps(scores) | (scores == scores[:, :1])) & (scores > -math.inf)
             if number == 0 and longer is not None:
@@ -182,7 +181,7 @@ class Truncation(Options):
         return keep
 
     def _width(self) -> int:
-        """How many tokens the first cut keeps at most, or is likely to."""
+        """Number of tokens that the first cut keeps at most, or probably."""
         if self.top_k:
             return self.top_k + _MAX_TIES
         if self.top_p < 1 or self.min_p:
@@ -191,5 +190,5 @@ class Truncation(Options):
 
     @property
     def _is_wide_enough(self) -> bool:
-        """Whether that is certain: no more than 1 / epsilon tokens can be that likely."""
+        """Whether `_width` is certain: at most 1 / epsilon tokens have probability epsilon."""
         return not (self.top_k or self.top_p < 1 or self.min_p)

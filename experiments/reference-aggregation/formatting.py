@@ -1,4 +1,4 @@
-"""Numbers as the page and the claims show them."""
+"""Number formats of the page and the claims."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from intervals import Interval, of_row
 
 
 def digits(score: float) -> int:
-    """Two of what goes to 100, four of what goes to 1."""
+    """Decimal places: two for scores up to 100, four for scores up to 1."""
     return 2 if abs(score) >= 10 else 4
 
 

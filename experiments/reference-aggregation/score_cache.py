@@ -1,7 +1,7 @@
-"""A metric that scores the pairs of a segment once, however many methods ask for them.
+"""A metric that caches the scores of a segment, so that all methods share one matrix.
 
 Standard MBR, N-by-S at every size, the corrections of a control variate and the second stages of
-cascades all look at the same matrix. Times are measured elsewhere, without this.
+cascades use the same scores. Times are measured in `timing.py`, without this cache.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minrisk._core.metric import AnyMetric, Surrogate
 from minrisk._core.weighted_rows import WeightedRows
 
 
-class Remembered:
+class ScoreCacheMetric:
     """Scores of a segment's pairs from a matrix, those of averages from the metric itself."""
 
     features_per_segment = True
@@ -27,12 +27,12 @@ class Remembered:
         self.metric = metric
         self.name = metric.name
         self.needs_source = getattr(metric, "needs_source", False)
-        self._table = Table(metric, [])
+        self._table = ScoreTable(metric, [])
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         """Rows of the last table, if it has all of the texts, or else of a new one."""
         if not self._table.rows.keys() >= set(texts):
-            self._table = Table(self.metric, texts)
+            self._table = ScoreTable(self.metric, texts)
         rows = np.array([self._table.rows[text] for text in texts])
         return WeightedRows.plain(self, self._table, rows)
 
@@ -42,18 +42,18 @@ class Remembered:
     def scores(self, hyps: WeightedRows, refs: WeightedRows,
                source: WeightedRows | None = None) -> Floats:
         if refs.is_plain:
-            table: Table = hyps.base
+            table: ScoreTable = hyps.base
             return table.matrix(source)[np.ix_(hyps.members, refs.members)]
         labels = np.repeat(np.arange(len(refs)), np.diff(refs.offsets))
         averages = self.metric.aggregate(own(refs), Groups(labels, refs.weights))
         return self.metric.scores(own(hyps), averages, own(source))
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
-                  source: WeightedRows | None = None) -> Translated:
-        return Translated(self.metric.surrogate(own(hyps), own(refs), mass, own(source)))
+                  source: WeightedRows | None = None) -> RowSurrogate:
+        return RowSurrogate(self.metric.surrogate(own(hyps), own(refs), mass, own(source)))
 
 
-class Table:
+class ScoreTable:
     """The texts of a segment, with their features and all scores between them."""
 
     def __init__(self, metric: AnyMetric, texts: Sequence[str]) -> None:
@@ -70,7 +70,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Translated:
+class RowSurrogate:
     """A surrogate that takes our rows."""
 
     made: Surrogate[Any]

@@ -1,6 +1,6 @@
-"""The two ways that are timed, ours and the paper's, for samples and for each utility.
+"""The timed implementations, ours and the paper's, of sampling and of each utility.
 
-The paper's, written plainly: samples and beams by `generate` in fp32, one source at a time; chrF by
+The paper's, reimplemented: samples and beams by `generate` in fp32, one source at a time; chrF by
 fastChrF, which is the authors'; COMET in fp32, texts in file order, then triples of source,
 hypothesis and reference gathered in batches. Texts are tokenized before its clock starts.
 """

@@ -1,4 +1,4 @@
-"""Work that is done once: what was made of each item is on disk when it is made."""
+"""Resumable work: the result of each item is written to a journal as soon as it is there."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What was made of each item, and on which machine that was begun."""
+class StoredResults:
+    """The results of all items, and the machine on which the work began."""
 
     results: list[Fields]
     machine: str
 
 
-def kept(path: Path, made: str, items: Sequence[T],
-         make: Callable[[Sequence[T]], Iterable[Fields]]) -> Kept:
-    """What `make` makes of each item, as an earlier run left it where it was made in the same way.
+def resume(path: Path, made: str, items: Sequence[T],
+         make: Callable[[Sequence[T]], Iterable[Fields]]) -> StoredResults:
+    """The results of `make` for each item; those of an earlier run with the same settings are read.
 
-    `make` gets the items that are left, and gives their results one by one, in order.
+    `make` gets the remaining items and yields their results in order; `made` are the settings.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     journal = Journal(str(path))
@@ -43,14 +43,14 @@ def kept(path: Path, made: str, items: Sequence[T],
         journal.append(entries[0])
     head, found = entries[0], entries[1:][: len(items)]
     if head.get("made") != made:
-        raise InputError(f"{path} was made otherwise ({head.get('made')}); "
+        raise InputError(f"{path} was made with other settings ({head.get('made')}); "
                          f"remove it, or give another work folder, for {made}")
     with _shown(path, len(items) - len(found)) as progress:
         for result in make(items[len(found):]):
             journal.append(result)
             found.append(result)
             progress.advance()
-    return Kept(found, head["machine"])
+    return StoredResults(found, head["machine"])
 
 
 @contextmanager

@@ -1,0 +1,122 @@
+"""How long does a sentence take, from its text to the text that exact MBR chooses?
+
+usage: python benchmarks/translate/run.py --model FOLDER [--device cuda] [--output FILE] ...
+
+OPUS-MT draws samples of real sentences, and a model of COMET-22's shape with random weights and a
+Unigram tokenizer chooses: sampling alone, choosing alone from the same texts, and both by one call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import minrisk
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "comet")]  # what all benchmarks share
+
+import machine
+import models
+
+DATA = HERE.resolve().parents[2] / "shared" / "data" / "samples" / "ntrex-en-fr.jsonl.xz"
+EPSILON = 0.02
+VOCABULARY = 32000  # of the Unigram tokenizer
+
+
+def records(path: Path, count: int) -> list[dict[str, Any]]:
+    with lzma.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in islice(lines, count)]
+
+
+def write_tokenizer(folder: Path, texts: Sequence[str]) -> None:
+    """A Unigram model, as XLM-R has one, in place of the benchmark's words."""
+    from tokenizers import Tokenizer, pre_tokenizers, processors, trainers
+    from tokenizers.models import Unigram
+    from transformers import PreTrainedTokenizerFast
+
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    tokenizer = Tokenizer(Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.train_from_iterator(texts, trainers.UnigramTrainer(
+        vocab_size=VOCABULARY, special_tokens=special, unk_token="<unk>", show_progress=False))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", pad_token="<pad>",
+                            eos_token="</s>", unk_token="<unk>").save_pretrained(folder)
+
+
+def timed(run: Callable[[], Any], device: str) -> float:
+    wait(device)
+    start = time.perf_counter()
+    run()
+    wait(device)
+    return time.perf_counter() - start
+
+
+def wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    given = records(args.data, args.segments)
+    sources = [record["source"] for record in given]
+    models.write(models.COMET_22 if args.device == "cuda" else models.SMALL, folder)
+    write_tokenizer(folder / "encoder", [text for record in given for text in record["samples"]])
+    sampler = minrisk.Transformers(args.model, epsilon=EPSILON, device=args.device)
+    metric = minrisk.Comet(model=str(folder), device=args.device)
+    strategy = minrisk.Standard(metric)
+
+    def sample() -> list[list[Any]]:
+        return sampler.sample(sources, args.samples)
+
+    def choose(drawn: list[list[Any]]) -> list[Any]:
+        segments = [minrisk.Segment([s.text for s in own], source=source, index=index,
+                                    counts=[s.count for s in own])
+                    for index, (own, source) in enumerate(zip(drawn, sources, strict=True))]
+        return [strategy.rank([segment])[0] for segment in segments]
+
+    drawn = sample()
+    choose(drawn)  # warm up, as sampling did
+    work = {"sample, to texts": sample, "choose, from texts": lambda: choose(drawn),
+            "both": lambda: choose(sample())}
+    times = {name: [round(1000 * timed(run, args.device) / len(sources), 2)
+                    for _ in range(args.turns)] for name, run in work.items()}
+    distinct = sum(map(len, drawn)) / len(drawn)
+    return {"segments": len(sources), "samples": args.samples, "mean_distinct": round(distinct, 1),
+            "milliseconds_a_sentence": times,
+            "medians": {name: statistics.median(turns) for name, turns in times.items()}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True, help="OPUS-MT en-fr, as a folder")
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--segments", type=int, default=32)
+    parser.add_argument("--samples", type=int, default=1024)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--output", type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(args, Path(folder) / "comet")
+    found = {**machine.describe("torch", "transformers"), "machine": machine.with_gpu()} | found
+    if args.output:
+        args.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(found["medians"]))
+
+
+if __name__ == "__main__":
+    main()
