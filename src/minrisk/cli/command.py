@@ -44,7 +44,7 @@ def command(*, examples: str = "",
     return decorate
 
 
-class Command(click.Command):
+class OptionsCommand(click.Command):
     """A command whose callback takes dataclasses that its options fill."""
 
     def __init__(self, function: Callable[..., Any], groups: Sequence[type], examples: str,
