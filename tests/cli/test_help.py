@@ -7,11 +7,12 @@ import pytest
 
 from commands import run
 from minrisk.cli import cli
+from minrisk.cli.command import OptionsCommand
 from minrisk.cli.options import FieldOption
 
 PAGE = 90  # lines of 80 columns
 COMMANDS = {name: command for name in cli.list_commands(click.Context(cli))
-            if isinstance(command := cli.get_command(click.Context(cli), name), Command)}
+            if isinstance(command := cli.get_command(click.Context(cli), name), OptionsCommand)}
 
 
 def shown(text: str) -> set[str]:

@@ -64,9 +64,9 @@ class SourceOptions(ComponentOptions):
     temperature: float = flag(1.0, section="Sampling", metavar="T", gt=0,
                               help="Temperature of requests that have none.")
     per_request: int = flag(
-        16, section="Sampling", metavar="N", ge=1,
+        16, section="Sampling", metavar="N", ge=1, advanced=True,
         help="Number of samples per upstream request; fewer where that is refused.")
-    key_variable: str = flag("OPENAI_API_KEY", section="Sampling", metavar="NAME",
+    key_variable: str = flag("OPENAI_API_KEY", section="Sampling", metavar="NAME", advanced=True,
                              help="Environment variable with the upstream's key.")
     alias: tuple[str, ...] = flag(
         (), section="Sampling", metavar="NAME=MODEL[,samples=N][,metric=M][,strategy=S]",
@@ -108,8 +108,8 @@ class ChoiceOptions:
     allow_strategy: tuple[str, ...] = flag(
         (), section="Method", metavar="NAME", registry=STRATEGIES,
         help="Strategy that clients may choose; may be given several times.")
-    prefer_finished: bool = flag(True, section="Method",
-                                 help="samples that were cut by length lose to finished ones.")
+    allow_cut: bool = flag(False, section="Method", advanced=True,
+                           help="Let samples that were cut by length win over finished ones.")
     confidence: bool | None = flag(
         None, section="Method", help="Add the confidence of each choice; without a flag, where no "
         "model is needed for it.")
@@ -128,9 +128,9 @@ class ServerOptions:
     api_key_file: str | None = flag(
         None, metavar="FILE", help="Keys of clients, one a line; or in the environment variable "
         f"{_KEYS}.")
-    allow_origin: str | None = flag(None, metavar="ORIGIN",
+    allow_origin: str | None = flag(None, metavar="ORIGIN", advanced=True,
                                     help="Origin of web pages that may call (CORS).")
-    page: bool = flag(False, help="Show the last requests, without texts, at /.")
+    page: bool = flag(False, advanced=True, help="Show the last requests, without texts, at /.")
     record: str | None = flag(
         None, section="Output", metavar="FILE",
         help="File to which requests and their samples are appended, as `minrisk sample` writes.")
@@ -143,18 +143,20 @@ class LimitOptions:
     deadline: float = flag(
         600.0, metavar="S", gt=0,
         help="Seconds after which a request is answered with the samples that are there.")
-    connect_timeout: float = flag(10.0, metavar="S", gt=0,
+    connect_timeout: float = flag(10.0, metavar="S", gt=0, advanced=True,
                                   help="Seconds to get a connection to the upstream.")
-    idle_timeout: float = flag(300.0, metavar="S", gt=0,
+    idle_timeout: float = flag(300.0, metavar="S", gt=0, advanced=True,
                                help="Seconds that the upstream may be silent.")
-    retries: int = flag(2, metavar="N", ge=0, help="Number of retries of an upstream request that "
-                        "failed for the time being.")
+    retries: int = flag(
+        2, metavar="N", ge=0, advanced=True,
+        help="Number of retries of an upstream request that failed for the time being.")
     concurrency: int = flag(256, metavar="N", ge=1,
                             help="Number of samples drawn at a time, over all requests.")
     queue: int = flag(1024, metavar="N", ge=0, help="Number of requests that may wait for their "
                       "first sample; further ones get status 429.")
-    max_body: int = flag(10, metavar="MB", ge=1, help="Megabytes of the largest request.")
-    grace: float = flag(30.0, metavar="S", ge=0,
+    max_body: int = flag(10, metavar="MB", ge=1, advanced=True,
+                         help="Megabytes of the largest request.")
+    grace: float = flag(30.0, metavar="S", ge=0, advanced=True,
                         help="Seconds for unfinished requests after SIGTERM.")
 
 
@@ -204,7 +206,7 @@ def _settings(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOp
         preset, dict(_alias(text, preset, method.strategy) for text in sampling.alias),
         _methods(choice, method, preset.strategy), Weighting(choice.weights),
         max_samples=sampling.max_samples, min_samples=sampling.min_samples,
-        temperature=sampling.temperature, prefer_finished=choice.prefer_finished,
+        temperature=sampling.temperature, prefer_finished=not choice.allow_cut,
         confidence=choice.confidence, stop_error=choice.stop_error or None,
         deadline=limits.deadline, concurrency=limits.concurrency, queue=limits.queue,
         max_body=limits.max_body << 20, keys=_keys(options.api_key_file),
