@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from urllib.request import Request, urlopen
 
 import aiohttp
 import pytest
@@ -10,7 +12,7 @@ import pytest
 pytest.importorskip("transformers")
 
 import minrisk
-from commands import PATIENCE
+from commands import PATIENCE, spawn
 from mbr_server import serving, settings
 from minrisk.samplers.hf import Transformers
 from minrisk.server.limits import SampleLimit
@@ -138,3 +140,19 @@ def test_a_model_without_a_chat_template_takes_prompts_only(folders):
     with serving(source, settings(samples=2, model="tiny")) as server:
         assert server.call("/v1/completions", {"prompt": "the cat"}).status == 200
         assert server.chat("the cat", model="tiny").status == 400
+
+
+def test_the_command_serves_a_folder_under_its_name(folders):
+    process = spawn("serve", "--port", 0, "--model", folders["chat"], "--samples", 3,
+                    "--epsilon", 0.02, "--max-tokens", 4)
+    with process:
+        url = next(line.split()[-1].decode() for line in process.stderr if b"serving at" in line)
+        body = json.dumps({"model": "chat", "messages": [{"role": "user", "content": "the cat"}]})
+        request = Request(f"{url}/chat/completions", body.encode(),
+                          {"Content-Type": "application/json"})
+        with urlopen(request, timeout=PATIENCE) as response:
+            found = json.load(response)
+        process.terminate()
+        process.stderr.read()
+        assert process.wait(PATIENCE) == 0
+    assert (found["model"], found["minrisk"]["samples"]) == ("chat", 3)
