@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -o -name '*.xz' \
-                                -o -name '*.safetensors') \
+                                -o -name '*.safetensors' -o -path '*/assets/*') \
            CMakeLists.txt pyproject.toml
 
 .PHONY: demo test test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/minrisk demo
+	$(BIN)/minrisk demo --report demo.html
 
 # all that guards the product on a CPU; processes that outnumber cores would wait for each other
 WORKERS ?= 2

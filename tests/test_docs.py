@@ -67,6 +67,8 @@ def test_the_commands_of_the_readme_run_as_written(command, files):
     assert done.returncode == 0, done.stderr
     names = ("best.jsonl", "best.txt", "out/1.jsonl")
     outputs = [files / name for name in names if (files / name).exists()]
+    if (files / "report.html").exists():  # a page, and nothing on standard output
+        return
     assert done.stdout or outputs[0].read_text(encoding="utf-8").count("\n") in (2, 3)
 
 

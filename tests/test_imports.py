@@ -65,6 +65,7 @@ MAY_IMPORT = {
     "pipeline": CORE | {"pipeline", "io", "samplers"},
     "server": CORE | {"server", "openai", "samplers", "io", "metrics", "strategies"},
     "_api": CORE | {"_api", "io", "pipeline", "evaluation", "strategies"},
+    "report": CORE | {"report", "io", "pipeline", "evaluation", "strategies"},
     "cli": {"*"},
     "__init__": {"*"},
     "plugins": PROTOCOLS | {"samplers"},

@@ -31,7 +31,7 @@ DOCUMENTED = [
     "strategies.confident", "strategies.control_variate", "strategies.diverse",
     "strategies.low_rank", "strategies.medoids", "strategies.n_by_s",
     "strategies.prune", "strategies.quality_then_mbr", "strategies.rerank",
-    "strategies.standard",
+    "strategies.standard", "strategies.uncertain", "report.inspecting",
     "metrics.bertscore", "metrics.bleu", "metrics.bleurt", "metrics.cached", "metrics.chrf",
     "metrics.combined", "metrics.comet", "metrics.comet.unified", "metrics.command",
     "metrics.edit", "metrics.embedding", "metrics.exact_match", "metrics.metricx", "metrics.mqm",

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from minrisk._core.groups import Groups
     from minrisk._core.pool import Batch, Pool, bind
     from minrisk._core.references import References
-    from minrisk._core.segment import Confidence, Ranking, Segment, weights_from_logprobs
+    from minrisk._core.segment import (
+        Confidence,
+        Ranking,
+        Segment,
+        Uncertainty,
+        weights_from_logprobs,
+    )
     from minrisk._core.signature import signature
     from minrisk._core.threads import set_threads
     from minrisk.evaluation.scoring import Score, score
@@ -51,6 +57,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.symmetric import Symmetric
     from minrisk.metrics.ter import Ter
     from minrisk.pipeline.references import decode_parts
+    from minrisk.report.inspecting import Report, inspect
     from minrisk.samplers.ct2 import CTranslate2
     from minrisk.samplers.hf import Transformers
     from minrisk.samplers.openai import Endpoint
@@ -68,6 +75,7 @@ if TYPE_CHECKING:
     from minrisk.strategies.quality_then_mbr import QualityThenMBR
     from minrisk.strategies.rerank import Rerank
     from minrisk.strategies.standard import Standard
+    from minrisk.strategies.uncertain import Uncertain
 
 _HOME = {  # the same names by module, at run time
     "_api.decoding": ("decode_corpus", "export"),
@@ -79,7 +87,8 @@ _HOME = {  # the same names by module, at run time
     "_core.groups": ("Groups",),
     "_core.pool": ("Batch", "Pool", "bind"),
     "_core.references": ("References",),
-    "_core.segment": ("Confidence", "Ranking", "Segment", "weights_from_logprobs"),
+    "_core.segment": ("Confidence", "Ranking", "Segment", "Uncertainty",
+                      "weights_from_logprobs"),
     "_core.signature": ("signature",),
     "_core.threads": ("set_threads",),
     "evaluation.scoring": ("Score", "score"),
@@ -106,6 +115,7 @@ _HOME = {  # the same names by module, at run time
     "metrics.symmetric": ("Symmetric",),
     "metrics.ter": ("Ter",),
     "pipeline.references": ("decode_parts",),
+    "report.inspecting": ("Report", "inspect"),
     "samplers.ct2": ("CTranslate2",),
     "samplers.hf": ("Transformers",),
     "samplers.openai": ("Endpoint",),
@@ -123,6 +133,7 @@ _HOME = {  # the same names by module, at run time
     "strategies.quality_then_mbr": ("QualityThenMBR",),
     "strategies.rerank": ("Rerank",),
     "strategies.standard": ("Standard",),
+    "strategies.uncertain": ("Uncertain",),
 }
 _RENAMED = {"decode_shards": "decode_parts (and its argument shards to parts)"}
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
@@ -173,6 +184,7 @@ __all__ = [
     "Ranking",
     "ReferenceFile",
     "References",
+    "Report",
     "Rerank",
     "Rouge",
     "RougeL",
@@ -186,6 +198,8 @@ __all__ = [
     "Ter",
     "TextFiles",
     "Transformers",
+    "Uncertain",
+    "Uncertainty",
     "UnusableError",
     "Validation",
     "XComet",
@@ -195,6 +209,7 @@ __all__ = [
     "decode_corpus",
     "decode_parts",
     "export",
+    "inspect",
     "make_metric",
     "make_sampler",
     "make_strategy",

@@ -560,3 +560,12 @@ def test_an_oracle_without_human_references_is_told(tmp_path, human, message):
                  "--oracle", "human")
     assert result.code == 2
     assert message in result.err
+
+
+def test_the_demo_can_write_a_page_and_says_where(tmp_path):
+    record = {"source": "eine Katze", "reference": "a cat", "samples": ["a cat", "a cat", "dogs"]}
+    page = tmp_path / "demo.html"
+    result = run("demo", "--data", write(tmp_path / "d.jsonl", record), "--report", page)
+    assert result.code == 0
+    assert str(page) in result.out.splitlines()[-1]
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")

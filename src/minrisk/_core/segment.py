@@ -130,6 +130,20 @@ class Confidence:
     probability: float
 
 
+@dataclass(frozen=True)
+class Uncertainty:
+    """How far the samples of a segment disagree, over clusters of texts that mean nearly the same.
+
+    >>> Uncertainty(entropy=0.69, largest=0.5, utility=70.0, clusters=2).largest
+    0.5
+    """
+
+    entropy: float  # of the clusters' mass, in nats: its exponential is a number of meanings
+    largest: float  # mass of the largest cluster
+    utility: float  # mean pairwise utility: what a sample at random is worth
+    clusters: int
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Ranking:
     """All hypotheses, best first, with their utilities in input order.
@@ -148,6 +162,7 @@ class Ranking:
     utility: Floats  # (H,), NaN for hypotheses that a later stage did not score
     pairs: int = 0  # evaluated by the metric
     confidence: Confidence | None = None  # of the `Confident` strategy
+    uncertainty: Uncertainty | None = None  # of the `Uncertain` strategy
     hypotheses: tuple[str, ...] | None = None
     signature: str | None = None
 
@@ -228,7 +243,7 @@ class Ranking:
 def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return np.array_equal(one, other, equal_nan=True)
-    if isinstance(one, Confidence) and isinstance(other, Confidence):
+    if isinstance(one, Confidence | Uncertainty) and type(one) is type(other):
         return np.array_equal(astuple(one), astuple(other), equal_nan=True)
     return bool(one == other)
 

@@ -25,6 +25,7 @@ _COMMANDS = {  # imported when they are called
     "serve": "minrisk.cli.serve:serve",
     "score": "minrisk.cli.score:score",
     "validate": "minrisk.cli.validate:validate",
+    "inspect": "minrisk.cli.inspect:inspect",
     "export": "minrisk.cli.export:export",
     "rank": "minrisk.cli.rank:rank",
     "list": "minrisk.cli.list_command:list_command",

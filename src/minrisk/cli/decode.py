@@ -21,6 +21,7 @@ from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
 from minrisk.pipeline.job import Work
 from minrisk.pipeline.stages import Decode, Stage, Write
 from minrisk.strategies.confident import Confident
+from minrisk.strategies.uncertain import Uncertain
 
 UTILITIES_HELP = "Add the utilities of all hypotheses, and the number of evaluated pairs."
 NBEST_HELP = "Add the K best hypotheses of each segment."
@@ -43,15 +44,31 @@ class ChoiceOutput(MatrixOutput):
     confidence: bool = flag(
         False, section="Output",
         help="Add the margin of each choice, and its probability under resampled references.")
+    uncertainty: bool = flag(
+        False, section="Output",
+        help="Add how far the samples disagree: the entropy over clusters of meaning, and more.")
+    abstain: float | None = flag(
+        None, section="Output", metavar="P", ge=0, le=1,
+        help="Share of the samples that a meaning must have; otherwise there is no text.")
 
     def __post_init__(self) -> None:
-        if self.format == "text" and (self.nbest or self.utilities or self.confidence):
-            raise InputError("--nbest, --utilities and --confidence need --format json; "
-                             "text has one line per segment")
+        if self.format == "text" and (self.nbest or self.utilities or self.confidence
+                                      or self.uncertainty):
+            raise InputError("--nbest, --utilities, --confidence and --uncertainty need "
+                             "--format json; text has one line per segment")
 
     def settings(self) -> dict[str, Any]:
         return {"form": self.format, "nbest": self.nbest, "utilities": self.utilities,
-                "confidence": self.confidence}
+                "confidence": self.confidence, "uncertainty": self.uncertainty,
+                "abstain": self.abstain}
+
+    def measured(self, strategy: Strategy, seed: int) -> Strategy:
+        """The strategy with what is to be said of its choices."""
+        if self.confidence:
+            strategy = Confident(strategy, seed=seed)
+        if self.uncertainty or self.abstain is not None:
+            strategy = Uncertain(strategy, seed=seed)
+        return strategy
 
 
 @command(examples="""\
@@ -70,20 +87,20 @@ def decode(method: StrategyOptions, segments: SegmentInput, options: RunOptions,
     """
     options.apply()
     strategy, seed = method.make(), method.seed or 0
-    confident = Confident(strategy, seed=seed) if output.confidence else None
-    writer = ChoiceWriter(output.format, output.nbest, output.utilities)
+    writer = ChoiceWriter(output.format, output.nbest, output.utilities, output.abstain)
     return execute(options, decode_work(
-        segments, strategy, options, writer, confident=confident, matrix=output.matrix,
-        settings=output.settings() | ({"confidence.seed": seed} if confident else {}),
+        segments, strategy, options, writer, measured=output.measured(strategy, seed),
+        matrix=output.matrix,
+        settings=output.settings() | ({"confidence.seed": seed} if output.confidence else {}),
         extension=".txt" if output.format == "text" else ".jsonl",
     )).code
 
 
 def decode_work(segments: SegmentInput, strategy: Strategy, options: RunOptions, writer: Writer, *,
                settings: dict[str, Any], extension: str, matrix: str | None,
-               confident: Confident | None = None, checks: Sequence[Stage] = ()) -> Work:
+               measured: Strategy | None = None, checks: Sequence[Stage] = ()) -> Work:
     """What `decode` does with its segments, for any writer of the choices."""
-    choose = Decode(confident or strategy, options.batch_size, options.on_error,
+    choose = Decode(measured or strategy, options.batch_size, options.on_error,
                     scores=matrix is not None)
     oracle = {"oracle": segments.oracle} if segments.oracle else {}
     return Work(

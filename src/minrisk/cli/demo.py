@@ -29,6 +29,7 @@ from minrisk.cli.demo_methods import (
 from minrisk.cli.progress import Progress
 from minrisk.io.files import Input
 from minrisk.metrics.chrf import ChrF
+from minrisk.report.inspecting import inspect
 from minrisk.strategies.standard import Standard
 
 _SHOWN = {SAMPLE: "random sample", PROBABLE: "most probable", EXACT: "exact MBR",
@@ -60,8 +61,10 @@ class DemoSegment:
               help="Seed of all random choices.")
 @click.option("--threads", type=int, metavar="T",
               help="Number of threads of the native core; one per core unless given.")
+@click.option("--report", type=click.Path(), metavar="FILE",
+              help="Page about the same samples, as `minrisk inspect` makes it.")
 @click.option("--data", type=click.Path(), hidden=True)
-def demo(segments: int, limit: int | None, seed: int, threads: int | None,
+def demo(segments: int, limit: int | None, seed: int, threads: int | None, report: str | None,
          data: str | None) -> None:
     """Decode the bundled samples and show what happened.
 
@@ -70,10 +73,15 @@ def demo(segments: int, limit: int | None, seed: int, threads: int | None,
     set_threads(threads)
     comparison = Comparison(seed)
     with as_file(files("minrisk") / "data" / "demo.jsonl.xz") as bundled:
-        examples = list(_examples(Input(data or str(bundled)), comparison, limit))
+        path = data or str(bundled)
+        examples = list(_examples(Input(path), comparison, limit))
+        page = inspect(path, title="minrisk demo", seed=seed) if report else None
     for example in sorted(examples, key=lambda e: e.interest)[:segments]:
         _show(example)
     _table(comparison.rows, len(examples))
+    if page and report:
+        page.save(report)
+        click.echo(f"\nEvery segment with its samples, to open in a browser: {report}")
 
 
 def _examples(source: Input, comparison: Comparison, limit: int | None) -> Iterator[DemoSegment]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from html import escape
 from typing import Any, overload
 
@@ -131,20 +132,36 @@ def score(
         raise InputError(f"metric {chosen.name!r} compares with references; give some, or choose "
                          "a metric that judges by the source alone")
     statistics = _statistics(chosen, list(systems.values()), lists, sources)  # (K, N, S)
-    samples = _resample(chosen, statistics, resamples, seed)  # (K, B)
     most = max(map(len, lists)) if lists else 0
     made = f"{chosen.name}|" + score_signature(chosen, most, resamples, seed)
+    scores = _scores(systems, statistics, partial(_corpus, chosen), resamples, seed)
+    for name, found in scores.items():
+        _check_finite(chosen, name, found.value, found.sentences)
+    has_statistics = Ability.CORPUS_STATISTICS in chosen.abilities
+    return {name: replace(found, signature=made,
+                          statistics=found.statistics if has_statistics else None)
+            for name, found in scores.items()}
+
+
+def compare_means(values: Mapping[str, Floats], resamples: int = 1000,
+                  seed: int = SEED) -> dict[str, Score]:
+    """The same for values of each segment that are there already; the first is the baseline."""
+    statistics = np.stack([np.stack([v, np.ones_like(v)], axis=-1) for v in values.values()])
+    return _scores(values, statistics, _mean, resamples, seed)
+
+
+def _scores(names: Iterable[str], statistics: Floats, corpus: Callable[[Floats], float],
+            resamples: int, seed: int) -> dict[str, Score]:
+    """Of systems whose statistics (K, N, S) add up over segments."""
+    samples = _resample(corpus, statistics, resamples, seed)  # (K, B)
     baseline = None
     scores: dict[str, Score] = {}
-    for name, rows, sampled in zip(systems, statistics, samples, strict=True):
+    for name, rows, sampled in zip(names, statistics, samples, strict=True):
         summed = rows.sum(axis=0)
-        value, sentences = _corpus(chosen, summed), _corpora(chosen, rows)
-        _check_finite(chosen, name, value, sentences)
-        scores[name] = Score(value, sentences, *_interval(sampled),
+        value = corpus(summed)
+        scores[name] = Score(value, np.array([corpus(row) for row in rows]), *_interval(sampled),
                              _p_value(value, sampled, baseline),
-                             _difference_interval(sampled, baseline),
-                             summed if Ability.CORPUS_STATISTICS in chosen.abilities else None,
-                             made)
+                             _difference_interval(sampled, baseline), summed)
         baseline = baseline or (value, sampled)
     return scores
 
@@ -215,10 +232,20 @@ def _statistics(metric: AnyMetric, systems: Sequence[Sequence[str]],
                 sources: Sequence[str] | None) -> Floats:
     """(K, N, S) statistics of K systems with N lines; scores and ones if it is a mean of scores."""
     if Ability.CORPUS_STATISTICS in metric.abilities and references is not None:
-        return np.stack([metric.statistics(lines, references) for lines in systems])
+        return _statistics_of_lines(metric, systems, references)
     scores = (_best_scores(metric, systems, references, sources) if references is not None
               else _qualities(metric, systems, sources or ()))
     return np.stack([scores, np.ones_like(scores)], axis=-1)
+
+
+def _statistics_of_lines(metric: AnyMetric, systems: Sequence[Sequence[str]],
+                         references: Sequence[Sequence[str]]) -> Floats:
+    """(K, N, S); where systems say the same, it is counted once."""
+    places: dict[tuple[int, str], int] = {}
+    rows = [[places.setdefault(pair, len(places)) for pair in enumerate(lines)]
+            for lines in systems]
+    found = metric.statistics([text for _, text in places], [references[n] for n, _ in places])
+    return found[np.array(rows, np.intp)]
 
 
 def _qualities(metric: AnyMetric, systems: Sequence[Sequence[str]],
@@ -253,20 +280,19 @@ def _best_of_line(line: int, pool: Pool[Any]) -> Floats:
 def _corpus(metric: AnyMetric, statistics: Floats) -> float:
     if Ability.CORPUS_STATISTICS in metric.abilities:
         return metric.corpus(statistics)
+    return _mean(statistics)
+
+
+def _mean(statistics: Floats) -> float:
     total, count = statistics.tolist()
     return float(total / count)
 
 
-def _corpora(metric: AnyMetric, rows: Floats) -> Floats:
-    return np.array([_corpus(metric, row) for row in rows])
-
-
-def _resample(metric: AnyMetric, statistics: Floats, resamples: int, seed: int) -> Floats:
+def _resample(corpus: Callable[[Floats], float], statistics: Floats, resamples: int,
+              seed: int) -> Floats:
     """(K, B) scores of bootstrap resamples of the corpus."""
     resampled = list(_resampled_sums(statistics, resamples, seed))
-    return np.array([
-        _corpora(metric, np.array([sums[k] for sums in resampled])) for k in range(len(statistics))
-    ])
+    return np.array([[corpus(sums[k]) for sums in resampled] for k in range(len(statistics))])
 
 
 def _resampled_sums(statistics: Floats, resamples: int, seed: int) -> Iterator[Floats]:

@@ -32,18 +32,21 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class ChoiceWriter:
-    """Writes the best hypothesis of every segment."""
+    """Writes the best hypothesis of every segment, unless the samples disagree too much."""
 
     form: Format = "json"
     nbest: int | None = None
     utilities: bool = False
+    abstain: float | None = None  # where the largest cluster of meaning has less of the samples
 
     def __call__(self, record: Record) -> str:
         assert record.segment is not None
         assert record.ranking is not None
         best = _choice(record.segment, record.ranking, record.ranking.best)
+        if self._abstains(record.ranking):
+            best |= {"text": None, "abstained": True}
         if self.form == "text":
-            return _one_line(best["text"]) + "\n"
+            return _one_line(best["text"] or "") + "\n"
         computed = {"id": record.id, **best, **record.details,
                     **self._details(record.segment, record.ranking)}
         passed = {k: v for k, v in record.fields.items() if k not in computed}
@@ -56,6 +59,10 @@ class ChoiceWriter:
         counts = {"pairs": record.ranking.pairs if record.ranking else 0}
         return counts if record.samples is None else counts | count_samples(record)
 
+    def _abstains(self, ranking: Ranking) -> bool:
+        return (self.abstain is not None and ranking.uncertainty is not None
+                and ranking.uncertainty.largest < self.abstain)
+
     def _details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         details: dict[str, Any] = {}
         if self.nbest:
@@ -67,6 +74,11 @@ class ChoiceWriter:
         if ranking.confidence:
             details["confidence"] = {"margin": _finite(ranking.confidence.margin),
                                      "probability": _finite(ranking.confidence.probability)}
+        if ranking.uncertainty:
+            details["uncertainty"] = {"entropy": ranking.uncertainty.entropy,
+                                      "largest": ranking.uncertainty.largest,
+                                      "utility": _finite(ranking.uncertainty.utility),
+                                      "clusters": ranking.uncertainty.clusters}
         return details
 
 

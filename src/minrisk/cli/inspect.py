@@ -1,0 +1,147 @@
+"""`minrisk inspect`: samples in, one page out that shows why each was chosen."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass, replace
+
+import click
+
+from minrisk._core.errors import InputError
+from minrisk._core.signature import signature
+from minrisk.cli.command import command
+from minrisk.cli.components import StrategyOptions
+from minrisk.cli.execute import execute
+from minrisk.cli.options import flag
+from minrisk.cli.run_options import RunOptions
+from minrisk.cli.segment_input import JsonInput
+from minrisk.io import remote
+from minrisk.io.files import Input, check_writable
+from minrisk.io.inputs import InputFile
+from minrisk.io.jsonl import parse, show
+from minrisk.io.record import at
+from minrisk.pipeline.stages import Write
+from minrisk.report.inspecting import page_facts, page_work, title_of
+from minrisk.report.page import PageBuilder, check_target, is_large, save_page
+from minrisk.report.stages import Examine, LogprobReader, ViewWriter
+from minrisk.report.views import REFERENCE, View
+
+
+@dataclass(frozen=True)
+class InspectInput(JsonInput):
+    against: tuple[str, ...] = flag(
+        (), section="Input", metavar="[NAME=]FILE",
+        help="Output of another system to compare with, one line per segment, or JSON lines as "
+        "`decode` writes them; may be given several times.")
+    references: tuple[str, ...] = flag(
+        (), "-r", section="Input", metavar="FILE",
+        help="Human references, one line per segment; may be given several times.")
+    reference_field: str = flag(
+        REFERENCE, section="Input", metavar="FIELD",
+        help="Field of INPUT with a human reference, or a list of them.")
+    validation: str | None = flag(
+        None, section="Input", metavar="FILE",
+        help="Results of `minrisk validate -o FILE`, for the chart of strategies.")
+
+    def view(self, show: int, seed: int) -> View:
+        against = dict(map(_named, self.against))
+        if len(against) < len(self.against):
+            raise InputError("--against: two outputs have the same name; name them, as in "
+                             "--against NAME=FILE")
+        return View(show=show, field=self.reference_field, seed=seed,
+                    against={name: _output_lines(path) for name, path in against.items()},
+                    references=[_text_lines(path) for path in self.references])
+
+
+@dataclass(frozen=True)
+class InspectRun(RunOptions):
+    output: str = flag("report.html", "-o", section="Output", metavar="FILE",
+                       help="File of the page, which appears when it is whole.")
+
+    def check_target(self) -> None:
+        check_target(self.output)
+        is_there = remote.exists if remote.is_url(self.output) else os.path.exists
+        if is_there(self.output) and not self.overwrite:
+            raise InputError(f"{remote.shown(self.output)} exists; --overwrite replaces it, or "
+                             "name another file with -o")
+        check_writable(self.output)
+
+
+@dataclass(frozen=True)
+class PageOutput:
+    show: int = flag(16, section="Output", metavar="K", ge=1,
+                     help="Number of samples of each segment: the best, and with them the worst, "
+                     "the most probable and the best of other meanings.")
+    title: str | None = flag(None, section="Output", metavar="TEXT",
+                             help="Title of the page; the name of INPUT unless given.")
+
+
+@command(without=("resume",), examples="""\
+  minrisk inspect samples.jsonl -o report.html
+  minrisk inspect samples.jsonl --metric comet --against beam=beam.txt -r ref.txt -o report.html
+  minrisk inspect samples.jsonl --validation validation.jsonl -o report.html --overwrite""")
+def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun,
+            output: PageOutput) -> int:
+    """Make one page that shows why each sample was chosen.
+
+    INPUT is JSON lines, as `minrisk decode` reads them. The page is a single file that opens
+    without a server and without the network. Fields `beam`, `beam5`, `greedy` and the like are
+    outputs to compare the choice with, as those of --against.
+    """
+    options.apply()
+    options.check_target()
+    strategy, view = method.make(), segments.view(output.show, method.seed or 0)
+    files, weighting = segments.files(), segments.weighting
+    facts = page_facts(strategy, view, output.title or title_of(files), segments.validation)
+    with PageBuilder() as builder:
+        pool = options.pool(Examine(strategy, view, options.batch_size, options.on_error),
+                            Write(ViewWriter()))
+        work = page_work(files, LogprobReader(tuple(files), weighting), pool, builder,
+                         signature(strategy, weights=weighting))
+        done = execute(replace(options, output="-", overwrite=False), work,
+                       written=[options.output])
+        view.check(done.counts["segments"])
+        size = save_page(builder.chunks(strategy.metric, **facts), options.output)
+    _tell_size(options.output, size, output.show, options.quiet)
+    return done.code
+
+
+def _tell_size(path: str, size: int, show: int, quiet: bool) -> None:
+    if not quiet:
+        click.echo(f"minrisk: {remote.shown(path)}: {size / 10**6:.1f} MB", err=True)
+    if is_large(size):
+        warnings.warn(f"{remote.shown(path)} has {size / 10**6:.0f} MB and takes long to open; "
+                      f"lower --show {show}, or inspect a part of the segments", stacklevel=2)
+
+
+def _named(given: str) -> tuple[str, str]:
+    name, equals, path = given.partition("=")
+    if equals and not os.path.exists(given) and "://" not in name:
+        return name, path
+    return os.path.basename(given), given
+
+
+def _text_lines(path: str) -> list[str]:
+    source = Input(path)
+    return [source.text(line) for line in source]
+
+
+def _output_lines(path: str) -> list[str]:
+    """Of plain text, or the texts of JSON lines."""
+    source = InputFile.at(path).open()
+    lines = [source.text(line) for line in source]
+    if not (source.has_fields or (lines and lines[0].lstrip().startswith("{"))):
+        return lines
+    return [_text(line, f"{source.name}:{number}") for number, line in enumerate(lines, 1)
+            if line.strip()]
+
+
+def _text(line: str, where: str) -> str:
+    with at(where):
+        fields = parse(line, "let no line begin with {")
+        found = fields.get("text", "" if "error" in fields else None)
+        if not isinstance(found, str):
+            raise InputError(f"found text {show(found)}, wanted a string, as `minrisk decode` "
+                             "writes it")
+        return found

@@ -1,0 +1,1 @@
+"""A page that shows a run: `views` of segments, `systems` compared, and the `page` of both."""

@@ -1,0 +1,103 @@
+// The data of the page: rows at once, what is behind them part by part.
+
+const DATA = {n: 0, columns: {}, systems: {}, parts: []};
+const parts = [];   // promises of the details, by part
+const loaded = [];  // lower-case texts of each segment, once its part is open
+
+const whenParsed = new Promise((resolve) => {
+  if (document.readyState !== 'loading') resolve();
+  else document.addEventListener('DOMContentLoaded', resolve, {once: true});
+});
+
+async function unpack(id) {
+  if (!document.getElementById(id)) await whenParsed;
+  const encoded = document.getElementById(id).textContent;
+  const bytes = Uint8Array.fromBase64 ? Uint8Array.fromBase64(encoded)
+    : Uint8Array.from(atob(encoded), (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));
+  return new Response(stream).json();
+}
+
+async function openData() {
+  Object.assign(DATA, await unpack('index'));
+  DATA.n = DATA.columns.id.length;
+  DATA.sign = DATA.is_error ? -1 : 1;
+  DATA.digits = digitsFor(DATA.columns.utility);
+}
+
+function partOf(segment) {
+  let low = 0, high = DATA.parts.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (DATA.parts[middle] <= segment) low = middle; else high = middle - 1;
+  }
+  return low;
+}
+
+function openPart(number) {
+  parts[number] ??= unpack(`part-${number}`).then((found) => {
+    found.forEach((details, offset) => {
+      const i = DATA.parts[number] + offset;
+      const texts = [DATA.columns.id[i], DATA.columns.source[i], DATA.columns.text[i],
+        ...(details.texts ?? []), ...(details.human ?? []),
+        ...Object.values(details.outputs ?? {})];
+      loaded[i] = texts.join('\n').toLowerCase();
+    });
+    return found;
+  });
+  return parts[number];
+}
+
+// while nothing else is to do, so that the first search need not wait
+const MOST_AHEAD = 200;  // parts, of a quarter of a megabyte each
+const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 50));
+
+function openAhead(number = 0) {
+  if (number >= Math.min(DATA.parts.length, MOST_AHEAD)) return;
+  idle(() => openPart(number).then(() => openAhead(number + 1)));
+}
+
+async function detailsOf(segment) {
+  const number = partOf(segment);
+  return (await openPart(number))[segment - DATA.parts[number]];
+}
+
+// what lists are sorted by: a name, how to say it, and the value of a segment
+let measureTable = null;
+const measures = () => [...(measureTable ??= allMeasures()).values()];
+const measure = (key) => (measureTable ??= allMeasures()).get(key);
+
+function allMeasures() {
+  const c = DATA.columns;
+  const found = [
+    ['order', 'Input order', (i) => -i],
+    ['utility', 'Utility', (i) => signed(c.utility[i])],
+    ['margin', 'Margin', (i) => c.margin[i]],
+    ['confidence', 'Confidence', (i) => c.confidence[i]],
+    ['entropy', 'Entropy', (i) => c.entropy[i]],
+    ['distinct', 'Distinct share', (i) => c.samples[i] ? c.distinct[i] / c.samples[i] : null],
+    ['length', 'Length', (i) => (c.source[i] ?? c.text[i] ?? '').length],
+    ['gain', 'Gain over a sample', (i) => difference(c.utility[i], c.mean[i])],
+  ];
+  others().forEach((name) => found.push(
+    [`ahead:${name}`, `Difference from ${name}`, (i) => aheadOf(name, i)]));
+  return new Map(found.map((entry) => [entry[0], entry]));
+}
+
+const others = () => DATA.systems.names.filter((name) => name !== 'choice');
+const signed = (value) => value === null ? null : DATA.sign * value;
+const difference = (one, other) => one === null || other === null ? null : one - other;
+
+// how much the choice is better, by the references where there are some, else by utility
+function aheadOf(name, i) {
+  const {names, utilities, scores} = DATA.systems;
+  const [own, other] = [names.indexOf('choice'), names.indexOf(name)];
+  const table = scores[own] && scores[other] ? scores : utilities;
+  return difference(table[own][i], table[other][i]);
+}
+
+function digitsFor(values) {
+  const sizes = values.filter((v) => v !== null).map(Math.abs).sort((a, b) => a - b);
+  const typical = sizes[sizes.length >> 1] ?? 1;
+  return typical >= 10 ? 1 : typical >= 1 ? 2 : 3;
+}

@@ -1,0 +1,61 @@
+// Elements. Texts become text nodes, and nothing else: samples may contain anything.
+
+const SVG = 'http://www.w3.org/2000/svg';
+const $ = (id) => document.getElementById(id);
+
+function fill(element, properties, children) {
+  for (const [name, value] of Object.entries(properties ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? '' : value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== false));
+  return element;
+}
+
+const h = (tag, properties, ...children) => fill(document.createElement(tag), properties, children);
+const s = (tag, properties, ...children) =>
+  fill(document.createElementNS(SVG, tag), properties, children);
+
+// text in a language that nobody told us
+const prose = (tag, text, properties) => h(tag, {dir: 'auto', ...properties}, text ?? '');
+
+// the head of a column; those of texts stand at their beginning, those of numbers at their end
+const WORDY = new Set(['Sample', 'Meaning', 'System', 'Output', 'Best of it', 'Reference', 'Strategy',
+  'Budget', 'Characters']);
+const column = (name) => h('th', {scope: 'col', class: WORDY.has(name) ? null : 'num'}, name);
+
+function number(value, digits = DATA.digits) {
+  if (value === null || value === undefined) return '–';
+  const shown = value.toFixed(digits);
+  return (Number(shown) === 0 ? shown.replace('-', '') : shown).replace('-', '−');
+}
+
+const plain = (value) => value === null || value === undefined ? '–' : value.toLocaleString('en');
+const percent = (value, digits = 0) =>
+  value === null || value === undefined ? '–' : `${(100 * value).toFixed(digits)}%`;
+const withSign = (value, digits = DATA.digits + 1) =>
+  value === null ? '–' : `${value > 0 ? '+' : ''}${number(value, digits)}`;
+const count = (n, noun) => `${plain(n)} ${noun}${n === 1 ? '' : 's'}`;
+
+function shown(key, i) {
+  const [, , value] = measure(key);
+  const found = value(i);
+  if (key === 'order') return number(signed(DATA.columns.utility[i]));
+  if (key === 'confidence' || key === 'distinct') return percent(found);
+  if (key === 'length') return plain(found);
+  if (key === 'entropy') return number(found, 2);
+  return key === 'gain' || key.startsWith('ahead:') ? withSign(found) : number(found);
+}
+
+// clusters are told apart by letters, for colours alone tell too little
+const letter = (label) => label < 26 ? String.fromCharCode(65 + label)
+  : letter(Math.floor(label / 26) - 1) + letter(label % 26);
+const cluster = (label) => h('span', {class: `cluster c${label % 8}`, title: `Meaning ${letter(label)}`},
+  letter(label));
+
+function download(name, type, text) {
+  const link = h('a', {href: URL.createObjectURL(new Blob([text], {type})), download: name});
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}

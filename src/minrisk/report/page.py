@@ -1,0 +1,160 @@
+"""One file that opens anywhere: a template, a style, scripts, and the data, deflated.
+
+Everything that comes from samples is inside base64, which cannot end an element, and the scripts
+make text nodes of it and nothing else. The policy lets nothing run but the scripts of this folder,
+by their hash, and nothing be requested.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zlib
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import IO, Any, Self
+
+from minrisk._core.errors import InputError
+from minrisk._core.metric import AnyMetric
+from minrisk.io import remote
+from minrisk.io.files import as_input_error, replace_file
+from minrisk.report.stages import packed
+from minrisk.report.systems import Systems
+
+SCRIPTS = ("data.js", "state.js", "dom.js", "charts.js", "list.js", "segment.js", "corpus.js",
+           "main.js")
+LARGE = 50 * 10**6  # bytes, which a browser takes seconds to open
+_PART = 1 << 18  # bytes of details that are opened together: a few milliseconds
+_COPY = 1 << 20
+_ROW = ("id", "source", "text", "count", "utility", "margin", "confidence", "entropy", "largest",
+        "mean", "clusters", "distinct", "samples", "error")
+
+
+class PageBuilder:
+    """Takes the lines of `ViewWriter` in order; holds the rows, and on disk what is behind them."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, list[Any]] = {name: [] for name in _ROW}
+        self.systems = Systems()
+        self._waiting: list[str] = []
+        self._size = 0
+        self._parts: list[int] = []  # the first segment of each
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the builder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, line: str) -> None:
+        row, details = line.rstrip("\n").split("\t")
+        fields: dict[str, Any] = json.loads(row)
+        self.systems.add(fields)
+        for name, column in self.columns.items():
+            column.append(fields.get(name))
+        if not self._waiting:
+            self._parts.append(self.systems.segments - 1)
+        self._waiting.append(details)
+        self._size += len(details)
+        if self._size >= _PART:
+            self._flush()
+
+    def chunks(self, metric: AnyMetric, **facts: Any) -> Iterator[bytes]:
+        """The page, from its beginning to its end."""
+        if self._waiting:
+            self._flush()
+        index = packed({**facts, "metric": metric.name, "is_error": metric.is_error,
+                        "columns": self.columns, "parts": self._parts,
+                        "systems": self.systems.columns(metric)})
+        head, end = _template(str(facts["title"]), _element("index", index))
+        yield head
+        self._file.seek(0)
+        while piece := self._file.read(_COPY):
+            yield piece
+        yield end
+
+    def _flush(self) -> None:
+        part = _element(f"part-{len(self._parts) - 1}", f"[{','.join(self._waiting)}]")
+        self._file.write(part)
+        self._waiting, self._size = [], 0
+
+
+def policy(style: str, script: str) -> str:
+    """The Content-Security-Policy of a page with this style and script."""
+    return (f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+            "img-src data:; base-uri 'none'; form-action 'none'")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _template(title: str, index: bytes) -> tuple[bytes, bytes]:
+    """What comes before the details, and what comes after them."""
+    style = _asset("style.css")
+    script = "(() => {\n'use strict';\n" + "\n".join(map(_asset, SCRIPTS)) + "})();\n"
+    values = {"POLICY": policy(style, script), "STYLE": style, "SCRIPT": script,
+              "TITLE": _escaped(title)}
+    head, end = _filled(_asset("page.html"), values).encode().split(b"%DETAILS%")
+    return head.replace(b"%INDEX%", index), end
+
+
+def _filled(template: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
+        template = template.replace(f"%{name}%", value)
+    return template
+
+
+def _escaped(text: str) -> str:
+    """In HTML, and in this template."""
+    return escape(text.encode("utf-8", "replace").decode()).replace("%", "&#37;")
+
+
+def _asset(name: str) -> str:
+    return (files("minrisk.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _element(name: str, content: str) -> bytes:
+    """Data that a script finds by its name, as base64 of zlib's format."""
+    # a lone surrogate, which JSON can express and UTF-8 cannot, becomes its JSON escape
+    data = zlib.compress(content.encode("utf-8", "backslashreplace"))
+    return b'<script type="text/plain" id="%s">%s</script>\n' % (name.encode(), b64encode(data))
+
+
+def save_page(chunks: Iterator[bytes], path: str) -> int:
+    """Write a page, whole or not at all; the number of bytes."""
+    if remote.is_url(path):
+        return _upload(chunks, path)
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}.part")
+    try:
+        with as_input_error("write", path), open(temporary, "wb") as output:
+            size = sum(map(output.write, chunks))
+        replace_file(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+        raise
+    return size
+
+
+def _upload(chunks: Iterator[bytes], url: str) -> int:
+    """Object stores show a file when it is closed."""
+    pages = list(chunks)  # made before anything is sent
+    with as_input_error("write", url), remote.open_url(url, "wb") as output:
+        return sum(map(output.write, pages))
+
+
+def check_target(path: str) -> None:
+    if path in ("", "-") or path.endswith("/") or os.path.isdir(path):
+        raise InputError(f"the page needs a file, and {path!r} is none; name one, as in "
+                         "-o report.html")
+
+
+def is_large(size: int) -> bool:
+    return size > LARGE

@@ -1,0 +1,97 @@
+"""From records to views, on the way that every command goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from minrisk._core.errors import InputError
+from minrisk._core.pool import Batch
+from minrisk._core.strategy import Strategy, batch_size_of, is_light, prepare
+from minrisk.io.jsonl import SampleReader, show
+from minrisk.io.record import Record
+from minrisk.pipeline.batches import OnError, in_batches
+from minrisk.report.views import View, failed_row
+from minrisk.strategies.confident import Confident
+
+RESAMPLES = 100  # for the confidence, which is then known to within 0.1
+
+
+@dataclass(frozen=True)
+class LogprobReader(SampleReader):
+    """Records with the log-probabilities of their samples, whether these weigh them or not."""
+
+    def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
+        logprobs = fields.get("logprobs")
+        if self.weighting.by == "auto":  # they are shown: no need to warn that they do not weigh
+            fields = {name: value for name, value in fields.items() if name != "logprobs"}
+        record = super().parse_fields(fields, record)
+        if record.segment is None or logprobs is None or record.segment.own is None:
+            return record
+        try:
+            return replace(record, value=_checked(logprobs, len(record.segment.hypotheses)))
+        except InputError as error:
+            return record.failed(error)
+
+
+def _checked(logprobs: Any, count: int) -> list[float]:
+    if not isinstance(logprobs, list) or not all(
+            isinstance(value, int | float) for value in logprobs):
+        raise InputError(f"found logprobs {show(logprobs)}, wanted a list of numbers")
+    if len(logprobs) != count:
+        raise InputError(f"found {len(logprobs)} logprobs for {count} samples, wanted one each")
+    return logprobs
+
+
+@dataclass(frozen=True)
+class Examine:
+    """From segments to what there is to see of them."""
+
+    name: ClassVar[str] = "decode"
+
+    strategy: Strategy
+    view: View
+    batch_size: int | None = None
+    on_error: OnError = "skip"
+
+    @property
+    def is_light(self) -> bool:
+        return is_light(self.strategy)
+
+    def prepare(self) -> None:
+        prepare(self.strategy)
+
+    def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
+        size = self.batch_size or batch_size_of(self.strategy)
+        return in_batches(items, size, self._examine, self.on_error)
+
+    def _examine(self, batch: Sequence[Record]) -> Sequence[Record]:
+        segments = Batch(r.segment for r in batch if r.segment is not None)
+        strategy = Confident(self.strategy, resamples=RESAMPLES, seed=self.view.seed)
+        rankings = strategy.rank(segments)
+        return [replace(record, ranking=ranking,
+                        value=self.view.segment(record, ranking, pool))
+                for record, ranking, pool
+                in zip(batch, rankings, segments.pools(self.strategy.metric), strict=True)]
+
+
+@dataclass(frozen=True)
+class ViewWriter:
+    """A line per segment: the row of the list, a tab, and what opens behind it."""
+
+    def __call__(self, record: Record) -> str:
+        row, details = record.value
+        return f"{packed(row)}\t{packed(details)}\n"
+
+    def failed(self, record: Record) -> str:
+        return f"{packed(failed_row(record))}\t{{}}\n"
+
+    def counts(self, record: Record) -> Mapping[str, int]:
+        return {"pairs": record.ranking.pairs if record.ranking else 0}
+
+
+def packed(value: Any) -> str:
+    """JSON without a tab or a line break outside of its escapes."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

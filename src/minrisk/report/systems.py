@@ -1,0 +1,138 @@
+"""Outputs compared: by their expected utility, and by human references where there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.metric import AnyMetric
+from minrisk.evaluation.budgets import Trial
+from minrisk.evaluation.scoring import Score, compare_means, score
+from minrisk.evaluation.study import SegmentOutcomes
+from minrisk.evaluation.summary import summarise
+from minrisk.io.files import text_of
+from minrisk.io.inputs import InputFile
+from minrisk.io.jsonl import parse
+from minrisk.io.record import at
+from minrisk.report.views import CHOICE, number, numbers
+
+RESAMPLES = 1000
+Column = list[Any]
+
+
+@dataclass
+class Systems:
+    """The outputs of all segments, which come one after the other."""
+
+    segments: int = 0
+    texts: dict[str, Column] = field(default_factory=dict)  # None where there is no output
+    utilities: dict[str, Column] = field(default_factory=dict)
+    human: list[list[str]] = field(default_factory=list)
+    sources: list[str | None] = field(default_factory=list)
+
+    def add(self, row: dict[str, Any]) -> None:
+        found: dict[str, Sequence[Any]] = row.pop("systems", {})
+        for name in found:
+            self.texts.setdefault(name, [None] * self.segments)
+            self.utilities.setdefault(name, [None] * self.segments)
+        for name in self.texts:
+            text, utility = found.get(name, (None, None))
+            self.texts[name].append(text)
+            self.utilities[name].append(utility)
+        self.human.append(row.pop("human", []))
+        self.sources.append(row.get("source"))
+        self.segments += 1
+
+    def columns(self, metric: AnyMetric) -> dict[str, Any]:
+        """What the page needs of them, with the comparison of those that have every segment."""
+        judged = self._judged(metric)
+        return {
+            "names": list(self.texts),
+            "same": [self._same(column) for column in self.texts.values()],
+            "utilities": list(self.utilities.values()),
+            "scores": [judged.get(name, {}).get("sentences") for name in self.texts],
+            "by_utility": self._by_utility(),
+            "by_reference": {name: found["summary"] for name, found in judged.items()},
+        }
+
+    def _same(self, column: Column) -> list[int | None]:
+        """1 where it is the text of the choice, 0 where it is another."""
+        return [None if text is None else int(text == choice)
+                for text, choice in zip(column, self.texts[CHOICE], strict=True)]
+
+    def _by_utility(self) -> dict[str, Any]:
+        rows = self._rows(self.utilities.values())
+        values: dict[str, Floats] = {
+            name: np.array([column[i] for i in rows], np.float64)
+            for name, column in self._complete(self.utilities, rows).items()}
+        if not values or not rows:
+            return {}
+        return {name: _summary(found)
+                for name, found in compare_means(values, RESAMPLES).items()}
+
+    def _judged(self, metric: AnyMetric) -> dict[str, dict[str, Any]]:
+        """By the metric of the choice against human references, in the segments that have some."""
+        rows = [i for i in self._rows(self.texts.values()) if self.human[i]]
+        systems = {name: [column[i] for i in rows]
+                   for name, column in self._complete(self.texts, rows).items()}
+        if not rows or not systems:
+            return {}
+        sources = [self.sources[i] or "" for i in rows] if metric.needs_source else None
+        try:
+            found = score(systems, [self.human[i] for i in rows], sources, metric=metric,
+                          resamples=RESAMPLES)
+        except MinriskError:  # a metric that judges without references, or not these
+            return {}
+        return {name: {"summary": _summary(result), "sentences": self._spread(result, rows)}
+                for name, result in found.items()}
+
+    def _spread(self, result: Score, rows: Sequence[int]) -> Column:
+        column: Column = [None] * self.segments
+        for row, value in zip(rows, numbers(result.sentences), strict=True):
+            column[row] = value
+        return column
+
+    def _rows(self, columns: Iterable[Column]) -> list[int]:
+        """The segments that did not fail: some output is there."""
+        found = list(columns)
+        return [i for i in range(self.segments) if any(c[i] is not None for c in found)]
+
+    @staticmethod
+    def _complete(columns: dict[str, Column], rows: Sequence[int]) -> dict[str, Column]:
+        return {name: column for name, column in columns.items()
+                if all(column[i] is not None for i in rows)}
+
+
+def _summary(found: Score) -> dict[str, Any]:
+    return {"value": number(found.value), "interval": number(found.interval or 0.0),
+            "p": None if found.p_value is None else number(found.p_value),
+            "ahead": None if found.ahead is None else [number(x) for x in found.ahead]}
+
+
+def read_validation(path: str) -> dict[str, Any]:
+    """What `minrisk validate -o` wrote: each strategy at each budget, and the one to use."""
+    source = InputFile.at(path).open()
+    outcomes: list[SegmentOutcomes] = []
+    labels: list[str] = []
+    for line in source:
+        with at(f"{source.name}:{source.number}"):
+            fields = parse(text_of(line, source.number), "give what `minrisk validate -o` wrote")
+            if "error" not in fields:
+                labels = labels or list(fields.get("outcomes", {}))
+                outcomes.append(SegmentOutcomes.from_json(fields, labels))
+    if not outcomes:
+        raise InputError(f"{source.name}: no outcomes of a segment; give what "
+                         "`minrisk validate -o` wrote")
+    summary = summarise([Trial(label) for label in labels], outcomes).as_json()
+    return summary | {"trials": [_trial(trial) for trial in summary["trials"]]}
+
+
+def _trial(fields: dict[str, Any]) -> dict[str, Any]:
+    label: str = fields.pop("strategy")
+    strategy, _, budget = label.partition(" ")
+    return fields | {"label": label, "strategy": strategy, "budget": budget}

@@ -1,0 +1,263 @@
+"""What there is to see of a segment: a row of the list, and what opens behind it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from minrisk._core.arrays import Floats, Ints, sums
+from minrisk._core.errors import InputError, UnusableError
+from minrisk._core.pool import Pool
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import segment_rng
+from minrisk.io.record import Record
+from minrisk.strategies.uncertain import Clusters, as_references, clusters, uncertainty
+
+CHOICE, SAMPLE, PROBABLE = "choice", "one sample", "most probable"
+REFERENCE = "reference"  # the field of a human reference, or of several
+_FURTHER_OUTPUTS = re.compile(r"beam[-_]?\d*|greedy")  # fields with what else the model said
+_DIGITS = 5  # that numbers of the page have
+MAX_CLUSTERS = 8  # that are shown with their mass
+_MARKED_CLUSTERS = 4  # whose best texts are among the shown
+_MAX_REFERENCES = 8  # that are shown where they are not the samples
+
+
+@dataclass(frozen=True)
+class View:
+    """What to show, and the lines that belong to the segments."""
+
+    show: int = 16  # samples of a segment
+    matrix: int = 12  # of these, those that are compared with each other, at most
+    against: Mapping[str, Sequence[str]] = field(default_factory=dict)  # a line per segment
+    references: Sequence[Sequence[str]] = ()  # human ones, in lists with a line per segment
+    field: str = REFERENCE
+    seed: int = 0
+
+    def human(self, record: Record) -> list[str]:
+        found = record.fields.get(self.field)
+        own = [found] if isinstance(found, str) else found if isinstance(found, list) else []
+        lines = [_line(lines, record.index, "the references") for lines in self.references]
+        return [text for text in [*own, *lines] if isinstance(text, str)]
+
+    def outputs(self, record: Record) -> dict[str, str]:
+        """What others made of the same source, by name."""
+        fields = {name: text for name, text in record.fields.items()
+                  if _FURTHER_OUTPUTS.fullmatch(name) and isinstance(text, str)}
+        return fields | {name: _line(lines, record.index, name)
+                         for name, lines in self.against.items()}
+
+    def check(self, segments: int) -> None:
+        """Fails where other lines are more than the segments, and so of other segments."""
+        for name, lines in [*self.against.items(),
+                            *(("the references", lines) for lines in self.references)]:
+            if len(lines) != segments:
+                raise InputError(f"{name} has {len(lines)} lines, and there are {segments} "
+                                 "segments; one line per segment is wanted, in the same order")
+
+    def segment(self, record: Record, ranking: Ranking,
+                pool: Pool[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The row of the list, and what opens behind it; JSON can hold both."""
+        look = _Look(self, record, ranking, pool)
+        row = look.row()
+        outputs = {name: text for name, (text, _) in row["systems"].items() if name != CHOICE}
+        return row, look.details() | {"human": row["human"], "outputs": outputs}
+
+
+class _Look:
+    """One look at a segment. Hypotheses are distinct, and numbered by rank."""
+
+    def __init__(self, view: View, record: Record, ranking: Ranking, pool: Pool[Any]) -> None:
+        self._view = view
+        self._record = record
+        self._ranking = ranking
+        self._pool = pool
+        self._clusters: Clusters = clusters(ranking, pool)
+        self._texts: list[str] = [pool.segment.hypotheses[row]
+                                  for row in self._clusters.rows.tolist()]
+        self._logprobs = _logprobs(record.value, pool.segment, self._texts)
+        self._counts = _counts(pool.segment, self._texts)
+
+    def row(self) -> dict[str, Any]:
+        ranking, unsure = self._ranking, uncertainty(self._ranking, self._pool, self._clusters)
+        confidence = ranking.confidence
+        return {
+            "id": self._record.id,
+            "source": source_of(self._record),
+            "text": self._texts[0],
+            "count": self._counts[0],
+            "utility": number(ranking.utility[ranking.best]),
+            "margin": number(confidence.margin if confidence else math.nan),
+            "confidence": number(confidence.probability if confidence else math.nan),
+            "entropy": number(unsure.entropy),
+            "largest": number(unsure.largest),
+            "mean": number(unsure.utility),
+            "clusters": unsure.clusters,
+            "distinct": len(self._texts),
+            "samples": int(self._pool.segment.counts.sum()),
+            "systems": self._systems(),
+            "human": self._view.human(self._record),
+        }
+
+    def details(self) -> dict[str, Any]:
+        shown = self._shown()
+        compared = self._compared(shown)
+        found = self._clusters
+        details: dict[str, Any] = {
+            "texts": [self._texts[i] for i in shown],
+            "ranks": shown,
+            "counts": [self._counts[i] for i in shown],
+            "utilities": numbers(self._ranking.utility[found.rows[shown]]),
+            "labels": found.labels[shown].tolist(),
+            "clusters": self._masses(),
+            "compared": compared,
+            "matrix": numbers(self._matrix(found.rows[[shown[n] for n in compared]]).ravel()),
+        }
+        if self._logprobs is not None:
+            details["logprobs"] = [number(self._logprobs[i]) for i in shown]
+        return details | self._support(shown)
+
+    def _shown(self) -> list[int]:
+        """The best, and in any case those that stand for something else than the choice."""
+        room = min(self._view.show, len(self._texts))
+        marked = self._marked()[:room - 1]
+        best = [i for i in range(len(self._texts)) if i not in marked][:room - len(marked)]
+        return sorted([*best, *marked])
+
+    def _marked(self) -> list[int]:
+        """The worst, the most probable, and the best of the largest clusters."""
+        labels = self._clusters.labels.tolist()
+        firsts = [labels.index(n) for n, *_ in self._masses()[:_MARKED_CLUSTERS]]
+        found = [len(self._texts) - 1, self._most_probable(), *firsts]
+        return [i for i in dict.fromkeys(found) if i]  # neither none nor the choice
+
+    def _compared(self, shown: list[int]) -> list[int]:
+        """Places among the shown: the choice, the marked, and then the best."""
+        room = min(self._view.matrix, len(shown))
+        marked = [shown.index(i) for i in self._marked() if i in shown][:room - 1]
+        best = [n for n in range(len(shown)) if n not in marked][:room - len(marked)]
+        return sorted([*best, *marked])
+
+    def _most_probable(self) -> int | None:
+        return None if self._logprobs is None else int(np.argmax(self._logprobs))
+
+    def _masses(self) -> list[list[Any]]:
+        """Of the largest clusters: number, mass, how many distinct texts."""
+        mass, labels = self._clusters.mass, self._clusters.labels
+        sizes = np.bincount(labels, minlength=mass.size)
+        largest = np.argsort(-mass, kind="stable")[:MAX_CLUSTERS]
+        return [[int(n), number(mass[n]), int(sizes[n])] for n in largest]
+
+    def _matrix(self, rows: Ints) -> Floats:
+        """(M, M) hypotheses against hypotheses."""
+        pool = as_references(self._pool.keep(rows))
+        assert pool.segment.own is not None
+        return pool.scores(pool.segment.own)
+
+    def _support(self, shown: list[int]) -> dict[str, Any]:
+        """How well each reference supports the choice: its score against it."""
+        segment, (columns, mass) = self._pool.segment, self._references
+        scores = self._scores[0]
+        if segment.own is None:
+            best = np.argsort(-mass * scores, kind="stable")[:_MAX_REFERENCES]
+            return {"references": [[segment.references[columns[i]], number(mass[i]),
+                                    number(scores[i])] for i in best]}
+        by_text = dict(zip(self._pool.ref_rows[columns].tolist(), range(columns.size), strict=True))
+        rows = self._pool.hyp_rows[self._clusters.rows]
+        place = np.array([by_text.get(row, -1) for row in rows.tolist()])
+        known = place >= 0
+        part = sums(self._clusters.labels[known], (mass * scores)[place[known]],
+                    self._clusters.mass.size)  # of the choice's utility, by cluster
+        return {"support": [number(scores[place[i]]) if known[i] else None for i in shown],
+                "parts": [number(part[n]) for n, *_ in self._masses()]}
+
+    @cached_property
+    def _outputs(self) -> dict[str, str]:
+        """The choice, and what it is compared with."""
+        texts = {CHOICE: self._texts[0], SAMPLE: self._at_random()}
+        probable = self._most_probable()
+        if probable is not None:
+            texts[PROBABLE] = self._texts[probable]
+        return texts | self._view.outputs(self._record)
+
+    @cached_property
+    def _references(self) -> tuple[Ints, Floats]:
+        """The first place of each distinct reference, and its mass."""
+        return self._pool.references_once()
+
+    @cached_property
+    def _scores(self) -> Floats:
+        """(outputs, references) exactly, whatever the strategy looked at."""
+        pool = self._pool
+        refs = pool.texts[pool.ref_rows[self._references[0]]]
+        features = pool.metric.features(list(self._outputs.values()))
+        return pool.metric.scores(features, refs, pool.source)
+
+    def _systems(self) -> dict[str, list[Any]]:
+        """Each output with its expected utility."""
+        utilities = numbers(self._scores @ self._references[1])
+        return {name: [text, utility] for (name, text), utility
+                in zip(self._outputs.items(), utilities, strict=True)}
+
+    def _at_random(self) -> str:
+        counts = np.array(self._counts, np.float64)
+        rng = segment_rng(self._view.seed, self._pool.segment)
+        chosen = int(rng.choice(counts.size, p=counts / counts.sum()))
+        return self._texts[chosen]
+
+
+def failed_row(record: Record) -> dict[str, Any]:
+    return {"id": record.id, "error": f"{record.where}: {record.error}"}
+
+
+def source_of(record: Record) -> str | None:
+    """What the samples are made from: a source, a prompt, or the last message of a chat."""
+    if record.segment is not None and record.segment.source is not None:
+        return record.segment.source
+    prompt, messages = record.fields.get("prompt"), record.fields.get("messages")
+    if isinstance(prompt, str):
+        return prompt
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    content = last.get("content") if isinstance(last, dict) else None
+    return content if isinstance(content, str) else None
+
+
+def number(value: float) -> float | None:
+    """With as many digits as a reader needs; JSON knows no NaN."""
+    if not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.{_DIGITS}g}")
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def numbers(values: Floats) -> list[float | None]:
+    return [number(value) for value in values.tolist()]
+
+
+def _counts(segment: Segment, texts: Sequence[str]) -> list[int]:
+    found = dict.fromkeys(texts, 0)
+    for text, count in zip(segment.hypotheses, segment.counts.tolist(), strict=True):
+        found[text] += count
+    return list(found.values())
+
+
+def _logprobs(given: Any, segment: Segment, texts: Sequence[str]) -> list[float] | None:
+    """The largest of each distinct text, where the samples have some."""
+    if given is None:
+        return None
+    found: dict[str, float] = {}
+    for text, logprob in zip(segment.hypotheses, given, strict=True):
+        found[text] = max(logprob, found.get(text, -math.inf))
+    return [found[text] for text in texts]
+
+
+def _line(lines: Sequence[str], index: int, name: str) -> str:
+    if index >= len(lines):
+        raise UnusableError(f"{name} has {len(lines)} lines, and there are more segments; one line "
+                            "per segment is wanted, in the same order")
+    return lines[index]

@@ -1,0 +1,382 @@
+"""The page in a real Chromium: what a reader does, and what a hostile text cannot do."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import minrisk
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+expect = playwright.expect  # waits from outside: the policy of the page refuses polling scripts
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+                None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+
+CATS = ["the cat sat", "the cat sat.", "a cat sat", "no idea at all", "the cat sat", "the cat sat"]
+HOSTILE = ["</script><script>window.owned = 1</script>", "<img src=x onerror='window.owned = 1'>",
+           "<svg onload='window.owned = 1'>", "javascript:window.owned=1", "{{constructor}}"]
+RECORDS = [
+    {"id": "cat", "source": "die Katze sa\u00df", "samples": CATS, "reference": "the cat sat down",
+     "logprobs": [-4.0, -3.0, -5.0, -9.0, -4.0, -4.0], "beam5": "the cat sits"},
+    {"id": "dog", "source": "Hunde bellen", "samples": ["dogs bark", "dogs bark", "a dog barks"],
+     "reference": "dogs are barking", "logprobs": [-1.0, -1.0, -3.0], "beam5": "dogs bark"},
+    {"id": "chinese", "source": "rain", "reference": "\u4e0b\u96e8\u4e86",
+     "samples": ["\u4e0b\u96e8\u65f6\u732b\u5750\u5728\u57ab\u5b50\u4e0a",
+                 "\u4e0b\u96e8\u65f6\u72d7\u5750\u5728\u57ab\u5b50\u4e0a"],
+     "logprobs": [-1.0, -2.0], "beam5": "\u4e0b\u96e8"},
+    {"id": "arabic", "source": "postponed",
+     "samples": ["\u062a\u0645 \u062a\u0623\u062c\u064a\u0644"],
+     "logprobs": [-1.0], "beam5": "x", "reference": "y"},
+    {"id": "<b>hostile</b>", "source": HOSTILE[0], "samples": HOSTILE, "beam5": HOSTILE[1],
+     "logprobs": [-1.0, -2.0, -3.0, -4.0, -5.0], "reference": HOSTILE[2]},
+    {"id": "failed"},
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Only while this module runs: its event loop would be in the way of others."""
+    arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    minrisk.inspect(RECORDS, title="A <report>").save(path)
+    return path
+
+
+@contextmanager
+def opened(browser, path, address="", **settings):
+    """A page that must neither complain nor ask for anything."""
+    context = browser.new_context(**settings)
+    complaints, requests = [], []
+    page = context.new_page()
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(f"{path.as_uri()}{address}")
+    page.wait_for_selector("html[data-ready]")
+    page.wait_for_selector("#segment > *", state="attached")  # which is opened behind the list
+    try:
+        yield page
+        assert complaints == []
+        assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+    finally:
+        context.close()
+
+
+@pytest.fixture
+def page(browser, report):
+    with opened(browser, report) as found:
+        yield found
+
+
+def ids(page) -> list[str]:
+    return page.locator("#list .id").all_text_contents()
+
+
+def test_it_opens_with_the_first_segment_and_the_count(page):
+    assert ids(page) == [record["id"] for record in RECORDS]
+    assert page.locator("#count").text_content() == "6 segments"
+    assert page.locator("#segment h2").text_content() == "cat"
+    assert page.locator("#segment .chosen").text_content() == "the cat sat"
+    assert page.title() == "A <report> \u00b7 minrisk inspect"
+
+
+def test_it_sorts_by_a_measure_and_back(page):
+    page.select_option("#sort", "confidence")
+    assert ids(page)[-1] == "failed"  # which has none
+    first = ids(page)
+    page.click("#direction")
+    assert ids(page)[-1] == "failed"
+    assert ids(page)[0] != first[0]
+    page.select_option("#sort", "length")
+    assert ids(page)[:3] == ["failed", "chinese", "arabic"]
+
+
+@pytest.mark.parametrize(("query", "expected"), [
+    ("katze", ["cat"]), ("NO IDEA", ["cat"]), ("sits", ["cat"]), ("barking", ["dog"]),
+    ("\u732b", ["chinese"]), ("zebra", []), ("<script>", ["<b>hostile</b>"])])
+def test_it_finds_texts_in_sources_samples_references_and_outputs(page, query, expected):
+    page.fill("#search", query)
+    expect(page.locator("#count")).to_have_text(f"{len(expected)} of 6 segments")
+    assert ids(page) == expected
+    assert page.locator("#empty").is_visible() == (not expected)
+
+
+def test_it_filters_by_what_differs_and_by_confidence(page):
+    page.select_option("#differs", "beam5")
+    assert "dog" not in ids(page)
+    assert "cat" in ids(page)
+    page.select_option("#differs", "")
+    page.select_option("#confidence", "confidence:0.95:")
+    assert "arabic" in ids(page)  # a single sample is sure
+    page.click("#chips .chip")
+    assert len(ids(page)) == 6
+
+
+def test_a_link_leads_to_a_segment_with_the_same_list(browser, report, page):
+    page.fill("#search", "dog")
+    page.select_option("#sort", "utility")
+    page.locator(".row").first.click()
+    expect(page).to_have_url(re.compile("i=1"))
+    address = page.evaluate("location.hash")
+    with opened(browser, report, address) as other:
+        assert other.locator("#segment h2").text_content() == "dog"
+        assert other.input_value("#search") == "dog"
+        assert other.input_value("#sort") == "utility"
+        assert ids(other) == ["dog"]
+
+
+@pytest.mark.parametrize("address", ["#i=99", "#i=-1", "#s=nonsense", "#f=nobody", "#r=x:y:z", "#%",
+                                     "#i=0&p=77", "#v=nowhere"])
+def test_an_address_that_makes_no_sense_does_no_harm(browser, report, address):
+    with opened(browser, report, address) as page:
+        assert page.locator("#segment > *").count() > 0
+
+
+def test_differences_are_marked_by_elements_and_from_a_pinned_sample(page):
+    row = page.locator(".samples tbody tr", has_text="no idea")
+    assert "no idea at all" in row.locator("ins").first.text_content()
+    assert "the cat sat" in row.locator("del").first.text_content()
+    row.locator(".pin").click()
+    expect(page).to_have_url(re.compile("p="))
+    first = page.locator(".samples tbody tr").first
+    assert "no idea at all" in first.locator("del").first.text_content()
+    page.uncheck(".toggle input")
+    expect(page.locator(".samples ins")).to_have_count(0)
+
+
+def test_scripts_without_spaces_differ_by_words(browser, report):
+    with opened(browser, report, "#i=2") as page:
+        page.wait_for_selector(".samples ins")
+        marked = page.locator(".samples ins").first.text_content()
+        assert marked in ("\u72d7", "\u732b")  # one word of a sentence
+
+
+def test_texts_from_right_to_left_begin_at_the_right(browser, report):
+    with opened(browser, report, "#i=3") as page:
+        page.wait_for_selector(".chosen")
+        assert page.locator(".chosen").evaluate("e => getComputedStyle(e).direction") == "rtl"
+
+
+def test_the_heat_map_and_the_table_have_the_same_numbers(page):
+    names = page.locator(".heat-map .tick.end").all_text_contents()
+    rows = page.locator(".matrix tbody tr")
+    assert [rows.nth(n).locator("th").text_content() for n in range(rows.count())] == names
+    drawn = page.locator(".heat-map g text").all_text_contents()
+    listed = page.locator(".matrix td.num").all_text_contents()
+    assert len(drawn) == len(listed) > 4
+    # whole numbers in the cells, for there is no room for more
+    assert all(abs(float(a) - float(b)) < 0.6 for a, b in zip(listed, drawn, strict=True))
+
+
+def test_the_corpus_shows_distributions_and_systems(page):
+    page.keyboard.press("c")
+    assert page.locator("#corpus h2").all_text_contents() == [
+        "The run", "Distributions", "Systems", "How it was made"]
+    systems = page.locator(".systems tbody th").all_text_contents()
+    assert systems == ["choice", "one sample", "most probable", "beam5"]
+    page.select_option("#system", "beam5")
+    assert "The choice is better in" in page.locator("#system-details").text_content()
+    page.locator("#system-details button", has_text="Show where").click()
+    assert "dog" not in ids(page)
+    page.go_back()
+    page.locator("#corpus .histogram button").first.click()
+    assert 0 < len(ids(page)) < 6
+
+
+def test_a_page_that_opens_with_the_corpus_has_a_list_behind_it(browser, report):
+    with opened(browser, report, "#v=corpus") as page:
+        page.keyboard.press("s")
+        assert len(ids(page)) == 6
+
+
+def test_everything_can_be_reached_by_keys(page):
+    page.keyboard.press("j")
+    expect(page.locator("#segment h2")).to_have_text("dog")
+    page.keyboard.press("k")
+    expect(page.locator("#segment h2")).to_have_text("cat")
+    page.keyboard.press("/")
+    page.keyboard.type("kk")  # a text, not two steps
+    assert page.input_value("#search") == "kk"
+    page.keyboard.press("Escape")
+    assert page.input_value("#search") == ""
+    assert page.evaluate("document.activeElement.id") == "list"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "segment"
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#help").is_visible()
+
+
+def saved(waiting) -> list[str]:
+    return Path(waiting.value.path()).read_text(encoding="utf-8").splitlines()
+
+
+def test_rows_can_be_saved(page):
+    page.fill("#search", "dog")
+    expect(page.locator("#count")).to_have_text("1 of 6 segments")
+    with page.expect_download() as waiting:
+        page.click("#save-jsonl")
+    [line] = saved(waiting)
+    assert json.loads(line)["text"] == "dogs bark"
+    page.fill("#search", "")
+    expect(page.locator("#count")).to_have_text("6 segments")
+    with page.expect_download() as waiting:
+        page.click("#save-tsv")
+    head, *lines = saved(waiting)
+    assert head.split("\t")[:3] == ["id", "source", "text"]
+    assert len(lines) == 6
+
+
+def test_hostile_texts_are_shown_and_do_nothing(browser, report):
+    with opened(browser, report, "#i=4") as page:
+        page.wait_for_selector(".chosen")
+        shown = page.locator(".samples .sample").all_text_contents()
+        assert any("<script>" in text for text in shown)
+        page.keyboard.press("c")
+        page.keyboard.press("s")
+        assert page.evaluate("window.owned") is None
+        assert page.locator("article img, article svg[onload], article script").count() == 0
+
+
+def test_a_script_that_is_not_the_pages_own_is_refused(browser, report, tmp_path):
+    """What a mistake of ours would lead to: the policy is in force."""
+    tampered = tmp_path / "tampered.html"
+    html = report.read_text(encoding="utf-8")
+    tampered.write_text(html.replace("<header", "<script>window.owned = 1</script><header", 1),
+                        encoding="utf-8")
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(tampered.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    assert page.evaluate("window.owned") is None
+    context.close()
+
+
+def test_a_failed_segment_says_why(browser, report):
+    with opened(browser, report, "#i=5") as page:
+        page.wait_for_selector(".alert")
+        assert "wanted samples or hypotheses" in page.locator(".alert").text_content()
+
+
+def luminance(page, selector: str) -> float:
+    colour = page.locator(selector).evaluate("e => getComputedStyle(e).backgroundColor")
+    return sum(map(float, colour.strip("rgb()").split(",")[:3])) / 3
+
+
+def test_it_follows_the_colours_of_the_system(browser, report):
+    with opened(browser, report, color_scheme="dark") as dark:
+        assert luminance(dark, "body") < 60
+    with opened(browser, report, color_scheme="light") as light:
+        assert luminance(light, "body") > 200
+
+
+def test_reduced_motion_means_none(browser, report):
+    with opened(browser, report, reduced_motion="reduce") as page:
+        assert page.locator(".row").first.evaluate(
+            "e => getComputedStyle(e).transitionDuration") == "0s"
+
+
+def test_it_prints_the_segment_without_the_list(page):
+    page.emulate_media(media="print")
+    assert not page.locator("#list").is_visible()
+    assert page.locator(".chosen").is_visible()
+
+
+def test_narrow_windows_show_the_list_or_the_segment(browser, report):
+    with opened(browser, report, viewport={"width": 400, "height": 800}) as page:
+        assert page.locator("#list").is_visible()
+        assert not page.locator("#segment").is_visible()
+        page.locator(".row").first.click()
+        page.wait_for_selector(".chosen")
+        assert not page.locator("#list").is_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        page.click(".back")
+        assert page.locator("#list").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("address", ["", "#v=corpus", "#i=5"])
+def test_an_automatic_check_finds_no_barrier(browser, report, address, scheme):
+    axe = pytest.importorskip("axe_playwright_python.base", reason="needs axe-playwright-python")
+    source = axe.AXE_FILE_PATH.read_text(encoding="utf-8")
+    # the policy of the page would refuse the checker, as it should
+    with opened(browser, report, address, color_scheme=scheme, bypass_csp=True) as page:
+        page.wait_for_selector("#segment > *, #corpus > *", state="attached")
+        page.evaluate(source)
+        found = page.evaluate("axe.run()")
+        assert [(violation["id"], [node["html"][:120] for node in violation["nodes"]])
+                for violation in found["violations"]] == []
+
+
+def test_ten_thousand_segments_open_and_only_what_is_visible_is_rendered(browser, tmp_path):
+    path = tmp_path / "large.html"
+    records = [{"id": n, "source": f"source {n}", "samples": [f"one {n}", f"two {n}", f"one {n}"]}
+               for n in range(10_000)]
+    minrisk.inspect(records).save(path)
+    with opened(browser, path) as page:
+        assert page.locator("#count").text_content() == "10,000 segments"
+        assert page.locator(".row").count() < 60
+        page.evaluate("document.getElementById('list').scrollTop = 1e9")
+        page.wait_for_selector("#row-9999")
+        assert page.locator(".row").count() < 60
+        page.fill("#search", "two 9998")
+        expect(page.locator("#count")).to_have_text("1 of 10,000 segments")
+        assert ids(page) == ["9998"]
+
+
+def test_a_thousand_samples_are_shown_step_by_step(browser, tmp_path):
+    path = tmp_path / "many.html"
+    minrisk.inspect([[f"sample {n}" for n in range(1024)]], show=1024).save(path)
+    with opened(browser, path) as page:
+        assert page.locator(".samples tbody tr").count() == 100
+        page.get_by_role("button", name="Show 924 more").click()
+        assert page.locator(".samples tbody tr").count() == 1024
+        page.locator(".samples .pin").last.click()
+        expect(page).to_have_url(re.compile("p=1023"))
+
+
+def test_a_notebook_shows_the_page_in_a_frame(browser, tmp_path):
+    path = tmp_path / "notebook.html"
+    path.write_text(minrisk.inspect(RECORDS)._repr_html_(), encoding="utf-8")
+    context = browser.new_context()
+    page = context.new_page()
+    complaints = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(path.as_uri())
+    frame = page.frame_locator("iframe")
+    expect(frame.locator("#count")).to_have_text("6 segments")
+    frame.locator("#search").fill("dog")
+    expect(frame.locator("#count")).to_have_text("1 of 6 segments")
+    assert complaints == []
+    context.close()
+
+
+@pytest.mark.parametrize(("metric", "strategy"), [("ter", "standard"), ("exact-match", "standard"),
+                                                  ("chrf", "aggregate-to-fine")])
+def test_errors_votes_and_missing_utilities_are_shown(browser, tmp_path, metric, strategy):
+    path = tmp_path / "other.html"
+    options = {"keep": 1} if strategy == "aggregate-to-fine" else {}
+    minrisk.inspect(RECORDS, metric=metric, strategy=strategy, **options).save(path)
+    with opened(browser, path) as page:
+        utility = page.locator("#segment .facts dd").first.text_content()
+        assert utility[0].isdigit()  # errors have their own sign
+        page.keyboard.press("c")
+        assert page.locator(".systems tbody tr").count() == 4
