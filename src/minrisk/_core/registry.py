@@ -116,6 +116,8 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "rouge-l": "minrisk.metrics.rouge:RougeL",
     "edit": "minrisk.metrics.edit:Edit",
     "exact-match": "minrisk.metrics.exact_match:ExactMatch",
+    "json-match": "minrisk.metrics.json_match:JsonMatch",
+    "symbolic": "minrisk.metrics.symbolic:Symbolic",
     "embedding": "minrisk.metrics.embedding:Embedding",
     "mqm": "minrisk.metrics.mqm:MQM",
     "python": "minrisk.metrics.python:Python",

@@ -193,8 +193,7 @@ class SamplerOptions(ComponentOptions):
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
         name = names.get("sampler") or (ENDPOINT if names.get("endpoint") else SAMPLER)
-        options = _options("sampler", fields_of(SAMPLERS.get(name)), ["endpoint"])
-        yield Component("sampler", name, options, not {"sampler", "endpoint"} & names.keys())
+        yield sampler_component(name, ["endpoint"], not {"sampler", "endpoint"} & names.keys())
 
     def make(self) -> Sampler:
         options = self.values("sampler")
@@ -204,6 +203,12 @@ class SamplerOptions(ComponentOptions):
                 raise InputError(f"--endpoint is of sampler {ENDPOINT}; leave out --sampler {name}")
             options["endpoint"] = self.endpoint
         return make_sampler(name, **options)
+
+
+def sampler_component(name: str, without: Sequence[str], is_default: bool) -> Component:
+    """A sampler whose fields have options, but for those that the command has itself."""
+    options = _options("sampler", fields_of(SAMPLERS.get(name)), without)
+    return Component("sampler", name, options, is_default)
 
 
 def _named_metrics(field: Field, names: Names) -> Iterator[Component]:

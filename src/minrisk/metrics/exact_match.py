@@ -58,6 +58,7 @@ class ExactMatch(Metric[WeightedRows]):
     """
 
     name: ClassVar[str] = "exact-match"
+    is_vote: ClassVar[bool] = True  # two texts agree or do not, and nothing between
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
 
     pattern: str | None = option(

@@ -68,13 +68,13 @@ def read_choices(body: dict[str, Any]) -> list[Choice]:
 def _choice(raw: dict[str, Any]) -> Choice:
     message = raw.get("message")
     message = message if isinstance(message, dict) else {"content": raw.get("text")}
-    finish = raw.get("finish_reason")
+    finish = _string(raw.get("finish_reason"))
     logprob, length = _of_tokens(raw.get("logprobs"))
     reasoning = message.get("reasoning_content") or message.get("reasoning")
-    return Choice(raw, _text(message, finish), _string(finish), _string(reasoning), logprob, length)
+    return Choice(raw, _text(message, finish), finish, _string(reasoning), logprob, length)
 
 
-def _text(message: dict[str, Any], finish: Any) -> str | None:
+def _text(message: dict[str, Any], finish: str | None) -> str | None:
     """The content; None if it is empty because of a tool call, a refusal or a limit."""
     content = message.get("content")
     if isinstance(content, list):  # parts, of which some are reasoning

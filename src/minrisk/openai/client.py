@@ -17,7 +17,16 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from minrisk._core.errors import MinriskError, MissingExtra, UnusableError
-from minrisk.openai.errors import Detail, RefusedError, ServerError, TemporaryError, seconds_to_wait
+from minrisk.openai.errors import (
+    Detail,
+    Refusal,
+    RefusedError,
+    ServerError,
+    TemporaryError,
+    UnusableServerError,
+    refusal_of,
+    seconds_to_wait,
+)
 from minrisk.openai.masking import Mask
 
 if TYPE_CHECKING:
@@ -70,11 +79,14 @@ class Client:
     worked, or refuses the key or the model, raises `UnusableError` at once. After it worked, that
     is raised when a request was given up because there was no connection, or when three requests in
     a row were given up for any temporary reason; one alone may be the fault of its prompt.
+    `connect` and `idle` are seconds to get a connection and between two bytes of an answer; a
+    server that asks to wait for more than `max_wait` seconds is not asked again.
     """
 
     def __init__(self, url: str, key: str | None = None, *, concurrency: int = 8,
                  timeout: float = 600.0, retries: int = 6, max_body: int | None = None,
-                 health: Health | None = None) -> None:
+                 health: Health | None = None, connect: float = _CONNECT,
+                 idle: float | None = None, max_wait: float = _MAX_WAIT) -> None:
         self._url = url.rstrip("/")
         self._key = key
         self._mask = Mask(key)
@@ -83,6 +95,9 @@ class Client:
         self._retries = retries
         self._max_body = max_body or MAX_BODY
         self._health = health or Health()
+        self._connect = connect
+        self._idle = idle
+        self._max_wait = max_wait
         self._proxy = _proxy(url)
 
     async def __aenter__(self) -> Self:
@@ -92,7 +107,8 @@ class Client:
             headers["Authorization"] = f"Bearer {self._key}"
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),  # the semaphore limits
-            timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=_CONNECT),
+            timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=self._connect,
+                                          sock_read=self._idle),
             headers=headers, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)
         return self
 
@@ -100,28 +116,33 @@ class Client:
                         traceback: TracebackType | None) -> None:
         await self._session.close()
 
+    async def get(self, path: str) -> Answer:
+        """The answer of a path that needs no body, asked for once."""
+        return await self._once("GET", f"{self._url}/{path}", None, None)
+
     async def post(self, path: str, body: Mapping[str, Any], check: Check | None = None) -> Answer:
         """The answer to this body, after as many retries as it takes."""
         url, content = f"{self._url}/{path}", json.dumps(body).encode()
         async with self._slots:
             for attempt in range(self._retries + 1):
                 try:
-                    answer = await self._once(url, content, check)
+                    answer = await self._once("POST", url, content, check)
                 except TemporaryError as error:
                     if attempt == self._retries:
                         raise self._give_up(error) from error
-                    await _pause(error, attempt)
+                    await self._pause(error, attempt)
                 else:
                     self._health.works, self._health.failures = True, 0
                     return answer
         raise AssertionError("the last attempt returns or raises")
 
-    async def _once(self, url: str, content: bytes, check: Check | None) -> Answer:
+    async def _once(self, method: str, url: str, content: bytes | None,
+                    check: Check | None) -> Answer:
         aiohttp = _aiohttp()
         try:
             # a key is for this server, and not for where it points
-            async with self._session.post(url, data=content, allow_redirects=False,
-                                          proxy=self._proxy) as response:
+            async with self._session.request(method, url, data=content, allow_redirects=False,
+                                             proxy=self._proxy) as response:
                 raw = await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
             failure = self._transport_error(error, url)
@@ -129,6 +150,7 @@ class Client:
             if _is_success(response.status):
                 return self._parse(raw, url, response.headers, check)
             failure = self._status_error(response, raw, url)
+            failure.refusal = Refusal(response.status, self._mask.text(raw), response.headers)
         raise failure  # not from what may show the key
 
     async def _read(self, response: aiohttp.ClientResponse) -> str:
@@ -168,32 +190,36 @@ class Client:
         kind = ServerError if self._health.works else UnusableError
         return kind(f"{message}; check the endpoint, which often ends in /v1")
 
-    def _status_error(self, response: aiohttp.ClientResponse, raw: str, url: str) -> MinriskError:
+    def _status_error(self, response: aiohttp.ClientResponse, raw: str,
+                      url: str) -> ServerError | UnusableServerError:
         """The error for a status that is none of success."""
         status, detail = response.status, Detail.of(raw).changed(self._mask.text)
         words = detail.text.strip() or response.reason or ""
         message = f"{url}: {status} {self._mask.line(words)}"
         if detail.code == "insufficient_quota":  # OpenAI's, with a status that is else temporary
-            return UnusableError(f"{message}; check the account")
+            return UnusableServerError(f"{message}; check the account")
         if status in _TEMPORARY or status >= 500:
             wait = seconds_to_wait(response.headers.get("Retry-After"))
             return TemporaryError(message, status, detail, wait=wait)
         is_flagged = status == 403 and self._health.works  # not the key, but this prompt
         if status in _REFUSED or is_flagged:
             return RefusedError(message, status, detail)
-        return UnusableError(f"{message}; {_HINTS.get(status, 'check the endpoint')}")
+        return UnusableServerError(f"{message}; {_HINTS.get(status, 'check the endpoint')}")
 
-    def _transport_error(self, error: Exception, url: str) -> MinriskError:
+    def _transport_error(self, error: Exception,
+                         url: str) -> ServerError | UnusableServerError:
         """The error for a request without a whole answer."""
         aiohttp = _aiohttp()
         reason = self._mask.line(str(getattr(error, "os_error", error)) or type(error).__name__)
         if isinstance(error, _TooLargeError):
             return ServerError(f"{url}: the answer is larger than {self._max_body:,} bytes; "
                                "request fewer or shorter samples at a time")
+        if isinstance(error, getattr(aiohttp, "SocketTimeoutError", ())):
+            return TemporaryError(f"{url}: the answer stopped for {self._idle:g} s")
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError):
             message = f"cannot reach {url}: {reason}; check the address, and that the server runs"
             return (TemporaryError(message, unreachable=True) if self._health.works
-                    else UnusableError(message))
+                    else UnusableServerError(message))
         if isinstance(error, TimeoutError):
             return TemporaryError(f"{url}: no whole answer within {self._timeout:g} s")
         return TemporaryError(f"{url}: the connection broke: {reason}")
@@ -203,9 +229,20 @@ class Client:
         message = (f"{error}; gave up after {self._retries} retries; try again later, with a "
                    "smaller concurrency, or with more retries")
         is_down = error.unreachable or self._health.failures >= _OUTAGE
-        if is_down or not self._health.works:
-            return UnusableError(message)
-        return ServerError(message, error.status, error.detail)
+        is_unusable = is_down or not self._health.works
+        failure = (UnusableServerError(message) if is_unusable
+                   else ServerError(message, error.status, error.detail))
+        failure.refusal = refusal_of(error)
+        return failure
+
+    async def _pause(self, error: TemporaryError, attempt: int) -> None:
+        if error.wait > self._max_wait:
+            failure = UnusableServerError(f"{error}; the server asks to wait {error.wait:.0f} s; "
+                                          "try again then")
+            failure.refusal = refusal_of(error)
+            raise failure from None
+        # jitter, so that requests that failed together do not come back together
+        await sleep(max(error.wait, FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.0)))
 
 
 class _TooLargeError(OSError):
@@ -214,14 +251,6 @@ class _TooLargeError(OSError):
 
 def _is_success(status: int) -> bool:
     return 200 <= status < 300
-
-
-async def _pause(error: TemporaryError, attempt: int) -> None:
-    if error.wait > _MAX_WAIT:
-        raise UnusableError(f"{error}; the server asks to wait {error.wait:.0f} s; "
-                            "try again then") from None
-    # jitter, so that requests that failed together do not come back together
-    await sleep(max(error.wait, FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.0)))
 
 
 def _proxy(url: str) -> str | None:

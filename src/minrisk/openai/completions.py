@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
+from minrisk._core.errors import MinriskError
 from minrisk.openai.capabilities import (
     REPLACEABLE,
     Capabilities,
@@ -31,10 +32,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class AnswerPart:
-    """The choices of one answer, and the tokens that it took."""
+    """The choices of one answer, the tokens that it took, and all of it as it came."""
 
     choices: list[Choice]
     usage: Counter[str] | None
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+
+# of a part or its error, and of the number of choices that it was for
+Report = Callable[[AnswerPart | MinriskError, int], None]
 
 
 @dataclass(frozen=True)
@@ -77,14 +83,18 @@ class Completions:
         self._planned = self._done = 0  # requests
         self._scout: asyncio.Event | None = None  # of the request that goes first
 
-    async def sample(self, query: Query, numbers: range) -> list[AnswerPart]:
-        """Choices of these numbers in order, at least one in each part."""
+    async def sample(self, query: Query, numbers: range,
+                     report: Report | None = None) -> list[AnswerPart]:
+        """Choices of these numbers in order, at least one in each part.
+
+        With `report`, which is called for each part as it comes, a failed part costs no other one.
+        """
         size = self.capabilities.max_choices or self._per_request
         # with the same bounds whether it is known already that the server gives fewer, or not yet
         parts = [part for group in _split(numbers, self._per_request)
                  for part in _split(group, size)]
         self._planned += len(parts)
-        found = await together(self._part(query, part) for part in parts)
+        found = await together(self._part(query, part, report) for part in parts)
         return [part for group in found for part in group]
 
     def note(self, kind: str, message: str) -> None:
@@ -93,13 +103,21 @@ class Completions:
             self.capabilities.notes.add(kind)
             self._note(message)
 
-    async def _part(self, query: Query, numbers: range) -> list[AnswerPart]:
-        async with self._turn():
-            part = await self._answer(query, numbers)
+    async def _part(self, query: Query, numbers: range, report: Report | None) -> list[AnswerPart]:
+        try:
+            async with self._turn():
+                part = await self._answer(query, numbers)
+        except MinriskError as error:
+            if report is None:
+                raise
+            report(error, len(numbers))
+            return []
+        if report is not None:
+            report(part, len(part.choices))
         self._done += 1
         self._progress(self._done, self._planned)
         rest = numbers[len(part.choices):]  # some servers give fewer than were requested
-        return [part, *(await self.sample(query, rest) if rest else [])]
+        return [part, *(await self.sample(query, rest, report) if rest else [])]
 
     async def _answer(self, query: Query, numbers: range) -> AnswerPart:
         """The choices of the first of these numbers, with as few fields as the server takes."""
@@ -107,7 +125,7 @@ class Completions:
         trial = Variant(known.refused, min(len(numbers), known.max_choices or len(numbers)))
         while True:
             body = query.fields(numbers[0], trial.n)
-            sent = without_fields(body, trial.without)
+            sent = without_fields(body, trial.without & frozenset(query.replaceable))
             try:
                 answer = await self._post(sent, partial(self._settle, trial, body, numbers))
             except RefusedError as error:
@@ -116,7 +134,13 @@ class Completions:
                 choices = read_choices(answer.body)[:trial.n]
                 self._learn(replace(trial, n=len(choices)), body, numbers)
                 known.accepted = max(known.accepted, len(choices))
-                return AnswerPart(choices, read_usage(answer.body, choices))
+                return AnswerPart(choices, read_usage(answer.body, choices), answer.body)
+
+    async def pass_through(self, body: Mapping[str, Any]) -> AnswerPart:
+        """The answer to a request that is sent as it is."""
+        answer = await self._client.post(self._path, body, complaint)
+        choices = read_choices(answer.body)
+        return AnswerPart(choices, read_usage(answer.body, choices), answer.body)
 
     async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Answer:
         timer = asyncio.get_running_loop().call_later(NO_REFUSAL, settle)

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, MinriskError, UnusableError
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The answer of a server that says no, as it came but for the key, for those who pass it on."""
+
+    status: int
+    content: str
+    headers: Mapping[str, str]
 
 
 class ServerError(InputError):
     """A request failed; `status` is the server's, if it gave one, and `detail` what it said."""
+
+    refusal: Refusal | None = None
 
     def __init__(self, message: str, status: int | None = None,
                  detail: Detail | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.detail = detail or Detail("")
+
+
+class UnusableServerError(UnusableError):
+    """A failure that other requests would have as well."""
+
+    refusal: Refusal | None = None
 
 
 class RefusedError(ServerError):
@@ -68,6 +85,11 @@ class Detail:
         """The same, with every text changed."""
         return Detail(change(self.text), self.field and change(self.field),
                     self.code and change(self.code))
+
+
+def refusal_of(error: MinriskError) -> Refusal | None:
+    """What the server answered, where a request failed because of its answer."""
+    return error.refusal if isinstance(error, ServerError | UnusableServerError) else None
 
 
 def _words(found: Any) -> str | None:

@@ -2,32 +2,71 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Prompt, Sample, Samples
+from minrisk._core.vote import Vote
 from minrisk.openai.choices import Choice, total_usage
-from minrisk.openai.completions import Completions, Query
+from minrisk.openai.completions import AnswerPart, Completions, Query
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """How samples vote, so that sampling can end when the vote is decided.
+
+    It is looked at after blocks of samples, in the order of their numbers: what is drawn then
+    depends on the seed, and not on which answer was the fastest.
+    """
+
+    pattern: re.Pattern[str]  # of an answer
+    error: float
+    block: int  # samples
+
+    def answer(self, choice: Choice) -> str | None:
+        """The last match, or its first group, without the white space around it."""
+        matches = [*self.pattern.finditer(choice.text or "")]
+        if not matches or choice.is_cut:
+            return None
+        groups = (group for group in matches[-1].groups() if group is not None)
+        return " ".join(next(groups, matches[-1][0]).split())
 
 
 class Connection:
     """An open connection of the sampler to its server, for one event loop."""
 
     def __init__(self, query: Callable[[Prompt, int, int], Query], drop_cut: bool,
-                 completions: Completions) -> None:
+                 completions: Completions, ballot: Ballot | None = None) -> None:
         self._query = query
         self._drop_cut = drop_cut
         self._completions = completions
+        self._ballot = ballot
 
     async def sample(self, prompt: Prompt, n: int, seed: int = 0, index: int = 0) -> Samples:
-        """n samples of a prompt, or fewer if choices have no text."""
+        """n samples of a prompt, or fewer if choices have no text or a vote is decided."""
         query = self._query(prompt, seed, index)
-        parts = await self._completions.sample(query, range(n))
+        parts = await self._parts(query, n)
         choices = [choice for part in parts for choice in part.choices]
         self._note_missing_logprobs(query, choices)
         return Samples(self._usable(choices, _limit(query)),
                        total_usage(part.usage for part in parts))
+
+    async def _parts(self, query: Query, n: int) -> list[AnswerPart]:
+        if self._ballot is None:
+            return await self._completions.sample(query, range(n))
+        vote, found = Vote(self._ballot.error), []
+        for start in range(0, n, self._ballot.block):
+            end = min(start + self._ballot.block, n)
+            parts = await self._completions.sample(query, range(start, end))
+            found += parts
+            for choice in (choice for part in parts for choice in part.choices):
+                vote.add(self._ballot.answer(choice))
+            if vote.is_decided(n - end):
+                break
+        return found
 
     def _usable(self, choices: Sequence[Choice], limit: str) -> Iterator[Sample]:
         """The choices with text as samples; an InputError if there are none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, closing
@@ -30,7 +31,7 @@ from minrisk.openai.capabilities import REPLACEABLE, Capabilities
 from minrisk.openai.client import Client, Health
 from minrisk.openai.completions import Completions, Query
 from minrisk.samplers.background import Call, Work, stream
-from minrisk.samplers.connection import Connection
+from minrisk.samplers.connection import Ballot, Connection
 from minrisk.samplers.prompt import check_template, fill
 
 _KEY, _ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"  # environment variables
@@ -65,6 +66,9 @@ class Endpoint(Sampler):
         logprobs: whether to ask for log-probabilities.
         send_seed: whether to send seeds, for samples that can be repeated.
         drop_cut: whether to leave out samples that were cut, by `max_tokens` for one.
+        vote: regular expression of an answer (its first group, if any, of the last match);
+            sampling of a prompt ends when one answer has won.
+        vote_error: chance that the winner of such a vote is not the most likely answer.
         per_request: number of samples per request; fewer where the server refuses.
         concurrency: number of simultaneous requests.
         timeout: seconds to wait for a whole answer.
@@ -103,6 +107,12 @@ class Endpoint(Sampler):
     logprobs: bool = option(True, help="whether to request log-probabilities")
     send_seed: bool = option(True, help="whether to send a seed, for repeatable samples")
     drop_cut: bool = option(False, help="whether to leave out samples that were cut off")
+    vote: str | None = option(
+        None, help="regular expression of an answer (its first group, if any, of the last match); "
+        "sampling of a prompt ends when one answer has won")
+    vote_error: float = option(
+        0.05, gt=0, lt=1,
+        help="chance that the winner of such a vote is not the most likely answer")
     per_request: int = option(16, ge=1, help="number of samples per request; fewer where that is "
                               "refused")
     concurrency: int = option(8, ge=1, help="number of simultaneous requests", matters=False)
@@ -121,7 +131,7 @@ class Endpoint(Sampler):
                 raise InputError(f"extra has {name}; {_OURS[name]}")
         if self.system is not None and self.api == "completions":
             raise InputError("system is for chats; put it into prompt, or use api chat")
-        _ = self._stop
+        _ = self._stop, self._answer
 
     def batch_size(self, n: int) -> int:
         """As many prompts as keep all connections busy."""
@@ -160,12 +170,14 @@ class Endpoint(Sampler):
                       progress: Callable[[int, int], None] = lambda done, planned: None,
                       ) -> AsyncIterator[Connection]:
         """Connect, for asynchronous callers; learned capabilities of the server are kept."""
-        async with Client(self.endpoint or "", self._key(), concurrency=self.concurrency,
+        async with Client(self.endpoint or "", self.key(), concurrency=self.concurrency,
                           timeout=self.timeout, retries=self.retries,
                           health=self._health) as client:
-            yield Connection(self.query, self.drop_cut, Completions(
-                client, self.api, per_request=self._per_request,
-                capabilities=self._capabilities, note=note, progress=progress))
+            completions = Completions(client, self.api, per_request=self._per_request,
+                                      capabilities=self._capabilities, note=note,
+                                      progress=progress)
+            ballot = self._answer and Ballot(self._answer, self.vote_error, self._per_request)
+            yield Connection(self.query, self.drop_cut, completions, ballot)
 
     def query(self, prompt: Prompt, seed: int, index: int) -> Query:
         """The request for samples of a prompt; fields of `extra` override others."""
@@ -241,6 +253,13 @@ class Endpoint(Sampler):
                              r'such as ["\n\n", "Q:"]')
         return found
 
+    @cached_property
+    def _answer(self) -> re.Pattern[str] | None:
+        try:
+            return re.compile(self.vote) if self.vote is not None else None
+        except re.error as error:
+            raise InputError(f"vote {self.vote!r:.60} is no regular expression: {error}") from None
+
     @property
     def _per_request(self) -> int:
         return 1 if "n" in self._extra else self.per_request
@@ -253,7 +272,8 @@ class Endpoint(Sampler):
     def _capabilities(self) -> Capabilities:
         return Capabilities()
 
-    def _key(self) -> str | None:
+    def key(self) -> str | None:
+        """The server's key, from the environment."""
         key = os.environ.get(self.key_variable, "").strip()
         if not key and self.key_variable != _KEY:
             raise InputError(f"the environment variable {self.key_variable} is not set; "

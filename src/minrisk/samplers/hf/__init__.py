@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from minrisk._core.errors import InputError, needs_extra
 from minrisk._core.options import option
@@ -134,6 +134,16 @@ class Transformers(Sampler):
     def prepare(self) -> None:
         """Loads the model, whose errors concern every prompt."""
         _ = self._generator
+
+    def with_options(self, **changes: Any) -> Transformers:
+        """The same model, loaded once, with other options of sampling."""
+        changed = replace(self, **changes)
+        vars(changed)["_generator"] = self._generator.with_options(changed)
+        return changed
+
+    def prompt_length(self, prompt: Prompt) -> int:
+        """The tokens of a prompt that the model reads, those of its chat template included."""
+        return self._generator.prompt_length(prompt)
 
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
                places: Sequence[int] | None = None) -> list[list[Sample]]:

@@ -35,11 +35,12 @@ _UNSET_MAX_LENGTHS = (None, 20)  # defaults of generation configs that do not se
 class Generator:
     """Loads the model of a `Transformers` sampler once, and generates with it."""
 
-    def __init__(self, options: Transformers) -> None:
+    def __init__(self, options: Transformers, loaded: tuple[Any, Any] | None = None) -> None:
+        """With a model and tokenizer that are `loaded`, or those that the options name."""
         truncation = Truncation(options.temperature, options.top_k, options.top_p,
                                 options.min_p, options.epsilon, options.eta)
         self._options = options
-        self._model, self._tokenizer = _load(options)
+        self._model, self._tokenizer = loaded or _load(options)
         self._detokenize = Detokenizer(self._tokenizer)
         self._config: GenerationConfig = deepcopy(self._model.generation_config)
         limit = _limit(self._config, self._model) if options.max_tokens is None else (
@@ -60,6 +61,15 @@ class Generator:
     @property
     def is_causal(self) -> bool:
         return not self._model.config.is_encoder_decoder
+
+    def with_options(self, options: Transformers) -> Generator:
+        """The same model with other options."""
+        return Generator(options, (self._model, self._tokenizer))
+
+    def prompt_length(self, prompt: Prompt) -> int:
+        """The tokens that the model reads."""
+        [found] = self._prompts.of([prompt], [0])
+        return len(found.source or found.prefix)
 
     def _stop_strings(self) -> StopStrings | None:
         """The stop strings of the options and of the generation config, which loses them."""

@@ -1,0 +1,100 @@
+"""When a vote is decided: enough samples agree, so that more would not change the answer.
+
+Answers that are equal or not are draws from a distribution, and the vote looks for its mode. A test
+may look after every draw and still be wrong no more often than it says: for each pair of answers
+the likelihood ratio of "the first is more frequent" against "as frequent", mixed over all
+frequencies, is a martingale (Jain et al., 2022: PPR martingale confidence sequences; Ville 1939).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from math import exp, fsum, lgamma, log
+from typing import Any, Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Voting(Protocol):
+    """A metric of answers that are equal or not."""
+
+    @property
+    def is_vote(self) -> bool: ...
+
+    def answer(self, text: str) -> str | None: ...
+
+
+def answer_of(metric: Any) -> Callable[[str], str | None] | None:
+    """What finds the answer of a text, if the metric compares answers by equality alone."""
+    return metric.answer if isinstance(metric, Voting) and metric.is_vote else None
+
+
+class Vote:
+    """Counts answers as they come, and knows when the leader is the mode.
+
+    The chance to stop with another answer than the most probable one is at most `error`, however
+    many answers there are and however often one looks. Where the number of samples is fixed, a vote
+    also ends when the others cannot catch up any more.
+
+    >>> vote = Vote(error=0.05)
+    >>> for _ in range(12):
+    ...     vote.add("yes")
+    >>> vote.leads()
+    True
+    """
+
+    def __init__(self, error: float) -> None:
+        self._limit = log(1 / error)
+        self._counts: Counter[Hashable] = Counter()  # in the order of first appearance
+
+    def add(self, answer: Hashable) -> None:
+        """One more sample; None has no answer, and votes for none."""
+        if answer is not None:
+            self._counts[answer] += 1
+
+    def is_decided(self, remaining: int) -> bool:
+        """Whether the samples that are still to come, at most so many, are not needed."""
+        return self.is_settled(remaining) or self.leads()
+
+    def is_settled(self, remaining: int) -> bool:
+        """Whether no other answer can be as frequent as the leader in the end."""
+        first, second = self._first_two()
+        return first > second + remaining
+
+    def leads(self) -> bool:
+        """Whether the leader is the most probable answer, but for the error.
+
+        Answers are tested in the order in which they appeared, the k-th with an error of
+        error / (k * (k + 1)), so that all errors add up to `error`. That it appeared must not speak
+        for an answer, so its first sample does not count.
+        """
+        if not self._counts:
+            return False
+        first, second = self._first_two()
+        place = 1 + next(k for k, count in enumerate(self._counts.values()) if count == first)
+        return log_evidence(first - 1, second) >= self._limit + log(place * (place + 1))
+
+    def _first_two(self) -> tuple[int, int]:
+        counts = [count for _, count in self._counts.most_common(2)]
+        return (*counts, 0, 0)[0], (*counts, 0, 0)[1]
+
+
+@lru_cache(maxsize=1 << 14)
+def log_evidence(ours: int, theirs: int) -> float:
+    """The logarithm of the mean likelihood ratio over all p from 1/2 to 1, against p = 1/2.
+
+    It is 2^(a+b) * 2 * the integral of p^a (1-p)^b over that half, an incomplete beta function,
+    which for whole numbers is a sum of binomial probabilities.
+    """
+    n = ours + theirs + 1
+    beta = lgamma(ours + 1) + lgamma(theirs + 1) - lgamma(n + 1)
+    # of which the upper half has a share of P(Binomial(n, 1/2) <= a); the powers of 2 cancel
+    return beta + _sum_exp([lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
+                            for k in range(ours + 1)])
+
+
+def _sum_exp(logs: list[float]) -> float:
+    """log(sum(exp(x))), without overflow."""
+    largest = max(logs)
+    return largest + log(fsum(exp(x - largest) for x in logs))

@@ -1,0 +1,286 @@
+"""`minrisk serve`: OpenAI's protocol in front of a model, and the best of n samples behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from minrisk._core.decoding import make_strategy
+from minrisk._core.errors import InputError, needs_extra, unknown
+from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
+from minrisk._core.strategy import Strategy
+from minrisk.cli.command import command
+from minrisk.cli.components import (
+    SAMPLER,
+    Component,
+    ComponentOptions,
+    Names,
+    StrategyOptions,
+    sampler_component,
+)
+from minrisk.cli.options import flag
+from minrisk.io.files import Input
+from minrisk.io.record import Weighting
+
+if TYPE_CHECKING:
+    from minrisk.samplers.hf import Transformers
+    from minrisk.server.app import Server
+    from minrisk.server.limits import SampleLimit
+    from minrisk.server.run import Address
+    from minrisk.server.settings import Keys, Methods, Preset, Settings
+    from minrisk.server.sources import Source
+
+_KEYS = "MINRISK_API_KEYS"
+_MAX_WAIT = 10.0  # seconds that an upstream may ask to wait; clients can wait longer themselves
+_ALIAS = ("samples", "metric", "strategy")  # what an alias may set
+
+
+@dataclass(frozen=True)
+class SourceOptions(ComponentOptions):
+    """Where samples come from, and how many."""
+
+    registries = ()
+
+    upstream: str | None = flag(
+        None, section="Sampling", metavar="URL", help="Address of a server with OpenAI's protocol "
+        "that samples, such as http://localhost:8000/v1.")
+    model: str | None = flag(
+        None, section="Sampling", metavar="NAME", help="The only model that clients may name, all "
+        "of the upstream's unless given; without --upstream, folder or hub name of a local model.")
+    samples: int = flag(16, "-n", section="Sampling", metavar="N", ge=1,
+                        help="Number of samples of each request.")
+    max_samples: int = flag(64, section="Sampling", metavar="N", ge=1,
+                            help="Largest number of samples that a client may ask for.")
+    min_samples: int = flag(
+        1, section="Sampling", metavar="N", ge=1,
+        help="Smallest number of samples that are an answer, where others fail or are late.")
+    temperature: float = flag(1.0, section="Sampling", metavar="T", gt=0,
+                              help="Temperature of requests that have none.")
+    per_request: int = flag(
+        16, section="Sampling", metavar="N", ge=1, advanced=True,
+        help="Number of samples per upstream request; fewer where that is refused.")
+    key_variable: str = flag("OPENAI_API_KEY", section="Sampling", metavar="NAME", advanced=True,
+                             help="Environment variable with the upstream's key.")
+    alias: tuple[str, ...] = flag(
+        (), section="Sampling", metavar="NAME=MODEL[,samples=N][,metric=M][,strategy=S]",
+        help="Further name for a model, with its own way of choosing; may be given several times.")
+
+    @classmethod
+    def named(cls, names: Names) -> Iterator[Component]:
+        """The sampler of a local model has options of its own."""
+        if not names.get("upstream"):
+            yield sampler_component(SAMPLER, ("model", "temperature", "beams"), is_default=True)
+
+    @property
+    def model_name(self) -> str | None:
+        """As clients know it; they need not know our folders."""
+        if self.model is None or self.upstream is not None:
+            return self.model
+        return os.path.basename(os.path.normpath(self.model))
+
+    def local_sampler(self) -> Transformers:
+        if self.model is None:
+            raise InputError("found neither --upstream nor --model, wanted the address of a server "
+                             "that samples, or the folder of a model")
+        # a prompt that is too long is an error at other servers too
+        options = {"overlong": "error", "temperature": self.temperature} | self.values("sampler")
+        made: Transformers = SAMPLERS.make(SAMPLER, model=self.model, **options)
+        return made
+
+
+@dataclass(frozen=True)
+class ChoiceOptions:
+    """How a sample is chosen, and what clients may say about it."""
+
+    weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
+        "uniform", section="Method",
+        help="Weights of samples as references: equal, or by their log-probabilities.")
+    allow_metric: tuple[str, ...] = flag(
+        (), section="Method", metavar="NAME", registry=METRICS,
+        help="Metric that clients may choose; may be given several times.")
+    allow_strategy: tuple[str, ...] = flag(
+        (), section="Method", metavar="NAME", registry=STRATEGIES,
+        help="Strategy that clients may choose; may be given several times.")
+    allow_cut: bool = flag(False, section="Method", advanced=True,
+                           help="Let samples that were cut by length win over finished ones.")
+    confidence: bool | None = flag(
+        None, section="Method", help="Add the confidence of each choice; without a flag, where no "
+        "model is needed for it.")
+    stop_error: float = flag(
+        0.05, section="Method", metavar="P", ge=0, le=0.5, help="Error rate at which a vote of "
+        "answers that are equal or not is stopped early; 0 draws all samples.")
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Where to listen, to whom, and what to write down."""
+
+    host: str = flag("127.0.0.1", metavar="ADDRESS", help="Address to listen on.")
+    port: int = flag(8001, metavar="PORT", ge=0, le=65535,
+                     help="Port to listen on; 0 is any that is free.")
+    api_key_file: str | None = flag(
+        None, metavar="FILE", help="Keys of clients, one a line; or in the environment variable "
+        f"{_KEYS}.")
+    allow_origin: str | None = flag(None, metavar="ORIGIN", advanced=True,
+                                    help="Origin of web pages that may call (CORS).")
+    page: bool = flag(False, advanced=True, help="Show the last requests, without texts, at /.")
+    record: str | None = flag(
+        None, section="Output", metavar="FILE",
+        help="File to which requests and their samples are appended, as `minrisk sample` writes.")
+    config: str | None = flag(None, metavar="FILE",
+                              help="YAML file with values of options; the command line wins.")
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    deadline: float = flag(
+        600.0, metavar="S", gt=0,
+        help="Seconds after which a request is answered with the samples that are there.")
+    connect_timeout: float = flag(10.0, metavar="S", gt=0, advanced=True,
+                                  help="Seconds to get a connection to the upstream.")
+    idle_timeout: float = flag(300.0, metavar="S", gt=0, advanced=True,
+                               help="Seconds that the upstream may be silent.")
+    retries: int = flag(
+        2, metavar="N", ge=0, advanced=True,
+        help="Number of retries of an upstream request that failed for the time being.")
+    concurrency: int = flag(256, metavar="N", ge=1,
+                            help="Number of samples drawn at a time, over all requests.")
+    queue: int = flag(1024, metavar="N", ge=0, help="Number of requests that may wait for their "
+                      "first sample; further ones get status 429.")
+    max_body: int = flag(10, metavar="MB", ge=1, advanced=True,
+                         help="Megabytes of the largest request.")
+    grace: float = flag(30.0, metavar="S", ge=0, advanced=True,
+                        help="Seconds for unfinished requests after SIGTERM.")
+
+
+@command(examples="""\
+  minrisk serve --upstream http://localhost:8000/v1 --samples 16
+  minrisk serve --upstream http://localhost:8000/v1 --metric exact-match \\
+      --metric.pattern "Answer: (.*)" --alias careful=llama,samples=64
+  minrisk serve --model Helsinki-NLP/opus-mt-en-fr --samples 64 --metric comet --epsilon 0.02
+  minrisk serve --upstream https://api.openai.com/v1 --api-key-file keys.txt --record traffic.jsonl\
+""")
+def serve(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOptions,
+          options: ServerOptions, limits: LimitOptions) -> int:
+    """Serve OpenAI's protocol: a client that changes its base URL gets the best of n samples.
+
+    Each request is sampled n times from the upstream, the samples are compared with each other, and
+    the one with the highest expected utility is the answer. Routes: /v1/chat/completions,
+    /v1/completions, /v1/models, /v1/rank, /health, /ready, /metrics.
+    """
+    with needs_extra("serve", "serve"):
+        from minrisk.server.limits import SampleLimit
+        from minrisk.server.run import Address
+    limit = SampleLimit(limits.concurrency, limits.queue)
+    settings = _settings(sampling, method, choice, options, limits)
+    _warn_of_strangers(options.host, settings.keys)
+    source = _source(sampling, limits, limit)
+    asyncio.run(_serve(source, settings, limit, options.record,
+                       Address(options.host, options.port, limits.grace)))
+    return 0
+
+
+async def _serve(source: Source, settings: Settings, limit: SampleLimit, record: str | None,
+                 address: Address) -> None:
+    from minrisk.server.app import Server
+    from minrisk.server.recording import Recorder
+    from minrisk.server.run import serve as run
+
+    server: Server = Server(source, settings, limit, Recorder(record) if record else None)
+    await run(server, address, lambda url: click.echo(f"minrisk: serving at {url}", err=True))
+
+
+def _settings(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOptions,
+              options: ServerOptions, limits: LimitOptions) -> Settings:
+    from minrisk.server.settings import Preset, Settings
+
+    preset = Preset(sampling.model_name, sampling.samples, method.make())
+    return Settings(
+        preset, dict(_alias(text, preset, method.strategy) for text in sampling.alias),
+        _methods(choice, method, preset.strategy), Weighting(choice.weights),
+        max_samples=sampling.max_samples, min_samples=sampling.min_samples,
+        temperature=sampling.temperature, prefer_finished=not choice.allow_cut,
+        confidence=choice.confidence, stop_error=choice.stop_error or None,
+        deadline=limits.deadline, concurrency=limits.concurrency, queue=limits.queue,
+        max_body=limits.max_body << 20, keys=_keys(options.api_key_file),
+        allow_origin=options.allow_origin, show_page=options.page)
+
+
+def _source(sampling: SourceOptions, limits: LimitOptions, limit: SampleLimit) -> Source:
+    """The upstream, or where there is none a local model."""
+    from minrisk.openai.client import Client
+    from minrisk.samplers.openai import Endpoint
+    from minrisk.server.local import LocalModel
+    from minrisk.server.sources import Upstream
+
+    if sampling.upstream is None:
+        return LocalModel(sampling.local_sampler(), sampling.model_name or "", limit)
+    # which checks the address, and reads the key
+    endpoint = Endpoint(sampling.model or "any", sampling.upstream,
+                        key_variable=sampling.key_variable)
+    client = Client(sampling.upstream, endpoint.key(), concurrency=limits.concurrency,
+                    timeout=limits.deadline, retries=limits.retries,
+                    connect=limits.connect_timeout, idle=limits.idle_timeout, max_wait=_MAX_WAIT)
+    return Upstream(client, limit, sampling.per_request)
+
+
+def _alias(text: str, default: Preset, strategy: str) -> tuple[str, Preset]:
+    """`careful=MODEL,samples=64,metric=M,strategy=S`."""
+    from minrisk.server.settings import Preset
+
+    name, equals, rest = text.partition("=")
+    model, *given = rest.split(",")
+    if not (name and equals and model):
+        raise InputError(f"--alias {text!r:.80}; wanted NAME=MODEL, and after it where wanted "
+                         "samples=N, metric=M or strategy=S, with commas between them")
+    pairs = {key: value for key, _, value in (one.partition("=") for one in given)}
+    for key in pairs.keys() - set(_ALIAS):
+        raise unknown(f"setting of --alias {name}", key, _ALIAS)
+    samples = pairs.get("samples", str(default.samples))
+    if not samples.isdecimal():
+        raise InputError(f"--alias {name}: samples={samples!r:.20}; wanted a number")
+    chosen = default.strategy
+    if pairs.keys() & {"metric", "strategy"}:
+        chosen = make_strategy(pairs.get("strategy", strategy),
+                               pairs.get("metric", chosen.metric))
+    return name, Preset(model, int(samples), chosen)
+
+
+def _methods(choice: ChoiceOptions, method: StrategyOptions, default: Strategy) -> Methods:
+    """What clients may name; each strategy is made once, to see that it can be."""
+    from minrisk.server.settings import Methods, named_metrics
+
+    for name in choice.allow_strategy:
+        make_strategy(name, default.metric)
+    metrics = named_metrics(choice.allow_metric) | {method.metric: default.metric}
+    return Methods(metrics, frozenset({*choice.allow_strategy, method.strategy}))
+
+
+def _keys(path: str | None) -> Keys:
+    from minrisk.server.settings import Keys
+
+    lines = os.environ.get(_KEYS, "").replace(",", "\n").splitlines()
+    if path is not None:
+        source = Input(path)
+        lines += [source.text(line) for line in source]
+    keys = [line.strip() for line in lines if line.strip()]
+    if path is not None and not keys:
+        raise InputError(f"{path}: found no key, wanted one a line")
+    return Keys(keys)
+
+
+def _warn_of_strangers(host: str, keys: Keys) -> None:
+    try:
+        is_local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_local = host == "localhost"
+    if not is_local and not keys:
+        warnings.warn(f"--host {host} lets others in, and no key is wanted of them; "
+                      "give --api-key-file", stacklevel=2)

@@ -1,0 +1,211 @@
+"""Votes among JSON answers: equal as values, whatever their layout, or by how many fields agree."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from minrisk._core.arrays import Floats
+from minrisk._core.errors import InputError
+from minrisk._core.metric import Metric
+from minrisk._core.options import option
+from minrisk.metrics._base import Objects, objects
+
+_FENCED = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
+_PATH = re.compile(r"[^.\[\]]+|\[\]")
+_MAX_ZEROS = 20  # at the end of a number that is written without an exponent
+_MAX_STARTS = 100  # places in a text where a value may begin
+
+Path = tuple[str, ...]  # names of fields, and [] for every item of a list
+
+
+class _Number(str):
+    """A number as JSON writes it shortest: equal numbers are equal texts."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class JsonMatch(Metric[Objects]):
+    """1 where two texts hold the same JSON value, else 0; or the share of fields that agree
+
+    Layout, the order of keys and the spelling of numbers (1.0 is 1) do not matter. The value may
+    stand in a block of code, or after other words. A text without JSON agrees with none.
+
+    Args:
+        by: `equal` values, or agreement field by field: 2 * common / (fields of both).
+        ignore: paths of fields that do not count, such as "id,items[].time".
+
+    >>> import minrisk
+    >>> answers = ['{"a": 1, "b": 2}', '{"b": 2.0, "a": 1}', '{"a": 1, "b": 3}']
+    >>> minrisk.decode(answers, metric="json-match").utility.round(2).tolist()
+    [0.67, 0.67, 0.33]
+    """
+
+    name: ClassVar[str] = "json-match"
+
+    by: Literal["equal", "field"] = option("equal", help="whole values, or field by field")
+    ignore: str | None = option(None, help='paths that do not count, such as "id,items[].time"')
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for given in (self.ignore or "").split(","):
+            if "".join(_PATH.findall(given)) != given.replace(".", ""):
+                raise InputError(f"json-match: ignore has the path {given!r:.60}; wanted names "
+                                 "with dots between them, such as items[].time")
+
+    @property
+    def is_vote(self) -> bool:
+        """Whether two texts agree or do not, and nothing between."""
+        return self.by == "equal"
+
+    def features(self, texts: Sequence[str]) -> Objects:
+        return objects(map(self._value, texts))
+
+    def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
+        """(H, R) whether values are equal, or how far."""
+        if self.by == "field":
+            return _agreement(list(map(_fields, hyps)), list(map(_fields, refs)))
+        ours, theirs = ([None if v is _NOTHING else _written(v) for v in side]
+                        for side in (hyps, refs))
+        numbers: dict[str, int] = {}
+        left, right = (np.array([-1 if text is None else numbers.setdefault(text, len(numbers))
+                                 for text in side]) for side in (ours, theirs))
+        equal: Floats = ((left[:, None] == right) & (left[:, None] >= 0)).astype(np.float64)
+        return equal
+
+    def answers(self, features: Objects) -> list[str | None] | None:
+        """What each text answers, where answers are what is chosen."""
+        if not self.is_vote:
+            return None
+        return [None if value is _NOTHING else _written(value) for value in features]
+
+    def answer(self, text: str) -> str | None:
+        """The value of a text in its canonical form."""
+        value = self._value(text)
+        return None if value is _NOTHING else _written(value)
+
+    def _value(self, text: str) -> Any:
+        value = _find(text)
+        for path in self._ignored:
+            _remove(value, path)
+        return value
+
+    @cached_property
+    def _ignored(self) -> list[Path]:
+        return [tuple(_PATH.findall(path)) for path in (self.ignore or "").split(",") if path]
+
+
+def canonical(text: str) -> str | None:
+    """The JSON value of a text, written in one way only; None where there is none.
+
+    >>> canonical('{"b": 1.50, "a": [true, 1e2]}')
+    '{"a":[true,100],"b":1.5}'
+    """
+    value = _find(text)
+    return None if value is _NOTHING else _written(value)
+
+
+_NOTHING = object()
+
+
+def _find(text: str) -> Any:
+    """The whole text, its last block of code, or the first object or list in it."""
+    blocks = _FENCED.findall(text)
+    for part in (text, *blocks[-1:]):
+        try:
+            return _DECODER.decode(part.strip())
+        except (ValueError, RecursionError):
+            continue
+    for match, _ in zip(re.finditer(r"[\[{]", text), range(_MAX_STARTS), strict=False):
+        try:
+            return _DECODER.raw_decode(text, match.start())[0]
+        except (ValueError, RecursionError):
+            continue
+    return _NOTHING
+
+
+def _number(text: str) -> _Number:
+    """By its digits: arithmetic would round long numbers to the same value."""
+    sign, digits, exponent = Decimal(text).as_tuple()
+    assert isinstance(exponent, int)  # JSON has no infinity
+    shown = "".join(map(str, digits)).lstrip("0")
+    short = shown.rstrip("0")
+    exponent += len(shown) - len(short)
+    if not short:
+        return _Number("0")
+    if 0 <= exponent <= _MAX_ZEROS:
+        short += "0" * exponent
+    elif -_MAX_ZEROS <= exponent < 0:
+        short = short.rjust(1 - exponent, "0")
+        short = f"{short[:exponent]}.{short[exponent:]}"
+    else:
+        short = f"{short}E{exponent}"
+    return _Number(f"-{short}" if sign else short)
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+_DECODER = json.JSONDecoder(parse_int=_number, parse_float=_number, parse_constant=_no_number)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, _Number):
+        return value
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_text(key)}:{_written(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _fields(value: Any) -> frozenset[tuple[str, str]] | None:
+    """Every value that holds no other, with its path."""
+    return None if value is _NOTHING else frozenset(_leaves(value, ""))
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}")
+    elif isinstance(value, list) and value:
+        for place, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{place}]")
+    else:
+        yield path, _written(value)
+
+
+Fields = frozenset[tuple[str, str]] | None
+
+
+def _agreement(hyps: Sequence[Fields], refs: Sequence[Fields]) -> Floats:
+    scores = np.zeros((len(hyps), len(refs)))
+    for row, ours in enumerate(hyps):
+        for column, theirs in enumerate(refs):
+            if ours is not None and theirs is not None:
+                scores[row, column] = 2 * len(ours & theirs) / (len(ours) + len(theirs))
+    return scores
+
+
+def _remove(value: Any, path: Path) -> None:
+    name, rest = path[0], path[1:]
+    items = ([value[name]] if name in value else []) if isinstance(value, dict) else (
+        value if name == "[]" and isinstance(value, list) else [])
+    if rest:
+        for item in items:
+            _remove(item, rest)
+    elif isinstance(value, dict):
+        value.pop(name, None)

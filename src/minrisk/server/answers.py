@@ -1,0 +1,165 @@
+"""From samples to what the client gets: a completion like the upstream's own, whole or in chunks.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minrisk._core.segment import Ranking
+from minrisk.openai.choices import total_usage
+from minrisk.openai.completions import AnswerPart
+from minrisk.server.calls import Call
+from minrisk.server.candidates import Candidate
+
+_DETAILS = ("prompt_tokens_details", "completion_tokens_details")
+_IDS = {"chat": "chatcmpl", "completions": "cmpl"}
+_OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
+_MESSAGE_PARTS = ("role", "content", "tool_calls")  # of a message, which have chunks of their own
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The candidates of a request, best first, and how they were ranked."""
+
+    order: list[Candidate]
+    compared: list[Candidate]  # those that were ranked, as they came
+    distinct: int
+    ranking: Ranking
+    signature: str
+
+
+def completion(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
+               requested: int) -> dict[str, Any]:
+    """The body of the answer; without a choice it is the upstream's own first answer."""
+    part = parts[0] if chosen is None else _part_of(parts, chosen.order[0])
+    raws = ([choice.raw for choice in part.choices][:call.n] if chosen is None
+            else [candidate.raw for candidate in chosen.order[:call.n]])
+    body = {key: value for key, value in part.body.items() if key not in ("choices", "usage")}
+    body = {"id": f"{_IDS[call.api]}-{secrets.token_hex(12)}", "object": _OBJECTS[call.api],
+            "created": int(time.time()), "model": call.model} | body
+    body["choices"] = [_numbered(raw, index, call) for index, raw in enumerate(raws)]
+    usage = summed_usage(parts)
+    if usage is not None:
+        body["usage"] = usage
+    return body | {"minrisk": summary(call, parts, chosen, requested)}
+
+
+def _part_of(parts: Sequence[AnswerPart], candidate: Candidate) -> AnswerPart:
+    return next(part for part in parts if any(c is candidate.choice for c in part.choices))
+
+
+def _numbered(raw: Mapping[str, Any], index: int, call: Call) -> dict[str, Any]:
+    """The choice as it came, but for its number, and what only we have asked for."""
+    fields = dict(raw) | {"index": index}
+    if "logprobs" in call.defaults and not call.given.get("logprobs"):
+        fields["logprobs"] = None
+    return fields
+
+
+def summary(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
+            requested: int) -> dict[str, Any]:
+    """What there is to say of the choice."""
+    found: dict[str, Any] = {"samples": sum(len(part.choices) for part in parts),
+                             "requested": requested}
+    if chosen is None:
+        return found
+    ranking = chosen.ranking
+    found |= {"distinct": chosen.distinct, "signature": chosen.signature,
+              "utility": finite(float(ranking.utility[ranking.best]))}
+    if ranking.confidence is not None:
+        found["confidence"] = finite(ranking.confidence.probability)
+    if call.return_candidates:
+        found["candidates"] = [_numbered(candidate.raw, index, call)
+                               for index, candidate in enumerate(chosen.order)]
+    return found
+
+
+def finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def headers_of(body: Mapping[str, Any]) -> dict[str, str]:
+    """The same summary for those who do not read bodies."""
+    found = body["minrisk"]
+    return {f"x-minrisk-{name}": _header(found[name])
+            for name in ("samples", "distinct", "utility", "confidence", "signature")
+            if found.get(name) is not None}
+
+
+def _header(value: Any) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in text)[:1000]
+
+
+def summed_usage(parts: Sequence[AnswerPart]) -> dict[str, Any] | None:
+    """The tokens of all answers; nothing where one of them does not tell."""
+    counts = total_usage(part.usage for part in parts)
+    if counts is None:
+        return None
+    found: dict[str, Any] = dict(counts) | {"total_tokens": sum(counts.values())}
+    for name in _DETAILS:
+        details = [part.body["usage"].get(name) for part in parts]
+        total = _summed([one for one in details if isinstance(one, dict)])
+        if total:
+            found[name] = total
+    return found
+
+
+def _summed(details: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for one in details:
+        for name, value in one.items():
+            if isinstance(value, int) and not isinstance(value, bool):
+                total[name] = total.get(name, 0) + value
+    return total
+
+
+def chunks(call: Call, body: Mapping[str, Any]) -> Iterator[bytes]:
+    """The completion as events of a stream."""
+    head = {key: value for key, value in body.items()
+            if key not in ("choices", "usage", "minrisk", "object")}
+    head["object"] = "chat.completion.chunk" if call.api == "chat" else "text_completion"
+    usage = {"usage": None} if call.include_usage else {}
+    events = [head | {"choices": [fields]} | usage for choice in body["choices"]
+              for fields in (_deltas(choice) if call.api == "chat" else [_text_chunk(choice)])]
+    events[-1]["minrisk"] = body["minrisk"]  # with the last reason to finish
+    yield from map(event, events)
+    if call.include_usage:
+        yield event(head | {"choices": [], "usage": body.get("usage")})
+    yield b"data: [DONE]\n\n"
+
+
+def event(fields: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(fields).encode() + b"\n\n"
+
+
+def _deltas(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Role, content, tool calls, and the reason to finish, in this order."""
+    message = choice.get("message") or {"content": choice.get("text")}
+    index = choice["index"]
+    others = {key: value for key, value in message.items()
+              if key not in _MESSAGE_PARTS and value is not None}
+
+    def chunk(delta: dict[str, Any], finish: Any = None, **more: Any) -> dict[str, Any]:
+        return {"index": index, "delta": delta, "finish_reason": finish} | more
+
+    yield chunk({"role": message.get("role", "assistant"), "content": ""} | others)
+    if message.get("content"):
+        logprobs = {"logprobs": choice["logprobs"]} if choice.get("logprobs") else {}
+        yield chunk({"content": message["content"]}, **logprobs)
+    calls = message.get("tool_calls")
+    for number, one in enumerate(calls if isinstance(calls, list) else []):
+        yield chunk({"tool_calls": [one | {"index": number} if isinstance(one, dict) else one]})
+    rest = {key: value for key, value in choice.items()
+            if key not in ("index", "message", "finish_reason", "logprobs")}
+    yield chunk({}, choice.get("finish_reason") or "stop", **rest)
+
+
+def _text_chunk(choice: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(choice) | {"finish_reason": choice.get("finish_reason") or "stop"}

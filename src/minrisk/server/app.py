@@ -1,0 +1,354 @@
+"""The routes of the server, and what is around every request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterable
+from contextvars import ContextVar
+from typing import Any
+
+from aiohttp import web
+
+from minrisk._core.errors import MinriskError
+from minrisk._core.signature import signature
+from minrisk.openai.completions import API
+from minrisk.server.answers import chunks, event, finite, headers_of
+from minrisk.server.calls import Call, read_call, read_json
+from minrisk.server.choosing import Chooser
+from minrisk.server.completing import Completer
+from minrisk.server.errors import ApiError, upstream_error
+from minrisk.server.limits import SampleLimit
+from minrisk.server.page import page
+from minrisk.server.prometheus import OTHER, Metrics
+from minrisk.server.ranking import read_ranking_call
+from minrisk.server.recording import Recorder
+from minrisk.server.sampling import Draws, cancelled, start
+from minrisk.server.settings import Settings
+from minrisk.server.sources import Source
+from minrisk.server.tracing import CLIENT_LEFT, Trace, log
+
+_OPEN_ROUTES = ("/health", "/ready")  # for which nobody needs a key
+_STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8",
+                   "cache-control": "no-cache", "x-accel-buffering": "no"}
+_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_RECENT = 50  # requests on the page
+_trace: ContextVar[Trace] = ContextVar("trace")  # of the request that is answered
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Work = asyncio.Task[dict[str, Any]]  # of the body of a completion
+
+
+class Server:
+    """Answers OpenAI's protocol with the best of the samples of a source."""
+
+    def __init__(self, source: Source, settings: Settings, limit: SampleLimit,
+                 recorder: Recorder | None = None,
+                 write_log: Callable[[str], None] = log) -> None:
+        self._source = source
+        self._settings = settings
+        self._log = write_log
+        self._chooser = Chooser(os.cpu_count() or 1)
+        self._recorder = recorder
+        self._is_loaded = self._is_draining = False
+        self._running: set[Work] = set()
+        self._recent: list[dict[str, Any]] = []
+        self._limit = limit
+        self.silent: set[int] = set()  # connections without any request yet
+        self.metrics = Metrics(lambda: len(self._running), lambda: limit.requests_waiting,
+                               lambda: limit.in_use)
+        self._completer = Completer(source, settings, limit, self._chooser, self.metrics, recorder)
+
+    def application(self) -> web.Application:
+        app = web.Application(middlewares=[self._around], client_max_size=self._settings.max_body)
+        app.add_routes([
+            web.post("/v1/chat/completions", self._chat),
+            web.post("/v1/completions", self._completions),
+            web.post("/v1/rank", self._rank),
+            web.get("/v1/models", self._models),
+            web.get("/v1/models/{id:.+}", self._model),
+            web.get("/health", self._health),
+            web.get("/ready", self._ready),
+            web.get("/metrics", self._metrics),
+            *([web.get("/", self._page)] if self._settings.show_page else []),
+            *([web.options("/v1/{rest:.*}", self._preflight)] if self._settings.allow_origin
+              else []),
+        ])
+        return app
+
+    async def open(self) -> None:
+        """Connect to the source, and load what choosing needs; until then it is not ready."""
+        await self._source.open()
+        await asyncio.to_thread(self._settings.prepare)
+        self._is_loaded = True
+
+    async def close(self) -> None:
+        self._chooser.close()
+        await self._source.close()
+        if self._recorder is not None:
+            await asyncio.to_thread(self._recorder.close)
+
+    async def drain(self, seconds: float) -> None:
+        """Take no more requests, and end those that are not finished in so many seconds."""
+        self._is_draining = True
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds)
+        await cancelled(*self._running)
+
+    # around every request
+
+    @web.middleware
+    async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Identity, log and metrics."""
+        given = request.headers.get("x-request-id", "")
+        trace = Trace(given if _ID.fullmatch(given) else f"req_{secrets.token_hex(12)}",
+                      _route(request))
+        _trace.set(trace)
+        self.silent.discard(id(request.protocol))
+        status = CLIENT_LEFT
+        try:
+            response = await self._answered(request, handler, trace)
+            status = response.status
+            return response
+        finally:
+            self._finish(trace, status)
+
+    async def _answered(self, request: web.Request, handler: Handler,
+                        trace: Trace) -> web.StreamResponse:
+        """The response, errors in OpenAI's form included."""
+        headers = {"x-request-id": trace.id} | self._cors()
+        try:
+            self._check_key(request)
+            response = await handler(request)
+            if not response.prepared:
+                response.headers.update(headers)
+            return response
+        except web.HTTPException as error:
+            failure = _http_error(error, request)
+        except ApiError as error:
+            failure = error
+        except ConnectionError:  # the client has left
+            raise asyncio.CancelledError from None
+        except Exception as error:
+            failure = self._bug(error, trace)
+        trace.fields["error"] = failure.code or str(failure.status)
+        return web.Response(status=failure.status, text=failure.content,
+                            content_type="application/json", headers=failure.headers | headers)
+
+    def _bug(self, error: Exception, trace: Trace) -> ApiError:
+        """Logged without its message, which may have texts in it."""
+        self._log(json.dumps({"id": trace.id, "error": type(error).__name__, "trace":
+                              traceback.format_tb(error.__traceback__)}))
+        return ApiError(500, "the server failed; its log says more under the request's id")
+
+    def _check_key(self, request: web.Request) -> None:
+        keys = self._settings.keys
+        is_open = request.path in _OPEN_ROUTES or request.method == "OPTIONS"
+        if keys and not is_open and not keys.accept(request.headers.get("Authorization", "")):
+            raise ApiError(401, "the key is missing or wrong; send it as "
+                           "'Authorization: Bearer KEY'", code="invalid_api_key",
+                           headers={"WWW-Authenticate": "Bearer"})
+
+    def _cors(self) -> dict[str, str]:
+        origin = self._settings.allow_origin
+        return {} if origin is None else {"access-control-allow-origin": origin,
+                                          "access-control-expose-headers": "x-request-id"}
+
+    def _finish(self, trace: Trace, status: int) -> None:
+        trace.seconds["request"] = time.monotonic() - trace.begin
+        if trace.route in (*_OPEN_ROUTES, "/metrics", "/"):
+            return
+        self._log(trace.line(status))
+        self.metrics.requests.add(1, trace.route, str(status), trace.fields.get("model") or OTHER)
+        for name, seconds in trace.seconds.items():
+            self.metrics.seconds[name].add(seconds)
+        if self._settings.show_page:
+            shown = {"id": trace.id, "route": trace.route, "status": status, **trace.fields}
+            self._recent = [shown, *self._recent[:_RECENT - 1]]
+
+    # completions
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        return await self._complete(request, "chat")
+
+    async def _completions(self, request: web.Request) -> web.StreamResponse:
+        return await self._complete(request, "completions")
+
+    async def _complete(self, request: web.Request, api: API) -> web.StreamResponse:
+        self._check_open()
+        call = read_call(api, await self._body(request), self._settings)
+        trace = _trace.get()
+        trace.fields |= {"model": self._shown_model(call), "stream": call.stream}
+        draws = start(call, self._settings)
+        work = asyncio.create_task(self._completer.answer(call, draws, trace))
+        self._running.add(work)
+        work.add_done_callback(self._running.discard)
+        try:
+            if call.stream:
+                return await self._stream(request, call, draws, work)
+            await asyncio.wait({work})
+            body = _result(work)
+            return web.json_response(body, headers=headers_of(body))
+        finally:
+            await cancelled(work)  # which frees the upstream where the client has left
+
+    def _check_open(self) -> None:
+        if self._is_draining:
+            raise ApiError(503, "the server stops; try another", code="stopping",
+                           headers={"connection": "close", "retry-after": "1"})
+        if not self._is_loaded:
+            raise ApiError(503, "the server still loads its models", code="loading",
+                           headers={"retry-after": "5"})
+
+    def _shown_model(self, call: Call) -> str | None:
+        """The name for log and metrics: the client's own where it is an alias."""
+        given = call.given.get("model")
+        return given if isinstance(given, str) and given in self._settings.aliases else call.model
+
+    async def _body(self, request: web.Request) -> dict[str, Any]:
+        if request.content_type != "application/json":  # which no page of another origin may send
+            raise ApiError(415, f"found content type {request.content_type[:60]!r}, wanted "
+                           "application/json")
+        seconds = self._settings.body_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                raw = await request.read()
+        except TimeoutError:
+            raise ApiError(408, f"the body did not come within {seconds:g} s",
+                           headers={"connection": "close"}) from None
+        return read_json(raw)
+
+    async def _stream(self, request: web.Request, call: Call, draws: Draws,
+                      work: Work) -> web.StreamResponse:
+        """Errors keep their status as long as no byte was sent; that waits for the first sample."""
+        started = asyncio.ensure_future(draws.started.wait())
+        try:
+            await asyncio.wait([work, started], timeout=self._settings.heartbeat,
+                               return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            started.cancel()
+        if work.done():
+            _result(work)
+        trace = _trace.get()
+        response = web.StreamResponse(headers=_STREAM_HEADERS | self._cors()
+                                      | {"x-request-id": trace.id})
+        await response.prepare(request)
+        await self._keep_alive(response, work)
+        for one in self._events(call, work, trace):
+            await response.write(one)
+        await response.write_eof()
+        return response
+
+    async def _keep_alive(self, response: web.StreamResponse, work: Work) -> None:
+        """Comments, for proxies close a stream that is silent for long."""
+        while not work.done():
+            await asyncio.wait({work}, timeout=self._settings.heartbeat)
+            if not work.done():
+                await response.write(b": waiting for samples\n\n")
+
+    def _events(self, call: Call, work: Work, trace: Trace) -> Iterable[bytes]:
+        """An error is an event too: the status has been sent."""
+        try:
+            return [*chunks(call, _result(work))]
+        except ApiError as error:
+            failure = error
+        except Exception as error:
+            failure = self._bug(error, trace)
+        trace.fields["error"] = failure.code or str(failure.status)
+        return [event(json.loads(failure.content))]
+
+    # the other routes
+
+    async def _rank(self, request: web.Request) -> web.Response:
+        self._check_open()
+        segment, strategy = read_ranking_call(await self._body(request), self._settings)
+        with _trace.get().timing("choosing"):
+            try:
+                ranking = await self._completer.rank(strategy, segment)
+            except MinriskError as error:  # of the candidates, or a source that is missing
+                raise ApiError(400, str(error)) from None
+        confidence = ranking.confidence
+        return web.json_response({
+            "object": "minrisk.ranking",
+            "results": [{"index": row, "utility": finite(float(ranking.utility[row]))}
+                        for row in ranking.order.tolist()],
+            "minrisk": {"signature": signature(strategy), "pairs": ranking.pairs, **(
+                {} if confidence is None else {"confidence": finite(confidence.probability)})}})
+
+    async def _models(self, _: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": await self._list_models()})
+
+    async def _model(self, request: web.Request) -> web.Response:
+        name = request.match_info["id"]
+        for model in await self._list_models():
+            if model["id"] == name:
+                return web.json_response(model)
+        raise ApiError(404, f"the model {name!r:.100} does not exist here", param="model",
+                       code="model_not_found")
+
+    async def _list_models(self) -> list[dict[str, Any]]:
+        settings = self._settings
+        own = [*settings.aliases, *([settings.preset.model] if settings.preset.model else [])]
+        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "minrisk"}
+                  for name in own]
+        if settings.preset.model is not None:
+            return listed
+        try:
+            theirs = await self._source.models()
+        except MinriskError as error:
+            raise upstream_error(error) from None
+        return listed + [model for model in theirs if model["id"] not in own]
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.json_response({"status": "alive"})
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        problem = await self._problem()
+        if problem:
+            return web.json_response({"status": "not ready", "reason": problem}, status=503)
+        return web.json_response({"status": "ready"})
+
+    async def _problem(self) -> str | None:
+        if self._is_draining:
+            return "the server stops"
+        return await self._source.problem() if self._is_loaded else "models are being loaded"
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(text=self.metrics.text(),
+                            headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    async def _page(self, _: web.Request) -> web.Response:
+        state = {"ready": await self._problem() or "yes", "in flight": len(self._running),
+                 "queued": self._limit.requests_waiting, "samples at once": self._limit.in_use}
+        return web.Response(text=page(self._recent, state), content_type="text/html", headers={
+            "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"})
+
+    async def _preflight(self, _: web.Request) -> web.Response:
+        return web.Response(status=204, headers={
+            "access-control-allow-methods": "GET, POST",
+            "access-control-allow-headers": "authorization, content-type, x-request-id"})
+
+
+def _result(work: Work) -> dict[str, Any]:
+    """Of work that is done; only the end of the server cancels it while somebody waits."""
+    if work.cancelled():
+        raise ApiError(503, "the server stops; try another", code="stopping")
+    return work.result()
+
+
+def _route(request: web.Request) -> str:
+    """As it is declared, so that clients cannot invent labels."""
+    resource = request.match_info.route.resource
+    return resource.canonical if resource is not None else "unknown"
+
+
+def _http_error(error: web.HTTPException, request: web.Request) -> ApiError:
+    """What aiohttp itself refuses: unknown paths, wrong methods, bodies that are too large."""
+    allowed = error.headers.get("Allow")
+    return ApiError(error.status, f"{error.reason}: {request.method} {request.path[:200]}",
+                    headers={} if allowed is None else {"Allow": allowed})

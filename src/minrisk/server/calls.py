@@ -1,0 +1,223 @@
+"""What a client asks for, checked: our own fields are taken out, all others stay as they are."""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from minrisk._core.strategy import Strategy
+from minrisk.openai.completions import API, Query
+from minrisk.server.errors import ApiError
+from minrisk.server.settings import Settings
+
+_OWN = ("minrisk", "n", "best_of", "stream", "stream_options", "seed")  # set by us
+_OPTIONS = {"samples", "metric", "strategy", "seed", "return_candidates"}
+_MAX_CHOICES = 128
+_MAX_SEED = 1 << 63
+_MAX_DEPTH = 200  # of a body: every reader of it is recursive
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request of a client."""
+
+    api: API
+    given: dict[str, Any]  # the body as it came
+    model: str | None  # the one that samples
+    n: int  # choices that the client gets
+    samples: int
+    strategy: Strategy
+    seed: int
+    stream: bool = False
+    include_usage: bool = False
+    return_candidates: bool = False
+    defaults: dict[str, Any] = field(default_factory=dict)  # fields that the operator adds
+
+    @property
+    def passes_through(self) -> bool:
+        """Whether there is nothing to choose from."""
+        return self.samples == 1 or self.given.get("temperature") == 0
+
+    @property
+    def wants_json(self) -> bool:
+        wanted = self.given.get("response_format")
+        return isinstance(wanted, dict) and wanted.get("type") in ("json_object", "json_schema")
+
+    @property
+    def source(self) -> str | None:
+        """The text that is answered, for metrics that read it."""
+        if self.api == "completions":
+            prompt = self.given.get("prompt")
+            return prompt if isinstance(prompt, str) else None
+        users = [m for m in self.given["messages"] if m.get("role") == "user"]
+        return _text(users[-1].get("content")) if users else None
+
+    @property
+    def prompt_fields(self) -> dict[str, Any]:
+        """The prompt as `minrisk sample` writes it."""
+        name = "messages" if self.api == "chat" else "prompt"
+        return {name: self.given[name]}
+
+    def query(self) -> Query:
+        """For samples, with seeds far apart: servers count on from a seed for other choices."""
+        body = {name: value for name, value in self.given.items()
+                if name not in _OWN and value is not None}
+        if "logprobs" in self.defaults and not body.get("logprobs"):
+            body.pop("logprobs", None)  # they weigh, whether the client sees them or not
+        return Query({**self.defaults, **body, **self._named()}, partial(_spread, self.seed),
+                     frozenset({"seed"} | self.defaults.keys() - body.keys()))
+
+    def passed(self) -> dict[str, Any]:
+        """The body of the one request that passes through; its answer comes whole."""
+        ours = ("minrisk", "stream", "stream_options")
+        return {name: value for name, value in self.given.items()
+                if name not in ours} | self._named()
+
+    def _named(self) -> dict[str, Any]:
+        return {} if self.model is None else {"model": self.model}
+
+
+def _spread(seed: int, number: int) -> int:
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1)
+
+
+def _text(content: Any) -> str | None:
+    if isinstance(content, list):
+        content = "".join(part["text"] for part in content if isinstance(part, dict)
+                          and isinstance(part.get("text"), str))
+    return content if isinstance(content, str) and content else None
+
+
+def read_json(raw: bytes) -> dict[str, Any]:
+    """The object of a body, with nothing that cannot be sent on as it came."""
+    try:
+        found = json.loads(raw, parse_constant=_no_number, parse_float=_number)
+    except RecursionError:
+        raise ApiError(400, "the body is nested too deeply") from None
+    except ValueError as error:
+        raise ApiError(400, f"the body is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ApiError(400, f"the body is a JSON {type(found).__name__}; wanted an object")
+    _check_depth(found)
+    return found
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text[:20]} is too large")
+    return value
+
+
+def _check_depth(found: Any) -> None:
+    layer, depth = [found], 0
+    while layer:
+        depth += 1
+        if depth > _MAX_DEPTH:
+            raise ApiError(400, f"the body is nested more than {_MAX_DEPTH} levels deep")
+        layer = [item for value in layer
+                 for item in (value.values() if isinstance(value, dict) else value)
+                 if isinstance(item, dict | list)]
+
+
+def read_call(api: API, given: dict[str, Any], settings: Settings) -> Call:
+    """Checks what concerns us; what concerns the upstream alone is its own to refuse."""
+    _check_prompt(api, given)
+    preset = settings.preset_of(given.get("model"))
+    options = _options(given)
+    seed = _integer(options, "seed", 0, _MAX_SEED, "minrisk.")
+    n = _integer(given, "n", 1, min(_MAX_CHOICES, settings.max_samples)) or 1
+    samples = n if given.get("temperature") == 0 else _samples(given, options, settings)
+    stream_options = given.get("stream_options")
+    return Call(
+        api=api, given=given,
+        model=given.get("model") if preset.model is None else preset.model,
+        n=n, samples=max(n, preset.samples if samples is None else samples),
+        strategy=settings.methods.choose(
+            preset.strategy, options.get("metric"), options.get("strategy"), seed),
+        seed=_seed(given, seed), stream=_boolean(given, "stream"),
+        include_usage=isinstance(stream_options, dict)
+        and stream_options.get("include_usage") is True,
+        return_candidates=_boolean(options, "return_candidates", "minrisk."),
+        defaults=_defaults(api, settings))
+
+
+def _defaults(api: API, settings: Settings) -> dict[str, Any]:
+    found: dict[str, Any] = {"temperature": settings.temperature}
+    if settings.weighting.by_logprobs:
+        found["logprobs"] = True if api == "chat" else 1
+    return found
+
+
+def _check_prompt(api: API, given: dict[str, Any]) -> None:
+    if api == "completions":
+        prompt = given.get("prompt")
+        if isinstance(prompt, list) and len(prompt) > 1 and not isinstance(prompt[0], int):
+            raise ApiError(400, f"found {len(prompt)} prompts; wanted one a request",
+                           param="prompt")
+        if not isinstance(prompt, str | list) or not prompt:
+            raise ApiError(400, "prompt must be a text", param="prompt")
+        return
+    messages = given.get("messages")
+    if not isinstance(messages, list) or not messages or not all(
+            isinstance(message, dict) for message in messages):
+        raise ApiError(400, "messages must be a list of objects, with one at least",
+                       param="messages")
+
+
+def _options(given: dict[str, Any]) -> dict[str, Any]:
+    """Ours, from the body's own object."""
+    found = given.get("minrisk")
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ApiError(400, "minrisk must be an object", param="minrisk")
+    for name in found.keys() - _OPTIONS:
+        raise ApiError(400, f"unknown field minrisk.{name:.60}; known: "
+                       f"{', '.join(sorted(_OPTIONS))}", param="minrisk")
+    for name in ("metric", "strategy"):
+        if not isinstance(found.get(name), str | None):
+            raise ApiError(400, f"minrisk.{name} must be a string", param=f"minrisk.{name}")
+    return found
+
+
+def _samples(given: dict[str, Any], options: dict[str, Any], settings: Settings) -> int | None:
+    wanted = _integer(options, "samples", 1, settings.max_samples, "minrisk.")
+    best_of = _integer(given, "best_of", 1, settings.max_samples)
+    return best_of if wanted is None else wanted
+
+
+def _seed(given: dict[str, Any], own: int | None) -> int:
+    found = given.get("seed") if own is None else own
+    is_seed = isinstance(found, int) and not isinstance(found, bool)
+    return abs(found) % _MAX_SEED if is_seed and found is not None else secrets.randbits(32)
+
+
+def _integer(fields: dict[str, Any], name: str, least: int, most: int,
+             owner: str = "") -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ApiError(400, f"{owner}{name} must be an integer from {least} to {most}",
+                       param=f"{owner}{name}")
+    return value
+
+
+def _boolean(fields: dict[str, Any], name: str, owner: str = "") -> bool:
+    value = fields.get(name)
+    if not isinstance(value, bool | None):
+        raise ApiError(400, f"{owner}{name} must be true or false", param=f"{owner}{name}")
+    return bool(value)
+
+

@@ -1,0 +1,76 @@
+"""Errors in the form that clients of OpenAI's protocol expect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from minrisk._core.errors import MinriskError
+from minrisk.openai.errors import Refusal, refusal_of
+
+NO_RETRY = {"x-should-retry": "false"}  # we have tried again already
+_KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error",
+          429: "rate_limit_error"}
+_PASSED_HEADERS = ("retry-after", "retry-after-ms")
+
+
+class ApiError(Exception):
+    """What a client is told, with its status."""
+
+    def __init__(self, status: int, message: str, *, param: str | None = None,
+                 code: str | None = None, headers: Mapping[str, str] | None = None,
+                 content: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.param = param
+        self.code = code
+        self.headers = dict(headers or {})
+        self._content = content  # of an upstream, passed on as it came
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """OpenAI's error object."""
+        kind = _KINDS.get(self.status, "invalid_request_error" if self.status < 500
+                          else "server_error")
+        return {"error": {"message": str(self), "type": kind, "param": self.param,
+                          "code": self.code}}
+
+    @property
+    def content(self) -> str:
+        return json.dumps(self.body) if self._content is None else self._content
+
+
+def upstream_error(error: MinriskError) -> ApiError:
+    """The upstream's own refusal where there is one; its address is nobody's business."""
+    refusal = refusal_of(error)
+    if refusal is None:
+        return ApiError(502, "the upstream did not answer; try again later",
+                        code="upstream_unavailable", headers=NO_RETRY)
+    if not 400 <= refusal.status < 500:
+        return ApiError(502, f"the upstream answered with status {refusal.status}; "
+                        "try again later", code="upstream_error", headers=NO_RETRY)
+    if refusal.status in (401, 403, 407):  # about the server's key, not the client's
+        return ApiError(502, f"the upstream refuses the server's key (status {refusal.status}); "
+                        "the operator has to mend it", code="upstream_key", headers=NO_RETRY)
+    return ApiError(refusal.status, str(error), headers=_retry_headers(refusal) | NO_RETRY,
+                    content=_object(refusal))
+
+
+def _retry_headers(refusal: Refusal) -> dict[str, str]:
+    return {name: value for name, value in refusal.headers.items()
+            if name.lower() in _PASSED_HEADERS or name.lower().startswith("x-ratelimit-")}
+
+
+def _object(refusal: Refusal) -> str:
+    """The body as it came, if it is JSON with an error; clients cannot read anything else."""
+    try:
+        found = json.loads(refusal.content)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict) and isinstance(found.get("error"), dict):
+        return refusal.content
+    message = (found.get("message") or found.get("detail") or found.get("error")
+               if isinstance(found, dict) else None)
+    words = message if isinstance(message, str) else refusal.content[:500]
+    return json.dumps(ApiError(refusal.status, words or "the upstream refused").body)

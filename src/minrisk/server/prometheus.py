@@ -1,0 +1,104 @@
+"""Counters, gauges and histograms in the text format of Prometheus."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+_MAX_VALUES = 100  # of a label: clients must not fill the memory with names
+OTHER = "other"
+
+Labels = tuple[str, ...]
+
+
+class Counter:
+    """A number that only grows, for each combination of labels."""
+
+    def __init__(self, name: str, help: str, *labels: str) -> None:
+        self.name, self._help, self._labels = name, help, labels
+        self._values: dict[Labels, float] = defaultdict(float)
+
+    def add(self, amount: float, *values: str) -> None:
+        is_known = values in self._values or len(self._values) < _MAX_VALUES
+        self._values[values if is_known else (*values[:-1], OTHER)] += amount
+
+    def lines(self) -> Iterator[str]:
+        yield from _head(self.name, self._help, "counter")
+        for values, total in self._values.items():
+            yield f"{self.name}{_labels(self._labels, values)} {total:.10g}"
+
+
+class Gauge:
+    """A number that is looked up when somebody asks."""
+
+    def __init__(self, name: str, help: str, value: Callable[[], float]) -> None:
+        self.name, self._help, self._value = name, help, value
+
+    def lines(self) -> Iterator[str]:
+        yield from _head(self.name, self._help, "gauge")
+        yield f"{self.name} {self._value():.10g}"
+
+
+class Histogram:
+    """How often values were at most so large."""
+
+    def __init__(self, name: str, help: str, bounds: Sequence[float]) -> None:
+        self.name, self._help, self._bounds = name, help, bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def add(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def lines(self) -> Iterator[str]:
+        yield from _head(self.name, self._help, "histogram")
+        for bound, count in zip([*map(str, self._bounds), "+Inf"], accumulate(self._counts),
+                                strict=True):
+            yield f'{self.name}_bucket{{le="{bound}"}} {count}'
+        yield f"{self.name}_sum {self._sum:.10g}"
+        yield f"{self.name}_count {sum(self._counts)}"
+
+
+class Metrics:
+    """What a server counts."""
+
+    def __init__(self, in_flight: Callable[[], float], queued: Callable[[], float],
+                 drawing: Callable[[], float]) -> None:
+        self.requests = Counter("minrisk_requests_total", "Requests by their status.",
+                                "route", "status", "model")
+        self.samples = Counter("minrisk_samples_total", "Samples, by what became of them.", "kind")
+        self.tokens = Counter("minrisk_tokens_total", "Tokens that upstreams told of.", "kind")
+        self.seconds = {name: Histogram(f"minrisk_{name}_seconds", f"Seconds of {what}.", _SECONDS)
+                        for name, what in (("request", "a whole request"),
+                                           ("sampling", "drawing its samples"),
+                                           ("choosing", "choosing one of them"))}
+        self.confidence = Histogram("minrisk_confidence", "Confidence in choices.", _SHARES)
+        self._gauges = [Gauge("minrisk_in_flight", "Requests that are being answered.", in_flight),
+                        Gauge("minrisk_queued", "Requests that wait for their first sample.",
+                              queued),
+                        Gauge("minrisk_drawing", "Samples that are being drawn.", drawing)]
+
+    def text(self) -> str:
+        parts: list[Counter | Gauge | Histogram] = [
+            self.requests, self.samples, self.tokens, *self.seconds.values(),
+            self.confidence, *self._gauges]
+        return "".join(f"{line}\n" for part in parts for line in part.lines())
+
+
+def _head(name: str, help: str, kind: str) -> Iterator[str]:
+    yield f"# HELP {name} {help}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _labels(names: Sequence[str], values: Sequence[str]) -> str:
+    pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
+    return "{" + ",".join(pairs) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

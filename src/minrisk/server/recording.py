@@ -1,0 +1,65 @@
+"""`--record FILE`: every request as a line that `minrisk decode` reads."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from minrisk._core.errors import InputError
+from minrisk.io.files import as_input_error
+from minrisk.io.writer import json_line
+
+_TAIL = 1 << 16
+
+
+class Recorder:
+    """Appends lines that are whole, or not there.
+
+    A line is one write, and on the disk when its request is answered. What a kill has torn is cut
+    off when the file is opened again. Only one server can write a file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with as_input_error("write", path):
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._file)
+            raise InputError(f"{path} is being written by another server; "
+                             "give each its own") from None
+        _cut_torn_line(self._file)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="minrisk-record")
+
+    def append(self, fields: Mapping[str, Any]) -> Any:
+        """A future that is done when the line is on the disk."""
+        return self._thread.submit(self._write, json_line(fields).encode())
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        os.close(self._file)
+
+    def _write(self, line: bytes) -> None:
+        left = memoryview(line)
+        while left:
+            left = left[os.write(self._file, left):]
+        os.fsync(self._file)
+
+
+def _cut_torn_line(file: int) -> None:
+    """Whatever comes after the last end of a line."""
+    end = os.fstat(file).st_size
+    start = end
+    while start > 0:
+        size = min(_TAIL, start)
+        found = os.pread(file, size, start - size).rfind(b"\n")
+        if found >= 0:
+            start = start - size + found + 1
+            break
+        start -= size
+    if start < end:
+        os.ftruncate(file, start)

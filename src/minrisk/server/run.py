@@ -1,0 +1,96 @@
+"""The life of a server: it listens, loads, answers, and ends without dropping anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from minrisk._core.errors import InputError
+from minrisk.server.app import Server
+from minrisk.server.sampling import cancelled
+
+_KEEP_ALIVE = 75.0  # seconds for which a connection may be idle between two requests
+_BACKLOG = 1024  # connections that the system accepts before we do
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where to listen, and how patient to be."""
+
+    host: str = "127.0.0.1"
+    port: int = 8001
+    grace: float = 30.0  # seconds for unfinished requests when the server ends
+    first_request: float = 30.0  # seconds within which a connection must bring one
+
+
+async def serve(server: Server, address: Address,
+                announce: Callable[[str], None] = lambda url: None,
+                stop: asyncio.Event | None = None) -> None:
+    """Answers requests until a signal, or `stop`, ends it."""
+    runner = web.AppRunner(server.application(), handler_cancellation=True, access_log=None,
+                           keepalive_timeout=_KEEP_ALIVE, shutdown_timeout=address.grace)
+    await runner.setup()
+    ending = _on_signals(stop or asyncio.Event())
+    try:
+        listening = await _listen(server, runner, address)
+        try:
+            await _run(server, listening, address, announce, ending)
+        finally:
+            listening.close()
+    finally:
+        await runner.cleanup()
+        await server.close()
+
+
+async def _run(server: Server, listening: asyncio.Server, address: Address,
+               announce: Callable[[str], None], ending: asyncio.Event) -> None:
+    end = asyncio.ensure_future(ending.wait())
+    loading = asyncio.ensure_future(server.open())
+    try:
+        await asyncio.wait({loading, end}, return_when=asyncio.FIRST_COMPLETED)
+        if loading.done():
+            loading.result()
+            host, port = listening.sockets[0].getsockname()[:2]
+            announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/v1")
+        await end
+        await server.drain(address.grace)
+    finally:
+        await cancelled(loading, end)
+
+
+async def _listen(server: Server, runner: web.AppRunner, address: Address) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
+
+    def protocol() -> Any:
+        """One connection, which is closed if it brings no request in time (slow-loris)."""
+        found: Any = runner.server()  # type: ignore[misc]
+        server.silent.add(id(found))
+        loop.call_later(address.first_request, close_if_silent, found)
+        return found
+
+    def close_if_silent(connection: Any) -> None:
+        if id(connection) in server.silent:
+            server.silent.discard(id(connection))
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    try:
+        return await loop.create_server(protocol, address.host, address.port, backlog=_BACKLOG)
+    except OSError as error:
+        raise InputError(f"cannot listen on {address.host}:{address.port}: "
+                         f"{error.strerror or error}; choose another --port") from None
+
+
+def _on_signals(event: asyncio.Event) -> asyncio.Event:
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        with suppress(ValueError, RuntimeError):  # of a thread that is not the main one
+            loop.add_signal_handler(number, event.set)
+    return event

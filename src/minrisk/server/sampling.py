@@ -1,0 +1,119 @@
+"""The samples of one request: as many as came in time, and no more than are needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from minrisk._core.errors import MinriskError
+from minrisk._core.vote import Vote, answer_of
+from minrisk.openai.choices import Choice
+from minrisk.openai.completions import AnswerPart
+from minrisk.openai.errors import refusal_of
+from minrisk.server.calls import Call
+from minrisk.server.candidates import Candidate, read_candidates
+from minrisk.server.errors import NO_RETRY, ApiError, upstream_error
+from minrisk.server.settings import Settings
+from minrisk.server.sources import Source
+
+_TRY_LATER = {408, 425, 429}  # refusals that are not about the request itself
+
+
+@dataclass
+class Draws:
+    """What has come so far of the samples of a request."""
+
+    call: Call
+    vote: Vote | None = None
+    answer: Callable[[Candidate], Hashable] = lambda candidate: None
+    parts: list[AnswerPart] = field(default_factory=list)
+    errors: list[MinriskError] = field(default_factory=list)
+    failed: int = 0  # samples
+    started: asyncio.Event = field(default_factory=asyncio.Event)  # the first part has come
+    enough: asyncio.Event = field(default_factory=asyncio.Event)  # the rest is not needed
+    is_late: bool = False
+
+    @property
+    def choices(self) -> list[Choice]:
+        return [choice for part in self.parts for choice in part.choices]
+
+    @property
+    def count(self) -> int:
+        """Samples that came."""
+        return sum(len(part.choices) for part in self.parts)
+
+    def report(self, found: AnswerPart | MinriskError, samples: int) -> None:
+        """Takes a part with so many samples, or the error that it ended with."""
+        if isinstance(found, MinriskError):
+            self.errors.append(found)
+            self.failed += samples
+            if _is_refused(found) and not self.parts:
+                self.enough.set()  # the others would be refused as well
+            return
+        self.parts.append(found)
+        self.started.set()
+        if self.vote is not None:
+            for candidate in read_candidates(found.choices, self.call.wants_json):
+                self.vote.add(self.answer(candidate))
+            if self.vote.is_decided(self.call.samples - self.count):
+                self.enough.set()
+
+
+async def draw(source: Source, draws: Draws, settings: Settings) -> None:
+    """Fills the draws until all samples are there, a vote is decided, or the time is over."""
+    work = asyncio.ensure_future(source.draw(draws.call, draws.report))
+    enough = asyncio.ensure_future(draws.enough.wait())
+    try:
+        done, _ = await asyncio.wait({work, enough}, timeout=settings.deadline,
+                                     return_when=asyncio.FIRST_COMPLETED)
+        draws.is_late = not done
+        if work.done():
+            work.result()
+    finally:
+        await cancelled(work, enough)
+    _check(draws, settings)
+
+
+def _check(draws: Draws, settings: Settings) -> None:
+    """Whether what is there is enough to choose from."""
+    if draws.count >= min(settings.min_samples, draws.call.samples) and draws.count:
+        return
+    if draws.errors:
+        raise upstream_error(next(filter(_is_refused, draws.errors), draws.errors[0]))
+    if draws.is_late:
+        raise ApiError(504, f"{draws.count} of {draws.call.samples} samples came within "
+                       f"{settings.deadline:g} s; {settings.min_samples} are wanted",
+                       code="deadline", headers=NO_RETRY)
+    raise ApiError(502, "the upstream gave no samples", code="upstream_error", headers=NO_RETRY)
+
+
+def _is_refused(error: MinriskError) -> bool:
+    refusal = refusal_of(error)
+    return (refusal is not None and 400 <= refusal.status < 500
+            and refusal.status not in _TRY_LATER)
+
+
+def start(call: Call, settings: Settings) -> Draws:
+    """Where answers are equal or not, a vote watches the samples."""
+    find = answer_of(call.strategy.metric)
+    if find is None or settings.stop_error is None or call.n > 1 or (
+            call.strategy.name != "standard"):  # which votes exactly
+        return Draws(call)
+
+    def answer(candidate: Candidate) -> Hashable:
+        if candidate.is_cut and settings.prefer_finished:
+            return None
+        if candidate.tools is not None:
+            return candidate.tools, candidate.text
+        return find(candidate.text)
+
+    return Draws(call, Vote(settings.stop_error), answer)
+
+
+async def cancelled(*tasks: asyncio.Future[Any]) -> None:
+    """Ends tasks and waits until they have ended; their results are no longer wanted."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,159 @@
+"""What the operator of a server decides."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from minrisk._core.adapters import as_metric
+from minrisk._core.decoding import make_strategy
+from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.metric import AnyMetric
+from minrisk._core.strategy import Strategy, is_light, prepare
+from minrisk.io.record import Weighting
+from minrisk.server.errors import ApiError
+from minrisk.strategies.confident import Confident
+
+_UNIFORM = Weighting("uniform")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A model as clients name it: the model that samples, and how one sample is chosen."""
+
+    model: str | None  # None is whatever model the client names
+    samples: int
+    strategy: Strategy
+
+
+@dataclass(frozen=True)
+class Methods:
+    """The metrics and strategies that clients may name, and no others: some of them run programs.
+    """
+
+    metrics: Mapping[str, AnyMetric] = field(default_factory=dict)
+    strategies: frozenset[str] = frozenset()
+
+    def choose(self, default: Strategy, metric: str | None, strategy: str | None,
+               seed: int | None) -> Strategy:
+        """The default strategy with what a client wants to be different."""
+        if metric is not None and metric not in self.metrics:
+            raise _not_allowed("metric", metric, self.metrics)
+        if strategy is not None and strategy not in self.strategies:
+            raise _not_allowed("strategy", strategy, self.strategies)
+        judge = default.metric if metric is None else self.metrics[metric]
+        try:
+            return _seeded(_changed(default, judge, strategy), seed)
+        except MinriskError as error:
+            raise ApiError(400, str(error), param="minrisk") from None
+
+    def prepare(self) -> None:
+        """Load the models of all metrics."""
+        for metric in self.metrics.values():
+            metric.prepare()
+
+
+def _changed(default: Strategy, metric: AnyMetric, strategy: str | None) -> Strategy:
+    if strategy is not None and strategy != default.name:
+        return make_strategy(strategy, metric)
+    return default if metric is default.metric else _replace(default, metric=metric)
+
+
+def _seeded(strategy: Strategy, seed: int | None) -> Strategy:
+    has_seed = any(f.name == "seed" for f in dataclasses.fields(strategy))  # type: ignore[arg-type]
+    return _replace(strategy, seed=seed) if has_seed and seed is not None else strategy
+
+
+def _replace(strategy: Any, **changes: Any) -> Strategy:
+    changed: Strategy = dataclasses.replace(strategy, **changes)
+    return changed
+
+
+def _not_allowed(kind: str, name: str, allowed: Iterable[str]) -> ApiError:
+    listed = ", ".join(sorted(allowed)) or "none"
+    return ApiError(400, f"{kind} {name!r:.60} is not one that this server offers; it offers: "
+                    f"{listed}", param=f"minrisk.{kind}")
+
+
+class Keys:
+    """The keys that clients may have; only their digests are in memory."""
+
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        self._digests = [_digest(key) for key in keys]
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def accept(self, header: str) -> bool:
+        """Whether an Authorization header has one of them, in a time that says nothing."""
+        kind, _, key = header.partition(" ")
+        given = _digest(key.strip())
+        matches = [hmac.compare_digest(given, known) for known in self._digests]
+        return kind.lower() == "bearer" and any(matches)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that is the same for all requests."""
+
+    preset: Preset  # of all models without an alias
+    aliases: Mapping[str, Preset] = field(default_factory=dict)
+    methods: Methods = Methods()
+    weighting: Weighting = _UNIFORM
+    max_samples: int = 64
+    min_samples: int = 1
+    max_candidates: int = 1024  # of a request to rank
+    temperature: float = 1.0  # where the client gives none
+    prefer_finished: bool = True  # candidates that were cut by length lose
+    confidence: bool | None = None  # None is where no model is needed for it
+    stop_error: float | None = 0.05  # the error rate at which a vote is stopped; None is never
+    deadline: float = 600.0  # seconds for the samples of a request
+    heartbeat: float = 10.0  # seconds between signs of life in a stream
+    body_timeout: float = 30.0  # seconds to receive a request
+    concurrency: int = 256  # samples
+    queue: int = 1024  # requests
+    max_body: int = 10 << 20  # bytes
+    keys: Keys = field(default_factory=Keys)
+    allow_origin: str | None = None  # for pages of another origin (CORS)
+    show_page: bool = False
+
+    def __post_init__(self) -> None:
+        for name, preset in {"--samples": self.preset, **self.aliases}.items():
+            if not self.min_samples <= preset.samples <= self.max_samples:
+                raise InputError(f"{name}: {preset.samples} samples; wanted at least --min-samples "
+                                 f"({self.min_samples}) and at most --max-samples "
+                                 f"({self.max_samples})")
+
+    def preset_of(self, model: Any) -> Preset:
+        """The preset that answers for a name."""
+        if model is not None and not isinstance(model, str):
+            raise ApiError(400, "model must be a string", param="model")
+        if model is not None and model in self.aliases:
+            return self.aliases[model]
+        if self.preset.model is None or model in (None, self.preset.model):
+            return self.preset
+        raise ApiError(404, f"the model {model!r:.100} does not exist here", param="model",
+                       code="model_not_found")
+
+    def prepare(self) -> None:
+        """Load all models that choosing needs."""
+        for preset in (self.preset, *self.aliases.values()):
+            prepare(preset.strategy)
+        self.methods.prepare()
+
+    def ranker(self, strategy: Strategy) -> Strategy:
+        """The strategy, with its confidence where the operator wants to know it."""
+        wanted = is_light(strategy) if self.confidence is None else self.confidence
+        return Confident(strategy) if wanted else strategy
+
+
+def named_metrics(names: Iterable[str]) -> dict[str, AnyMetric]:
+    return {name: as_metric(name) for name in names}

@@ -1,0 +1,112 @@
+"""Where samples come from: a server with OpenAI's protocol, or a model in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from minrisk._core.errors import MinriskError
+from minrisk.openai.client import Answer, Check, Client
+from minrisk.openai.completions import API, AnswerPart, Completions, Report
+from minrisk.openai.errors import refusal_of
+from minrisk.server.calls import Call
+from minrisk.server.limits import SampleLimit
+
+_MAX_MODELS = 256  # whose capabilities are remembered: clients may name any
+_READY_FOR = 2.0  # seconds for which an upstream that answered is taken to answer
+_READY_TIMEOUT = 5.0
+_NO_LIST = (404, 405)  # of an upstream that is there, and has no list of models
+
+
+class Source(Protocol):
+    """Draws the samples of a request."""
+
+    async def open(self) -> None:
+        """Connect, or load."""
+
+    async def close(self) -> None: ...
+
+    async def draw(self, call: Call, report: Report) -> None:
+        """`call.samples` choices, or errors, reported as they come; to cancel it ends all of it."""
+
+    async def pass_through(self, call: Call) -> AnswerPart:
+        """The answer to the request as it is."""
+
+    async def models(self) -> list[dict[str, Any]]:
+        """Those that it has, as OpenAI lists them."""
+
+    async def problem(self) -> str | None:
+        """Why it cannot answer now, if it cannot."""
+
+
+@dataclass(frozen=True)
+class _Limited:
+    """A client that waits until there is room for the samples of a request."""
+
+    client: Client
+    limit: SampleLimit
+
+    async def post(self, path: str, body: Mapping[str, Any], check: Check | None = None) -> Answer:
+        n = body.get("n")
+        async with self.limit.hold(n if isinstance(n, int) else 1):
+            return await self.client.post(path, body, check)
+
+
+class Upstream:
+    """A server with OpenAI's protocol; what it takes is remembered for each of its models."""
+
+    def __init__(self, client: Client, limit: SampleLimit, per_request: int) -> None:
+        self._client = client
+        self._limited = _Limited(client, limit)
+        self._per_request = per_request
+        self._completions: OrderedDict[tuple[API, str | None], Completions] = OrderedDict()
+        self._exit = AsyncExitStack()
+        self._answered = -_READY_FOR
+
+    async def open(self) -> None:
+        await self._exit.enter_async_context(self._client)
+
+    async def close(self) -> None:
+        await self._exit.aclose()
+
+    async def draw(self, call: Call, report: Report) -> None:
+        await self._of(call).sample(call.query(), range(call.samples), report)
+
+    async def pass_through(self, call: Call) -> AnswerPart:
+        return await self._of(call).pass_through(call.passed())
+
+    async def models(self) -> list[dict[str, Any]]:
+        answer = await self._client.get("models")
+        found = answer.body.get("data") if isinstance(answer.body, dict) else None
+        return [one for one in found if isinstance(one, dict) and isinstance(one.get("id"), str)
+                ] if isinstance(found, list) else []
+
+    async def problem(self) -> str | None:
+        if time.monotonic() - self._answered < _READY_FOR:
+            return None
+        try:
+            async with asyncio.timeout(_READY_TIMEOUT):
+                await self.models()
+        except MinriskError as error:
+            refusal = refusal_of(error)
+            if refusal is None or refusal.status not in _NO_LIST:
+                return "the upstream does not answer"
+        except TimeoutError:
+            return "the upstream does not answer"
+        self._answered = time.monotonic()
+        return None
+
+    def _of(self, call: Call) -> Completions:
+        key = (call.api, call.model)
+        if key not in self._completions:
+            self._completions[key] = Completions(
+                self._limited, call.api, per_request=self._per_request)  # type: ignore[arg-type]
+            if len(self._completions) > _MAX_MODELS:
+                self._completions.popitem(last=False)
+        self._completions.move_to_end(key)
+        return self._completions[key]

@@ -1,0 +1,102 @@
+"""A vote that is stopped when it is decided: how often it is wrong, and how much it saves."""
+
+from __future__ import annotations
+
+from math import exp
+
+import numpy as np
+import pytest
+
+from minrisk._core.vote import Vote, answer_of, log_evidence
+from minrisk.metrics.chrf import ChrF
+from minrisk.metrics.exact_match import ExactMatch
+from minrisk.metrics.json_match import JsonMatch
+
+TRIALS = 400
+
+
+def integral(ours, theirs, steps=20_000):
+    p = 0.5 + (np.arange(steps) + 0.5) / (2 * steps)
+    return float(np.mean(2.0 ** (ours + theirs) * p**ours * (1 - p) ** theirs))
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(0, 0), (8, 0), (3, 2), (20, 5), (0, 4), (40, 39)])
+def test_the_evidence_is_the_integral_that_it_should_be(ours, theirs):
+    assert exp(log_evidence(ours, theirs)) == pytest.approx(integral(ours, theirs), rel=1e-4)
+
+
+def test_the_evidence_is_a_martingale_between_equally_frequent_answers():
+    """One draw more changes it by nothing in the mean, so that looking often does no harm."""
+    for ours, theirs in ((0, 0), (5, 2), (3, 9)):
+        now, up, down = (exp(log_evidence(*pair)) for pair in (
+            (ours, theirs), (ours + 1, theirs), (ours, theirs + 1)))
+        assert (up + down) / 2 == pytest.approx(now)
+
+
+def stopped(probabilities, error, rng, most=400):
+    """The answer that a vote stops with, looking after every draw, and after how many."""
+    vote, counts = Vote(error), np.zeros(len(probabilities), int)
+    for number, answer in enumerate(rng.choice(len(probabilities), most, p=probabilities), 1):
+        vote.add(int(answer))
+        counts[answer] += 1
+        if vote.leads():
+            return int(counts.argmax()), number
+    return None, most
+
+
+@pytest.mark.parametrize("probabilities", [
+    [0.34, 0.33, 0.33], [0.51, 0.49], [0.2, *[0.1] * 8], [0.06, *[0.94 / 20] * 20],
+    [0.4, 0.35, 0.25]], ids=["three", "two", "one of nine", "many", "close"])
+@pytest.mark.parametrize("error", [0.05, 0.2])
+def test_a_vote_stops_with_another_answer_than_the_mode_at_most_as_often_as_it_says(probabilities,
+                                                                                   error):
+    rng = np.random.default_rng(0)
+    found = [stopped(probabilities, error, rng)[0] for _ in range(TRIALS)]
+    wrong = sum(answer not in (0, None) for answer in found)
+    # three standard deviations of such a count above what is allowed
+    assert wrong <= TRIALS * error + 3 * np.sqrt(TRIALS * error * (1 - error))
+
+
+def test_a_rule_that_forgot_about_looking_often_would_fail_the_same_test():
+    """Twice as many votes as the next, with four at least, is wrong far more often than 5%."""
+    rng = np.random.default_rng(0)
+    wrong = 0
+    for _ in range(TRIALS):
+        counts = np.zeros(3, int)
+        for answer in rng.choice(3, 400, p=[0.34, 0.33, 0.33]):
+            counts[answer] += 1
+            first, second = sorted(counts)[:-3:-1]
+            if first >= 4 and first >= 2 * second:
+                wrong += int(counts.argmax()) != 0
+                break
+    assert wrong > TRIALS * 0.2
+
+
+def test_a_clear_vote_is_stopped_early():
+    rng = np.random.default_rng(0)
+    found = [stopped([0.9, 0.1], 0.05, rng) for _ in range(TRIALS)]
+    assert np.mean([number for _, number in found]) < 20
+    assert np.mean([answer == 0 for answer, _ in found]) > 0.95
+
+
+def test_a_vote_ends_when_nobody_can_catch_up():
+    vote = Vote(1e-9)
+    for answer in ("a", "a", "a", "b"):
+        vote.add(answer)
+    assert not vote.is_decided(remaining=2)
+    assert vote.is_decided(remaining=1)
+
+
+def test_texts_without_an_answer_vote_for_none():
+    vote = Vote(0.05)
+    for _ in range(50):
+        vote.add(None)
+    assert not vote.is_decided(remaining=3)
+    assert not vote.leads()
+
+
+def test_only_metrics_of_equal_answers_can_be_stopped():
+    assert answer_of(ChrF()) is None
+    assert answer_of(JsonMatch(by="field")) is None
+    assert answer_of(JsonMatch())('{"b": 1, "a": 2.0}') == '{"a":2,"b":1}'
+    assert answer_of(ExactMatch(pattern=r"\d+"))("it is 42.") == "42"

@@ -1,0 +1,64 @@
+"""Sampling that ends when a vote among the samples is decided."""
+
+from __future__ import annotations
+
+import pytest
+
+from commands import run
+from minrisk._core.errors import InputError
+from minrisk.samplers.openai import Endpoint
+from openai_server import altered
+
+YES = {"message": {"content": "I think so.\nAnswer: yes"}}
+NO = {"message": {"content": "Answer: no"}}
+
+
+def sampler(server, **options):
+    return Endpoint("m", server.endpoint, **({"per_request": 4, "vote": "Answer: (.*)"} | options))
+
+
+def test_a_prompt_is_sampled_until_one_answer_has_won(server):
+    server.always = altered(YES)
+    [samples] = sampler(server).sample(["one"], 64)
+    assert len(samples) == 12  # the first block after which 9 agree
+
+
+def test_a_vote_that_is_not_decided_goes_on(server):
+    server.always = altered(YES, NO)
+    [samples] = sampler(server).sample(["one"], 24)
+    assert len(samples) == 24
+
+
+def test_a_vote_ends_when_nobody_can_catch_up(server):
+    server.always = altered(YES, YES, YES, NO)
+    [samples] = sampler(server, vote_error=1e-9).sample(["one"], 16)
+    assert len(samples) == 12  # 9 to 3, and 4 to come
+
+
+def test_samples_without_an_answer_vote_for_none(server):
+    server.always = altered({"message": {"content": "no idea"}})
+    [samples] = sampler(server).sample(["one"], 20)
+    assert len(samples) == 20
+
+
+def test_the_same_seed_draws_the_same_samples(server):
+    one, other = (sampler(server, vote=r"(red|blue)", concurrency=c).sample(["x", "y"], 32, seed=1)
+                  for c in (1, 8))
+    assert one == other
+
+
+def test_sample_and_translate_take_it_as_an_option(server):
+    server.always = altered(YES)
+    fields = ("--endpoint", server.endpoint, "--model", "m", "-n", 64, "--per-request", 4,
+              "--vote", "Answer: (.*)", "-q")
+    result = run("sample", *fields, stdin=b"one\n")
+    assert result.code == 0, result.err
+    assert result.records[0]["counts"] == [12]
+    result = run("translate", *fields, "--prompt", "{source}", "--format", "json", stdin=b"one\n")
+    assert result.code == 0, result.err
+
+
+@pytest.mark.parametrize("options", [{"vote": "("}, {"vote_error": 0.0}, {"vote_error": 1.0}])
+def test_a_vote_that_makes_no_sense_is_refused(server, options):
+    with pytest.raises(InputError, match="vote"):
+        sampler(server, **options)

@@ -1,0 +1,110 @@
+"""Any JSON from clients and upstreams: an answer or an error object, never a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mbr_server import settings
+from minrisk.openai.choices import complaint, read_choices, read_usage
+from minrisk.openai.completions import AnswerPart
+from minrisk.server.answers import chunks, headers_of
+from minrisk.server.calls import read_call, read_json
+from minrisk.server.choosing import Chooser
+from minrisk.server.completing import Completer
+from minrisk.server.errors import ApiError
+from minrisk.server.limits import SampleLimit
+from minrisk.server.prometheus import Metrics
+from minrisk.server.ranking import read_ranking_call
+from minrisk.server.sampling import start
+from minrisk.server.tracing import Trace
+
+CHOOSER = Chooser(1)
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 300) | st.floats(allow_nan=False,
+                                                                 allow_infinity=False)
+    | st.text(max_size=8), lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.text(max_size=4), inner, max_size=3), max_leaves=6)
+
+
+def fields(*names, **fixed):
+    """Objects with some of these fields, each with any value or one that fits."""
+    return st.fixed_dictionaries({}, optional={
+        **dict.fromkeys(names, ANY), **{name: own | ANY for name, own in fixed.items()}})
+
+
+OURS = fields("samples", "metric", "strategy", "seed", "return_candidates", "other")
+BODIES = fields(
+    "prompt", "model", "temperature", "seed", "response_format", "stop", "tools", "logprobs",
+    n=st.integers(-1, 5), best_of=st.integers(0, 5), stream=st.booleans(), minrisk=OURS,
+    stream_options=fields("include_usage"),
+    messages=st.lists(fields("role", "content"), min_size=1, max_size=2))
+CALLS = st.lists(fields("id", "type", "index", function=fields(
+    "name", "arguments", name=st.sampled_from("fg"), arguments=ANY.map(json.dumps))), max_size=2)
+MESSAGES = fields("role", "content", "refusal", "reasoning", "function_call", "annotations",
+                  content=st.sampled_from(["a", "b", "<think>x</think>a", '{"a": 1}', ""]),
+                  tool_calls=CALLS)
+CHOICES = st.fixed_dictionaries({"message": MESSAGES}, optional={
+    "finish_reason": st.sampled_from(["stop", "length", "content_filter"]) | ANY,
+    "index": ANY, "logprobs": ANY, "other": ANY}) | st.fixed_dictionaries({"text": st.text()})
+ANSWERS = st.fixed_dictionaries({"choices": st.lists(CHOICES, min_size=1, max_size=5)}, optional={
+    "usage": fields("prompt_tokens", "completion_tokens", "completion_tokens_details",
+                    prompt_tokens=st.integers(0, 9), completion_tokens=st.integers(0, 9)),
+    "id": ANY, "model": ANY, "object": ANY, "created": ANY, "error": ANY})
+
+
+@given(BODIES, st.sampled_from(["chat", "completions"]))
+def test_any_body_is_a_call_or_an_error(body, api):
+    raw = json.dumps(body).encode()
+    with suppress(ApiError):
+        call = read_call(api, read_json(raw), settings())
+        json.dumps(call.query().fields(0, call.samples))
+        json.dumps(call.passed())
+        assert isinstance(call.source, str | None)
+
+
+@given(fields("candidates", "references", "source", "weights", "counts", "model", "metric",
+              "strategy", "seed", candidates=st.lists(st.text(max_size=3), max_size=3)))
+def test_any_body_is_a_ranking_or_an_error(body):
+    with suppress(ApiError):
+        segment, strategy = read_ranking_call(read_json(json.dumps(body).encode()), settings())
+        strategy.rank([segment])
+
+
+class Given:
+    def __init__(self, answer):
+        self.answer = answer
+
+    async def draw(self, call, report):
+        choices = read_choices(self.answer)
+        report(AnswerPart(choices, read_usage(self.answer, choices), self.answer), len(choices))
+
+
+@given(ANSWERS, st.booleans(), st.sampled_from(["chrf", "exact-match", "json-match"]))
+def test_any_answer_of_an_upstream_becomes_a_completion_and_a_stream(answer, as_json, metric):
+    assert complaint(answer) is None
+    chosen = settings(metric, samples=max(2, len(answer["choices"])))
+    given = {"messages": [{"role": "user", "content": "x"}], "stream_options":
+             {"include_usage": True}, "minrisk": {"return_candidates": True}}
+    if as_json:
+        given["response_format"] = {"type": "json_object"}
+    call = read_call("chat", given, chosen)
+
+    async def main():
+        completer = Completer(Given(answer), chosen, SampleLimit(64, 1), CHOOSER,
+                              Metrics(*[lambda: 0] * 3))
+        return await completer.answer(call, start(call, chosen), Trace("id", "route"))
+
+    body = asyncio.run(main())
+    assert len(body["choices"]) == 1
+    json.dumps(body)
+    assert all(value.isprintable() for value in headers_of(body).values())
+    events = b"".join(chunks(call, body))
+    assert events.endswith(b"data: [DONE]\n\n")
+    for line in events.decode().splitlines():
+        if line and line != "data: [DONE]":
+            json.loads(line.removeprefix("data: "))

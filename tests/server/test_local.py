@@ -1,0 +1,158 @@
+"""A model in the server's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from urllib.request import Request, urlopen
+
+import aiohttp
+import pytest
+
+pytest.importorskip("transformers")
+
+import minrisk
+from commands import PATIENCE, spawn
+from mbr_server import serving, settings
+from minrisk.samplers.hf import Transformers
+from minrisk.server.limits import SampleLimit
+from minrisk.server.local import LocalModel
+from tiny_models import save
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*samples so far were cut")
+TEMPLATE = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
+
+
+class Counting(Transformers):
+    """A sampler that remembers its batches."""
+
+    @property
+    def batches(self) -> list[int]:
+        return vars(self).setdefault("_batches", [])
+
+    def with_options(self, **changes):
+        changed = super().with_options(**changes)
+        vars(changed)["_batches"] = self.batches
+        return changed
+
+    def sample(self, prompts, n, seed=0, places=None):
+        self.batches.append(len(prompts))
+        return super().sample(prompts, n, seed, places)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    return {"chat": save(root / "chat", "llama", TEMPLATE),
+            "translation": save(root / "mt", "marian"), "plain": save(root / "plain", "gpt2")}
+
+
+def local(folder, **options):
+    sampler = Counting(folder, **options)
+    return sampler, LocalModel(sampler, "tiny", SampleLimit(256, 1024))
+
+
+@pytest.fixture(scope="module")
+def chat(folders):
+    sampler, source = local(folders["chat"], max_tokens=8)
+    with serving(source, settings(samples=4, model="tiny")) as server:
+        server.sampler = sampler
+        yield server
+
+
+def test_a_chat_is_answered_and_its_tokens_are_counted(chat):
+    body = chat.chat("the cat sat", model="tiny").body
+    assert body["choices"][0]["message"]["role"] == "assistant"
+    assert body["minrisk"]["samples"] == 4
+    assert body["usage"]["prompt_tokens"] == 3
+    assert 4 <= body["usage"]["completion_tokens"] <= 32
+    assert body["usage"]["total_tokens"] == 3 + body["usage"]["completion_tokens"]
+    assert body["model"] == "tiny"
+
+
+def test_the_answer_is_that_of_the_sampler_and_decode(chat, folders):
+    reply = chat.chat("the cat sat", model="tiny", seed=7, minrisk={"samples": 16})
+    [samples] = Transformers(folders["chat"], max_tokens=8).sample(
+        [[{"role": "user", "content": "the cat sat"}]], 16, 0, [7])
+    texts = [sample.text for sample in samples if sample.text.strip()
+             and sample.finish_reason == "stop"]
+    counts = [sample.count for sample in samples if sample.text in texts]
+    assert reply.text == minrisk.decode(texts, counts=counts).text
+
+
+def test_options_of_a_request_are_the_samplers(chat):
+    first, second = (chat.chat("the cat", model="tiny", temperature=0).body for _ in range(2))
+    assert first["choices"] == second["choices"]
+    short = chat.chat("the cat", model="tiny", max_tokens=1).body
+    assert short["usage"]["completion_tokens"] == 4
+    assert chat.chat("the cat", model="tiny", stop=["sat"], top_p=0.9, top_k=5).status == 200
+    assert len(chat.chat("the cat", model="tiny", temperature=0, n=3).body["choices"]) == 3
+
+
+@pytest.mark.parametrize("fields", [
+    {"tools": [{"type": "function"}]}, {"response_format": {"type": "json_object"}},
+    {"top_p": 7}, {"max_tokens": 0}, {"temperature": -1}, {"temperature": "hot"},
+    {"logprobs": True}, {"stop": [1]}, {"top_k": "x"}])
+def test_what_the_model_cannot_do_is_refused(chat, fields):
+    reply = chat.chat("the cat", model="tiny", **fields)
+    assert reply.status == 400
+    assert reply.body["error"]["message"]
+
+
+def test_requests_that_come_together_are_one_batch(chat):
+    async def main():
+        body = {"model": "tiny", "messages": [{"role": "user", "content": "the dog ran"}]}
+        async with aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=PATIENCE)) as session:
+            async def one():
+                async with session.post(f"{chat.url}/v1/chat/completions", json=body) as response:
+                    return response.status
+
+            return await asyncio.gather(*(one() for _ in range(24)))
+
+    chat.sampler.batches.clear()
+    assert set(asyncio.run(main())) == {200}
+    assert sum(chat.sampler.batches) == 24
+    assert len(chat.sampler.batches) < 24
+
+
+def test_a_prompt_that_fails_costs_no_other(folders):
+    _, source = local(folders["chat"], max_tokens=4)
+    with serving(source, settings(samples=2, model="tiny")) as server:
+        assert server.call("/v1/chat/completions", {"messages": [{"content": 5}]}).status in (
+            200, 400)
+        assert server.chat("the cat", model="tiny").status == 200
+
+
+def test_a_translation_model_answers_chats_and_prompts(folders):
+    _, source = local(folders["translation"])
+    with serving(source, settings(samples=4, model="tiny")) as server:
+        first = server.call("/v1/chat/completions", {"seed": 1, "messages": [
+            {"role": "system", "content": "translate"}, {"role": "user", "content": "the cat"}]})
+        second = server.call("/v1/completions", {"seed": 1, "prompt": "the cat"})
+        assert first.status == second.status == 200
+        assert first.text == second.body["choices"][0]["text"]
+        assert server.chat("  ", model="tiny").status == 400
+
+
+def test_a_model_without_a_chat_template_takes_prompts_only(folders):
+    _, source = local(folders["plain"], max_tokens=4)
+    with serving(source, settings(samples=2, model="tiny")) as server:
+        assert server.call("/v1/completions", {"prompt": "the cat"}).status == 200
+        assert server.chat("the cat", model="tiny").status == 400
+
+
+def test_the_command_serves_a_folder_under_its_name(folders):
+    process = spawn("serve", "--port", 0, "--model", folders["chat"], "--samples", 3,
+                    "--epsilon", 0.02, "--max-tokens", 4)
+    with process:
+        url = next(line.split()[-1].decode() for line in process.stderr if b"serving at" in line)
+        body = json.dumps({"model": "chat", "messages": [{"role": "user", "content": "the cat"}]})
+        request = Request(f"{url}/chat/completions", body.encode(),
+                          {"Content-Type": "application/json"})
+        with urlopen(request, timeout=PATIENCE) as response:
+            found = json.load(response)
+        process.terminate()
+        process.stderr.read()
+        assert process.wait(PATIENCE) == 0
+    assert (found["model"], found["minrisk"]["samples"]) == ("chat", 3)

@@ -1,0 +1,43 @@
+"""A real small language model behind llama.cpp's server, and ours in front of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from commands import run
+from llama_server import IS_INSTALLED, REASON, llama_server
+from mbr_server import serving, settings
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not IS_INSTALLED, reason=REASON)]
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    with llama_server() as url:
+        yield url
+
+
+def test_an_answer_is_the_choice_of_decode_among_the_recorded_samples(upstream, tmp_path):
+    path = tmp_path / "record.jsonl"
+    with serving(upstream, settings(samples=6), record=path) as server:
+        replies = [server.chat(text, max_tokens=12, seed=1) for text in (
+            "What is the capital of France?", "Name a colour.")]
+        stream = server.chat("Say hello.", max_tokens=8, stream=True,
+                             stream_options={"include_usage": True}).events
+    for reply in replies:
+        assert reply.status == 200
+        assert reply.body["minrisk"]["samples"] == 6
+        assert reply.body["usage"]["completion_tokens"] >= 6
+    assert stream[-1] is None
+    assert stream[-2]["usage"]["completion_tokens"] >= 6
+    decoded = run("decode", path).records
+    assert [one["text"] for one in decoded[:2]] == [reply.text.strip() for reply in replies]
+
+
+def test_a_vote_among_short_answers(upstream):
+    chosen = settings("exact-match", 8, model="any", allow=("chrf",))
+    with serving(upstream, chosen, per_request=2) as server:
+        reply = server.chat("Is the sky blue? Answer yes or no.", model="any", max_tokens=3,
+                            temperature=0.3)
+    assert reply.status == 200
+    assert 1 <= reply.body["minrisk"]["samples"] <= 8

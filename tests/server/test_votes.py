@@ -1,0 +1,54 @@
+"""Votes are stopped when they are decided, and stragglers are cancelled."""
+
+from __future__ import annotations
+
+from mbr_server import serving, settings
+from upstream import held, mock_upstream
+
+
+def stragglers(upstream, first):
+    """All but the first answers are held."""
+    plain, seen = upstream.answer, iter(range(10**6))
+
+    async def answer(own, body):
+        return await (plain if next(seen) < first else held)(own, body)
+
+    upstream.answer = answer
+
+
+def test_stragglers_of_a_decided_vote_are_cancelled():
+    with (mock_upstream("yes", "no", "yes") as own,
+          serving(own.url, settings("exact-match", 5), per_request=1) as server):
+        stragglers(own, 4)  # 3 yes or 2 yes, of 5
+        own_reply = server.chat()
+        assert own_reply.text == "yes"
+        assert own_reply.body["minrisk"]["samples"] == 4
+        assert own.left.acquire(timeout=60)
+    assert server.requests[0]["cancelled"] == 1
+
+
+def test_many_equal_answers_end_a_long_vote():
+    chosen = settings("json-match", 64, concurrency=1)
+    with (mock_upstream('{"a": 1}', '{"a": 1.0}') as own,
+          serving(own.url, chosen, per_request=1) as server):
+        found = server.chat().body["minrisk"]
+    assert 9 <= found["samples"] <= 12
+    assert found["requested"] == 64
+
+
+def test_graded_utilities_are_never_stopped():
+    with mock_upstream("yes") as own, serving(own.url, settings("chrf", 16),
+                                              per_request=1) as server:
+        assert server.chat().body["minrisk"]["samples"] == 16
+
+
+def test_the_operator_may_want_all_samples():
+    with (mock_upstream("yes") as own, serving(
+            own.url, settings("exact-match", 16, stop_error=None), per_request=1) as server):
+        assert server.chat().body["minrisk"]["samples"] == 16
+
+
+def test_a_client_that_wants_several_choices_gets_all_samples():
+    with mock_upstream("yes", "no") as own, serving(own.url, settings("exact-match", 16),
+                                                    per_request=1) as server:
+        assert server.chat(n=2).body["minrisk"]["samples"] == 16

@@ -1,0 +1,133 @@
+"""Our server in a thread of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.message import Message
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from minrisk._core.decoding import make_strategy
+from minrisk.openai.client import Client
+from minrisk.server.app import Server
+from minrisk.server.limits import SampleLimit
+from minrisk.server.recording import Recorder
+from minrisk.server.run import Address, serve
+from minrisk.server.settings import Methods, Preset, Settings, named_metrics
+from minrisk.server.sources import Source, Upstream
+
+PATIENCE = 120  # seconds after which a test is taken to hang
+
+
+@dataclass
+class Reply:
+    status: int
+    headers: Message  # whose names may be written in any case
+    raw: bytes
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.raw)
+
+    @property
+    def text(self) -> str:
+        return self.body["choices"][0]["message"]["content"]
+
+    @property
+    def events(self) -> list[Any]:
+        """Of a stream, with None for its end."""
+        lines = [line[6:] for line in self.raw.decode().splitlines() if line.startswith("data: ")]
+        return [None if line == "[DONE]" else json.loads(line) for line in lines]
+
+
+@dataclass
+class Running:
+    url: str  # without /v1
+    server: Server
+    log: list[str] = field(default_factory=list)
+    stop: Any = None
+
+    @property
+    def requests(self) -> list[dict[str, Any]]:
+        """What was logged."""
+        return [json.loads(line) for line in self.log]
+
+    def call(self, path: str, body: Any = None, method: str | None = None,
+             **headers: str) -> Reply:
+        content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        request = Request(f"{self.url}{path}", content,
+                          {"Content-Type": "application/json"} | headers, method=method)
+        try:
+            with urlopen(request, timeout=PATIENCE) as found:
+                return Reply(found.status, found.headers, found.read())
+        except HTTPError as error:
+            with error:
+                return Reply(error.code, error.headers, error.read())
+
+    def chat(self, text: str = "hello", **fields: Any) -> Reply:
+        return self.call("/v1/chat/completions", {
+            "model": "m", "messages": [{"role": "user", "content": text}], **fields})
+
+
+def settings(metric: Any = "chrf", samples: int = 4, model: str | None = None,
+             allow: tuple[str, ...] = (), **changes: Any) -> Settings:
+    strategy = make_strategy("standard", metric)
+    return Settings(Preset(model, samples, strategy),
+                    methods=Methods(named_metrics(allow), frozenset({"standard", "aggregate"})),
+                    **changes)
+
+
+@contextmanager
+def serving(upstream: str | Source, chosen: Settings | None = None, *, record: Any = None,
+            key: str | None = None, per_request: int = 16, retries: int = 0, grace: float = 30.0,
+            first_request: float = 30.0, idle: float | None = None,
+            connect: float = 10.0) -> Iterator[Running]:
+    """A server in front of this upstream, until the end of the block."""
+    found = chosen or settings()
+    limit = SampleLimit(found.concurrency, found.queue)
+    if isinstance(upstream, str):
+        client = Client(upstream, key, concurrency=found.concurrency, retries=retries, idle=idle,
+                        connect=connect, max_wait=5.0)
+        upstream = Upstream(client, limit, per_request)
+    log: list[str] = []
+    server = Server(upstream, found, limit, Recorder(str(record)) if record else None, log.append)
+    running = Running("", server, log)
+    started = threading.Event()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        async def main() -> None:
+            stop, loop = asyncio.Event(), asyncio.get_running_loop()
+            running.stop = lambda: loop.call_soon_threadsafe(stop.set)
+
+            def announce(url: str) -> None:
+                running.url = url.removesuffix("/v1")
+                started.set()
+
+            await serve(server, Address(port=0, grace=grace, first_request=first_request),
+                        announce, stop)
+
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            failures.append(error)
+            started.set()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert started.wait(PATIENCE)
+    if failures:
+        raise failures[0]
+    try:
+        yield running
+    finally:
+        running.stop()
+        thread.join(PATIENCE)
+        if failures:
+            raise failures[0]
