@@ -87,6 +87,18 @@ def test_a_file_has_the_bytes_of_the_command_line(strategy, options, tmp_path):
     assert manifests[0]["settings"] == manifests[1]["settings"]
 
 
+def test_uncertainty_is_that_of_the_command_line(tmp_path):
+    path = write(tmp_path / "in.jsonl", *corpus())
+    run("decode", path, "-o", tmp_path / "cli.jsonl", "--uncertainty", "--abstain", "0.5")
+    minrisk.decode_corpus(path, output=tmp_path / "api.jsonl", uncertainty=True, abstain=0.5)
+    assert (tmp_path / "api.jsonl").read_bytes() == (tmp_path / "cli.jsonl").read_bytes()
+    manifests = [json.loads((tmp_path / f"{name}.jsonl.run.json").read_text())
+                 for name in ("cli", "api")]
+    assert manifests[0]["settings"] == manifests[1]["settings"]
+    [first, *_] = minrisk.decode_corpus(path, uncertainty=True)
+    assert first.ranking.uncertainty is not None
+
+
 def test_a_folder_has_the_bytes_of_the_command_line(tmp_path):
     for name in ("a", "b"):
         write(tmp_path / f"{name}.jsonl", *corpus(3), BAD)

@@ -207,7 +207,7 @@ OPTIONS = [
     options("no threads", "--threads must be an integer from 1 to 1024", args="--threads 0"),
     options("zero candidates", "--num-candidates must be an integer of at least 1", args="-n 0"),
     options("a source for JSON", "--source goes with plain text", args="--source @in.jsonl"),
-    options("n best as text", "--confidence need --format json",
+    options("n best as text", "--uncertainty need --format json",
             args="--format text --nbest 2"),
     options("references that are not there", "--num-references needs --references",
             args="-n 1 --num-references 2"),

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.message import Message
 from typing import Any
@@ -127,7 +127,8 @@ def serving(upstream: str | Source, chosen: Settings | None = None, *, record: A
     try:
         yield running
     finally:
-        running.stop()
+        with suppress(RuntimeError):  # it may have stopped, and its loop be closed
+            running.stop()
         thread.join(PATIENCE)
         if failures:
             raise failures[0]

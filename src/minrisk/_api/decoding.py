@@ -38,6 +38,7 @@ from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
 from minrisk.pipeline.job import RunConfig, Work
 from minrisk.pipeline.stages import CheckRecords, Decode, Stage, Write
 from minrisk.strategies.confident import Confident
+from minrisk.strategies.uncertain import Uncertain
 
 Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
 Segments = FilePath | TextFiles | Iterable[
@@ -48,7 +49,8 @@ Segments = FilePath | TextFiles | Iterable[
 def decode_corpus(
     segments: Segments, *, metric: MetricLike | None = None, strategy: StrategyLike | None = None,
     output: None = None, weights: Weights = "auto", weights_temperature: float | None = None,
-    oracle: str | None = None, confidence: bool = False, **options: Unpack[DecodeKeywords],
+    oracle: str | None = None, confidence: bool = False, uncertainty: bool = False,
+    **options: Unpack[DecodeKeywords],
 ) -> Generator[DecodedSegment]: ...
 
 
@@ -56,7 +58,8 @@ def decode_corpus(
 def decode_corpus(
     segments: Segments, *, metric: MetricLike | None = None, strategy: StrategyLike | None = None,
     output: FilePath, weights: Weights = "auto", weights_temperature: float | None = None,
-    oracle: str | None = None, confidence: bool = False, format: Literal["json", "text"] = "json",
+    oracle: str | None = None, confidence: bool = False, uncertainty: bool = False,
+    abstain: float | None = None, format: Literal["json", "text"] = "json",
     nbest: int | None = None, utilities: bool = False, matrix: FilePath | None = None,
     **options: Unpack[DecodeKeywords],
 ) -> RunSummary: ...
@@ -72,6 +75,8 @@ def decode_corpus(
     weights_temperature: float | None = None,
     oracle: str | None = None,
     confidence: bool = False,
+    uncertainty: bool = False,
+    abstain: float | None = None,
     format: Literal["json", "text"] = "json",
     nbest: int | None = None,
     utilities: bool = False,
@@ -99,6 +104,9 @@ def decode_corpus(
         oracle: field with human references to score against instead of samples.
         confidence: whether to add the margin of each choice, and its probability under resampled
             references.
+        uncertainty: whether to add how far the samples disagree: the entropy over clusters of
+            meaning, the mass of the largest one, and the mean utility of a pair.
+        abstain: share of the samples that a meaning must have; otherwise the output has no text.
         format: of the output: "json" for JSON lines, "text" for a line of text per segment.
         nbest: number of best hypotheses of each segment to add to the output.
         utilities: whether to add the utilities of all hypotheses to the output.
@@ -128,23 +136,28 @@ def decode_corpus(
     (2, 0)
     """
     config = run_config(output, options)
-    if output is None and (format != "json" or nbest or utilities or matrix):
-        raise InputError("format=, nbest=, utilities= and matrix= are for output=; rankings have "
-                         "all utilities")
+    if output is None and (format != "json" or nbest or utilities or matrix
+                           or abstain is not None):
+        raise InputError("format=, nbest=, utilities=, abstain= and matrix= are for output=; "
+                         "rankings have all utilities, and their uncertainty")
     checked("format", format, Literal["json", "text"])
     checked("nbest", nbest, int | None, Bounds(ge=1))
-    if format == "text" and (nbest or utilities or confidence):
-        raise InputError("nbest=, utilities= and confidence= need format='json'; "
+    checked("abstain", abstain, float | None, Bounds(ge=0, le=1))
+    if format == "text" and (nbest or utilities or confidence or uncertainty):
+        raise InputError("nbest=, utilities=, confidence= and uncertainty= need format='json'; "
                          "text has one line per segment")
     method = _method(segments, metric, strategy, weights, weights_temperature, oracle, options)
     changes: dict[str, Any] = {"form": format, "nbest": nbest, "utilities": utilities,
                                "confidence": confidence}
-    chosen = method.strategy
+    chosen, seed = method.strategy, options.get("seed", 0)
     if confidence:
-        seed = options.get("seed", 0)
         chosen, changes = Confident(chosen, seed=seed), changes | {"confidence.seed": seed}
+    if uncertainty or abstain is not None:
+        chosen = Uncertain(chosen, seed=seed)
+        changes |= ({"uncertainty": True} if uncertainty else {}) | (
+            {} if abstain is None else {"abstain": abstain})
     last: Stage = (Collect(partial(DecodedSegment.of, signature=method.signature))
-                   if output is None else Write(ChoiceWriter(format, nbest, utilities)))
+                   if output is None else Write(ChoiceWriter(format, nbest, utilities, abstain)))
     work = method.work(config, chosen, last, changes, ".txt" if format == "text" else ".jsonl",
                        matrix=None if matrix is None else str(matrix))
     progress = options.get("progress", False)

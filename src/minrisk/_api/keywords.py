@@ -91,6 +91,8 @@ class SamplerKeywords(TypedDict, total=False):
     min_p: float
     temperature: float
     beams: int
+    vote: str | None
+    vote_error: float
     max_tokens: int | None
     min_tokens: int
     source_language: str | None
