@@ -36,7 +36,7 @@ _CLASS_HINTS = {  # advice for a model of each class that was given to another m
                     "reads source, hypothesis and reference together, and has no sentence "
                     "embeddings to compare; use it as the metric 'comet-kiwi' or 'xcomet'"),
 }
-_TEXTS_PER_CHUNK = 256  # that are tokenized together while a GPU encodes those before them
+_TEXTS_PER_CHUNK = 512  # that are tokenized together while a GPU encodes those before them
 
 
 class Embedder:
