@@ -36,7 +36,6 @@ _CLASS_HINTS = {  # advice for a model of each class that was given to another m
                     "reads source, hypothesis and reference together, and has no sentence "
                     "embeddings to compare; use it as the metric 'comet-kiwi' or 'xcomet'"),
 }
-_TEXTS_PER_CHUNK = 512  # that are tokenized together while a GPU encodes those before them
 
 
 class Embedder:
@@ -53,44 +52,28 @@ class Embedder:
     def embed(self, texts: Sequence[str]) -> Tensor:
         """(N, D) sentence embeddings, from the cache if there is one."""
         if self._store is None:
-            return self._encode_texts(texts)
+            return self.encode(self.tokenize(texts))
         found = torch.from_numpy(self._store.get_or_encode(texts, self._vectors))
         return found.to(self.runtime.device, self.runtime.dtype)
 
     def _vectors(self, texts: list[str]) -> Vectors:
-        found: Vectors = self._encode_texts(texts).float().cpu().numpy()
+        found: Vectors = self.encode(self.tokenize(texts)).float().cpu().numpy()
         return found
 
-    def _encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """(N, D); a GPU encodes some texts while the next ones are tokenized."""
-        size = _TEXTS_PER_CHUNK if self.runtime.device.type == "cuda" else max(1, len(texts))
-        parts, overlong = [], 0
-        for start in range(0, len(texts), size):
-            ids = self.encoder.tokenize(texts[start : start + size])
-            overlong += self._count_overlong(ids)
-            parts.append(self.encode([self.encoder.cut(own) for own in ids], start, len(texts)))
-        self._warn_of_overlong(overlong, len(texts))
-        return torch.cat(parts) if parts else self.encode([])
-
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
-        ids = self.encoder.tokenize(texts)
-        self._warn_of_overlong(self._count_overlong(ids), len(ids))
-        return [self.encoder.cut(own) for own in ids]
-
-    def _count_overlong(self, ids: Sequence[Ints]) -> int:
-        return sum(own.size > self.encoder.max_tokens for own in ids)
-
-    def _warn_of_overlong(self, count: int, total: int) -> None:
-        if count:
-            warnings.warn(f"{count} of {total} texts have more than {self.encoder.max_tokens} "
-                          "tokens; COMET does not see the rest", stacklevel=5)
+        encoder = self.encoder
+        ids = encoder.tokenize(texts)
+        long = sum(own.size > encoder.max_tokens for own in ids)
+        if long:
+            warnings.warn(f"{long} of {len(ids)} texts have more than {encoder.max_tokens} tokens; "
+                          "COMET does not see the rest", stacklevel=4)
+        return [encoder.cut(own) for own in ids]
 
     @torch.inference_mode()
-    def encode(self, ids: Sequence[Ints], done: int = 0, total: int | None = None) -> Tensor:
-        """(N, D) sentence embeddings; `done` and `total` are for the progress."""
+    def encode(self, ids: Sequence[Ints]) -> Tensor:
+        """(N, D)"""
         with self.runtime.inference():
-            found = self.encoder.encode(ids, self.runtime.tokens, done, total)
-            return found.to(self.runtime.dtype)
+            return self.encoder.encode(ids, self.runtime.tokens).to(self.runtime.dtype)
 
     def network(self, *wanted: str) -> nn.Sequential:
         """The feed-forward network of the estimator; the model must be of a wanted class."""

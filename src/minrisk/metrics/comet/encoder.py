@@ -81,17 +81,13 @@ class CometEncoder:
             return ids
         return np.append(ids[: self.max_tokens - 1], ids[-1])
 
-    def encode(self, ids: Sequence[Ints], budget: int, done: int = 0,
-               total: int | None = None) -> Tensor:
-        """(N, D) in the order given; batches have about `budget` tokens, padding included.
-
-        `done` of `total` texts are encoded before, for the progress.
-        """
+    def encode(self, ids: Sequence[Ints], budget: int) -> Tensor:
+        """(N, D) in the order given; batches have about `budget` tokens, padding included."""
         parts, order = [], []
         for rows in length_batches([own.size for own in ids], budget):
             parts.append(self.embed([ids[r] for r in rows]))
             order += rows
-            report_progress("texts encoded", done + len(order), total or len(ids))
+            report_progress("texts encoded", len(order), len(ids))
         if not parts:
             return torch.empty(0, 0)
         # uploaded without waiting for the device, which may still encode
