@@ -57,7 +57,7 @@ MAY_IMPORT = {
     "_torch": PLAIN | {"_torch"},
     "metrics": PROTOCOLS | {"metrics", "_native", "_torch"},
     "strategies": PROTOCOLS | {"strategies"},
-    "evaluation": PROTOCOLS | {"_core.decoding", "evaluation", "io"},
+    "evaluation": PROTOCOLS | {"_core.decoding", "evaluation", "io", "pipeline"},
     "openai": PLAIN | {"openai"},
     "samplers": PLAIN | {"samplers", "openai", "_torch"},
     "hf": PROTOCOLS | {"_core.decoding", "samplers", "_torch"},

@@ -14,6 +14,7 @@ from commands import run
 from minrisk._core.adapters import MetricAdapter, as_metric, metric_option, named_metric
 from minrisk._core.metric import Ability, Metric
 from minrisk._core.options import Options
+from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy, batch_size_of, is_light, metrics_of, prepare
 from minrisk.metrics.combined import Combined
@@ -22,6 +23,7 @@ from minrisk.metrics.edit import Edit
 from minrisk.metrics.mqm import MQM
 from minrisk.metrics.symmetric import Symmetric
 from minrisk.metrics.ter import Ter
+from minrisk.pipeline.references import ComputePartialStatistics
 from minrisk.pipeline.stages import Decode
 from minrisk.strategies.cascade import UncountedStage
 from minrisk.testing import check_metric
@@ -78,6 +80,14 @@ def test_one_model_anywhere_makes_a_strategy_heavy(strategy):
     assert not is_light(strategy)
     assert batch_size_of(strategy) > 1
     assert not Decode(strategy).is_light
+
+
+def test_parts_of_references_are_as_heavy_as_their_metric():
+    segment = minrisk.Segment(["a", "b"])
+    light, heavy = (ComputePartialStatistics(PartsDecoder(minrisk.Aggregate(metric), segment))
+                    for metric in (CHRF, Combined((CHRF, Comet()), (0.5, 1.0))))
+    assert light.is_light
+    assert not heavy.is_light
 
 
 def test_a_sum_with_a_model_reads_the_texts_of_a_batch_together():

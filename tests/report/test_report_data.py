@@ -38,6 +38,13 @@ def inspected(*args: object, code: int = 0) -> str:
     return done.out
 
 
+def test_the_signature_of_the_page_says_how_references_weigh(tmp_path):
+    samples = write(tmp_path / "samples.jsonl", RECORDS[0])
+    inspected(samples, "-o", tmp_path / "page.html", "--weights", "logprobs")
+    page = page_data((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert "weights:logprobs" in json.dumps(page.index)
+
+
 def assert_shown(found, expected) -> None:
     """Equal in the digits that the page has."""
     np.testing.assert_allclose(found, expected, rtol=1e-4)

@@ -243,6 +243,17 @@ def test_log_probabilities_that_only_weigh_are_removed():
         assert "logprobs" not in own.bodies[0]
 
 
+def test_the_signature_says_when_there_was_nothing_to_weigh_by():
+    from minrisk.io.record import Weighting
+
+    chosen = settings(weighting=Weighting("logprobs"))
+    with mock_upstream("a", "b", "b") as own, serving(own.url, chosen) as server:
+        assert "weights:logprobs" in server.chat().body["minrisk"]["signature"]
+    with mock_upstream("a", "b", "b") as own, serving(own.url, chosen) as server:
+        own.gives_logprobs = False
+        assert "weights:uniform" in server.chat().body["minrisk"]["signature"]
+
+
 def test_completions_have_texts(server):
     reply = server.call("/v1/completions", {"model": "m", "prompt": "the"})
     assert reply.body["choices"][0]["text"] == "the cat sat"

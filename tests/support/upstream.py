@@ -24,6 +24,7 @@ class MockUpstream:
         self.answer: Answer = plain
         self.most = 10**6  # choices in an answer, whatever was asked for
         self.usage = True
+        self.gives_logprobs = True
         self.finish_reasons: Iterator[str] = cycle(["stop"])
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -56,7 +57,7 @@ class MockUpstream:
         message = text if isinstance(text, dict) else {"role": "assistant", "content": text}
         logprobs = {"content": [{"token": str(text), "logprob": -float(len(str(text)))}]}
         return {"message": message, **fields, **(
-            {"logprobs": logprobs} if body.get("logprobs") else {})}
+            {"logprobs": logprobs} if body.get("logprobs") and self.gives_logprobs else {})}
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()

@@ -23,10 +23,11 @@ from minrisk._core.metric import AnyMetric, PartialStatistics
 from minrisk._core.pool import Pool, Tally, bind
 from minrisk._core.references import ReferencePart, References
 from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import Strategy
 
 
 @runtime_checkable
-class PartsStrategy(Protocol):
+class PartsStrategy(Strategy, Protocol):
     """A strategy that can rank from partial statistics of the references."""
 
     @property

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import click
 
 from minrisk._core.errors import InputError
-from minrisk._core.signature import signature
 from minrisk.cli.command import command
 from minrisk.cli.components import StrategyOptions
 from minrisk.cli.execute import execute
@@ -93,12 +92,13 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
     options.check_target()
     strategy, view = method.make(), segments.view(output.show, method.seed or 0)
     files, weighting = segments.files(), segments.weighting
-    facts = page_facts(strategy, view, output.title or title_of(files), segments.validation)
+    facts = page_facts(strategy, view, output.title or title_of(files), segments.validation,
+                       weights=weighting)
     with PageBuilder() as builder:
         pool = options.pool(Examine(strategy, view, options.batch_size, options.on_error),
                             Write(ViewWriter()))
         work = page_work(files, LogprobReader(tuple(files), weighting), pool, builder,
-                         signature(strategy, weights=weighting))
+                         facts["signature"])
         done = execute(replace(options, output="-", overwrite=False), work,
                        written=[options.output])
         view.check(done.counts["segments"])

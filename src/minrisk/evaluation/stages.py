@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import ClassVar
@@ -14,6 +14,7 @@ from minrisk.io.files import Input, text_of
 from minrisk.io.jsonl import parse
 from minrisk.io.record import RawRecord, Reader, Record, at
 from minrisk.io.writer import error_line, json_line
+from minrisk.pipeline.batches import in_batches
 
 _TYPICAL = 32  # segments whose sizes decide which budgets are tried
 
@@ -73,18 +74,15 @@ class Evaluate:
     study: Study
 
     def prepare(self) -> None:
-        pass
+        self.study.metric.prepare()
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
-        return map(self._evaluated, items)
+        # one at a time, because times are measured; failures are those of every run
+        return in_batches(items, 1, self._evaluate, "skip")
 
-    def _evaluated(self, record: Record) -> Record:
-        if record.segment is None:
-            return record
-        try:
-            return replace(record, value=self.study.evaluate(record.segment))
-        except MinriskError as error:
-            return record.failed(error)
+    def _evaluate(self, records: Sequence[Record]) -> list[Record]:
+        return [replace(record, value=self.study.evaluate(record.segment))
+                for record in records if record.segment is not None]
 
 
 @dataclass(frozen=True)

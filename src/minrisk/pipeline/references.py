@@ -18,7 +18,7 @@ from minrisk._core.progress import report_progress
 from minrisk._core.reference_parts import PartsDecoder, PartsStrategy, PartStatistics
 from minrisk._core.references import ReferencePart, References
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import Strategy
+from minrisk._core.strategy import Strategy, is_light, prepare
 from minrisk.io.files import Input
 from minrisk.io.record import RawRecord, Record, Result
 from minrisk.io.shards import Shard
@@ -55,12 +55,15 @@ class ComputePartialStatistics:
     """The stage that computes the partial statistics of a part."""
 
     name: ClassVar[str] = "decode"
-    is_light: ClassVar[bool] = True
 
     decoder: PartsDecoder
 
+    @property
+    def is_light(self) -> bool:
+        return is_light(self.decoder.strategy)
+
     def prepare(self) -> None:
-        pass
+        prepare(self.decoder.strategy)
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
         for record in items:

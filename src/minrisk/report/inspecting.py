@@ -15,7 +15,7 @@ from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.inputs import InputFile, expand
 from minrisk.io.objects import ObjectReader
-from minrisk.io.record import Reader
+from minrisk.io.record import AUTO, Reader
 from minrisk.pipeline.job import RunConfig, Work, open_run
 from minrisk.pipeline.stages import Write
 from minrisk.pipeline.workers import WorkerPool
@@ -119,7 +119,7 @@ def inspect(
                 field=REFERENCE, seed=seed)
     files, reader = _reader(samples)
     facts = page_facts(chosen, view, title or title_of(files),
-                       None if validation is None else fspath(validation))
+                       None if validation is None else fspath(validation), weights=AUTO)
     config = RunConfig("-")
     with PageBuilder() as builder:
         work = page_work(files, reader, config.pool(Examine(chosen, view), Write(ViewWriter())),
@@ -140,10 +140,10 @@ def page_work(files: Sequence[InputFile], reader: Reader, pool: WorkerPool, buil
                 signatures=[signature], stream=builder)
 
 
-def page_facts(strategy: Strategy, view: View, title: str,
-               validation: str | None = None) -> dict[str, Any]:
-    """What the page says of the run as a whole."""
-    return {"title": title, "strategy": strategy.name, "signature": signature(strategy),
+def page_facts(strategy: Strategy, view: View, title: str, validation: str | None = None,
+               **options: Any) -> dict[str, Any]:
+    """What the page says of the run as a whole; options are those of its signature."""
+    return {"title": title, "strategy": strategy.name, "signature": signature(strategy, **options),
             "version": __version__, "show": view.show,
             "validation": None if validation is None else read_validation(validation)}
 

@@ -12,6 +12,7 @@ from minrisk._core.sample_columns import columns
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
+from minrisk.io.record import Weighting
 from minrisk.server.answers import Chosen, completion
 from minrisk.server.calls import Call
 from minrisk.server.candidates import TOOL_METRIC, Candidate, pool_of, read_candidates
@@ -21,7 +22,7 @@ from minrisk.server.limits import SampleLimit
 from minrisk.server.prometheus import Metrics
 from minrisk.server.recording import Recorder
 from minrisk.server.sampling import Draws, draw
-from minrisk.server.settings import Settings
+from minrisk.server.settings import UNIFORM, Settings
 from minrisk.server.sources import Source
 from minrisk.server.tracing import Trace, usage_counts
 from minrisk.strategies.standard import Standard
@@ -87,23 +88,28 @@ class Completer:
         if pool.calls_tools and strategy.metric.name != TOOL_METRIC.name:
             strategy = Standard(TOOL_METRIC)
         try:
-            segment = self._segment(call, pool.compared)
+            segment, weighting = self._segment(call, pool.compared)
             ranking = await self.rank(strategy, segment)
         except MinriskError as error:
             raise ApiError(500, f"the samples cannot be ranked: {error}", code="choosing",
                            headers=NO_RETRY) from None
         order = [*_in_order(pool.compared, segment, ranking), *pool.others]
         return Chosen(order, pool.compared, len(segment.hypotheses), ranking,
-                      signature(strategy, weights=self.settings.weighting))
+                      signature(strategy, weights=weighting))
 
-    def _segment(self, call: Call, compared: Sequence[Candidate]) -> Segment:
-        """As `minrisk decode` would read it from a record of these samples."""
+    def _segment(self, call: Call, compared: Sequence[Candidate]) -> tuple[Segment, Weighting]:
+        """As `minrisk decode` would read it from a record of these samples, and how they weigh: by
+        their counts where the upstream gave no log-probabilities.
+        """
         found = columns(candidate.sample for candidate in compared)
         weighting, weights = self.settings.weighting, None
         if weighting.by_logprobs and "logprobs" in found:
             weights = weighting.of(found["logprobs"], found["samples"], found.get("lengths"),
                                    found["counts"])
-        return Segment(found["samples"], None, call.source, weights, 0, found["counts"])
+        elif weighting.by_logprobs:
+            weighting = UNIFORM
+        segment = Segment(found["samples"], None, call.source, weights, 0, found["counts"])
+        return segment, weighting
 
     def _count(self, call: Call, draws: Draws, trace: Trace) -> None:
         missing = max(0, call.samples - draws.count)

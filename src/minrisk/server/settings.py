@@ -18,7 +18,7 @@ from minrisk.io.record import Weighting
 from minrisk.server.errors import ApiError
 from minrisk.strategies.confident import Confident
 
-_UNIFORM = Weighting("uniform")
+UNIFORM = Weighting("uniform")
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Settings:
     preset: Preset  # of all models without an alias
     aliases: Mapping[str, Preset] = field(default_factory=dict)
     methods: Methods = Methods()
-    weighting: Weighting = _UNIFORM
+    weighting: Weighting = UNIFORM
     max_samples: int = 64
     min_samples: int = 1
     max_candidates: int = 1024  # of a request to rank
