@@ -18,7 +18,7 @@ transformers = pytest.importorskip("transformers", reason="needs the extra minri
 
 import tiny_models
 from commands import run, write
-from minrisk._core.errors import InputError, MissingExtra
+from minrisk._core.errors import InputError, MissingExtra, UnusableError
 from minrisk._core.progress import progress_listener
 from minrisk._core.signature import signature
 from minrisk.samplers.hf import Transformers
@@ -649,6 +649,15 @@ def test_options_that_make_no_sense_are_refused(folders, options, wants):
 def test_prompts_that_make_no_sense_are_refused(folders, texts, n, wants):
     with pytest.raises(InputError, match=wants):
         Transformers(folders("marian"), device="cpu").sample(texts, n)
+
+
+@pytest.mark.parametrize("setting", [{"force_words_ids": [[6]]}, {"cache_implementation": "none"}])
+def test_a_generation_config_that_allows_no_beam_search_is_told(setting):
+    model = tiny_models.model("marian")
+    for name, value in setting.items():
+        setattr(model.generation_config, name, value)
+    with pytest.raises(UnusableError, match="generation config allows no beam search"):
+        beam_search(model, model.generation_config, prompts(model)[:1], 2, 2, 4)
 
 
 def test_more_samples_than_beams_are_refused(folders):

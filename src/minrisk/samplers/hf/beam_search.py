@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
+from minrisk._core.errors import UnusableError
 from minrisk.samplers.hf.engine import SampledSequence
 from minrisk.samplers.hf.generic_decoder import pad_sources
 from minrisk.samplers.hf.logits_processing import token_id_list
@@ -51,17 +52,22 @@ def _generate(model: Any, config: GenerationConfig, batch: Sequence[TokenizedPro
     changed.update(num_beams=beams, num_return_sequences=n, do_sample=False, max_new_tokens=None,
                   max_length=start + limit, return_dict_in_generate=False,
                   temperature=None, top_k=None, top_p=None)
-    prefix = torch.tensor([prompt.prefix for prompt in batch], device=model.device)
-    if model.config.is_encoder_decoder:
-        tokens, mask = pad_sources(model, [prompt.source for prompt in batch])
-        out = model.generate(input_ids=tokens, attention_mask=mask, decoder_input_ids=prefix,
-                             generation_config=changed)
-    else:
-        out = model.generate(input_ids=prefix, attention_mask=torch.ones_like(prefix),
-                             generation_config=changed)
+    try:
+        out = model.generate(**_inputs(model, batch), generation_config=changed)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise UnusableError(f"the model's generation config allows no beam search: {error}; unset "
+                            "in it what is named here, or sample") from None
     ends = token_id_list(config.eos_token_id)
     texts = [_until_end(row, ends) for row in out[:, start:].tolist()]
     return [texts[i : i + n] for i in range(0, len(texts), n)]
+
+
+def _inputs(model: Any, batch: Sequence[TokenizedPrompt]) -> dict[str, Tensor]:
+    prefix = torch.tensor([prompt.prefix for prompt in batch], device=model.device)
+    if not model.config.is_encoder_decoder:
+        return {"input_ids": prefix, "attention_mask": torch.ones_like(prefix)}
+    tokens, mask = pad_sources(model, [prompt.source for prompt in batch])
+    return {"input_ids": tokens, "attention_mask": mask, "decoder_input_ids": prefix}
 
 
 def _until_end(tokens: list[int], ends: list[int]) -> tuple[int, ...]:
