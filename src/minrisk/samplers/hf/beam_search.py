@@ -49,10 +49,10 @@ def _generate(model: Any, config: GenerationConfig, batch: Sequence[TokenizedPro
               beams: int, limit: int) -> list[list[tuple[int, ...]]]:
     start = len(batch[0].prefix)
     changed: Any = deepcopy(config)
-    changed.update(num_beams=beams, num_return_sequences=n, do_sample=False, max_new_tokens=None,
-                  max_length=start + limit, return_dict_in_generate=False,
-                  temperature=None, top_k=None, top_p=None)
     try:
+        changed.update(num_beams=beams, num_return_sequences=n, do_sample=False,
+                       max_new_tokens=None, max_length=start + limit,
+                       return_dict_in_generate=False, temperature=None, top_k=None, top_p=None)
         out = model.generate(**_inputs(model, batch), generation_config=changed)
     except (ValueError, TypeError, NotImplementedError) as error:
         raise UnusableError(f"the model's generation config allows no beam search: {error}; unset "
