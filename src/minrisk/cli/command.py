@@ -23,7 +23,7 @@ from minrisk.cli.flags import set_flags
 from minrisk.cli.options import CONFIG, FieldOption, parameters
 from minrisk.cli.other_tools import our_option
 
-_COMPONENTS = "minrisk.cli.components"  # where a context has those that its arguments name
+_COMPONENTS = "minrisk.cli.components"  # key in a context's `meta`
 _ALL = "minrisk.cli.help_all"
 _SECTIONS = ("Input", "Sampling", "Method", "Output", "Running")  # of the help, in this order
 _SETTINGS = {"token_normalize_func": lambda name: name.replace("_", "-"), "max_content_width": 100}
@@ -91,7 +91,7 @@ class OptionsCommand(click.Command):
         path = self._peek(ctx, args).get("config")
         config = read_config(path) if path else Config()
         ctx.meta[CONFIG] = config.path
-        for _ in ("--strategy coarse-to-fine", "--coarse chrf"):  # an option of which names another
+        for _ in range(2):  # pass 2 finds metrics named by a strategy's option
             options = self._field_options(ctx)
             names = config.default_map(options) | self._peek(ctx, args)
             ctx.meta[_COMPONENTS] = [found for group in self.groups
@@ -129,7 +129,7 @@ class OptionsCommand(click.Command):
         return InputError(f"unknown option {name!r}; {self._hint(name, known) or takes}see --help")
 
     def _hint(self, name: str, known: Iterable[str]) -> str:
-        """What has the option, what it is called here, or else the nearest name."""
+        """A hint: the component that has the option, its name in minrisk, or the closest name."""
         owners = [f"{registry.kind} {entry.name}" for registry in self.registries
                   if registry is not METRICS for entry in entries(registry)
                   if name in (field.flag for field in entry.fields)]

@@ -15,7 +15,7 @@ from minrisk.io.files import Input
 
 @dataclass(frozen=True)
 class Config:
-    """What a file says, by the flags that say the same but for their dashes."""
+    """The values in a file, by flag without the leading dashes."""
 
     path: str = ""
     values: dict[str, Any] = field(default_factory=dict)

@@ -40,7 +40,7 @@ _HEADER = ("method", "utility", "top-1", "top-20", "vs human", "ms/segment")
 
 @dataclass(frozen=True)
 class DemoSegment:
-    """What is to show of a segment."""
+    """The shown data of a segment."""
 
     source: str
     reference: str

@@ -1,4 +1,4 @@
-"""What each strategy picks from the same samples, measured against exact MBR."""
+"""The choice of each strategy from the same samples, compared with exact MBR."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Comparison:
             _MQM.features([""])  # so that the first segment does not pay for loading it
 
     def add(self, record: Mapping[str, Any], index: int) -> dict[str, DemoChoice]:
-        """What each method picks from the samples of this record."""
+        """The choice of each method from the samples of this record."""
         segment = Segment(record["samples"], index=index)
         rankings = {name: self._timed(name, strategy, segment)
                     for name, strategy in _strategies(len(segment.hypotheses), self._seed).items()}

@@ -1,4 +1,4 @@
-"""How every command runs: `pipeline.job` does the work, and this shows how far it is."""
+"""Runs the work of a command with `pipeline.job`, and shows its progress."""
 
 from __future__ import annotations
 

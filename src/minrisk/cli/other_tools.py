@@ -1,4 +1,4 @@
-"""What other tools call their options, for people who come from mbrs or comet-mbr."""
+"""Option names of other tools, for users of mbrs or comet-mbr."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SECTION = "--common."
 
 
 def our_option(option: str) -> str | None:
-    """What an option of another tool is called here."""
+    """The name in minrisk of an option of another tool."""
     if option.startswith(_SECTION):
         name = option.removeprefix(_SECTION)
         return OPTIONS.get(f"--{name}") or f"`{name}:` outside of any section"

@@ -1,4 +1,4 @@
-"""How far a run is, on standard error only: a live line on a terminal, plain lines elsewhere."""
+"""Progress on standard error: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Progress:
         self._fraction = lambda: self.done / total if total else None
 
     def stage(self, what: str, done: int, total: int) -> None:
-        """What a metric or a sampler is at, inside a batch of segments."""
+        """The current step of a metric or a sampler, inside a batch of segments."""
         self._stage = f"{what}: {done:,} of {total:,}"
         self._show_in_time()
 

@@ -1,4 +1,4 @@
-"""How a command runs: its output, its workers, and what happens after a failure."""
+"""Options of a run: output, workers, and the handling of failures."""
 
 from __future__ import annotations
 
