@@ -65,10 +65,10 @@ class OptionsCommand(click.Command):
         try:
             self._add_component_options(ctx, args)
         except (MinriskError, click.UsageError):
-            if not ctx.resilient_parsing:  # which is for completing a line that is not yet whole
+            if not ctx.resilient_parsing:  # set while a shell completes an unfinished line
                 raise
         try:
-            rest = super().parse_args(ctx, list(args))  # which it would consume
+            rest = super().parse_args(ctx, list(args))  # a copy: click consumes the list
         except click.NoSuchOption as error:
             raise self._unknown_option(ctx, error.option_name) from None
         except click.BadOptionUsage as error:
@@ -157,9 +157,9 @@ class OptionsCommand(click.Command):
 
     def _sections(self, ctx: click.Context
                   ) -> tuple[dict[str, list[click.Option]], list[Component]]:
-        """The options of each, and the components whose options it is enough to name.
+        """The options of each section, and the components whose options are listed by name only.
 
-        Where there are several kinds of components, those are the ones that nobody chose.
+        If there are several kinds of components, those are the default ones.
         """
         is_all = ctx.meta.get(_ALL, False)
         sections: dict[str, list[click.Option]] = {name: [] for name in _SECTIONS}

@@ -106,7 +106,7 @@ def _is_part_of_name(f: dataclasses.Field[Any], hint: Any) -> bool:
 
 
 def _plain(hint: Any) -> Any:
-    """`X | None` is X here, and any metric is a Metric."""
+    """The type without None; Metric for any metric."""
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         hint = next(arg for arg in typing.get_args(hint) if arg is not type(None))
     return Metric if typing.get_origin(hint) is Metric else hint

@@ -34,7 +34,7 @@ _KINDS = {"metrics": (METRICS, "--metric."), "strategies": (STRATEGIES, "--"),
 @click.argument("names", nargs=-1)
 @click.option("--json", "machine", is_flag=True, help="One JSON object per line.")
 def list_command(kind: str, names: tuple[str, ...], machine: bool) -> None:
-    """List what is installed, with options and what goes together.
+    """List the installed components, their options, and which of them work together.
 
     \b
     minrisk list metrics

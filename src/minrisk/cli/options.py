@@ -37,7 +37,7 @@ class Flag:
     metavar: str | None = None
     advanced: bool = False  # shown by --help-all only
     hidden: bool = False
-    registry: Registry | None = None  # of the names that it takes
+    registry: Registry | None = None  # of the accepted names
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class FieldOption(click.Option):
         return self.flag
 
 
-class FieldType(click.ParamType):  # type: ignore[type-arg] # which older ones do not take
+class FieldType(click.ParamType):  # type: ignore[type-arg] # older versions of click are not generic
     """The click type of a field, with the checks of its dataclass."""
 
     def __init__(self, field: Field, look: Flag) -> None:

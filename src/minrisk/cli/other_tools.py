@@ -36,5 +36,5 @@ def our_option(option: str) -> str | None:
 
 
 def our_value(option: str, value: object) -> str | None:
-    """The same for the value of an option."""
+    """The name in minrisk of a value of an option of another tool."""
     return _VALUES.get((option, value))

@@ -126,7 +126,7 @@ def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _signed(metric: AnyMetric, scores: dict[str, Score]) -> dict[str, Score]:
-    """Errors with their own sign."""
+    """The scores; those of an error metric are negated back to errors."""
     if not metric.is_error:
         return scores
     return {

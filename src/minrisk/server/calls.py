@@ -20,7 +20,7 @@ _REPLACED = ("minrisk", "n", "best_of", "stream", "stream_options", "seed")  # n
 _OPTIONS = {"samples", "metric", "strategy", "seed", "return_candidates"}
 _MAX_CHOICES = 128
 _MAX_SEED = 1 << 63
-_MAX_DEPTH = 200  # of a body; JSON readers are recursive
+_MAX_DEPTH = 200  # nesting depth of a body; JSON readers are recursive
 
 
 @dataclass(frozen=True)

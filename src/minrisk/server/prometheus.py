@@ -9,7 +9,7 @@ from itertools import accumulate
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
-_MAX_VALUES = 100  # of a label, so that clients cannot fill the memory with names
+_MAX_VALUES = 100  # limit of label values, so that clients cannot fill the memory
 OTHER = "other"
 
 Labels = tuple[str, ...]
