@@ -263,7 +263,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path):
 def test_a_page_needs_a_file(samples, target):
     done = run("inspect", samples, "-o", target)
     assert done.code == 2
-    assert "the page needs a file" in done.err
+    assert "--output must be a file name; got" in done.err
 
 
 def test_a_page_that_exists_is_replaced_only_when_asked(samples, tmp_path):

@@ -18,9 +18,9 @@ from minrisk.server.choosing import Chooser
 from minrisk.server.completing import Completer
 from minrisk.server.errors import ApiError
 from minrisk.server.limits import SampleLimit
-from minrisk.server.prometheus import Metrics
+from minrisk.server.prometheus import ServerMetrics
 from minrisk.server.ranking import read_ranking_call
-from minrisk.server.sampling import start
+from minrisk.server.sampling import new_draws
 from minrisk.server.tracing import Trace
 
 CHOOSER = Chooser(1)
@@ -96,8 +96,8 @@ def test_any_answer_of_an_upstream_becomes_a_completion_and_a_stream(answer, as_
 
     async def main():
         completer = Completer(Given(answer), chosen, SampleLimit(64, 1), CHOOSER,
-                              Metrics(*[lambda: 0] * 3))
-        return await completer.answer(call, start(call, chosen), Trace("id", "route"))
+                              ServerMetrics(*[lambda: 0] * 3))
+        return await completer.answer(call, new_draws(call, chosen), Trace("id", "route"))
 
     body = asyncio.run(main())
     assert len(body["choices"]) == 1

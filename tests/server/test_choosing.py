@@ -24,8 +24,8 @@ from minrisk.server.calls import read_call
 from minrisk.server.choosing import Chooser
 from minrisk.server.completing import Completer
 from minrisk.server.limits import SampleLimit
-from minrisk.server.prometheus import Metrics
-from minrisk.server.sampling import start
+from minrisk.server.prometheus import ServerMetrics
+from minrisk.server.sampling import new_draws
 from minrisk.server.tracing import Trace
 
 CHOOSER = Chooser(2)
@@ -67,8 +67,8 @@ def test_the_answer_is_what_decode_makes_of_the_record(metric, texts):
 
     async def main():
         completer = Completer(Given(texts), chosen, SampleLimit(64, 1), CHOOSER,
-                              Metrics(*[lambda: 0] * 3), recorder)
-        return await completer.answer(call, start(call, chosen), Trace("id", "route"))
+                              ServerMetrics(*[lambda: 0] * 3), recorder)
+        return await completer.answer(call, new_draws(call, chosen), Trace("id", "route"))
 
     body = asyncio.run(main())
     record = recorder.fields

@@ -408,7 +408,10 @@ def test_a_killed_server_leaves_whole_records(upstream, tmp_path):
     (("--upstream", "http://x", "--alias", "x"), "wanted NAME=MODEL"),
     (("--upstream", "http://x", "--alias", "a=b,sample=3"), "did you mean 'samples'"),
     (("--upstream", "http://x", "--alias", "a=b,samples=x"), "wanted a number"),
-    (("--upstream", "http://x", "--samples", 100), "at most --max-samples"),
+    (("--upstream", "http://x", "--samples", 100),
+     "--samples 100; wanted at least --min-samples 1 and at most --max-samples 64"),
+    (("--upstream", "http://x", "--alias", "a=b,samples=100"),
+     "alias 'a': 100 samples; wanted at least --min-samples 1"),
     (("--upstream", "http://x", "--api-key-file", "/dev/null"), "found no key"),
     (("--upstream", "http://x", "--metric", "chrff"), "did you mean 'chrf'"),
     (("--upstream", "http://x", "--allow-strategy", "x"), "unknown strategy")])

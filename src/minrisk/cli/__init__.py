@@ -38,11 +38,11 @@ MISUSE, INTERRUPTED, TERMINATED, CLOSED_PIPE = 2, 130, 143, 141  # as shells cou
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, which then ends a run as Ctrl-C does: with whole outputs."""
+    """SIGTERM or SIGHUP; ends a run as Ctrl-C does: with whole outputs."""
 
 
 class Commands(click.Group):
-    """Imports what is called, and ends quietly where a reader has seen enough (`| head`)."""
+    """Imports commands when they are called, and ends quietly at a closed pipe (`| head`)."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -82,7 +82,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code; no traceback for what the user can mend."""
+    """Run a command line and return its exit code; no traceback for what the user can fix."""
     _prepare()
     try:
         given = None if args is None else list(args)
@@ -93,13 +93,13 @@ def main(args: Sequence[str] | None = None) -> int:
         code = _fail(str(error))
     except click.Abort as end:
         code = TERMINATED if isinstance(end.__cause__, Terminated) else INTERRUPTED
-    _forget_output()
+    _discard_unflushed_output()
     return int(code)
 
 
 def _prepare() -> None:
-    """Streams that are closed swallow what is written to them; warnings are one line."""
-    clear_metric_cache()  # of an earlier run in this process, whose files may have changed
+    """Replace a closed standard error, show warnings as one line each, and handle signals."""
+    clear_metric_cache()  # an earlier run in this process may have read other files
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - for the whole run
     warnings.showwarning = _show_once()
     if threading.current_thread() is threading.main_thread():
@@ -127,8 +127,8 @@ def _fail(message: str) -> int:
     return MISUSE
 
 
-def _forget_output() -> None:
-    """Python writes what is left of standard output when it ends; that must not fail once more."""
+def _discard_unflushed_output() -> None:
+    """Flush standard output; if that fails, drop the rest, so that Python's flush at exit works."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -23,7 +23,7 @@ from minrisk.cli.flags import set_flags
 from minrisk.cli.options import CONFIG, FieldOption, parameters
 from minrisk.cli.other_tools import our_option
 
-_COMPONENTS = "minrisk.cli.components"  # where a context has those that its arguments name
+_COMPONENTS = "minrisk.cli.components"  # key in a context's `meta`
 _ALL = "minrisk.cli.help_all"
 _SECTIONS = ("Input", "Sampling", "Method", "Output", "Running")  # of the help, in this order
 _SETTINGS = {"token_normalize_func": lambda name: name.replace("_", "-"), "max_content_width": 100}
@@ -65,10 +65,10 @@ class OptionsCommand(click.Command):
         try:
             self._add_component_options(ctx, args)
         except (MinriskError, click.UsageError):
-            if not ctx.resilient_parsing:  # which is for completing a line that is not yet whole
+            if not ctx.resilient_parsing:  # set while a shell completes an unfinished line
                 raise
         try:
-            rest = super().parse_args(ctx, list(args))  # which it would consume
+            rest = super().parse_args(ctx, list(args))  # a copy: click consumes the list
         except click.NoSuchOption as error:
             raise self._unknown_option(ctx, error.option_name) from None
         except click.BadOptionUsage as error:
@@ -91,7 +91,7 @@ class OptionsCommand(click.Command):
         path = self._peek(ctx, args).get("config")
         config = read_config(path) if path else Config()
         ctx.meta[CONFIG] = config.path
-        for _ in ("--strategy coarse-to-fine", "--coarse chrf"):  # an option of which names another
+        for _ in range(2):  # pass 2 finds metrics named by a strategy's option
             options = self._field_options(ctx)
             names = config.default_map(options) | self._peek(ctx, args)
             ctx.meta[_COMPONENTS] = [found for group in self.groups
@@ -129,7 +129,7 @@ class OptionsCommand(click.Command):
         return InputError(f"unknown option {name!r}; {self._hint(name, known) or takes}see --help")
 
     def _hint(self, name: str, known: Iterable[str]) -> str:
-        """What has the option, what it is called here, or else the nearest name."""
+        """A hint: the component that has the option, its name in minrisk, or the closest name."""
         owners = [f"{registry.kind} {entry.name}" for registry in self.registries
                   if registry is not METRICS for entry in entries(registry)
                   if name in (field.flag for field in entry.fields)]
@@ -157,9 +157,9 @@ class OptionsCommand(click.Command):
 
     def _sections(self, ctx: click.Context
                   ) -> tuple[dict[str, list[click.Option]], list[Component]]:
-        """The options of each, and the components whose options it is enough to name.
+        """The options of each section, and the components whose options are listed by name only.
 
-        Where there are several kinds of components, those are the ones that nobody chose.
+        If there are several kinds of components, those are the default ones.
         """
         is_all = ctx.meta.get(_ALL, False)
         sections: dict[str, list[click.Option]] = {name: [] for name in _SECTIONS}

@@ -44,7 +44,7 @@ class Component:
     kind: str
     name: str
     options: tuple[ComponentOption, ...]
-    is_default: bool = False  # nobody named it
+    is_default: bool = False  # not named by an option
 
     @property
     def label(self) -> str:
@@ -78,7 +78,7 @@ class ComponentOptions(ABC):
     @classmethod
     @abstractmethod
     def named(cls, names: Names) -> Iterator[Component]:
-        """The components that these names mean."""
+        """The components that have these names."""
 
     def values(self, owner: str) -> dict[str, Any]:
         return {field.key: field.value for field in self.fields if field.owner == owner}
@@ -173,7 +173,7 @@ class StudyOptions(MetricOptions):
             yield from _named_metrics(field, names)
 
     def further(self) -> dict[str, AnyMetric]:
-        """By the names of the fields that take them."""
+        """The further metrics, by the field of a strategy that takes them."""
         return {owner: self.make_metric(name, owner)
                 for owner, name in self.values("strategy").items()}
 
@@ -221,7 +221,7 @@ def _named_metrics(field: Field, names: Names) -> Iterator[Component]:
 
 def _metric_components(owner: str, names: Iterable[str],
                        is_default: bool = False) -> Iterator[Component]:
-    """Metrics, and those inside them; where two of them have an option, the first shows it."""
+    """Metrics, and those inside them; an option that two of them have is shown for the first."""
     seen: set[str] = set()
     for name in names:
         for path, recipe in METRICS.recipe(name).owners():
@@ -240,7 +240,7 @@ def _options(owner: str, fields: Iterable[Field],
 
 
 def _further_metrics() -> dict[str, Field]:
-    """By the first strategy that has such a field."""
+    """The fields that take a second metric, by the first strategy that has each."""
     found = {field.name: (entry.name, field) for entry in reversed([*entries(STRATEGIES)])
              for field in entry.fields if field.type is Metric and field.name != "metric"}
     return dict(reversed(found.values()))

@@ -15,13 +15,13 @@ from minrisk.io.files import Input
 
 @dataclass(frozen=True)
 class Config:
-    """What a file says, by the flags that say the same but for their dashes."""
+    """The values in a file, by flag without the leading dashes."""
 
     path: str = ""
     values: dict[str, Any] = field(default_factory=dict)
 
     def default_map(self, options: Iterable[FieldOption]) -> dict[str, Any]:
-        """By the names of the parameters, as texts of the command line, which click converts."""
+        """The values by name of the parameter, as strings that click converts."""
         return {str(option.name): self._value(key, option)
                 for key, option in _keys(options).items() if key in self.values}
 
@@ -91,12 +91,12 @@ def _load(path: str) -> dict[Any, Any]:
 
 @cache
 def _strict_loader() -> Any:
-    """A loader of plain values: what is written once, and nothing that means something else."""
+    """A YAML loader that refuses aliases and repeated keys."""
     import yaml
 
     class StrictLoader(yaml.SafeLoader):
         def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-            if self.check_event(yaml.AliasEvent):  # a few of them can stand for endless values
+            if self.check_event(yaml.AliasEvent):  # few of them can expand to very many values
                 event: Any = self.peek_event()  # type: ignore[no-untyped-call]
                 raise InputError(f"{event.start_mark.line + 1}: found the alias *{event.anchor}, "
                                  "wanted plain values: write it out")

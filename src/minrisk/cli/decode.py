@@ -63,8 +63,8 @@ class ChoiceOutput(MatrixOutput):
                 **({"uncertainty": True} if self.uncertainty else {}),
                 **({} if self.abstain is None else {"abstain": self.abstain})}
 
-    def measured(self, strategy: Strategy, seed: int) -> Strategy:
-        """The strategy with what is to be said of its choices."""
+    def with_confidence(self, strategy: Strategy, seed: int) -> Strategy:
+        """The strategy wrapped to add confidence and uncertainty."""
         if self.confidence:
             strategy = Confident(strategy, seed=seed)
         if self.uncertainty or self.abstain is not None:
@@ -90,8 +90,8 @@ def decode(method: StrategyOptions, segments: SegmentInput, options: RunOptions,
     strategy, seed = method.make(), method.seed or 0
     writer = ChoiceWriter(output.format, output.nbest, output.utilities, output.abstain)
     return execute(options, decode_work(
-        segments, strategy, options, writer, measured=output.measured(strategy, seed),
-        matrix=output.matrix,
+        segments, strategy, options, writer, matrix=output.matrix,
+        ranker=output.with_confidence(strategy, seed),
         settings=output.settings() | ({"confidence.seed": seed} if output.confidence else {}),
         extension=".txt" if output.format == "text" else ".jsonl",
     )).code
@@ -99,9 +99,9 @@ def decode(method: StrategyOptions, segments: SegmentInput, options: RunOptions,
 
 def decode_work(segments: SegmentInput, strategy: Strategy, options: RunOptions, writer: Writer, *,
                settings: dict[str, Any], extension: str, matrix: str | None,
-               measured: Strategy | None = None, checks: Sequence[Stage] = ()) -> Work:
-    """What `decode` does with its segments, for any writer of the choices."""
-    choose = Decode(measured or strategy, options.batch_size, options.on_error,
+               ranker: Strategy | None = None, checks: Sequence[Stage] = ()) -> Work:
+    """The work of `decode` and `export`: rank segments, and write the choices with a writer."""
+    choose = Decode(ranker or strategy, options.batch_size, options.on_error,
                     scores=matrix is not None)
     oracle = {"oracle": segments.oracle} if segments.oracle else {}
     return Work(

@@ -1,4 +1,4 @@
-"""`minrisk demo`: real samples, what each method picks from them, and what that is worth."""
+"""`minrisk demo`: real samples, the choice of each method, and a comparison of the methods."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _HEADER = ("method", "utility", "top-1", "top-20", "vs human", "ms/segment")
 
 @dataclass(frozen=True)
 class DemoSegment:
-    """What is to show of a segment."""
+    """The shown data of a segment."""
 
     source: str
     reference: str
@@ -48,7 +48,7 @@ class DemoSegment:
 
     @property
     def interest(self) -> tuple[int, int]:
-        """Short ones where the methods disagree show most; sorts first what shows most."""
+        """Sort key: segments where the methods disagree come first, short ones before long ones."""
         return -len({choice.text for choice in self.choices.values()}), len(self.source)
 
 
@@ -66,7 +66,7 @@ class DemoSegment:
 @click.option("--data", type=click.Path(), hidden=True)
 def demo(segments: int, limit: int | None, seed: int, threads: int | None, report: str | None,
          data: str | None) -> None:
-    """Decode the bundled samples and show what happened.
+    """Decode the bundled samples, and compare the methods.
 
     They are translations of English sentences into French, sampled from a model.
     """

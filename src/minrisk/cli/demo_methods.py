@@ -1,4 +1,4 @@
-"""What each strategy picks from the same samples, measured against exact MBR."""
+"""The choice of each strategy from the same samples, compared with exact MBR."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TRAINED = f"mqm, of the best {_TOP}"
 class MethodRow:
     """One method over all segments."""
 
-    utility: list[float] = field(default_factory=list)  # exact, whatever the method believes
+    utility: list[float] = field(default_factory=list)  # exact, not the method's estimate
     first: list[bool] = field(default_factory=list)  # picked the string that exact MBR picks
     among: list[bool] = field(default_factory=list)  # has that string among its best 20
     human: list[float] = field(default_factory=list)  # chrF against the human reference
@@ -44,16 +44,16 @@ class DemoChoice:
 
 
 class Comparison:
-    """Grows by one record after the other."""
+    """The methods compared, record by record."""
 
     def __init__(self, seed: int) -> None:
         self.rows = {name: MethodRow() for name in (SAMPLE, PROBABLE, BEAM)}  # these first
         self._seed = seed
         if _is_installed():
-            _MQM.features([""])  # so that the first segment does not pay for loading it
+            _MQM.features([""])  # loads the model before the first segment is timed
 
     def add(self, record: Mapping[str, Any], index: int) -> dict[str, DemoChoice]:
-        """What each method picks from the samples of this record."""
+        """The choice of each method from the samples of this record."""
         segment = Segment(record["samples"], index=index)
         rankings = {name: self._timed(name, strategy, segment)
                     for name, strategy in _strategies(len(segment.hypotheses), self._seed).items()}
@@ -90,7 +90,7 @@ class Comparison:
         return found
 
     def _trained(self, record: Mapping[str, Any], segment: Segment, exact: Ranking) -> DemoChoice:
-        """By the trained metric, among what chrF likes best: to encode all samples takes long."""
+        """The choice of the trained metric among the best by chrF: encoding all samples is slow."""
         best = exact.order[:_TOP]
         few = Segment([segment.hypotheses[i] for i in best], source=record["source"])
         ranking = self._timed(TRAINED, Standard(_MQM), few)

@@ -1,4 +1,4 @@
-"""How every command runs: `pipeline.job` does the work, and this shows how far it is."""
+"""Runs the work of a command with `pipeline.job`, and shows its progress."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from minrisk.io.sink import Sink
 from minrisk.pipeline.job import Work, open_run
 from minrisk.pipeline.run import Run
 
-SOME_FAILED = 3  # the exit code of a run that went to its end without some segments
+SOME_FAILED = 3  # the exit code of a finished run in which some segments failed
 _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens")  # in the summary
 
 

@@ -1,4 +1,4 @@
-"""What is installed: every metric, strategy and sampler with the fields of its dataclass."""
+"""The installed components: every metric, strategy and sampler with the fields of its dataclass."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Field:
         return f"{self.help}  [default: {default}]"
 
     def shown(self, prefix: str = "--") -> str:
-        """As on the command line, e.g. `--groups int (1)`."""
+        """The field as on the command line, e.g. `--groups int (1)`."""
         flag = prefix + self.flag[2:]
         if self.type is bool and not self.default:
             return flag
@@ -90,7 +90,7 @@ def as_field(f: dataclasses.Field[Any], hint: Any) -> Field:
 
 
 def entries(registry: Registry, names: Sequence[str] = ()) -> Iterator[Entry]:
-    """Those of these names, or all."""
+    """The entries of these names, or all."""
     for name in names or registry.names():
         try:
             cls = registry.get(name)
@@ -106,7 +106,7 @@ def _is_part_of_name(f: dataclasses.Field[Any], hint: Any) -> bool:
 
 
 def _plain(hint: Any) -> Any:
-    """`X | None` is X here, and any metric is a Metric."""
+    """The type without None; Metric for any metric."""
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         hint = next(arg for arg in typing.get_args(hint) if arg is not type(None))
     return Metric if typing.get_origin(hint) is Metric else hint

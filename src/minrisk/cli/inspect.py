@@ -23,7 +23,7 @@ from minrisk.io.record import at
 from minrisk.pipeline.stages import Write
 from minrisk.report.inspecting import page_facts, page_work, title_of
 from minrisk.report.page import PageBuilder, check_target, is_large, save_page
-from minrisk.report.stages import Examine, LogprobReader, ViewWriter
+from minrisk.report.stages import BuildViews, LogprobReader, ViewWriter
 from minrisk.report.views import REFERENCE, View
 
 
@@ -95,7 +95,7 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
     facts = page_facts(strategy, view, output.title or title_of(files), segments.validation,
                        weights=weighting)
     with PageBuilder() as builder:
-        pool = options.pool(Examine(strategy, view, options.batch_size, options.on_error),
+        pool = options.pool(BuildViews(strategy, view, options.batch_size, options.on_error),
                             Write(ViewWriter()))
         work = page_work(files, LogprobReader(tuple(files), weighting), pool, builder,
                          facts["signature"])
@@ -128,7 +128,7 @@ def _text_lines(path: str) -> list[str]:
 
 
 def _output_lines(path: str) -> list[str]:
-    """Of plain text, or the texts of JSON lines."""
+    """The lines of plain text, or the texts of JSON lines."""
     source = InputFile.at(path).open()
     lines = [source.text(line) for line in source]
     if not (source.has_fields or (lines and lines[0].lstrip().startswith("{"))):

@@ -34,7 +34,7 @@ _KINDS = {"metrics": (METRICS, "--metric."), "strategies": (STRATEGIES, "--"),
 @click.argument("names", nargs=-1)
 @click.option("--json", "machine", is_flag=True, help="One JSON object per line.")
 def list_command(kind: str, names: tuple[str, ...], machine: bool) -> None:
-    """List what is installed, with options and what goes together.
+    """List the installed components, their options, and which of them work together.
 
     \b
     minrisk list metrics
@@ -59,7 +59,7 @@ def strategies_for(metric: type) -> list[str] | None:
 
 
 def _notes(registry: Registry, entry: Entry) -> Iterator[str]:
-    """Which metrics and strategies go together."""
+    """Notes on an entry: its problem, or the metrics or strategies that it works with."""
     if entry.problem:
         yield entry.problem
     elif registry is METRICS:
@@ -79,7 +79,7 @@ def _shown_strategies(metric: type) -> str:
 
 
 def _print(registry: Registry, prefix: str, names: Sequence[str] = ()) -> None:
-    """For people: a paragraph for each name."""
+    """The entries as text: a paragraph for each name."""
     for entry in entries(registry, names):
         click.echo(f"{click.style(entry.name, bold=True)}: {entry.summary}")
         shown = [(f.shown(prefix), f.help) for f in entry.fields if f.name not in COMMON]

@@ -30,14 +30,14 @@ _FILES = {"FILE": "file", "FOLDER": "dir"}  # what a shell completes
 
 @dataclass(frozen=True)
 class Flag:
-    """How an option looks, beyond what its field says."""
+    """The appearance of an option, beyond its field."""
 
     names: tuple[str, ...] = ()  # further spellings; short ones are shown
     section: str = "Running"
     metavar: str | None = None
     advanced: bool = False  # shown by --help-all only
     hidden: bool = False
-    registry: Registry | None = None  # of the names that it takes
+    registry: Registry | None = None  # of the accepted names
 
 
 @dataclass(frozen=True)
@@ -114,15 +114,15 @@ class FieldOption(click.Option):
         return ctx.get_parameter_source(self.name) is not ParameterSource.DEFAULT
 
     def given_as(self, ctx: click.Context | None) -> str:
-        """Where its value came from, for messages: the flag, or the key of a file."""
+        """The origin of the value, for messages: the flag, or the key of a file."""
         assert self.name is not None
         if ctx and ctx.get_parameter_source(self.name) is ParameterSource.DEFAULT_MAP:
             return f"{ctx.meta[CONFIG]}: {self.flag[2:]}"
         return self.flag
 
 
-class FieldType(click.ParamType):  # type: ignore[type-arg] # which older ones do not take
-    """What a field takes, as its dataclass checks it."""
+class FieldType(click.ParamType):  # type: ignore[type-arg] # older versions of click are not generic
+    """The click type of a field, with the checks of its dataclass."""
 
     def __init__(self, field: Field, look: Flag) -> None:
         self.field, self.look = field, look

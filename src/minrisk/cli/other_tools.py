@@ -1,4 +1,4 @@
-"""What other tools call their options, for people who come from mbrs or comet-mbr."""
+"""Option names of other tools, for users of mbrs or comet-mbr."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SECTION = "--common."
 
 
 def our_option(option: str) -> str | None:
-    """What an option of another tool is called here."""
+    """The name in minrisk of an option of another tool."""
     if option.startswith(_SECTION):
         name = option.removeprefix(_SECTION)
         return OPTIONS.get(f"--{name}") or f"`{name}:` outside of any section"
@@ -36,5 +36,5 @@ def our_option(option: str) -> str | None:
 
 
 def our_value(option: str, value: object) -> str | None:
-    """The same for the value of an option."""
+    """The name in minrisk of a value of an option of another tool."""
     return _VALUES.get((option, value))

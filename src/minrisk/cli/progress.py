@@ -1,4 +1,4 @@
-"""How far a run is, on standard error only: a live line on a terminal, plain lines elsewhere."""
+"""Progress on standard error: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _WIDTH = 24
 
 
 class Progress:
-    """Counts segments, and shows how many there are unless quiet."""
+    """Counts segments, and shows the number unless quiet."""
 
     def __init__(self, quiet: bool, fraction: Callable[[], float | None],
                  live: bool = True) -> None:
         self.done = 0
         self.failed = 0
-        self.counts: Counter[str] = Counter()  # of what else is worth counting
+        self.counts: Counter[str] = Counter()  # further numbers, such as pairs
         self._quiet = quiet
-        self._fraction = fraction  # of the input that was read, if its size is known
+        self._fraction = fraction  # returns the share of the input that was read, if known
         self._live = live
         self._stage = ""
         self._start = self._shown = time.monotonic()
@@ -49,11 +49,11 @@ class Progress:
         self.counts.update({name: number for name, number in more.items() if number})
 
     def expect(self, total: int) -> None:
-        """Set the number of segments, which says more than what was read of the input."""
+        """Set the number of segments; progress is then the share of segments, not of input."""
         self._fraction = lambda: self.done / total if total else None
 
     def stage(self, what: str, done: int, total: int) -> None:
-        """What a metric or a sampler is at, inside a batch of segments."""
+        """The current step of a metric or a sampler, inside a batch of segments."""
         self._stage = f"{what}: {done:,} of {total:,}"
         self._show_in_time()
 
@@ -79,7 +79,7 @@ class Progress:
         return f"{count / self.seconds:.1f} {name}/s"
 
     def _show(self) -> None:
-        # a first batch was read, but nothing of it is done
+        # before the first batch is finished, the share of input read is misleading
         fraction = self._fraction() if self.done else None
         parts = [_count(self.done), self._speed("segments", self.done)]
         if self.failed:
@@ -102,7 +102,7 @@ class Progress:
 
 
 def has_room_for_bar(output: str) -> bool:
-    """A live bar would run into results that go to the same terminal."""
+    """Whether no results go to the terminal, where they would mix with a live bar."""
     return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
 
 

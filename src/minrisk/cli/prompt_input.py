@@ -36,5 +36,5 @@ class PromptInput(InputOptions):
                            options.on_error, self.on_blank == "fail", must_instruct)
 
     def settings(self) -> dict[str, Any]:
-        """What of it can change a result, beyond the samples."""
+        """The options that can change a result, beyond the samples."""
         return {"input_format": self.input_format, "on_blank": self.on_blank}

@@ -1,4 +1,4 @@
-"""How a command runs: its output, its workers, and what happens after a failure."""
+"""Options of a run: output, workers, and the handling of failures."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ class RunOptions(RunConfig):
         "cache unless given.")
 
     def apply(self) -> None:
-        """Set what holds for this process: its threads, and whether it warns."""
+        """Set the threads and the warning filter of this process."""
         if self.quiet:
             warnings.simplefilter("ignore")
         set_threads(self.threads)
 
     def wants_workers(self, work: Work) -> bool:
-        """For a folder too, unless a server does the work."""
+        """Whether to start workers: also for a folder, unless a server does the work."""
         return super().wants_workers(work) or (self.is_folder and not work.is_streaming)
 
     def pool(self, *stages: Stage, gpus: bool = True) -> WorkerPool:

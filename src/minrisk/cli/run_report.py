@@ -1,4 +1,4 @@
-"""What a run did: where its time went, and a JSON report for programs."""
+"""The report of a run: time per stage, and JSON for programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minrisk.pipeline.runner import Inline
 
 
 def stage_summary(run: Run, progress: Progress) -> str:
-    """Where the time went, if there was more than one worker."""
+    """The time per stage, if there was more than one worker."""
     if isinstance(run.runner, Inline) or not run.seconds:
         return ""
     busy = _utilisation(run, progress)

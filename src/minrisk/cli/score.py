@@ -116,7 +116,7 @@ def _lines(path: str) -> list[str]:
 
 
 def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:
-    """For each segment the lines of all files."""
+    """The lines of all files, per segment."""
     streams = [_lines(path) for path in paths]
     for path, lines in zip(paths, streams, strict=True):
         if len(lines) != len(streams[0]):
@@ -126,7 +126,7 @@ def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _signed(metric: AnyMetric, scores: dict[str, Score]) -> dict[str, Score]:
-    """Errors with their own sign."""
+    """The scores; those of an error metric are negated back to errors."""
     if not metric.is_error:
         return scores
     return {

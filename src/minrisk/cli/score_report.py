@@ -21,7 +21,7 @@ _LATEX = str.maketrans({
 
 @dataclass(frozen=True)
 class ScoreColumn:
-    """What one metric says of every system."""
+    """The scores of every system by one metric."""
 
     metric: str
     signature: str
@@ -53,7 +53,7 @@ def _line(column: ScoreColumn, value: str, score_only: bool) -> str:
 
 
 def _value(score: Score, width: int, mean: str = "") -> str:
-    """For instance `51.8 (μ = 51.7 ± 1.2)`."""
+    """The score with its interval, e.g. `51.8 (μ = 51.7 ± 1.2)`."""
     shown = f"{score.value:.{width}f}"
     if score.mean is None:
         return shown

@@ -103,12 +103,12 @@ class SegmentInput(JsonInput):
         return self._text.further_files() if self._text else []
 
     def settings(self) -> dict[str, Any]:
-        """What of it can change a result."""
+        """The options that can change a result."""
         text = self._text.settings() if self._text else {}
         return {"weights": self.weighting, "oracle": self.oracle} | text
 
     def reader(self, files: tuple[InputFile, ...], number: int | None) -> Reader:
-        """Of these files: all of the input, or the file of this number."""
+        """The reader of these files: all of the input, or the file of this number."""
         if self._text is None:
             return SampleReader(files, self.weighting, self.oracle)
         return self._text.reader(files, number, self.weighting)
@@ -127,8 +127,7 @@ class SegmentInput(JsonInput):
     def _check_json(self) -> None:
         for name in _TEXT_ONLY:
             if getattr(self, name) is not None:
-                raise InputError(f"{_flag(name)} goes with plain text, which needs "
-                                 "--num-candidates; JSON lines carry their own fields")
+                raise InputError(f"{_flag(name)} needs --num-candidates: it is only for plain text")
         if self.oracle and self.weighting.by_logprobs:
             raise InputError(f"--weights {self.weights} weighs samples; with --oracle there are "
                              "none to weigh: leave one of them out")
@@ -140,7 +139,7 @@ class SegmentInput(JsonInput):
         if self.weighting.by_logprobs and not self.reference_lprobs:
             raise InputError(f"--weights {self.weights} needs --reference-lprobs "
                              "where INPUT is plain text")
-        _ = self._text  # which checks the rest
+        _ = self._text  # checks the rest
 
 
 def _flag(name: str) -> str:

@@ -44,7 +44,7 @@ _ALIAS = ("samples", "metric", "strategy")  # what an alias may set
 
 @dataclass(frozen=True)
 class SourceOptions(ComponentOptions):
-    """Where samples come from, and how many."""
+    """Source and number of the samples."""
 
     registries = ()
 
@@ -80,7 +80,7 @@ class SourceOptions(ComponentOptions):
 
     @property
     def model_name(self) -> str | None:
-        """As clients know it; they need not know our folders."""
+        """The name that clients use; the folder of a local model is not disclosed."""
         if self.model is None or self.upstream is not None:
             return self.model
         return os.path.basename(os.path.normpath(self.model))
@@ -97,7 +97,7 @@ class SourceOptions(ComponentOptions):
 
 @dataclass(frozen=True)
 class ChoiceOptions:
-    """How a sample is chosen, and what clients may say about it."""
+    """The choice of a sample, and the methods that clients may request."""
 
     weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
         "uniform", section="Method",
@@ -120,7 +120,7 @@ class ChoiceOptions:
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Where to listen, to whom, and what to write down."""
+    """Listening address, accepted clients, and records."""
 
     host: str = flag("127.0.0.1", metavar="ADDRESS", help="Address to listen on.")
     port: int = flag(8001, metavar="PORT", ge=0, le=65535,
@@ -180,7 +180,7 @@ def serve(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOption
         from minrisk.server.run import Address
     limit = SampleLimit(limits.concurrency, limits.queue)
     settings = _settings(sampling, method, choice, options, limits)
-    _warn_of_strangers(options.host, settings.keys)
+    _warn_without_keys(options.host, settings.keys)
     source = _source(sampling, limits, limit)
     asyncio.run(_serve(source, settings, limit, options.record,
                        Address(options.host, options.port, limits.grace)))
@@ -222,7 +222,7 @@ def _source(sampling: SourceOptions, limits: LimitOptions, limit: SampleLimit) -
 
     if sampling.upstream is None:
         return LocalModel(sampling.local_sampler(), sampling.model_name or "", limit)
-    # which checks the address, and reads the key
+    # checks the address, and reads the key
     endpoint = Endpoint(sampling.model or "any", sampling.upstream,
                         key_variable=sampling.key_variable)
     client = Client(sampling.upstream, endpoint.key(), concurrency=limits.concurrency,
@@ -254,7 +254,7 @@ def _alias(text: str, default: Preset, strategy: str) -> tuple[str, Preset]:
 
 
 def _methods(choice: ChoiceOptions, method: StrategyOptions, default: Strategy) -> Methods:
-    """What clients may name; each strategy is made once, to see that it can be."""
+    """The methods that clients may name; each strategy is made once, to check it."""
     from minrisk.server.settings import Methods, named_metrics
 
     for name in choice.allow_strategy:
@@ -276,11 +276,11 @@ def _keys(path: str | None) -> Keys:
     return Keys(keys)
 
 
-def _warn_of_strangers(host: str, keys: Keys) -> None:
+def _warn_without_keys(host: str, keys: Keys) -> None:
     try:
         is_local = ipaddress.ip_address(host).is_loopback
     except ValueError:
         is_local = host == "localhost"
     if not is_local and not keys:
-        warnings.warn(f"--host {host} lets others in, and no key is wanted of them; "
+        warnings.warn(f"--host {host} accepts clients from other machines without a key; "
                       "give --api-key-file", stacklevel=2)

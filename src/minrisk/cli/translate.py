@@ -31,7 +31,8 @@ class TranslationOutput:
     utilities: bool = flag(False, section="Output", help=UTILITIES_HELP)
     sampling_workers: int | None = flag(
         None, metavar="W", ge=1, advanced=True,
-        help="Number of workers that sample, which have the GPUs; --workers choose.")
+        help="Number of workers that sample, on the GPUs; --workers is the number that "
+        "decode.")
 
     def __post_init__(self) -> None:
         if self.format == "text" and (self.nbest or self.utilities):
@@ -66,7 +67,7 @@ def translate(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOp
     return execute(options, Work(
         files=prompts.files(),
         reader=prompts.reader,
-        # some draw, on GPUs where there are some, and others choose from what they drew
+        # one pool samples, on the GPUs if there are any; the other decodes
         pools=[replace(options.pool(draw), workers=output.sampling_workers),
                options.pool(*choose, gpus=False)],
         settings=settings(sampler, "sampler") | settings(strategy) | drawing | output.settings()

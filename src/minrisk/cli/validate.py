@@ -1,4 +1,4 @@
-"""`minrisk validate`: which strategy to trust, on samples and a metric of one's own."""
+"""`minrisk validate`: compare strategies on your samples and metric."""
 
 from __future__ import annotations
 

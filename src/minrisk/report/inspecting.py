@@ -20,7 +20,7 @@ from minrisk.pipeline.job import RunConfig, Work, open_run
 from minrisk.pipeline.stages import Write
 from minrisk.pipeline.workers import WorkerPool
 from minrisk.report.page import PageBuilder, save_page
-from minrisk.report.stages import Examine, LogprobReader, ViewWriter
+from minrisk.report.stages import BuildViews, LogprobReader, ViewWriter
 from minrisk.report.systems import read_validation
 from minrisk.report.views import REFERENCE, View
 from minrisk.version import __version__
@@ -122,7 +122,7 @@ def inspect(
                        None if validation is None else fspath(validation), weights=AUTO)
     config = RunConfig("-")
     with PageBuilder() as builder:
-        work = page_work(files, reader, config.pool(Examine(chosen, view), Write(ViewWriter())),
+        work = page_work(files, reader, config.pool(BuildViews(chosen, view), Write(ViewWriter())),
                          builder, facts["signature"])
         with open_run(config, work) as run:
             for _ in run.results():
@@ -135,7 +135,7 @@ def inspect(
 
 def page_work(files: Sequence[InputFile], reader: Reader, pool: WorkerPool, builder: PageBuilder,
               signature: str) -> Work:
-    """What is read, done and collected for a page."""
+    """The work of a page: its input, its stages and its output."""
     return Work(files=files, reader=lambda files, number: reader, pools=[pool], settings={},
                 signatures=[signature], stream=builder)
 
@@ -158,7 +158,7 @@ def columns_of(references: Sequence[str | Sequence[str]]) -> list[list[str]]:
 
 
 def _reader(samples: Samples) -> tuple[tuple[InputFile, ...], Reader]:
-    """The files, and what reads them or the objects."""
+    """The files, and the reader of the files or objects."""
     if isinstance(samples, str | PathLike):
         files = tuple(map(InputFile.at, expand([fspath(samples)])))
         return files, LogprobReader(files)

@@ -27,7 +27,7 @@ from minrisk.report.systems import Systems
 
 SCRIPTS = ("data.js", "state.js", "dom.js", "charts.js", "list.js", "segment.js", "corpus.js",
            "main.js")
-LARGE = 50 * 10**6  # bytes, which a browser takes seconds to open
+LARGE = 50 * 10**6  # bytes; a browser needs seconds to open them
 _PART = 1 << 18  # bytes of details that are opened together: a few milliseconds
 _COPY = 1 << 20
 _ROW = ("id", "source", "text", "count", "utility", "margin", "confidence", "entropy", "largest",
@@ -35,7 +35,7 @@ _ROW = ("id", "source", "text", "count", "utility", "margin", "confidence", "ent
 
 
 class PageBuilder:
-    """Takes the lines of `ViewWriter` in order; holds the rows, and on disk what is behind them."""
+    """Takes the lines of `ViewWriter` in order; holds the rows, and on disk the details."""
 
     def __init__(self) -> None:
         self.columns: dict[str, list[Any]] = {name: [] for name in _ROW}
@@ -95,7 +95,7 @@ def _hash(text: str) -> str:
 
 
 def _template(title: str, index: bytes) -> tuple[bytes, bytes]:
-    """What comes before the details, and what comes after them."""
+    """The page before the details, and after them."""
     style = _asset("style.css")
     script = "(() => {\n'use strict';\n" + "\n".join(map(_asset, SCRIPTS)) + "})();\n"
     values = {"POLICY": policy(style, script), "STYLE": style, "SCRIPT": script,
@@ -111,7 +111,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """In HTML, and in this template."""
+    """The text escaped for HTML, and for this template."""
     return escape(text.encode("utf-8", "replace").decode()).replace("%", "&#37;")
 
 
@@ -144,16 +144,15 @@ def save_page(chunks: Iterator[bytes], path: str) -> int:
 
 
 def _upload(chunks: Iterator[bytes], url: str) -> int:
-    """Object stores show a file when it is closed."""
-    pages = list(chunks)  # made before anything is sent
+    """Write to an object store, which shows a file once it is closed."""
+    pages = list(chunks)  # complete before anything is sent
     with as_input_error("write", url), remote.open_url(url, "wb") as output:
         return sum(map(output.write, pages))
 
 
 def check_target(path: str) -> None:
     if path in ("", "-") or path.endswith("/") or os.path.isdir(path):
-        raise InputError(f"the page needs a file, and {path!r} is none; name one, as in "
-                         "-o report.html")
+        raise InputError(f"output= must be a file name; got {path!r}")
 
 
 def is_large(size: int) -> bool:

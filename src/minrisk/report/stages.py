@@ -1,4 +1,4 @@
-"""From records to views, on the way that every command goes."""
+"""Pipeline stages of the report: from records to views."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from minrisk.pipeline.batches import OnError, in_batches
 from minrisk.report.views import View, failed_row
 from minrisk.strategies.confident import Confident
 
-RESAMPLES = 100  # for the confidence, which is then known to within 0.1
+RESAMPLES = 100  # for the confidence, to within 0.1
 
 
 @dataclass(frozen=True)
 class LogprobReader(SampleReader):
-    """Records with the log-probabilities of their samples, whether these weigh them or not."""
+    """Records with the log-probabilities of their samples, also where these are not weights."""
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
         logprobs = fields.get("logprobs")
-        if self.weighting.by == "auto":  # they are shown: no need to warn that they do not weigh
+        if self.weighting.by == "auto":  # shown on the page: no warning that they are unused
             fields = {name: value for name, value in fields.items() if name != "logprobs"}
         record = super().parse_fields(fields, record)
         if record.segment is None or logprobs is None or record.segment.own is None:
@@ -46,8 +46,8 @@ def _checked(logprobs: Any, count: int) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Examine:
-    """From segments to what there is to see of them."""
+class BuildViews:
+    """Decode segments, and build their views."""
 
     name: ClassVar[str] = "decode"
 
@@ -65,9 +65,9 @@ class Examine:
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
         size = self.batch_size or batch_size_of(self.strategy)
-        return in_batches(items, size, self._examine, self.on_error)
+        return in_batches(items, size, self._build, self.on_error)
 
-    def _examine(self, batch: Sequence[Record]) -> Sequence[Record]:
+    def _build(self, batch: Sequence[Record]) -> Sequence[Record]:
         segments = Batch(r.segment for r in batch if r.segment is not None)
         strategy = Confident(self.strategy, resamples=RESAMPLES, seed=self.view.seed)
         rankings = strategy.rank(segments)
@@ -79,7 +79,7 @@ class Examine:
 
 @dataclass(frozen=True)
 class ViewWriter:
-    """A line per segment: the row of the list, a tab, and what opens behind it."""
+    """A line per segment: the row of the list, a tab, and the details."""
 
     def __call__(self, record: Record) -> str:
         row, details = record.value

@@ -27,7 +27,7 @@ Column = list[Any]
 
 @dataclass
 class Systems:
-    """The outputs of all segments, which come one after the other."""
+    """The outputs of all segments, added one by one."""
 
     segments: int = 0
     texts: dict[str, Column] = field(default_factory=dict)  # None where there is no output
@@ -49,7 +49,7 @@ class Systems:
         self.segments += 1
 
     def columns(self, metric: AnyMetric) -> dict[str, Any]:
-        """What the page needs of them, with the comparison of those that have every segment."""
+        """The data for the page, with a comparison of the systems that have every segment."""
         judged = self._judged(metric)
         return {
             "names": list(self.texts),
@@ -61,7 +61,7 @@ class Systems:
         }
 
     def _same(self, column: Column) -> list[int | None]:
-        """1 where it is the text of the choice, 0 where it is another."""
+        """1 where the text equals the choice, 0 where it differs."""
         return [None if text is None else int(text == choice)
                 for text, choice in zip(column, self.texts[CHOICE], strict=True)]
 
@@ -76,7 +76,7 @@ class Systems:
                 for name, found in compare_means(values, RESAMPLES).items()}
 
     def _judged(self, metric: AnyMetric) -> dict[str, dict[str, Any]]:
-        """By the metric of the choice against human references, in the segments that have some."""
+        """Scores by the same metric against human references, in the segments that have any."""
         rows = [i for i in self._rows(self.texts.values()) if self.human[i]]
         systems = {name: [column[i] for i in rows]
                    for name, column in self._complete(self.texts, rows).items()}
@@ -98,7 +98,7 @@ class Systems:
         return column
 
     def _rows(self, columns: Iterable[Column]) -> list[int]:
-        """The segments that did not fail: some output is there."""
+        """The segments that did not fail: they have an output."""
         found = list(columns)
         return [i for i in range(self.segments) if any(c[i] is not None for c in found)]
 
@@ -115,7 +115,7 @@ def _summary(found: Score) -> dict[str, Any]:
 
 
 def read_validation(path: str) -> dict[str, Any]:
-    """What `minrisk validate -o` wrote: each strategy at each budget, and the one to use."""
+    """The results of `minrisk validate -o`: strategies at each budget, and the recommendation."""
     source = InputFile.at(path).open()
     outcomes: list[SegmentOutcomes] = []
     labels: list[str] = []

@@ -1,4 +1,4 @@
-"""What there is to see of a segment: a row of the list, and what opens behind it."""
+"""The data of a segment: its row in the list, and its details."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import segment_rng
 from minrisk.io.record import Record
-from minrisk.strategies.uncertain import Clusters, as_references, clusters, uncertainty
+from minrisk.strategies.uncertain import Clusters, as_references, clusters
+from minrisk.strategies.uncertain import uncertainty as uncertainty_of
 
 CHOICE, SAMPLE, PROBABLE = "choice", "one sample", "most probable"
 REFERENCE = "reference"  # the field of a human reference, or of several
-_FURTHER_OUTPUTS = re.compile(r"beam[-_]?\d*|greedy")  # fields with what else the model said
-_DIGITS = 5  # that numbers of the page have
-MAX_CLUSTERS = 8  # that are shown with their mass
-_MARKED_CLUSTERS = 4  # whose best texts are among the shown
-_MAX_REFERENCES = 8  # that are shown where they are not the samples
+_FURTHER_OUTPUTS = re.compile(r"beam[-_]?\d*|greedy")  # fields with other outputs of the model
+_DIGITS = 5  # significant digits of numbers
+MAX_CLUSTERS = 8  # clusters shown with their mass
+_MARKED_CLUSTERS = 4  # clusters whose best text is always shown
+_MAX_REFERENCES = 8  # references shown if they are not the samples
 
 
 @dataclass(frozen=True)
 class View:
-    """What to show, and the lines that belong to the segments."""
+    """Settings of the page, and further outputs and references of the segments."""
 
     show: int = 16  # samples of a segment
-    matrix: int = 12  # of these, those that are compared with each other, at most
+    matrix: int = 12  # of these, the most that are compared with each other
     against: Mapping[str, Sequence[str]] = field(default_factory=dict)  # a line per segment
     references: Sequence[Sequence[str]] = ()  # human ones, in lists with a line per segment
     field: str = REFERENCE
@@ -46,14 +47,14 @@ class View:
         return [text for text in [*own, *lines] if isinstance(text, str)]
 
     def outputs(self, record: Record) -> dict[str, str]:
-        """What others made of the same source, by name."""
+        """Outputs of other systems for the same source, by name."""
         fields = {name: text for name, text in record.fields.items()
                   if _FURTHER_OUTPUTS.fullmatch(name) and isinstance(text, str)}
         return fields | {name: _line(lines, record.index, name)
                          for name, lines in self.against.items()}
 
     def check(self, segments: int) -> None:
-        """Fails where other lines are more than the segments, and so of other segments."""
+        """Raise InputError unless every file has one line per segment."""
         for name, lines in [*self.against.items(),
                             *(("the references", lines) for lines in self.references)]:
             if len(lines) != segments:
@@ -62,15 +63,15 @@ class View:
 
     def segment(self, record: Record, ranking: Ranking,
                 pool: Pool[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The row of the list, and what opens behind it; JSON can hold both."""
-        look = _Look(self, record, ranking, pool)
-        row = look.row()
+        """The row of the list, and the details, as JSON values."""
+        shown = _SegmentView(self, record, ranking, pool)
+        row = shown.row()
         outputs = {name: text for name, (text, _) in row["systems"].items() if name != CHOICE}
-        return row, look.details() | {"human": row["human"], "outputs": outputs}
+        return row, shown.details() | {"human": row["human"], "outputs": outputs}
 
 
-class _Look:
-    """One look at a segment. Hypotheses are distinct, and numbered by rank."""
+class _SegmentView:
+    """The shown data of one segment. Hypotheses are distinct, and numbered by rank."""
 
     def __init__(self, view: View, record: Record, ranking: Ranking, pool: Pool[Any]) -> None:
         self._view = view
@@ -84,7 +85,8 @@ class _Look:
         self._counts = _counts(pool.segment, self._texts)
 
     def row(self) -> dict[str, Any]:
-        ranking, unsure = self._ranking, uncertainty(self._ranking, self._pool, self._clusters)
+        ranking = self._ranking
+        uncertainty = uncertainty_of(ranking, self._pool, self._clusters)
         confidence = ranking.confidence
         return {
             "id": self._record.id,
@@ -94,10 +96,10 @@ class _Look:
             "utility": number(ranking.utility[ranking.best]),
             "margin": number(confidence.margin if confidence else math.nan),
             "confidence": number(confidence.probability if confidence else math.nan),
-            "entropy": number(unsure.entropy),
-            "largest": number(unsure.largest),
-            "mean": number(unsure.utility),
-            "clusters": unsure.clusters,
+            "entropy": number(uncertainty.entropy),
+            "largest": number(uncertainty.largest),
+            "mean": number(uncertainty.utility),
+            "clusters": uncertainty.clusters,
             "distinct": len(self._texts),
             "samples": int(self._pool.segment.counts.sum()),
             "systems": self._systems(),
@@ -123,18 +125,18 @@ class _Look:
         return details | self._support(shown)
 
     def _shown(self) -> list[int]:
-        """The best, and in any case those that stand for something else than the choice."""
+        """Ranks of the shown hypotheses: the best, and always the marked ones."""
         room = min(self._view.show, len(self._texts))
         marked = self._marked()[:room - 1]
         best = [i for i in range(len(self._texts)) if i not in marked][:room - len(marked)]
         return sorted([*best, *marked])
 
     def _marked(self) -> list[int]:
-        """The worst, the most probable, and the best of the largest clusters."""
+        """Ranks of the worst, the most probable, and the best of the largest clusters."""
         labels = self._clusters.labels.tolist()
         firsts = [labels.index(n) for n, *_ in self._masses()[:_MARKED_CLUSTERS]]
         found = [len(self._texts) - 1, self._most_probable(), *firsts]
-        return [i for i in dict.fromkeys(found) if i]  # neither none nor the choice
+        return [i for i in dict.fromkeys(found) if i]  # without None and the choice
 
     def _compared(self, shown: list[int]) -> list[int]:
         """Places among the shown: the choice, the marked, and then the best."""
@@ -147,7 +149,7 @@ class _Look:
         return None if self._logprobs is None else int(np.argmax(self._logprobs))
 
     def _masses(self) -> list[list[Any]]:
-        """Of the largest clusters: number, mass, how many distinct texts."""
+        """Number, mass and count of distinct texts of the largest clusters."""
         mass, labels = self._clusters.mass, self._clusters.labels
         sizes = np.bincount(labels, minlength=mass.size)
         largest = np.argsort(-mass, kind="stable")[:MAX_CLUSTERS]
@@ -160,7 +162,7 @@ class _Look:
         return pool.scores(pool.segment.own)
 
     def _support(self, shown: list[int]) -> dict[str, Any]:
-        """How well each reference supports the choice: its score against it."""
+        """The score of the choice against each reference."""
         segment, (columns, mass) = self._pool.segment, self._references
         scores = self._scores[0]
         if segment.own is None:
@@ -172,13 +174,13 @@ class _Look:
         place = np.array([by_text.get(row, -1) for row in rows.tolist()])
         known = place >= 0
         part = sums(self._clusters.labels[known], (mass * scores)[place[known]],
-                    self._clusters.mass.size)  # of the choice's utility, by cluster
+                    self._clusters.mass.size)  # contributions to the choice's utility, by cluster
         return {"support": [number(scores[place[i]]) if known[i] else None for i in shown],
                 "parts": [number(part[n]) for n, *_ in self._masses()]}
 
     @cached_property
     def _outputs(self) -> dict[str, str]:
-        """The choice, and what it is compared with."""
+        """The choice, and the outputs that it is compared with."""
         texts = {CHOICE: self._texts[0], SAMPLE: self._at_random()}
         probable = self._most_probable()
         if probable is not None:
@@ -192,7 +194,7 @@ class _Look:
 
     @cached_property
     def _scores(self) -> Floats:
-        """(outputs, references) exactly, whatever the strategy looked at."""
+        """(outputs, references) exact scores, also where the strategy skipped pairs."""
         pool = self._pool
         refs = pool.texts[pool.ref_rows[self._references[0]]]
         features = pool.metric.features(list(self._outputs.values()))
@@ -216,7 +218,7 @@ def failed_row(record: Record) -> dict[str, Any]:
 
 
 def source_of(record: Record) -> str | None:
-    """What the samples are made from: a source, a prompt, or the last message of a chat."""
+    """The input of the model: a source, a prompt, or the last message of a chat."""
     if record.segment is not None and record.segment.source is not None:
         return record.segment.source
     prompt, messages = record.fields.get("prompt"), record.fields.get("messages")
@@ -228,7 +230,7 @@ def source_of(record: Record) -> str | None:
 
 
 def number(value: float) -> float | None:
-    """With as many digits as a reader needs; JSON knows no NaN."""
+    """The value in few digits; None for NaN and infinity, which JSON cannot express."""
     if not math.isfinite(value):
         return None
     rounded = float(f"{value:.{_DIGITS}g}")
@@ -247,7 +249,7 @@ def _counts(segment: Segment, texts: Sequence[str]) -> list[int]:
 
 
 def _logprobs(given: Any, segment: Segment, texts: Sequence[str]) -> list[float] | None:
-    """The largest of each distinct text, where the samples have some."""
+    """The largest log-probability of each distinct text, if the samples have any."""
     if given is None:
         return None
     found: dict[str, float] = {}

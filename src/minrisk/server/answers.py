@@ -1,5 +1,4 @@
-"""From samples to what the client gets: a completion like the upstream's own, whole or in chunks.
-"""
+"""From samples to the answer: a completion in the upstream's form, whole or in chunks."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from minrisk.server.candidates import Candidate
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 _IDS = {"chat": "chatcmpl", "completions": "cmpl"}
 _OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
-_MESSAGE_PARTS = ("role", "content", "tool_calls")  # of a message, which have chunks of their own
+_MESSAGE_PARTS = ("role", "content", "tool_calls")  # these have chunks of their own
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Chosen:
     """The candidates of a request, best first, and how they were ranked."""
 
     order: list[Candidate]
-    compared: list[Candidate]  # those that were ranked, as they came
+    compared: list[Candidate]  # the ranked ones, in input order
     distinct: int
     ranking: Ranking
     signature: str
@@ -55,7 +54,9 @@ def _part_of(parts: Sequence[AnswerPart], candidate: Candidate) -> AnswerPart:
 
 
 def _numbered(raw: Mapping[str, Any], index: int, call: Call) -> dict[str, Any]:
-    """The choice as it came, but for its number, and what only we have asked for."""
+    """The upstream's choice with a new index, without log-probabilities that the client did not
+    request.
+    """
     fields = dict(raw) | {"index": index}
     if "logprobs" in call.defaults and not call.given.get("logprobs"):
         fields["logprobs"] = None
@@ -64,7 +65,7 @@ def _numbered(raw: Mapping[str, Any], index: int, call: Call) -> dict[str, Any]:
 
 def summary(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
             requested: int) -> dict[str, Any]:
-    """What there is to say of the choice."""
+    """The field `minrisk` of the answer: sample counts, and how the choice was made."""
     found: dict[str, Any] = {"samples": sum(len(part.choices) for part in parts),
                              "requested": requested}
     if chosen is None:
@@ -85,7 +86,7 @@ def finite(number: float) -> float | None:
 
 
 def headers_of(body: Mapping[str, Any]) -> dict[str, str]:
-    """The same summary for those who do not read bodies."""
+    """The summary as response headers."""
     found = body["minrisk"]
     return {f"x-minrisk-{name}": _header(found[name])
             for name in ("samples", "distinct", "utility", "confidence", "signature")
@@ -98,7 +99,7 @@ def _header(value: Any) -> str:
 
 
 def summed_usage(parts: Sequence[AnswerPart]) -> dict[str, Any] | None:
-    """The tokens of all answers; nothing where one of them does not tell."""
+    """The sum of the token counts; None if any answer has none."""
     counts = total_usage(part.usage for part in parts)
     if counts is None:
         return None
@@ -128,7 +129,7 @@ def chunks(call: Call, body: Mapping[str, Any]) -> Iterator[bytes]:
     usage = {"usage": None} if call.include_usage else {}
     events = [head | {"choices": [fields]} | usage for choice in body["choices"]
               for fields in (_deltas(choice) if call.api == "chat" else [_text_chunk(choice)])]
-    events[-1]["minrisk"] = body["minrisk"]  # with the last reason to finish
+    events[-1]["minrisk"] = body["minrisk"]  # beside the last finish_reason
     yield from map(event, events)
     if call.include_usage:
         yield event(head | {"choices": [], "usage": body.get("usage")})
@@ -140,7 +141,7 @@ def event(fields: Mapping[str, Any]) -> bytes:
 
 
 def _deltas(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Role, content, tool calls, and the reason to finish, in this order."""
+    """Chunks with role, content, tool calls and finish_reason, in this order."""
     message = choice.get("message") or {"content": choice.get("text")}
     index = choice["index"]
     others = {key: value for key, value in message.items()

@@ -1,4 +1,4 @@
-"""The routes of the server, and what is around every request."""
+"""The routes of the server, and the middleware of every request."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from minrisk.server.completing import Completer
 from minrisk.server.errors import ApiError, upstream_error
 from minrisk.server.limits import SampleLimit
 from minrisk.server.page import page
-from minrisk.server.prometheus import OTHER, Metrics
+from minrisk.server.prometheus import OTHER, ServerMetrics
 from minrisk.server.ranking import read_ranking_call
 from minrisk.server.recording import Recorder
-from minrisk.server.sampling import Draws, cancelled, start
+from minrisk.server.sampling import Draws, cancelled, new_draws
 from minrisk.server.settings import Settings
 from minrisk.server.sources import Source
 from minrisk.server.tracing import CLIENT_LEFT, Trace, log
 
-_OPEN_ROUTES = ("/health", "/ready")  # for which nobody needs a key
+_OPEN_ROUTES = ("/health", "/ready")  # these need no key
 _STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8",
                    "cache-control": "no-cache", "x-accel-buffering": "no"}
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 _RECENT = 50  # requests on the page
-_trace: ContextVar[Trace] = ContextVar("trace")  # of the request that is answered
+_trace: ContextVar[Trace] = ContextVar("trace")  # of the current request
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Work = asyncio.Task[dict[str, Any]]  # of the body of a completion
+Work = asyncio.Task[dict[str, Any]]  # its result is the body of a completion
 
 
 class Server:
@@ -60,12 +60,13 @@ class Server:
         self._recent: list[dict[str, Any]] = []
         self._limit = limit
         self.silent: set[int] = set()  # connections without any request yet
-        self.metrics = Metrics(lambda: len(self._running), lambda: limit.requests_waiting,
-                               lambda: limit.in_use)
+        self.metrics = ServerMetrics(lambda: len(self._running), lambda: limit.requests_waiting,
+                                     lambda: limit.in_use)
         self._completer = Completer(source, settings, limit, self._chooser, self.metrics, recorder)
 
     def application(self) -> web.Application:
-        app = web.Application(middlewares=[self._around], client_max_size=self._settings.max_body)
+        app = web.Application(middlewares=[self._middleware],
+                              client_max_size=self._settings.max_body)
         app.add_routes([
             web.post("/v1/chat/completions", self._chat),
             web.post("/v1/completions", self._completions),
@@ -82,7 +83,7 @@ class Server:
         return app
 
     async def open(self) -> None:
-        """Connect to the source, and load what choosing needs; until then it is not ready."""
+        """Connect to the source, and load the models; before that, the server is not ready."""
         await self._source.open()
         await asyncio.to_thread(self._settings.prepare)
         self._is_loaded = True
@@ -94,17 +95,17 @@ class Server:
             await asyncio.to_thread(self._recorder.close)
 
     async def drain(self, seconds: float) -> None:
-        """Take no more requests, and end those that are not finished in so many seconds."""
+        """Refuse new requests, and cancel those that are unfinished after `seconds`."""
         self._is_draining = True
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
         await cancelled(*self._running)
 
-    # around every request
+    # every request
 
     @web.middleware
-    async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Identity, log and metrics."""
+    async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Assign a request id, log the request, and count it."""
         given = request.headers.get("x-request-id", "")
         trace = Trace(given if _ID.fullmatch(given) else f"req_{secrets.token_hex(12)}",
                       _route(request))
@@ -120,7 +121,7 @@ class Server:
 
     async def _answered(self, request: web.Request, handler: Handler,
                         trace: Trace) -> web.StreamResponse:
-        """The response, errors in OpenAI's form included."""
+        """The response; errors have OpenAI's form."""
         headers = {"x-request-id": trace.id} | self._cors()
         try:
             self._check_key(request)
@@ -132,16 +133,16 @@ class Server:
             failure = _http_error(error, request)
         except ApiError as error:
             failure = error
-        except ConnectionError:  # the client has left
+        except ConnectionError:  # the client has disconnected
             raise asyncio.CancelledError from None
         except Exception as error:
-            failure = self._bug(error, trace)
+            failure = self._internal_error(error, trace)
         trace.fields["error"] = failure.code or str(failure.status)
         return web.Response(status=failure.status, text=failure.content,
                             content_type="application/json", headers=failure.headers | headers)
 
-    def _bug(self, error: Exception, trace: Trace) -> ApiError:
-        """Logged without its message, which may have texts in it."""
+    def _internal_error(self, error: Exception, trace: Trace) -> ApiError:
+        """Log an error without its message, which may contain texts of a client."""
         self._log(json.dumps({"id": trace.id, "error": type(error).__name__, "trace":
                               traceback.format_tb(error.__traceback__)}))
         return ApiError(500, "the server failed; its log says more under the request's id")
@@ -184,7 +185,7 @@ class Server:
         call = read_call(api, await self._body(request), self._settings)
         trace = _trace.get()
         trace.fields |= {"model": self._shown_model(call), "stream": call.stream}
-        draws = start(call, self._settings)
+        draws = new_draws(call, self._settings)
         work = asyncio.create_task(self._completer.answer(call, draws, trace))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
@@ -195,23 +196,23 @@ class Server:
             body = _result(work)
             return web.json_response(body, headers=headers_of(body))
         finally:
-            await cancelled(work)  # which frees the upstream where the client has left
+            await cancelled(work)  # frees the upstream if the client has disconnected
 
     def _check_open(self) -> None:
         if self._is_draining:
-            raise ApiError(503, "the server stops; try another", code="stopping",
-                           headers={"connection": "close", "retry-after": "1"})
+            raise ApiError(503, "the server is shutting down; retry later or on another server",
+                           code="stopping", headers={"connection": "close", "retry-after": "1"})
         if not self._is_loaded:
             raise ApiError(503, "the server still loads its models", code="loading",
                            headers={"retry-after": "5"})
 
     def _shown_model(self, call: Call) -> str | None:
-        """The name for log and metrics: the client's own where it is an alias."""
+        """The model's name in log and metrics: the alias if the client named one."""
         given = call.given.get("model")
         return given if isinstance(given, str) and given in self._settings.aliases else call.model
 
     async def _body(self, request: web.Request) -> dict[str, Any]:
-        if request.content_type != "application/json":  # which no page of another origin may send
+        if request.content_type != "application/json":  # pages of other origins cannot send it
             raise ApiError(415, f"found content type {request.content_type[:60]!r}, wanted "
                            "application/json")
         seconds = self._settings.body_timeout
@@ -225,7 +226,7 @@ class Server:
 
     async def _stream(self, request: web.Request, call: Call, draws: Draws,
                       work: Work) -> web.StreamResponse:
-        """Errors keep their status as long as no byte was sent; that waits for the first sample."""
+        """Stream the answer; headers wait for the first sample, so that errors have a status."""
         started = asyncio.ensure_future(draws.started.wait())
         try:
             await asyncio.wait([work, started], timeout=self._settings.heartbeat,
@@ -245,20 +246,20 @@ class Server:
         return response
 
     async def _keep_alive(self, response: web.StreamResponse, work: Work) -> None:
-        """Comments, for proxies close a stream that is silent for long."""
+        """Send comments until the work is done: proxies close silent streams."""
         while not work.done():
             await asyncio.wait({work}, timeout=self._settings.heartbeat)
             if not work.done():
                 await response.write(b": waiting for samples\n\n")
 
     def _events(self, call: Call, work: Work, trace: Trace) -> Iterable[bytes]:
-        """An error is an event too: the status has been sent."""
+        """The chunks, or an event with the error: the status has been sent."""
         try:
             return [*chunks(call, _result(work))]
         except ApiError as error:
             failure = error
         except Exception as error:
-            failure = self._bug(error, trace)
+            failure = self._internal_error(error, trace)
         trace.fields["error"] = failure.code or str(failure.status)
         return [event(json.loads(failure.content))]
 
@@ -270,7 +271,7 @@ class Server:
         with _trace.get().timing("choosing"):
             try:
                 ranking = await self._completer.rank(strategy, segment)
-            except MinriskError as error:  # of the candidates, or a source that is missing
+            except MinriskError as error:  # bad candidates, or a missing source
                 raise ApiError(400, str(error)) from None
         confidence = ranking.confidence
         return web.json_response({
@@ -315,7 +316,7 @@ class Server:
 
     async def _problem(self) -> str | None:
         if self._is_draining:
-            return "the server stops"
+            return "the server is shutting down"
         return await self._source.problem() if self._is_loaded else "models are being loaded"
 
     async def _metrics(self, _: web.Request) -> web.Response:
@@ -335,20 +336,21 @@ class Server:
 
 
 def _result(work: Work) -> dict[str, Any]:
-    """Of work that is done; only the end of the server cancels it while somebody waits."""
+    """The result of a finished task; a cancelled task means that the server is shutting down."""
     if work.cancelled():
-        raise ApiError(503, "the server stops; try another", code="stopping")
+        raise ApiError(503, "the server is shutting down; retry later or on another server",
+                       code="stopping")
     return work.result()
 
 
 def _route(request: web.Request) -> str:
-    """As it is declared, so that clients cannot invent labels."""
+    """The declared route, so that clients cannot invent labels."""
     resource = request.match_info.route.resource
     return resource.canonical if resource is not None else "unknown"
 
 
 def _http_error(error: web.HTTPException, request: web.Request) -> ApiError:
-    """What aiohttp itself refuses: unknown paths, wrong methods, bodies that are too large."""
+    """An error of aiohttp itself: unknown path, wrong method, or a body that is too large."""
     allowed = error.headers.get("Allow")
     return ApiError(error.status, f"{error.reason}: {request.method} {request.path[:200]}",
                     headers={} if allowed is None else {"Allow": allowed})

@@ -1,4 +1,4 @@
-"""What a client asks for, checked: our own fields are taken out, all others stay as they are."""
+"""Requests of clients, checked; fields for the upstream are passed on unchanged."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from minrisk.openai.completions import API, Query
 from minrisk.server.errors import ApiError
 from minrisk.server.settings import Settings
 
-_OWN = ("minrisk", "n", "best_of", "stream", "stream_options", "seed")  # set by us
+_REPLACED = ("minrisk", "n", "best_of", "stream", "stream_options", "seed")  # not passed on
 _OPTIONS = {"samples", "metric", "strategy", "seed", "return_candidates"}
 _MAX_CHOICES = 128
 _MAX_SEED = 1 << 63
-_MAX_DEPTH = 200  # of a body: every reader of it is recursive
+_MAX_DEPTH = 200  # nesting depth of a body; JSON readers are recursive
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class Call:
     api: API
     given: dict[str, Any]  # the body as it came
     model: str | None  # the one that samples
-    n: int  # choices that the client gets
+    n: int  # choices in the answer
     samples: int
     strategy: Strategy
     seed: int
     stream: bool = False
     include_usage: bool = False
     return_candidates: bool = False
-    defaults: dict[str, Any] = field(default_factory=dict)  # fields that the operator adds
+    defaults: dict[str, Any] = field(default_factory=dict)  # fields added by the operator
 
     @property
     def passes_through(self) -> bool:
@@ -65,16 +65,19 @@ class Call:
         return {name: self.given[name]}
 
     def query(self) -> Query:
-        """For samples, with seeds far apart: servers count on from a seed for other choices."""
+        """The query for samples, with seeds that are far apart.
+
+        Upstream servers use seed + 1, + 2, ... for further choices.
+        """
         body = {name: value for name, value in self.given.items()
-                if name not in _OWN and value is not None}
+                if name not in _REPLACED and value is not None}
         if "logprobs" in self.defaults and not body.get("logprobs"):
-            body.pop("logprobs", None)  # they weigh, whether the client sees them or not
+            body.pop("logprobs", None)  # needed as weights, whether or not the client wants them
         return Query({**self.defaults, **body, **self._named()}, partial(_spread, self.seed),
                      frozenset({"seed"} | self.defaults.keys() - body.keys()))
 
     def passed(self) -> dict[str, Any]:
-        """The body of the one request that passes through; its answer comes whole."""
+        """The body of a request that is passed through; its answer is not streamed."""
         ours = ("minrisk", "stream", "stream_options")
         return {name: value for name, value in self.given.items()
                 if name not in ours} | self._named()
@@ -95,7 +98,7 @@ def _text(content: Any) -> str | None:
 
 
 def read_json(raw: bytes) -> dict[str, Any]:
-    """The object of a body, with nothing that cannot be sent on as it came."""
+    """The JSON object of a body; only values that can be passed on unchanged are accepted."""
     try:
         found = json.loads(raw, parse_constant=_no_number, parse_float=_number)
     except RecursionError:
@@ -131,7 +134,7 @@ def _check_depth(found: Any) -> None:
 
 
 def read_call(api: API, given: dict[str, Any], settings: Settings) -> Call:
-    """Checks what concerns us; what concerns the upstream alone is its own to refuse."""
+    """Check the fields that minrisk reads; fields for the upstream are not checked here."""
     _check_prompt(api, given)
     preset = settings.preset_of(given.get("model"))
     options = _options(given)
@@ -176,7 +179,7 @@ def _check_prompt(api: API, given: dict[str, Any]) -> None:
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """Ours, from the body's own object."""
+    """The options in the `minrisk` object of the request body."""
     found = given.get("minrisk")
     if found is None:
         return {}

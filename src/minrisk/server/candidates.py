@@ -13,9 +13,9 @@ from minrisk._core.sampler import Sample
 from minrisk.metrics.json_match import JsonMatch, canonical
 from minrisk.openai.choices import Choice
 
-_END_OF_REASONING = "</think>"  # of servers that leave it in the content
+_END_OF_REASONING = "</think>"  # some servers leave it in the content
 _FILTERED = "content_filter"
-TOOL_METRIC = JsonMatch(by="field")  # of calls whose tools are the same
+TOOL_METRIC = JsonMatch(by="field")  # compares calls of the same tools
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Candidate:
 
 
 def read_candidates(choices: Sequence[Choice], as_json: bool) -> list[Candidate]:
-    """Those that can win: neither filtered nor empty."""
+    """The candidates that can win: neither filtered nor empty."""
     found = (_candidate(choice, as_json) for choice in choices)
     return [candidate for candidate in found if candidate is not None]
 
@@ -62,7 +62,7 @@ def _candidate(choice: Choice, as_json: bool) -> Candidate | None:
 
 
 def _calls(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is called, in either form of the protocol, with arguments as values."""
+    """Names and arguments of the called tools, in either form of the protocol."""
     found = message.get("tool_calls")
     functions = [call.get("function") or call.get("custom") for call in found
                  if isinstance(call, dict)] if isinstance(found, list) else []
@@ -83,8 +83,7 @@ def _as_text(calls: list[dict[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class CandidatePool:
-    """The candidates that are compared with each other, and the rest in the order of its chances.
-    """
+    """The candidates that are compared with each other, and the others, in input order."""
 
     compared: list[Candidate]
     others: list[Candidate]
@@ -95,7 +94,7 @@ class CandidatePool:
 
 
 def pool_of(candidates: Sequence[Candidate], prefer_finished: bool) -> CandidatePool:
-    """Most decide whether tools are called, and which; what was cut loses to what was not."""
+    """Keep the majority kind: text, or one sequence of tool names; cut candidates come last."""
     finished = [c for c in candidates if not (prefer_finished and c.is_cut)] or list(candidates)
     calling = _most_frequent([c.tools is not None for c in finished])
     kind = [c for c in finished if (c.tools is not None) == calling]
@@ -106,5 +105,5 @@ def pool_of(candidates: Sequence[Candidate], prefer_finished: bool) -> Candidate
 
 
 def _most_frequent(values: Sequence[Any]) -> Any:
-    """The first of equally frequent ones."""
+    """The most frequent value; the first of several."""
     return Counter(values).most_common(1)[0][0]

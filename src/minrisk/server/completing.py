@@ -1,4 +1,4 @@
-"""From a call to its answer: draw samples, choose among them, and say what was done."""
+"""From a call to its answer: draw samples, choose one of them, and log and record the choice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minrisk.server.candidates import TOOL_METRIC, Candidate, pool_of, read_cand
 from minrisk.server.choosing import Chooser
 from minrisk.server.errors import NO_RETRY, ApiError, upstream_error
 from minrisk.server.limits import SampleLimit
-from minrisk.server.prometheus import Metrics
+from minrisk.server.prometheus import ServerMetrics
 from minrisk.server.recording import Recorder
 from minrisk.server.sampling import Draws, draw
 from minrisk.server.settings import UNIFORM, Settings
@@ -38,7 +38,7 @@ class Completer:
     settings: Settings
     limit: SampleLimit
     chooser: Chooser
-    metrics: Metrics
+    metrics: ServerMetrics
     recorder: Recorder | None = None
 
     async def answer(self, call: Call, draws: Draws, trace: Trace) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Completer:
         return body
 
     async def rank(self, strategy: Strategy, segment: Segment) -> Ranking:
-        """The ranking of a segment, in time."""
+        """The ranking of a segment, or an error after the deadline."""
         try:
             async with asyncio.timeout(_CHOOSING_DEADLINE):
                 return await self.chooser.rank(self.settings.ranker(strategy), segment)
@@ -79,7 +79,7 @@ class Completer:
         draws.report(part, len(part.choices))
 
     async def _choose(self, call: Call, draws: Draws) -> Chosen | None:
-        """None where the upstream's own answer is passed on."""
+        """The ranked candidates; None if the upstream's own answer is passed on."""
         candidates = read_candidates(draws.choices, call.wants_json)
         if call.passes_through or not candidates:
             return None
@@ -133,8 +133,7 @@ class Completer:
 
     async def _record(self, call: Call, draws: Draws, body: dict[str, Any], chosen: Chosen | None,
                       trace: Trace) -> None:
-        """A line in the format of `minrisk sample`, on the disk before the client has its answer.
-        """
+        """Append a line in the format of `minrisk sample`, before the client gets its answer."""
         compared = (read_candidates(draws.choices, call.wants_json) if chosen is None
                     else chosen.compared)
         if self.recorder is None or not compared:
@@ -152,7 +151,7 @@ class Completer:
 
 def _in_order(compared: Sequence[Candidate], segment: Segment,
               ranking: Ranking) -> list[Candidate]:
-    """One candidate of each text, best first, and then the further ones in the same order."""
+    """One candidate of each distinct text, best first; then the copies, in the same order."""
     rank = {segment.hypotheses[row]: place for place, row in enumerate(ranking.order.tolist())}
     seen: dict[str, int] = {}
     keys = []

@@ -9,14 +9,14 @@ from typing import Any
 from minrisk._core.errors import MinriskError
 from minrisk.openai.errors import Refusal, refusal_of
 
-NO_RETRY = {"x-should-retry": "false"}  # we have tried again already
+NO_RETRY = {"x-should-retry": "false"}  # minrisk has retried already
 _KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error",
           429: "rate_limit_error"}
 _PASSED_HEADERS = ("retry-after", "retry-after-ms")
 
 
 class ApiError(Exception):
-    """What a client is told, with its status."""
+    """An error that the client gets, with its HTTP status."""
 
     def __init__(self, status: int, message: str, *, param: str | None = None,
                  code: str | None = None, headers: Mapping[str, str] | None = None,
@@ -26,7 +26,7 @@ class ApiError(Exception):
         self.param = param
         self.code = code
         self.headers = dict(headers or {})
-        self._content = content  # of an upstream, passed on as it came
+        self._content = content  # from the upstream, passed on unchanged
 
     @property
     def body(self) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class ApiError(Exception):
 
 
 def upstream_error(error: MinriskError) -> ApiError:
-    """The upstream's own refusal where there is one; its address is nobody's business."""
+    """The upstream's own refusal where there is one; the upstream's address is not disclosed."""
     refusal = refusal_of(error)
     if refusal is None:
         return ApiError(502, "the upstream did not answer; try again later",
@@ -52,7 +52,7 @@ def upstream_error(error: MinriskError) -> ApiError:
                         "try again later", code="upstream_error", headers=NO_RETRY)
     if refusal.status in (401, 403, 407):  # about the server's key, not the client's
         return ApiError(502, f"the upstream refuses the server's key (status {refusal.status}); "
-                        "the operator has to mend it", code="upstream_key", headers=NO_RETRY)
+                        "the operator must fix the key", code="upstream_key", headers=NO_RETRY)
     return ApiError(refusal.status, str(error), headers=_retry_headers(refusal) | NO_RETRY,
                     content=_object(refusal))
 
@@ -63,7 +63,7 @@ def _retry_headers(refusal: Refusal) -> dict[str, str]:
 
 
 def _object(refusal: Refusal) -> str:
-    """The body as it came, if it is JSON with an error; clients cannot read anything else."""
+    """The unchanged body if it is JSON with an error, else its text in such an object."""
     try:
         found = json.loads(refusal.content)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""How many samples are drawn at a time, and how many requests may wait for them."""
+"""Limits of the samples drawn at a time, and of the requests that wait for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SampleLimit:
 
     @contextmanager
     def admission(self) -> Iterator[None]:
-        """For one request of a client, which waits from here to the start of its first sample."""
+        """Admit a request, which is counted as waiting until its first sample starts."""
         is_busy = self._free == 0 or bool(self._waiting)
         if is_busy and self.requests_waiting >= self._queue:
             raise ApiError(429, f"{self.requests_waiting} requests are waiting already; "
@@ -48,7 +48,7 @@ class SampleLimit:
 
     @asynccontextmanager
     async def hold(self, samples: int) -> AsyncIterator[None]:
-        """While so many samples are drawn; more than there is room for take all of it."""
+        """Occupy room for samples while they are drawn; at most the whole capacity."""
         size = min(samples, self._capacity)
         await self._acquire(size)
         if admission := _admission.get():
@@ -68,7 +68,7 @@ class SampleLimit:
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # its turn came in the same moment
+            if not turn.cancelled():  # its turn came at the same moment
                 self._release(size)
             elif entry in self._waiting:
                 self._waiting.remove(entry)
@@ -88,7 +88,7 @@ class SampleLimit:
 
 
 class Admission:
-    """A request's place in the queue."""
+    """The place of a request in the queue."""
 
     def __init__(self, limit: SampleLimit) -> None:
         self._limit = limit
@@ -96,7 +96,7 @@ class Admission:
         limit.requests_waiting += 1
 
     def end(self) -> None:
-        """It waits no longer: its first sample is on its way, or it was given up."""
+        """End the wait: the first sample has started, or the request was cancelled."""
         if self._is_waiting:
             self._is_waiting = False
             self._limit.requests_waiting -= 1

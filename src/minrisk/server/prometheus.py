@@ -9,7 +9,7 @@ from itertools import accumulate
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
-_MAX_VALUES = 100  # of a label: clients must not fill the memory with names
+_MAX_VALUES = 100  # limit of label values, so that clients cannot fill the memory
 OTHER = "other"
 
 Labels = tuple[str, ...]
@@ -33,7 +33,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that is looked up when somebody asks."""
+    """A number that is read at each scrape."""
 
     def __init__(self, name: str, help: str, value: Callable[[], float]) -> None:
         self.name, self._help, self._value = name, help, value
@@ -44,7 +44,7 @@ class Gauge:
 
 
 class Histogram:
-    """How often values were at most so large."""
+    """Counts of values up to each bound."""
 
     def __init__(self, name: str, help: str, bounds: Sequence[float]) -> None:
         self.name, self._help, self._bounds = name, help, bounds
@@ -64,15 +64,15 @@ class Histogram:
         yield f"{self.name}_count {sum(self._counts)}"
 
 
-class Metrics:
-    """What a server counts."""
+class ServerMetrics:
+    """The counters, gauges and histograms of a server."""
 
     def __init__(self, in_flight: Callable[[], float], queued: Callable[[], float],
                  drawing: Callable[[], float]) -> None:
         self.requests = Counter("minrisk_requests_total", "Requests by their status.",
                                 "route", "status", "model")
-        self.samples = Counter("minrisk_samples_total", "Samples, by what became of them.", "kind")
-        self.tokens = Counter("minrisk_tokens_total", "Tokens that upstreams told of.", "kind")
+        self.samples = Counter("minrisk_samples_total", "Samples by outcome.", "kind")
+        self.tokens = Counter("minrisk_tokens_total", "Tokens reported by the upstream.", "kind")
         self.seconds = {name: Histogram(f"minrisk_{name}_seconds", f"Seconds of {what}.", _SECONDS)
                         for name, what in (("request", "a whole request"),
                                            ("sampling", "drawing its samples"),

@@ -15,7 +15,7 @@ _KNOWN = {"candidates", "references", "source", "weights", "counts", "model", "m
 
 
 def read_ranking_call(given: dict[str, Any], settings: Settings) -> tuple[Segment, Strategy]:
-    """The segment to rank, and how."""
+    """The segment to rank, and the strategy."""
     for name in given.keys() - _KNOWN:
         raise ApiError(400, f"unknown field {name:.60}; known: {', '.join(sorted(_KNOWN))}")
     _check_names(given)

@@ -16,10 +16,10 @@ _TAIL = 1 << 16
 
 
 class Recorder:
-    """Appends lines that are whole, or not there.
+    """Appends whole lines to a file.
 
-    A line is one write, and on the disk when its request is answered. What a kill has torn is cut
-    off when the file is opened again. Only one server can write a file.
+    A line is on the disk before its request is answered. An incomplete last line, after a kill, is
+    removed when the file is opened again. Only one server can write a file.
     """
 
     def __init__(self, path: str) -> None:
@@ -51,7 +51,7 @@ class Recorder:
 
 
 def _cut_torn_line(file: int) -> None:
-    """Whatever comes after the last end of a line."""
+    """Remove an incomplete last line."""
     end = os.fstat(file).st_size
     start = end
     while start > 0:

@@ -1,4 +1,4 @@
-"""The life of a server: it listens, loads, answers, and ends without dropping anybody."""
+"""Run a server: listen, load, answer, and shut down after the unfinished requests."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from minrisk.server.app import Server
 from minrisk.server.sampling import cancelled
 
 _KEEP_ALIVE = 75.0  # seconds for which a connection may be idle between two requests
-_BACKLOG = 1024  # connections that the system accepts before we do
+_BACKLOG = 1024  # connections that wait to be accepted
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where to listen, and how patient to be."""
+    """Listening address and timeouts."""
 
     host: str = "127.0.0.1"
     port: int = 8001
-    grace: float = 30.0  # seconds for unfinished requests when the server ends
-    first_request: float = 30.0  # seconds within which a connection must bring one
+    grace: float = 30.0  # seconds for unfinished requests at shutdown
+    first_request: float = 30.0  # seconds until a new connection must send one
 
 
 async def serve(server: Server, address: Address,
                 announce: Callable[[str], None] = lambda url: None,
                 stop: asyncio.Event | None = None) -> None:
-    """Answers requests until a signal, or `stop`, ends it."""
+    """Answer requests until a signal, or `stop`."""
     runner = web.AppRunner(server.application(), handler_cancellation=True, access_log=None,
                            keepalive_timeout=_KEEP_ALIVE, shutdown_timeout=address.grace)
     await runner.setup()
@@ -69,7 +69,7 @@ async def _listen(server: Server, runner: web.AppRunner, address: Address) -> as
     loop = asyncio.get_running_loop()
 
     def protocol() -> Any:
-        """One connection, which is closed if it brings no request in time (slow-loris)."""
+        """A connection that is closed if it sends no request in time (slow loris)."""
         found: Any = runner.server()  # type: ignore[misc]
         server.silent.add(id(found))
         loop.call_later(address.first_request, close_if_silent, found)
@@ -91,6 +91,6 @@ async def _listen(server: Server, runner: web.AppRunner, address: Address) -> as
 def _on_signals(event: asyncio.Event) -> asyncio.Event:
     loop = asyncio.get_running_loop()
     for number in _SIGNALS:
-        with suppress(ValueError, RuntimeError):  # of a thread that is not the main one
+        with suppress(ValueError, RuntimeError):  # only the main thread may handle signals
             loop.add_signal_handler(number, event.set)
     return event

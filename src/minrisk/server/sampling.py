@@ -1,4 +1,4 @@
-"""The samples of one request: as many as came in time, and no more than are needed."""
+"""The samples of one request: those that come before the deadline, or before a vote is decided."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from minrisk.server.errors import NO_RETRY, ApiError, upstream_error
 from minrisk.server.settings import Settings
 from minrisk.server.sources import Source
 
-_TRY_LATER = {408, 425, 429}  # refusals that are not about the request itself
+_TRY_LATER = {408, 425, 429}  # statuses of temporary refusals
 
 
 @dataclass
 class Draws:
-    """What has come so far of the samples of a request."""
+    """The samples of a request that have come so far."""
 
     call: Call
     vote: Vote | None = None
@@ -41,11 +41,11 @@ class Draws:
 
     @property
     def count(self) -> int:
-        """Samples that came."""
+        """Number of samples that have come."""
         return sum(len(part.choices) for part in self.parts)
 
     def report(self, found: AnswerPart | MinriskError, samples: int) -> None:
-        """Takes a part with so many samples, or the error that it ended with."""
+        """Add a part, or the error of a part with `samples` samples."""
         if isinstance(found, MinriskError):
             self.errors.append(found)
             self.failed += samples
@@ -62,7 +62,7 @@ class Draws:
 
 
 async def draw(source: Source, draws: Draws, settings: Settings) -> None:
-    """Fills the draws until all samples are there, a vote is decided, or the time is over."""
+    """Fill the draws until all samples have come, a vote is decided, or the deadline passes."""
     work = asyncio.ensure_future(source.draw(draws.call, draws.report))
     enough = asyncio.ensure_future(draws.enough.wait())
     try:
@@ -77,7 +77,7 @@ async def draw(source: Source, draws: Draws, settings: Settings) -> None:
 
 
 def _check(draws: Draws, settings: Settings) -> None:
-    """Whether what is there is enough to choose from."""
+    """Raise ApiError if there are too few samples to choose from."""
     if draws.count >= min(settings.min_samples, draws.call.samples) and draws.count:
         return
     if draws.errors:
@@ -95,11 +95,11 @@ def _is_refused(error: MinriskError) -> bool:
             and refusal.status not in _TRY_LATER)
 
 
-def start(call: Call, settings: Settings) -> Draws:
-    """Where answers are equal or not, a vote watches the samples."""
+def new_draws(call: Call, settings: Settings) -> Draws:
+    """Draws for a call; for exact-match metrics, with early stopping by vote."""
     find = answer_of(call.strategy.metric)
     if find is None or settings.stop_error is None or call.n > 1 or (
-            call.strategy.name != "standard"):  # which votes exactly
+            call.strategy.name != "standard"):  # the only strategy that is a vote
         return Draws(call)
 
     def answer(candidate: Candidate) -> Hashable:
@@ -113,7 +113,7 @@ def start(call: Call, settings: Settings) -> Draws:
 
 
 async def cancelled(*tasks: asyncio.Future[Any]) -> None:
-    """Ends tasks and waits until they have ended; their results are no longer wanted."""
+    """Cancel tasks, and wait until they have ended; their results are dropped."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What the operator of a server decides."""
+"""Settings of the operator of a server."""
 
 from __future__ import annotations
 
@@ -25,22 +25,21 @@ UNIFORM = Weighting("uniform")
 class Preset:
     """A model as clients name it: the model that samples, and how one sample is chosen."""
 
-    model: str | None  # None is whatever model the client names
+    model: str | None  # None: the model that the client names
     samples: int
     strategy: Strategy
 
 
 @dataclass(frozen=True)
 class Methods:
-    """The metrics and strategies that clients may name, and no others: some of them run programs.
-    """
+    """The metrics and strategies that clients may name; some others run programs."""
 
     metrics: Mapping[str, AnyMetric] = field(default_factory=dict)
     strategies: frozenset[str] = frozenset()
 
     def choose(self, default: Strategy, metric: str | None, strategy: str | None,
                seed: int | None) -> Strategy:
-        """The default strategy with what a client wants to be different."""
+        """The default strategy with the changes that a client requests."""
         if metric is not None and metric not in self.metrics:
             raise _not_allowed("metric", metric, self.metrics)
         if strategy is not None and strategy not in self.strategies:
@@ -75,12 +74,12 @@ def _replace(strategy: Any, **changes: Any) -> Strategy:
 
 def _not_allowed(kind: str, name: str, allowed: Iterable[str]) -> ApiError:
     listed = ", ".join(sorted(allowed)) or "none"
-    return ApiError(400, f"{kind} {name!r:.60} is not one that this server offers; it offers: "
+    return ApiError(400, f"{kind} {name!r:.60} is not offered by this server; it offers: "
                     f"{listed}", param=f"minrisk.{kind}")
 
 
 class Keys:
-    """The keys that clients may have; only their digests are in memory."""
+    """The accepted keys of clients; only their digests are in memory."""
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
         self._digests = [_digest(key) for key in keys]
@@ -89,7 +88,7 @@ class Keys:
         return bool(self._digests)
 
     def accept(self, header: str) -> bool:
-        """Whether an Authorization header has one of them, in a time that says nothing."""
+        """Whether an Authorization header has one of the keys, compared in constant time."""
         kind, _, key = header.partition(" ")
         given = _digest(key.strip())
         matches = [hmac.compare_digest(given, known) for known in self._digests]
@@ -104,19 +103,19 @@ def _digest(key: str) -> bytes:
 class Settings:
     """Everything that is the same for all requests."""
 
-    preset: Preset  # of all models without an alias
+    preset: Preset  # for all models without an alias
     aliases: Mapping[str, Preset] = field(default_factory=dict)
     methods: Methods = Methods()
     weighting: Weighting = UNIFORM
     max_samples: int = 64
     min_samples: int = 1
-    max_candidates: int = 1024  # of a request to rank
-    temperature: float = 1.0  # where the client gives none
-    prefer_finished: bool = True  # candidates that were cut by length lose
-    confidence: bool | None = None  # None is where no model is needed for it
-    stop_error: float | None = 0.05  # the error rate at which a vote is stopped; None is never
+    max_candidates: int = 1024  # per request to rank
+    temperature: float = 1.0  # if the client gives none
+    prefer_finished: bool = True  # over candidates that were cut by length
+    confidence: bool | None = None  # None: only where it needs no model
+    stop_error: float | None = 0.05  # the error rate at which a vote is stopped; None: never
     deadline: float = 600.0  # seconds for the samples of a request
-    heartbeat: float = 10.0  # seconds between signs of life in a stream
+    heartbeat: float = 10.0  # seconds between comments in a stream
     body_timeout: float = 30.0  # seconds to receive a request
     concurrency: int = 256  # samples
     queue: int = 1024  # requests
@@ -126,14 +125,17 @@ class Settings:
     show_page: bool = False
 
     def __post_init__(self) -> None:
-        for name, preset in {"--samples": self.preset, **self.aliases}.items():
-            if not self.min_samples <= preset.samples <= self.max_samples:
-                raise InputError(f"{name}: {preset.samples} samples; wanted at least --min-samples "
-                                 f"({self.min_samples}) and at most --max-samples "
-                                 f"({self.max_samples})")
+        self._check_samples(self.preset, f"samples={self.preset.samples}")
+        for name, preset in self.aliases.items():
+            self._check_samples(preset, f"alias {name!r}: {preset.samples} samples")
+
+    def _check_samples(self, preset: Preset, given: str) -> None:
+        if not self.min_samples <= preset.samples <= self.max_samples:
+            raise InputError(f"{given}; wanted at least min_samples={self.min_samples} and at most "
+                             f"max_samples={self.max_samples}")
 
     def preset_of(self, model: Any) -> Preset:
-        """The preset that answers for a name."""
+        """The preset for the model that a client names."""
         if model is not None and not isinstance(model, str):
             raise ApiError(400, "model must be a string", param="model")
         if model is not None and model in self.aliases:
@@ -150,7 +152,7 @@ class Settings:
         self.methods.prepare()
 
     def ranker(self, strategy: Strategy) -> Strategy:
-        """The strategy, with its confidence where the operator wants to know it."""
+        """The strategy, wrapped to add confidence if the settings want it."""
         wanted = is_light(strategy) if self.confidence is None else self.confidence
         return Confident(strategy) if wanted else strategy
 

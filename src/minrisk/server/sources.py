@@ -1,4 +1,4 @@
-"""Where samples come from: a server with OpenAI's protocol, or a model in this process."""
+"""Sources of samples: a server with OpenAI's protocol, or a model in this process."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from minrisk.openai.errors import refusal_of
 from minrisk.server.calls import Call
 from minrisk.server.limits import SampleLimit
 
-_MAX_MODELS = 256  # whose capabilities are remembered: clients may name any
-_READY_FOR = 2.0  # seconds for which an upstream that answered is taken to answer
+_MAX_MODELS = 256  # with remembered capabilities; clients may name any model
+_READY_FOR = 2.0  # seconds until an upstream that answered is checked again
 _READY_TIMEOUT = 5.0
-_NO_LIST = (404, 405)  # of an upstream that is there, and has no list of models
+_NO_LIST = (404, 405)  # statuses of an upstream without a list of models
 
 
 class Source(Protocol):
     """Draws the samples of a request."""
 
     async def open(self) -> None:
-        """Connect, or load."""
+        """Connect to a server, or load a model."""
 
     async def close(self) -> None: ...
 
     async def draw(self, call: Call, report: Report) -> None:
-        """`call.samples` choices, or errors, reported as they come; to cancel it ends all of it."""
+        """Report `call.samples` choices, or errors, as they come; cancelling stops all requests."""
 
     async def pass_through(self, call: Call) -> AnswerPart:
-        """The answer to the request as it is."""
+        """The answer to the unchanged request."""
 
     async def models(self) -> list[dict[str, Any]]:
-        """Those that it has, as OpenAI lists them."""
+        """The models of the source, in OpenAI's format."""
 
     async def problem(self) -> str | None:
-        """Why it cannot answer now, if it cannot."""
+        """The reason why the source cannot answer now; None if it can."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Limited:
 
 
 class Upstream:
-    """A server with OpenAI's protocol; what it takes is remembered for each of its models."""
+    """A server with OpenAI's protocol; the fields that it accepts are remembered for each model."""
 
     def __init__(self, client: Client, limit: SampleLimit, per_request: int) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""What is known of a request while it is answered: for the log, the metrics and the record."""
+"""Facts about a request, for the log, the metrics and the record."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-CLIENT_LEFT = 499  # as proxies log it; nobody sees it
+CLIENT_LEFT = 499  # the status that proxies log; it is never sent
 
 
 @dataclass
 class Trace:
-    """One request; it never holds a text."""
+    """One request; it contains no texts."""
 
     id: str
     route: str
@@ -33,7 +33,7 @@ class Trace:
             self.seconds[name] = time.monotonic() - begin
 
     def line(self, status: int) -> str:
-        """For the log."""
+        """The line in the log."""
         rounded = {name: round(value, 6) for name, value in self.seconds.items()}
         return json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"),
                            "id": self.id, "route": self.route, "status": status,
@@ -41,7 +41,7 @@ class Trace:
 
 
 def log(line: str) -> None:
-    """One line, whole, whoever else writes."""
+    """Write one line with a single flush."""
     print(line, file=sys.stderr, flush=True)
 
 
