@@ -272,7 +272,7 @@ def test_a_folder_is_never_overwritten(inputs, tmp_path):
     write(other / "2.jsonl", "precious")
     result = run("decode", f"{inputs}/*", "-o", other)
     assert result.code == 2
-    assert "2.jsonl exists, and is of no earlier run" in result.err
+    assert "2.jsonl exists, but has no manifest" in result.err
     assert (other / "2.jsonl").read_text() == "precious\n"
 
 
@@ -485,11 +485,11 @@ def test_a_report_says_what_was_done_and_how_fast(inputs, tmp_path):
 
 
 @pytest.mark.parametrize(("args", "message"), [
-    (["--resume"], "--resume goes with a file or a folder; name one with --output"),
-    (["--overwrite"], "--overwrite goes with a file or a folder"),
+    (["--resume"], "--resume needs --output to be a file or folder"),
+    (["--overwrite"], "--overwrite needs --output to be a file or folder"),
     (["-o", "@out/", "--resume", "--overwrite"], "give one"),
     (["-o", "@out/", "--address", "auto"], "give --engine ray"),
-    (["-o", "@out/", "--matrix", "m.npz"], "--matrix is a folder (scores/) where the output is"),
+    (["-o", "@out/", "--matrix", "m.npz"], "--matrix must be a folder if --output is a folder"),
     (["-o", "@out.jsonl", "--matrix", "@scores/"], "and otherwise a file"),
     (["-o", "@in/"], "the output is the input"),
     (["-o", "@out/", "-"], "standard input: a folder as output needs files as input"),

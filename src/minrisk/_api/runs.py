@@ -31,7 +31,8 @@ RUN_OPTIONS = frozenset(f.name for f in dataclasses.fields(RunConfig)) - {"outpu
 _SECONDS_BETWEEN_LINES = 1.0
 
 
-Lines = Callable[[tuple[InputFile, ...]], SampleReader | PromptReader]  # what they mean
+# makes the reader of JSON lines
+ReaderFactory = Callable[[tuple[InputFile, ...]], SampleReader | PromptReader]
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,16 @@ class CorpusInput:
     objects: Iterable[Any] = ()
     text: TextFiles | None = None  # how files of plain text are divided
 
-    def reader(self, lines: Lines, files: tuple[InputFile, ...], number: int | None) -> Reader:
-        """Of these files: all of the input, or the file of this number."""
+    def reader(self, lines: ReaderFactory, files: tuple[InputFile, ...],
+               number: int | None) -> Reader:
+        """The reader of these files; `number` selects one file of each column, None all."""
         found = lines(files)
         if self.text is not None and isinstance(found, SampleReader):
             return self.text.reader(files, number, found.weighting)
         return found if files else ObjectReader(self.objects, found)
 
-    def parser(self, lines: Lines) -> Reader | None:
-        """What workers parse objects with, who need none but those they are sent."""
+    def parser(self, lines: ReaderFactory) -> Reader | None:
+        """The reader that worker processes use to parse objects; it holds no objects itself."""
         return None if self.files else ObjectReader((), lines(()))
 
     @property
@@ -80,7 +82,7 @@ def segment_input(segments: Any, options: Mapping[str, Any]) -> CorpusInput:
 
 
 def prompt_input(prompts: Any, options: Mapping[str, Any]) -> CorpusInput:
-    """File names as paths, or an iterable of prompts, of which strings are some."""
+    """File names as paths, or an iterable of prompts; a string is a prompt, not a file name."""
     if isinstance(prompts, os.PathLike):
         return _files([prompts])
     first, rest = _peek(prompts, "prompts must be a pathlib.Path of a file, or an iterable of "
@@ -89,7 +91,7 @@ def prompt_input(prompts: Any, options: Mapping[str, Any]) -> CorpusInput:
 
 
 def _objects(objects: Iterable[Any], options: Mapping[str, Any]) -> CorpusInput:
-    """On a cluster they are read elsewhere, so that they must all be there."""
+    """Ray reads objects on other nodes, so the iterable is read completely first."""
     return CorpusInput((), tuple(objects) if options.get("engine") == "ray" else objects)
 
 
@@ -131,7 +133,7 @@ def run_config(output: FilePath | None, options: Mapping[str, Any]) -> RunConfig
 
 
 def other_options(options: Mapping[str, Any], *owners: Iterable[str]) -> dict[str, Any]:
-    """The options that are not those of a run; a name that nobody has is told."""
+    """The options that are not those of a run; raises InputError for an unknown name."""
     known = {name for owner in owners for name in owner}
     for name in options:
         if name not in RUN_OPTIONS and name not in known:

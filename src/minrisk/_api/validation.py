@@ -78,7 +78,7 @@ class Validation:
         return {"signature": self.signature} | self.summary.as_json()
 
     def save(self, path: FilePath) -> None:
-        """Write that to a file."""
+        """Write `as_json()` to a file."""
         with Output(os.fspath(path)) as output:
             output.write(json.dumps(self.as_json(), indent=1) + "\n")
 
@@ -115,7 +115,7 @@ def validate(
         segments: as of `decode_corpus`.
         metric: a metric, its name or class, or a function of hypothesis and reference.
         strategies: names of those to try; all unless given.
-        top: also ask whether the exact choice is among so many best.
+        top: k of the top-k accuracy.
         tolerance: largest loss of utility of a strategy that is recommended; 1% of what exact MBR
             gains over a random sample unless given.
         weights, weights_temperature: as of `decode_corpus`.
@@ -130,7 +130,7 @@ def validate(
         The table, the recommended strategy, and methods that save and plot them.
 
     Raises:
-        InputError: if an argument makes no sense, or no segment can be evaluated.
+        InputError: if an argument is invalid, or no segment can be evaluated.
 
     >>> corpus = [["the cat sat", "a cat sat", "the dog sat", "the cat sat"]] * 2
     >>> found = validate(corpus, "chrf", strategies=["aggregate"])

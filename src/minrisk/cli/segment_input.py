@@ -108,7 +108,7 @@ class SegmentInput(JsonInput):
         return {"weights": self.weighting, "oracle": self.oracle} | text
 
     def reader(self, files: tuple[InputFile, ...], number: int | None) -> Reader:
-        """Of these files: all of the input, or the file of this number."""
+        """The reader of these files; `number` selects one file of each column, None all."""
         if self._text is None:
             return SampleReader(files, self.weighting, self.oracle)
         return self._text.reader(files, number, self.weighting)

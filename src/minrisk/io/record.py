@@ -145,7 +145,7 @@ def checksum(*contents: bytes) -> int:
 
 
 @contextmanager
-def at(where: str) -> Iterator[None]:
+def error_location(where: str) -> Iterator[None]:
     """Put the position in the input before the messages of errors."""
     try:
         yield

@@ -80,7 +80,7 @@ class RunStore:
              **options: Any) -> RunStore:
         store, name = file_store(output, work)
         return cls(store, [Shard(name, shard.files, shard.reader)], *args,
-                   manifest=beside(name), errors=None, **options)
+                   manifest=manifest_name(name), errors=None, **options)
 
     # what the driver reads
 
@@ -93,7 +93,7 @@ class RunStore:
 
     def remaining(self) -> Iterator[UnfinishedShard]:
         for number, shard in enumerate(self._shards):
-            if self._is_to_do(shard):
+            if self._is_unfinished(shard):
                 partial = self._partials.get(number)
                 yield UnfinishedShard(number, shard, partial.done if partial else array("q"))
 
@@ -121,14 +121,14 @@ class RunStore:
         if self._matrix_of:
             for shard in self._shards:
                 matrices = self._matrix_of(shard)
-                if self._is_to_do(shard):
+                if self._is_unfinished(shard):
                     matrices.begin(resume=not self._is_new)
                 else:
                     matrices.clean()
 
     def add(self, number: int, results: Sequence[Result]) -> list[Result]:
         shard = self._shards[number]
-        if not self._is_to_do(shard):
+        if not self._is_unfinished(shard):
             return []
         partial = self._partial(number)
         fresh = partial.missing(results)
@@ -198,7 +198,7 @@ class RunStore:
     def _refuse_others(self, sizes: Mapping[str, int]) -> None:
         if sizes:
             there = shown(self.store.location(next(iter(sizes))))
-            raise InputError(f"{there} exists, and is of no earlier run that could be resumed; "
+            raise InputError(f"{there} exists, but has no manifest, so it cannot be resumed; "
                              "overwrite=True replaces it, or name another output")
 
     def _load_manifest(self, content: bytes) -> None:
@@ -228,7 +228,7 @@ class RunStore:
                     f"{shown(self.store.location(name))} has {sizes[name]} bytes, but had "
                     f"{entry['size']} when it was finished; remove it to make it again")
 
-    def _is_to_do(self, shard: Shard) -> bool:
+    def _is_unfinished(self, shard: Shard) -> bool:
         """Whether it is unfinished; what failed in this run is not tried again in it."""
         return shard.name not in self._finished_now and not self._is_whole(shard)
 
@@ -246,7 +246,7 @@ class RunStore:
     def _finish_if_whole(self, number: int) -> None:
         shard, total = self._shards[number], self._totals.get(number)
         segments = self._partials[number].segments if number in self._partials else 0
-        if segments != total or not self._is_to_do(shard):
+        if segments != total or not self._is_unfinished(shard):
             return
         partial = self._partial(number)  # also for a shard without segments
         temporary = self._temporary()
@@ -372,7 +372,7 @@ class RunStore:
         return os.path.join(self.store.work, self._run, f"{self._shards[number].name}.partial")
 
 
-def beside(file: str) -> str:
+def manifest_name(file: str) -> str:
     """The path of the manifest of a single output file."""
     return f"{file}.run.json"
 

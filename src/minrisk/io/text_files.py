@@ -31,7 +31,7 @@ class TextFiles(Options):
         reference_lprobs: file with a log-probability per line and reference, which weighs them.
 
     Raises:
-        InputError: if an argument makes no sense.
+        InputError: if an argument is invalid.
 
     >>> import minrisk, pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -73,7 +73,7 @@ class TextFiles(Options):
 
     def reader(self, files: tuple[InputFile, ...], number: int | None,
                weighting: Weighting) -> TextReader:
-        """Of these files: all of the input, or the file of this number."""
+        """The reader of these files; `number` selects one file of each column, None all."""
         count = self.num_references or self.num_candidates
         return TextReader(
             Column(files, self.num_candidates, "num_candidates="),

@@ -54,14 +54,14 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Complaint:
-    """What an answer lacks, and whether it may have it the next time."""
+class InvalidAnswer:
+    """The reason why an answer is invalid, and whether a retry may help."""
 
     text: str
     is_temporary: bool
 
 
-Check = Callable[[Any], Complaint | None]
+Check = Callable[[Any], InvalidAnswer | None]
 
 
 @dataclass
@@ -184,7 +184,7 @@ class Client:
             raise self._incomplete(problem, f"{url}: found {self._mask.line(raw)}, {problem.text}")
         return Answer(found, headers)
 
-    def _incomplete(self, problem: Complaint, message: str) -> MinriskError:
+    def _incomplete(self, problem: InvalidAnswer, message: str) -> MinriskError:
         if problem.is_temporary:
             return TemporaryError(message)
         kind = ServerError if self._health.works else UnusableError
@@ -192,7 +192,7 @@ class Client:
 
     def _status_error(self, response: aiohttp.ClientResponse, raw: str,
                       url: str) -> ServerError | UnusableServerError:
-        """The error for a status that is none of success."""
+        """The error for a status other than 2xx."""
         status, detail = response.status, Detail.of(raw).changed(self._mask.text)
         words = detail.text.strip() or response.reason or ""
         message = f"{url}: {status} {self._mask.line(words)}"
@@ -254,7 +254,7 @@ def _is_success(status: int) -> bool:
 
 
 def _proxy(url: str) -> str | None:
-    """Of the environment; aiohttp would send passwords of ~/.netrc along."""
+    """The proxy from the environment, without aiohttp's use of ~/.netrc."""
     parts = urlsplit(url)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 

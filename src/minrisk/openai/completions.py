@@ -19,7 +19,7 @@ from minrisk.openai.capabilities import (
     refused_field,
     without_fields,
 )
-from minrisk.openai.choices import Choice, complaint, read_choices, read_usage
+from minrisk.openai.choices import Choice, check_answer, read_choices, read_usage
 from minrisk.openai.client import Answer, Client
 from minrisk.openai.errors import RefusedError
 
@@ -81,7 +81,7 @@ class Completions:
         self._note = note
         self._progress = progress
         self._planned = self._done = 0  # requests
-        self._scout: asyncio.Event | None = None  # of the request that goes first
+        self._first_request: asyncio.Event | None = None  # set when others may follow
 
     async def sample(self, query: Query, numbers: range,
                      report: Report | None = None) -> list[AnswerPart]:
@@ -138,14 +138,14 @@ class Completions:
 
     async def pass_through(self, body: Mapping[str, Any]) -> AnswerPart:
         """The answer to a request that is sent as it is."""
-        answer = await self._client.post(self._path, body, complaint)
+        answer = await self._client.post(self._path, body, check_answer)
         choices = read_choices(answer.body)
         return AnswerPart(choices, read_usage(answer.body, choices), answer.body)
 
     async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Answer:
         timer = asyncio.get_running_loop().call_later(NO_REFUSAL, settle)
         try:
-            return await self._client.post(self._path, sent, complaint)
+            return await self._client.post(self._path, sent, check_answer)
         finally:
             timer.cancel()
 
@@ -163,7 +163,7 @@ class Completions:
         raise error
 
     def _learn(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
-        """For only what was sent without them shows that these fields were the reason."""
+        """Remember refused fields once a request without them was not refused."""
         known = self.capabilities
         known.refused |= trial.without
         if trial.n < len(numbers):
@@ -174,26 +174,26 @@ class Completions:
 
     def _settle(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
         """What takes so long was not refused, so the others need not wait for its answer."""
-        if self._scout:
+        if self._first_request:
             self._learn(trial, body, numbers)
-            self._scout.set()
+            self._first_request.set()
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
         """One request goes first, so that what a server refuses is refused once."""
-        while (scout := self._scout) and not self.capabilities.is_known:
-            await scout.wait()
-            if scout is self._scout:  # not yet answered, but settled
+        while (first := self._first_request) and not self.capabilities.is_known:
+            await first.wait()
+            if first is self._first_request:  # not yet answered, but settled
                 break
-        is_first = not self._scout and not self.capabilities.is_known
+        is_first = not self._first_request and not self.capabilities.is_known
         if is_first:
-            self._scout = asyncio.Event()
+            self._first_request = asyncio.Event()
         try:
             yield
         finally:
-            if is_first and self._scout:
-                scout, self._scout = self._scout, None
-                scout.set()
+            if is_first and self._first_request:
+                first, self._first_request = self._first_request, None
+                first.set()
 
 
 def _split(numbers: range, size: int) -> list[range]:

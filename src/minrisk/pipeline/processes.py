@@ -27,7 +27,8 @@ from minrisk.pipeline.workers import UNSENDABLE, Block, Item, ProgressUpdate, Wo
 
 _MAX_ATTEMPTS = 2  # at a block whose worker process dies
 _VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-_SPAWN = get_context("spawn")  # a fork would copy locks of native libraries without threads
+# after a fork, locks held by other threads would never be released
+_SPAWN = get_context("spawn")
 _READY = "ready"
 _EXIT_SECONDS = 5.0  # for a worker to exit by itself
 _SECONDS_BETWEEN_REPORTS = 1.0

@@ -131,7 +131,7 @@ class GenerateSamples:
                 else:
                     yield record
 
-        # to close it cancels what is on its way
+        # closing the generator cancels pending requests
         with closing(self.sampler.stream(requests(), self.n, self.seed)) as results:
             for record, found in results:
                 yield from passing
