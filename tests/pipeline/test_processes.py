@@ -490,12 +490,12 @@ def test_a_report_says_what_was_done_and_how_fast(inputs, tmp_path):
     (["-o", "@out/", "--resume", "--overwrite"], "give one"),
     (["-o", "@out/", "--address", "auto"], "give --engine ray"),
     (["-o", "@out/", "--matrix", "m.npz"], "--matrix must be a folder if --output is a folder"),
-    (["-o", "@out.jsonl", "--matrix", "@scores/"], "and otherwise a file"),
+    (["-o", "@out.jsonl", "--matrix", "@scores/"], "and a file otherwise"),
     (["-o", "@in/"], "the output is the input"),
     (["-o", "@out/", "-"], "standard input: a folder as output needs files as input"),
     (["-o", "@out/", "@missing.jsonl"], "missing.jsonl: No such file or directory"),
     (["-o", "@out/", "@in"], "/in: it is a directory; wanted a file")])
-def test_what_makes_no_sense_with_a_folder_is_told(inputs, tmp_path, args, message):
+def test_options_that_contradict_a_folder_are_refused(inputs, tmp_path, args, message):
     given = [arg.replace("@", f"{tmp_path}/") for arg in args]
     result = run("decode", *sorted(inputs.iterdir()), *given)
     assert result.code == 2

@@ -256,7 +256,7 @@ class DecodingSetup:
 
     @property
     def signature(self) -> str:
-        """As `decode` has it, unless references count in another way."""
+        """The signature of `decode`, with `weights` unless "auto", and with `oracle` if given."""
         more: dict[str, Any] = {} if self.weighting == AUTO else {"weights": self.weighting}
         return signature(self.strategy, **more | self._oracle)
 
@@ -290,7 +290,7 @@ def _decoding_setup(segments: Any, metric: MetricLike | None, strategy: Strategy
     fields = field_names(STRATEGIES, strategy, STRATEGY)
     others = other_options(options, fields, ["seed"])
     if "seed" not in fields and isinstance(strategy, str | None):
-        others.pop("seed", None)  # as on the command line: for strategies that draw at random
+        others.pop("seed", None)  # ignored by strategies without it, as on the command line
     chosen = resolve_strategy(strategy, metric, others)
     source = segment_input(segments, options)
     if oracle and source.text:

@@ -1,4 +1,4 @@
-"""What all calls for whole corpora do: inputs and options in, an iterator or a summary out."""
+"""Common parts of the calls for whole corpora: inputs, options, and the run itself."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ ReaderFactory = Callable[[tuple[InputFile, ...]], SampleReader | PromptReader]
 
 @dataclass(frozen=True)
 class CorpusInput:
-    """Files, or objects."""
+    """The input of a call: files, or Python objects."""
 
     files: Sequence[InputFile]
     objects: Iterable[Any] = ()
-    text: TextFiles | None = None  # how files of plain text are divided
+    text: TextFiles | None = None  # division of plain text into segments
 
     def reader(self, lines: ReaderFactory, files: tuple[InputFile, ...],
                number: int | None) -> Reader:
@@ -99,7 +99,7 @@ def _peek(items: Any, wanted: str) -> tuple[Any, Iterable[Any]]:
     """The first item, and all of them."""
     if not isinstance(items, Iterable) or isinstance(items, str | bytes | Mapping):
         raise InputError(f"{wanted}; got {brief(items)}")
-    if isinstance(items, Collection):  # which can be read again
+    if isinstance(items, Collection):  # a collection can be read again
         return next(iter(items), None), items
     iterator = iter(items)
     first = next(iterator, None)
@@ -114,7 +114,7 @@ def _files(paths: Iterable[Any]) -> CorpusInput:
                              "objects")
     files = [InputFile.at(path) for path in expand(map(os.fspath, names))]
     for file in files:
-        file.open()  # which fails where there is no such file, and reads nothing
+        file.open()  # raises InputError if it does not exist; nothing is read
     return CorpusInput(files)
 
 
@@ -127,7 +127,7 @@ def output_path(output: FilePath | None) -> str | None:
 
 
 def run_config(output: FilePath | None, options: Mapping[str, Any]) -> RunConfig:
-    """The options of a run, of all that were given."""
+    """The options of the run, out of all options that were given."""
     own = {name: value for name, value in options.items() if name in RUN_OPTIONS - {"progress"}}
     return RunConfig(output=output_path(output), **own)
 
@@ -149,7 +149,7 @@ def field_names(registry: Registry, value: Any, default: str) -> list[str]:
 
 
 def iterate(config: RunConfig, work: Work, progress: ShowProgress = False) -> Generator[Any]:
-    """What the stages made of each record, in input order, as it is asked for."""
+    """The value of each result in input order; records are read on demand."""
     show = _Progress(progress)
     with open_run(config, work) as run, closing(_results(run)) as results:
         assert isinstance(run.sink, QueueSink)
@@ -161,7 +161,7 @@ def iterate(config: RunConfig, work: Work, progress: ShowProgress = False) -> Ge
 
 
 def complete(config: RunConfig, work: Work, progress: ShowProgress = False) -> RunSummary:
-    """Write the output, and say what is in it."""
+    """Write the output; returns a summary of it."""
     show, start = _Progress(progress), monotonic()
     with open_run(config, work) as run, closing(_results(run)) as results:
         for result in results:
@@ -174,7 +174,7 @@ def complete(config: RunConfig, work: Work, progress: ShowProgress = False) -> R
 
 
 def _results(run: Run) -> Any:
-    """Each result when it is kept; warnings of workers are shown once."""
+    """Each result when the sink has it; equal warnings of workers are shown once."""
     shown: set[str] = set()
     for result in run.results():
         yield result

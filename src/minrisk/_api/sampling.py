@@ -41,7 +41,7 @@ from minrisk.pipeline.job import RunConfig, Work
 from minrisk.pipeline.stages import Decode, GenerateSamples, SamplesToSegments, Stage, Write
 from minrisk.pipeline.workers import WorkerPool
 
-SAMPLER, ENDPOINT = "hf", "openai"  # unless given; the second where there is an endpoint
+SAMPLER, ENDPOINT = "hf", "openai"  # defaults: without an endpoint, and with one
 Prompts = os.PathLike[str] | Iterable[
     str | Mapping[str, Any] | Sequence[Message] | os.PathLike[str]]
 OnBlank = Literal["copy", "fail"]
@@ -221,7 +221,7 @@ def translate(
     work = _work(
         prompt_input(sources, options), chosen, draw, input_format, on_blank,
         {"n": n, "seed": seed},
-        # some draw, on GPUs where there are some, and others choose from what they drew
+        # the first pool samples, on GPUs if there are any; the second decodes the samples
         pools=[replace(config.pool(draw), workers=sampling_workers),
                config.pool(*choose, gpus=False)],
         changes=settings(decision) | changes,

@@ -40,7 +40,7 @@ from minrisk.pipeline.stages import Stage, Write
 
 @dataclass(frozen=True)
 class Validation:
-    """What every strategy made of the segments, and which one to use.
+    """The results of every strategy on the segments, and the recommended one.
 
     Printed, it is the table of `minrisk validate`.
 
@@ -74,7 +74,7 @@ class Validation:
         return self.summary.fewest_pairs
 
     def as_json(self) -> dict[str, Any]:
-        """What `minrisk validate --format json` prints."""
+        """The dictionary that `minrisk validate --format json` prints."""
         return {"signature": self.signature} | self.summary.as_json()
 
     def save(self, path: FilePath) -> None:

@@ -103,7 +103,7 @@ class SegmentInput(JsonInput):
         return self._text.further_files() if self._text else []
 
     def settings(self) -> dict[str, Any]:
-        """What of it can change a result."""
+        """The settings that can change a result."""
         text = self._text.settings() if self._text else {}
         return {"weights": self.weighting, "oracle": self.oracle} | text
 

@@ -66,7 +66,7 @@ class TextReader:
     hypotheses: Column
     source: Column | None = None
     references: Column | None = None
-    logprobs: Column | None = None  # of the references
+    logprobs: Column | None = None  # log-probabilities of the references
     weighting: Weighting = AUTO
 
     @property

@@ -51,7 +51,7 @@ class RunStore:
                  matrix_of: Callable[[Shard], MatrixWriter] | None = None) -> None:
         self.store = store
         self._shards = shards
-        self._settings = json.loads(json.dumps(dict(settings), default=str))  # as read
+        self._settings = json.loads(json.dumps(dict(settings), default=str))  # as it is read
         self._manifest = manifest
         self._errors = errors
         self._resume = resume
@@ -59,7 +59,7 @@ class RunStore:
         self._matrix_of = matrix_of
         self._run = self._writer = uuid4().hex
         self._finished: dict[str, dict[str, int]] = {}  # counts and size, by name
-        self._finished_now: set[str] = set()  # by this run
+        self._finished_now: set[str] = set()  # names of shards that this run finished
         self._saved = 0  # finished shards in the manifest
         self._copied = 0  # bytes of errors.jsonl at the URL
         self.counts: Counter[str] = Counter()
@@ -82,7 +82,7 @@ class RunStore:
         return cls(store, [Shard(name, shard.files, shard.reader)], *args,
                    manifest=manifest_name(name), errors=None, **options)
 
-    # what the driver reads
+    # state that the driver reads
 
     @property
     def records_broken_shards(self) -> bool:
@@ -97,7 +97,7 @@ class RunStore:
                 partial = self._partials.get(number)
                 yield UnfinishedShard(number, shard, partial.done if partial else array("q"))
 
-    # what the driver calls
+    # methods that the driver calls
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -172,7 +172,7 @@ class RunStore:
         self._is_new = False
         self._load_manifest(content)
         for _, entry in self._finished_journal:
-            with suppress(KeyError, TypeError, AttributeError, ValueError):  # not an entry of ours
+            with suppress(KeyError, TypeError, AttributeError, ValueError):  # an invalid entry
                 self._finished[entry["shard"]] = _checked_counts(entry["counts"])
         self._check_finished(sizes)
         self._load_results()
@@ -229,7 +229,7 @@ class RunStore:
                     f"{entry['size']} when it was finished; remove it to make it again")
 
     def _is_unfinished(self, shard: Shard) -> bool:
-        """Whether it is unfinished; what failed in this run is not tried again in it."""
+        """Whether it is unfinished; segments that failed in this run are not tried again in it."""
         return shard.name not in self._finished_now and not self._is_whole(shard)
 
     def _is_whole(self, shard: Shard) -> bool:

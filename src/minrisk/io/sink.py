@@ -1,4 +1,4 @@
-"""Where results go: what a run needs of an output, and a stream that gets them in order."""
+"""Sinks of results: the protocol of an output, and streams that get results in order."""
 
 from __future__ import annotations
 

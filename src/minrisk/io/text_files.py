@@ -65,7 +65,7 @@ class TextFiles(Options):
         return [file for files in self._columns.values() for file in files]
 
     def settings(self) -> dict[str, Any]:
-        """What of it can change a result, besides the files themselves."""
+        """The settings that can change a result, besides the files themselves."""
         names = (*_COLUMNS, "num_references", "num_candidates")
         given = {name: getattr(self, name) for name in names}
         return {name: os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -107,5 +107,5 @@ def _files(paths: Iterable[Any], name: str) -> tuple[InputFile, ...]:
             raise InputError(f"{name} must be the name of a file; got {brief(path)}")
     files = tuple(InputFile.at(path) for path in expand(map(os.fspath, found)))
     for file in files:
-        file.open()  # which fails where there is no such file, and reads nothing
+        file.open()  # raises InputError if it does not exist; nothing is read
     return files

@@ -44,7 +44,7 @@ class Choice:
 
 
 def check_answer(body: Any) -> InvalidAnswer | None:
-    """What is wrong with an answer, if it has no valid choices."""
+    """The problem of an answer without valid choices; None if it is valid."""
     choices = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(choices, list) or not all(map(_is_choice, choices)):
         is_error = isinstance(body, dict) and body.get("error") is not None

@@ -39,13 +39,13 @@ class AnswerPart:
     body: Mapping[str, Any] = field(default_factory=dict)
 
 
-# of a part or its error, and of the number of choices that it was for
+# called with a part or its error, and the number of its choices
 Report = Callable[[AnswerPart | MinriskError, int], None]
 
 
 @dataclass(frozen=True)
 class Query:
-    """What to ask: the body without its number of choices, and the seed of each choice."""
+    """A request for choices: the body without their number, and the seed of each choice."""
 
     body: Mapping[str, Any]
     seed: Callable[[int], int | None] = lambda number: None
@@ -64,7 +64,7 @@ class Variant:
 
     without: frozenset[str]  # these fields
     n: int  # choices
-    reasons: Mapping[str, RefusedError] = field(default_factory=dict)  # for fields that are new
+    reasons: Mapping[str, RefusedError] = field(default_factory=dict)  # of newly refused fields
 
 
 class Completions:
@@ -90,7 +90,7 @@ class Completions:
         With `report`, which is called for each part as it comes, a failed part costs no other one.
         """
         size = self.capabilities.max_choices or self._per_request
-        # with the same bounds whether it is known already that the server gives fewer, or not yet
+        # the bounds are the same before and after the server's maximum is known
         parts = [part for group in _split(numbers, self._per_request)
                  for part in _split(group, size)]
         self._planned += len(parts)
@@ -98,7 +98,7 @@ class Completions:
         return [part for group in found for part in group]
 
     def note(self, kind: str, message: str) -> None:
-        """Tells the user something, once in a run."""
+        """Show the user a message, once per run and kind."""
         if kind not in self.capabilities.notes:
             self.capabilities.notes.add(kind)
             self._note(message)
@@ -150,8 +150,7 @@ class Completions:
             timer.cancel()
 
     def _next(self, trial: Variant, error: RefusedError, candidates: Collection[str]) -> Variant:
-        """What to send after a refusal; if nothing else could be meant, the error is the prompt's.
-        """
+        """The variant to send after a refusal; raises the error if the prompt is the reason."""
         known = self.capabilities
         if known.refused - trial.without:  # another request found out in the meantime
             return replace(trial, without=trial.without | known.refused)
@@ -173,14 +172,14 @@ class Completions:
                 self.note(name, message)
 
     def _settle(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
-        """What takes so long was not refused, so the others need not wait for its answer."""
+        """Let the other requests go: refusals are fast, so this one is taken as accepted."""
         if self._first_request:
             self._learn(trial, body, numbers)
             self._first_request.set()
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """One request goes first, so that what a server refuses is refused once."""
+        """Send one request first, so that only one is refused for an unsupported field."""
         while (first := self._first_request) and not self.capabilities.is_known:
             await first.wait()
             if first is self._first_request:  # not yet answered, but settled

@@ -101,16 +101,17 @@ class Work:
     """The inputs and the stages of a run, for any output."""
 
     files: Sequence[InputFile]
-    reader: Callable[[tuple[InputFile, ...], int | None], Reader]  # None: of all files together
+    # called with files and the number of their shard, or None for all files
+    reader: Callable[[tuple[InputFile, ...], int | None], Reader]
     pools: Sequence[WorkerPool]  # the first parses records, too
-    settings: Mapping[str, Any]  # that can change a result
+    settings: Mapping[str, Any]  # only those that can change a result
     signatures: Sequence[str]
     extension: str = ".jsonl"
     block: int = BATCH  # maximum number of records that a worker gets together
     matrix: str | None = None
-    parser: Reader | None = None  # of records, if not the reader: workers are sent it
+    parser: Reader | None = None  # sent to workers to parse records; the reader unless given
     also_read: Sequence[InputFile] = ()  # further files whose content can change a result
-    stream: Writable | None = None  # where results go instead of standard output
+    stream: Writable | None = None  # replaces standard output
     is_streaming: bool = False  # a server does the work, and no request waits for another
 
 

@@ -140,7 +140,7 @@ class Worker:
         self._pool = pool
         self._number = number
         self._blocks: deque[Block] = deque()
-        self._failures = 0  # of the first block
+        self._failures = 0  # failed attempts at the first block
         self._start()
 
     @property

@@ -49,7 +49,7 @@ class Parse:
     name: ClassVar[str] = "parse"
     is_light: ClassVar[bool] = True
 
-    reader: Reader  # of any shard: they differ in their files only
+    reader: Reader  # the reader of any shard; parsing does not depend on its files
 
     def prepare(self) -> None:
         pass

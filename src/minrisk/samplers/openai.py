@@ -85,7 +85,7 @@ class Endpoint(Sampler):
 
     name: ClassVar[str] = "openai"
     takes_messages: ClassVar[bool] = True
-    is_causal: ClassVar[bool] = True  # it has to be told what to do with a source
+    is_causal: ClassVar[bool] = True  # it needs an instruction for a source
 
     streams: ClassVar[bool] = True
 
