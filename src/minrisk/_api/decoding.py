@@ -305,7 +305,7 @@ def _decoding_setup(segments: Any, metric: MetricLike | None, strategy: Strategy
 
 def weighting(weights: Weights, temperature: float | None, oracle: str | None = None,
               has_lprobs: bool = False) -> Weighting:
-    """How references count; those of plain text may have log-probabilities without being asked."""
+    """The weighting of references; `has_lprobs` says that plain text has log-probabilities."""
     checked("weights", weights, Weights)
     checked("weights_temperature", temperature, float | None, Bounds(gt=0))
     found = Weighting(weights) if temperature is None else Weighting(weights, temperature)

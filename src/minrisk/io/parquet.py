@@ -40,8 +40,8 @@ class ParquetInput(Input):
                         yield row
         except MinriskError:
             raise
-        except (pyarrow.ArrowException, ValueError, OverflowError) as error:  # or values that
-            # Python cannot represent: invalid UTF-8, dates out of range
+        except (pyarrow.ArrowException, ValueError, OverflowError) as error:
+            # also for values that Python cannot represent: invalid UTF-8, dates out of range
             raise InputError(f"{self.name}: unreadable Parquet: {error}; "
                              "copy or make the file again") from None
 

@@ -90,7 +90,7 @@ class TextFiles(Options):
                 if getattr(self, name) is not None}
 
     def _column(self, name: str, size: int, option: str, number: int | None) -> Column | None:
-        """A file for all of the input, or for each of its files one of those a pattern names."""
+        """A further column: all of its files, or the one for the input file of this number."""
         files = self._columns.get(name)
         if files is None or number is None:
             return Column(files, size, option) if files else None

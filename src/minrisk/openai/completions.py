@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class AnswerPart:
-    """The choices of one answer, the tokens that it took, and all of it as it came."""
+    """The choices of one answer, its usage in tokens, and its unchanged body."""
 
     choices: list[Choice]
     usage: Counter[str] | None
@@ -52,7 +52,7 @@ class Query:
     replaceable: Collection[str] = REPLACEABLE  # fields of the body that may be left out
 
     def fields(self, number: int, n: int) -> dict[str, Any]:
-        """The body of a request for n choices from this number on; one is what servers give."""
+        """The body of a request for n choices from this number on; without `n` servers give one."""
         seed = self.seed(number)
         return {**self.body, **({} if seed is None else {"seed": seed}),
                 **({} if n == 1 else {"n": n})}

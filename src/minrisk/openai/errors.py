@@ -56,7 +56,7 @@ class TemporaryError(ServerError):
 
 @dataclass(frozen=True)
 class Detail:
-    """The words of an error, and the field of the request that they are about, if they say so."""
+    """The message of an error, and the request field and the code that it names, if any."""
 
     text: str
     field: str | None = None

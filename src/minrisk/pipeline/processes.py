@@ -25,12 +25,12 @@ from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Condition, RunningWorkers
 from minrisk.pipeline.workers import UNSENDABLE, Block, Item, ProgressUpdate, WorkerPool
 
-_MAX_ATTEMPTS = 2  # at a block whose worker process dies
+_MAX_ATTEMPTS = 2  # attempts at a block whose worker process dies
 _VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 # after a fork, locks held by other threads would never be released
 _SPAWN = get_context("spawn")
 _READY = "ready"
-_EXIT_SECONDS = 5.0  # for a worker to exit by itself
+_EXIT_SECONDS = 5.0  # seconds that a worker has to exit by itself
 _SECONDS_BETWEEN_REPORTS = 1.0
 
 
