@@ -12,7 +12,7 @@ from minrisk._core.kmeans import kmeans
 
 def corrected(pool: minrisk.Pool, sizes: Sequence[int]) -> Iterator[tuple[str, np.ndarray, float]]:
     """The utilities that each gives all hypotheses, with the share of pairs that it needs."""
-    columns, mass = pool.references_once()
+    columns, mass = pool.distinct_references()
     mean, surrogate = pool.surrogate_mean(), pool.surrogate_values()
     scores = pool.scores(columns)
     missed = scores - surrogate[:, columns]  # (H, R)

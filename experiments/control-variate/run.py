@@ -63,7 +63,7 @@ def compare(segment: minrisk.Segment, metric: Frozen, papers: Frozen, methods: F
     for name, strategy in strategies(metric, papers, len(segment.references)):
         [ranking] = strategy.rank(batch)
         note(methods, name, segment, exact, ranking.best, ranking.pairs / exact.pairs)
-    pool, _ = batch.pools(metric)[0].once()
+    pool, _ = batch.pools(metric)[0].distinct_hypotheses()
     for name, utility, share in corrected(pool, SIZES):
         text = pool.segment.hypotheses[int(np.argmax(utility))]
         note(variants, name, segment, exact, segment.hypotheses.index(text), share)

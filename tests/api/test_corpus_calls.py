@@ -281,7 +281,7 @@ def test_a_corpus_may_be_empty(tmp_path):
     (([],), {"weights_temperature": 2.0}, "does nothing with weights='auto'"),
     (([],), {"oracle": 3}, "oracle must be a string or None; got 3"),
     (([],), {"oracle": "x", "weights": "logprobs"}, "leave one of them out"),
-    (([],), {"resume": True}, "resume= goes with a file or a folder; name one with output="),
+    (([],), {"resume": True}, "resume= needs output= to be a file or folder"),
     (([],), {"output": 5}, "output must be the name of a file or folder; got 5"),
     (([],), {"output": "o", "resume": True, "overwrite": True}, "give one"),
     (([],), {"output": "o", "nbest": 0}, "nbest must be an integer of at least 1 or None; got 0"),

@@ -316,7 +316,7 @@ def test_options_that_make_no_sense_leave_the_output_alone(tmp_path):
     check(run("decode", "--strategy", "none", "-o", output), ("unknown strategy",))
     good = write(tmp_path / "in.jsonl", GOOD)
     check(run("decode", good, "-o", output), ("out.jsonl exists", "--overwrite replaces it"))
-    check(run("decode", good, "-o", output, "--resume"), ("is of no earlier run",))
+    check(run("decode", good, "-o", output, "--resume"), ("has no manifest",))
     assert output.read_text() == "precious\n"
     assert run("decode", good, "-o", output, "--overwrite").code == 0
     assert read(output.read_text())[0]["text"] == "a cat"

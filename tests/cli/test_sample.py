@@ -170,7 +170,7 @@ def test_help_lists_the_samplers_and_their_options(command):
     (["--temprature", "1"], "did you mean '--temperature'?"),
     (["--top-p", "2"], "--top-p must be a number above 0 and at most 1; got 2.0"),
     (["--sampler", "nobody"], "unknown sampler 'nobody'"),
-    (["--resume"], "--resume goes with a file or a folder; name one with --output"),
+    (["--resume"], "--resume needs --output to be a file or folder"),
     (["--system", "s", "--api", "completions"], "system is for chats"),
 ])
 def test_options_that_make_no_sense_are_told(sample, sources, args, message):
@@ -367,7 +367,7 @@ def test_a_file_of_unknown_origin_is_left_alone(sample, sources, tmp_path):
     out.write_text("my notes")
     result = sample(sources, "-n", "4", "-o", out, "--resume")
     assert result.code == 2
-    assert "notes.txt exists, and is of no earlier run" in result.err
+    assert "notes.txt exists, but has no manifest" in result.err
     assert out.read_text() == "my notes"
 
 

@@ -16,7 +16,7 @@ from minrisk._core.sample_columns import columns
 from minrisk._core.sampler import Sample, Samples
 from minrisk.io.jsonl import SampleReader
 from minrisk.openai import client
-from minrisk.openai.choices import complaint, read_choices, read_usage
+from minrisk.openai.choices import check_answer, read_choices, read_usage
 from minrisk.openai.errors import Detail, seconds_to_wait
 from minrisk.openai.masking import Mask
 from records import files, parse, read
@@ -150,7 +150,7 @@ def test_choices_of_any_answer_are_samples_or_it_is_told(text, tmp_path):
         body = json.loads(text)
     except (ValueError, RecursionError):
         return
-    if complaint(body):
+    if check_answer(body):
         return
     choices = read_choices(body)
     read_usage(body, choices)

@@ -226,7 +226,7 @@ def test_the_errors_of_somebody_else_are_left_alone(tmp_path, inline, content):
     (out / "errors.jsonl").write_text(content)
     result = run("decode", f"{inputs}/*", "-o", f"{out}/")
     assert result.code == 2
-    assert "errors.jsonl exists, and is of no earlier run that could be resumed" in result.err
+    assert "errors.jsonl exists, but has no manifest, so it cannot be resumed" in result.err
     assert tree(out) == {"errors.jsonl": content.encode()}
 
 
@@ -470,15 +470,15 @@ def test_two_runs_do_not_share_a_file(tmp_path, flags):
     wait_for(lambda: run(*args[:-1], "python:faults:equal").code == 2)  # the lock is free again
 
 
-def test_a_list_of_errors_that_is_named_is_passed_over_with_a_note(tmp_path, inline):
+def test_a_list_of_errors_that_is_named_is_ignored_with_a_note(tmp_path, inline):
     inputs, out = write_shards(tmp_path / "in", 2), tmp_path / "out"
     assert run("decode", f"{inputs}/*", "-o", f"{out}/").code == 0
     (out / "0.jsonl").write_bytes((inputs / "0.jsonl").read_bytes())
     named = run("decode", out / "0.jsonl", out / "errors.jsonl")
-    assert f"passed over {out}/errors.jsonl: of the run that made the folder" in named.err
+    assert f"ignored {out}/errors.jsonl: it belongs to the run that wrote the folder" in named.err
     matched = run("decode", f"{out}/*.jsonl")
     assert matched.out == named.out == run("decode", inputs / "0.jsonl").out
-    assert "passed over" not in matched.err
+    assert "belongs to the run" not in matched.err
     alone = run("decode", out / "errors.jsonl")
-    assert "passed over" not in alone.err
+    assert "belongs to the run" not in alone.err
     assert read(alone.out) == []

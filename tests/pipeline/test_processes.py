@@ -272,7 +272,7 @@ def test_a_folder_is_never_overwritten(inputs, tmp_path):
     write(other / "2.jsonl", "precious")
     result = run("decode", f"{inputs}/*", "-o", other)
     assert result.code == 2
-    assert "2.jsonl exists, and is of no earlier run" in result.err
+    assert "2.jsonl exists, but has no manifest" in result.err
     assert (other / "2.jsonl").read_text() == "precious\n"
 
 
@@ -485,17 +485,17 @@ def test_a_report_says_what_was_done_and_how_fast(inputs, tmp_path):
 
 
 @pytest.mark.parametrize(("args", "message"), [
-    (["--resume"], "--resume goes with a file or a folder; name one with --output"),
-    (["--overwrite"], "--overwrite goes with a file or a folder"),
+    (["--resume"], "--resume needs --output to be a file or folder"),
+    (["--overwrite"], "--overwrite needs --output to be a file or folder"),
     (["-o", "@out/", "--resume", "--overwrite"], "give one"),
     (["-o", "@out/", "--address", "auto"], "give --engine ray"),
-    (["-o", "@out/", "--matrix", "m.npz"], "--matrix is a folder (scores/) where the output is"),
-    (["-o", "@out.jsonl", "--matrix", "@scores/"], "and otherwise a file"),
+    (["-o", "@out/", "--matrix", "m.npz"], "--matrix must be a folder if --output is a folder"),
+    (["-o", "@out.jsonl", "--matrix", "@scores/"], "and a file otherwise"),
     (["-o", "@in/"], "the output is the input"),
     (["-o", "@out/", "-"], "standard input: a folder as output needs files as input"),
     (["-o", "@out/", "@missing.jsonl"], "missing.jsonl: No such file or directory"),
     (["-o", "@out/", "@in"], "/in: it is a directory; wanted a file")])
-def test_what_makes_no_sense_with_a_folder_is_told(inputs, tmp_path, args, message):
+def test_options_that_contradict_a_folder_are_refused(inputs, tmp_path, args, message):
     given = [arg.replace("@", f"{tmp_path}/") for arg in args]
     result = run("decode", *sorted(inputs.iterdir()), *given)
     assert result.code == 2

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mbr_server import settings
-from minrisk.openai.choices import complaint, read_choices, read_usage
+from minrisk.openai.choices import check_answer, read_choices, read_usage
 from minrisk.openai.completions import AnswerPart
 from minrisk.server.answers import chunks, headers_of
 from minrisk.server.calls import read_call, read_json
@@ -86,7 +86,7 @@ class Given:
 
 @given(ANSWERS, st.booleans(), st.sampled_from(["chrf", "exact-match", "json-match"]))
 def test_any_answer_of_an_upstream_becomes_a_completion_and_a_stream(answer, as_json, metric):
-    assert complaint(answer) is None
+    assert check_answer(answer) is None
     chosen = settings(metric, samples=max(2, len(answer["choices"])))
     given = {"messages": [{"role": "user", "content": "x"}], "stream_options":
              {"include_usage": True}, "minrisk": {"return_candidates": True}}

@@ -50,11 +50,11 @@ class Line:
 
 
 def _even(pool):
-    columns, mass = _references_once(pool)
+    columns, mass = _distinct_references(pool)
     return columns, np.full_like(mass, 1 / mass.size)
 
 
-_references_once = Pool.references_once
+_distinct_references = Pool.distinct_references
 _EXACT = minrisk.Standard(CHRF)
 _UNWEIGHTED = (Race, "weights", property(lambda race: np.full(race.met, 1 / max(1, race.met))))
 _UNPLACED = (minrisk.Ranking, "refine", lambda ranking, kept, finer: finer)
@@ -91,7 +91,7 @@ MATRIX = {
     "low-rank": Line(
         lambda: minrisk.LowRank(CHRF, 0.3, factors=2),
         lambda hyps, refs: minrisk.LowRank(CHRF, 1.0), _EXACT,
-        (Pool, "references_once", _even), True),
+        (Pool, "distinct_references", _even), True),
     "control-variate": Line(
         lambda: minrisk.ControlVariate(Apart(), 0.02),
         lambda hyps, refs: minrisk.ControlVariate(Apart(), 1.0), minrisk.Standard(Apart()),
@@ -108,7 +108,7 @@ MATRIX = {
         (minrisk.Diverse, "_chosen", lambda *_: [3])),
     "medoids": Line(
         lambda: minrisk.Medoids(CHRF), lambda hyps, refs: minrisk.Medoids(CHRF, 1), _EXACT,
-        (Pool, "references_once", _even)),
+        (Pool, "distinct_references", _even)),
 }
 DRAWING = [name for name, line in MATRIX.items() if line.draws]
 KEEPING = {"aggregate-to-fine", "coarse-to-fine", "quality-then-mbr"}  # so many, equal or not

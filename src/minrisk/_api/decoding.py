@@ -123,7 +123,7 @@ def decode_corpus(
         with `output`, a summary of what was written.
 
     Raises:
-        InputError: if an argument makes no sense; for a segment that fails if `on_error` is
+        InputError: if an argument is invalid; for a segment that fails if `on_error` is
             "stop", or if all of the first ones do.
 
     >>> corpus = [{"id": "a", "samples": ["the cat", "a cat", "the cat"]}, ["yes", "no", "yes"]]
@@ -146,20 +146,21 @@ def decode_corpus(
     if format == "text" and (nbest or utilities or confidence or uncertainty):
         raise InputError("nbest=, utilities=, confidence= and uncertainty= need format='json'; "
                          "text has one line per segment")
-    method = _method(segments, metric, strategy, weights, weights_temperature, oracle, options)
+    setup = _decoding_setup(segments, metric, strategy, weights, weights_temperature, oracle,
+                            options)
     changes: dict[str, Any] = {"form": format, "nbest": nbest, "utilities": utilities,
                                "confidence": confidence}
-    chosen, seed = method.strategy, options.get("seed", 0)
+    chosen, seed = setup.strategy, options.get("seed", 0)
     if confidence:
         chosen, changes = Confident(chosen, seed=seed), changes | {"confidence.seed": seed}
     if uncertainty or abstain is not None:
         chosen = Uncertain(chosen, seed=seed)
         changes |= ({"uncertainty": True} if uncertainty else {}) | (
             {} if abstain is None else {"abstain": abstain})
-    last: Stage = (Collect(partial(DecodedSegment.of, signature=method.signature))
+    last: Stage = (Collect(partial(DecodedSegment.of, signature=setup.signature))
                    if output is None else Write(ChoiceWriter(format, nbest, utilities, abstain)))
-    work = method.work(config, chosen, last, changes, ".txt" if format == "text" else ".jsonl",
-                       matrix=None if matrix is None else str(matrix))
+    work = setup.work(config, chosen, last, changes, ".txt" if format == "text" else ".jsonl",
+                      matrix=None if matrix is None else str(matrix))
     progress = options.get("progress", False)
     return (iterate if output is None else complete)(config, work, progress)
 
@@ -210,7 +211,7 @@ def export(
         format: of the output: "json" for JSON lines, "tsv" for source and best with a tab between.
         pairs: preference pairs of distinct hypotheses instead of the best alone: "best-worst",
             "best-middle-worst" or "consecutive".
-        stride: consecutive pairs are of every so many hypotheses.
+        stride: distance in rank between the two hypotheses of a consecutive pair.
         prompt: template of the prompt, with {source} in it; unless given, the segment's own prompt
             or messages, or its source.
         conversational: whether examples are messages with roles, for chat models.
@@ -222,7 +223,7 @@ def export(
         example, and a warning.
 
     Raises:
-        InputError: if an argument makes no sense, or as of `decode_corpus`.
+        InputError: if an argument is invalid, or as of `decode_corpus`.
 
     >>> corpus = [{"source": "Guten Tag!", "samples": ["Hello!", "Hello!", "Bye!"]}]
     >>> next(export(corpus))
@@ -232,11 +233,12 @@ def export(
     """
     config = run_config(output, options)
     recipe = _recipe(format, pairs, stride, prompt, conversational, output)
-    method = _method(segments, metric, strategy, weights, weights_temperature, oracle, options)
+    setup = _decoding_setup(segments, metric, strategy, weights, weights_temperature, oracle,
+                            options)
     writer = TrainingWriter(recipe)
     last: Stage = Collect(_Examples(writer)) if output is None else Write(writer)
-    work = method.work(config, method.strategy, last, {"recipe": recipe},
-                       ".tsv" if recipe.tabs else ".jsonl", CheckRecords(writer.check))
+    work = setup.work(config, setup.strategy, last, {"recipe": recipe},
+                      ".tsv" if recipe.tabs else ".jsonl", CheckRecords(writer.check))
     progress = options.get("progress", False)
     if output is not None:
         return complete(config, work, progress)
@@ -244,8 +246,8 @@ def export(
 
 
 @dataclass(frozen=True)
-class Method:
-    """What decides between the hypotheses of an input."""
+class DecodingSetup:
+    """The input, strategy and weighting of one call."""
 
     source: CorpusInput
     strategy: Strategy
@@ -254,7 +256,7 @@ class Method:
 
     @property
     def signature(self) -> str:
-        """As `decode` has it, unless references count in another way."""
+        """The signature of `decode`, with `weights` unless "auto", and with `oracle` if given."""
         more: dict[str, Any] = {} if self.weighting == AUTO else {"weights": self.weighting}
         return signature(self.strategy, **more | self._oracle)
 
@@ -282,13 +284,13 @@ class Method:
         )
 
 
-def _method(segments: Any, metric: MetricLike | None, strategy: StrategyLike | None,
-            weights: Weights, temperature: float | None, oracle: str | None,
-            options: Mapping[str, Any]) -> Method:
+def _decoding_setup(segments: Any, metric: MetricLike | None, strategy: StrategyLike | None,
+                    weights: Weights, temperature: float | None, oracle: str | None,
+                    options: Mapping[str, Any]) -> DecodingSetup:
     fields = field_names(STRATEGIES, strategy, STRATEGY)
     others = other_options(options, fields, ["seed"])
     if "seed" not in fields and isinstance(strategy, str | None):
-        others.pop("seed", None)  # as on the command line: for strategies that draw at random
+        others.pop("seed", None)  # ignored by strategies without it, as on the command line
     chosen = resolve_strategy(strategy, metric, others)
     source = segment_input(segments, options)
     if oracle and source.text:
@@ -298,12 +300,12 @@ def _method(segments: Any, metric: MetricLike | None, strategy: StrategyLike | N
     weighed = weighting(weights, temperature, oracle, has_lprobs)
     if source.text and weighed.by_logprobs and not has_lprobs:
         raise InputError(f"weights={weights!r} needs reference_lprobs= of plain text")
-    return Method(source, chosen, weighed, checked("oracle", oracle, str | None))
+    return DecodingSetup(source, chosen, weighed, checked("oracle", oracle, str | None))
 
 
 def weighting(weights: Weights, temperature: float | None, oracle: str | None = None,
               has_lprobs: bool = False) -> Weighting:
-    """How references count; those of plain text may have log-probabilities without being asked."""
+    """The weighting of references; `has_lprobs` says that plain text has log-probabilities."""
     checked("weights", weights, Weights)
     checked("weights_temperature", temperature, float | None, Bounds(gt=0))
     found = Weighting(weights) if temperature is None else Weighting(weights, temperature)

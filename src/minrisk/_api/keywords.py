@@ -16,7 +16,7 @@ ShowProgress = bool | Callable[[int, int], object]  # called with segments done 
 
 
 class RunKeywords(TypedDict, total=False):
-    """How a run is done.
+    """Options of a run.
 
     Args:
         workers: number of worker processes; none unless given. A script that has some begins under

@@ -1,4 +1,4 @@
-"""What calls for whole corpora return: an object for each segment, or a summary of the output."""
+"""Results of calls for whole corpora: an object for each segment, or a summary of the output."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from minrisk.io.record import Record, Result
 
 @dataclass(frozen=True, repr=False)
 class DecodedSegment:
-    """What became of one segment of a corpus.
+    """The result of one segment of a corpus.
 
-    Its `ranking` and `text` raise the error of a segment that failed, which `error` has as a text.
+    If the segment failed, `error` is the reason, and `ranking` and `text` raise it.
 
     >>> import minrisk
     >>> good, bad = minrisk.decode_corpus([["a b", "a b", "c"], []])
@@ -28,12 +28,12 @@ class DecodedSegment:
     'segment 1: zero hypotheses; at least one is needed'
     """
 
-    id: Any  # of the input, or else its index
+    id: Any  # the id in the input, or the index if it has none
     index: int  # its place in the input
     error: str | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)  # others of the input
-    details: Mapping[str, Any] = field(default_factory=dict)  # of the choice, by the metric
-    samples: Sequence[Sample] | None = None  # where they were drawn
+    fields: Mapping[str, Any] = field(default_factory=dict)  # other fields of the input
+    details: Mapping[str, Any] = field(default_factory=dict)  # the metric's, about the choice
+    samples: Sequence[Sample] | None = None  # the samples of `translate`, otherwise None
     _ranking: Ranking | None = None
 
     def __repr__(self) -> str:
@@ -65,17 +65,17 @@ class DecodedSegment:
 class SampledPrompt:
     """The samples of one prompt.
 
-    Its `samples` and `texts` raise the error of a prompt that failed, which `error` has as a text.
+    If the prompt failed, `error` is the reason, and `samples` and `texts` raise it.
 
     >>> from minrisk.plugins import Sample
     >>> SampledPrompt(0, 0, _samples=[Sample("a", count=2), Sample("b")]).texts
     ['a', 'b']
     """
 
-    id: Any  # of the input, or else its index
+    id: Any  # the id in the input, or the index if it has none
     index: int  # its place in the input
     error: str | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)  # others of the input
+    fields: Mapping[str, Any] = field(default_factory=dict)  # other fields of the input
     _samples: Sequence[Sample] | None = None
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class SampledPrompt:
 
     @property
     def samples(self) -> Sequence[Sample]:
-        """Equal samples may come as one with a count."""
+        """The samples; equal ones may be one sample with a count."""
         if self._samples is None:
             raise InputError(self.error)
         return self._samples
@@ -101,7 +101,7 @@ class SampledPrompt:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a call wrote to its output.
+    """A summary of the output of a call.
 
     >>> RunSummary("best.jsonl", segments=3, failed=1, seconds=0.1).failed
     1
@@ -109,8 +109,8 @@ class RunSummary:
 
     output: str
     segments: int  # in the output, those of an earlier run that was resumed included
-    failed: int  # of these
-    seconds: float  # of this run
+    failed: int  # segments among them without a result
+    seconds: float  # duration of this run
     counts: Mapping[str, int] = field(default_factory=dict)  # pairs, samples, tokens, ...
     signatures: Sequence[str] = ()
     unfinished: Sequence[str] = ()  # the reasons why inputs could not be read to their end
@@ -118,7 +118,7 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class Collect:
-    """From records to objects for the caller: the last stage where nothing is written."""
+    """The last stage if nothing is written: turns each record into an object for the caller."""
 
     name: ClassVar[str] = "render"
     is_light: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""What all calls for whole corpora do: inputs and options in, an iterator or a summary out."""
+"""Common parts of the calls for whole corpora: inputs, options, and the run itself."""
 
 from __future__ import annotations
 
@@ -31,26 +31,28 @@ RUN_OPTIONS = frozenset(f.name for f in dataclasses.fields(RunConfig)) - {"outpu
 _SECONDS_BETWEEN_LINES = 1.0
 
 
-Lines = Callable[[tuple[InputFile, ...]], SampleReader | PromptReader]  # what they mean
+# makes the reader of JSON lines
+ReaderFactory = Callable[[tuple[InputFile, ...]], SampleReader | PromptReader]
 
 
 @dataclass(frozen=True)
 class CorpusInput:
-    """Files, or objects."""
+    """The input of a call: files, or Python objects."""
 
     files: Sequence[InputFile]
     objects: Iterable[Any] = ()
-    text: TextFiles | None = None  # how files of plain text are divided
+    text: TextFiles | None = None  # division of plain text into segments
 
-    def reader(self, lines: Lines, files: tuple[InputFile, ...], number: int | None) -> Reader:
-        """Of these files: all of the input, or the file of this number."""
+    def reader(self, lines: ReaderFactory, files: tuple[InputFile, ...],
+               number: int | None) -> Reader:
+        """The reader of these files; `number` selects one file of each column, None all."""
         found = lines(files)
         if self.text is not None and isinstance(found, SampleReader):
             return self.text.reader(files, number, found.weighting)
         return found if files else ObjectReader(self.objects, found)
 
-    def parser(self, lines: Lines) -> Reader | None:
-        """What workers parse objects with, who need none but those they are sent."""
+    def parser(self, lines: ReaderFactory) -> Reader | None:
+        """The reader that worker processes use to parse objects; it holds no objects itself."""
         return None if self.files else ObjectReader((), lines(()))
 
     @property
@@ -80,7 +82,7 @@ def segment_input(segments: Any, options: Mapping[str, Any]) -> CorpusInput:
 
 
 def prompt_input(prompts: Any, options: Mapping[str, Any]) -> CorpusInput:
-    """File names as paths, or an iterable of prompts, of which strings are some."""
+    """File names as paths, or an iterable of prompts; a string is a prompt, not a file name."""
     if isinstance(prompts, os.PathLike):
         return _files([prompts])
     first, rest = _peek(prompts, "prompts must be a pathlib.Path of a file, or an iterable of "
@@ -89,7 +91,7 @@ def prompt_input(prompts: Any, options: Mapping[str, Any]) -> CorpusInput:
 
 
 def _objects(objects: Iterable[Any], options: Mapping[str, Any]) -> CorpusInput:
-    """On a cluster they are read elsewhere, so that they must all be there."""
+    """Ray reads objects on other nodes, so the iterable is read completely first."""
     return CorpusInput((), tuple(objects) if options.get("engine") == "ray" else objects)
 
 
@@ -97,7 +99,7 @@ def _peek(items: Any, wanted: str) -> tuple[Any, Iterable[Any]]:
     """The first item, and all of them."""
     if not isinstance(items, Iterable) or isinstance(items, str | bytes | Mapping):
         raise InputError(f"{wanted}; got {brief(items)}")
-    if isinstance(items, Collection):  # which can be read again
+    if isinstance(items, Collection):  # a collection can be read again
         return next(iter(items), None), items
     iterator = iter(items)
     first = next(iterator, None)
@@ -112,7 +114,7 @@ def _files(paths: Iterable[Any]) -> CorpusInput:
                              "objects")
     files = [InputFile.at(path) for path in expand(map(os.fspath, names))]
     for file in files:
-        file.open()  # which fails where there is no such file, and reads nothing
+        file.open()  # raises InputError if it does not exist; nothing is read
     return CorpusInput(files)
 
 
@@ -125,13 +127,13 @@ def output_path(output: FilePath | None) -> str | None:
 
 
 def run_config(output: FilePath | None, options: Mapping[str, Any]) -> RunConfig:
-    """The options of a run, of all that were given."""
+    """The options of the run, out of all options that were given."""
     own = {name: value for name, value in options.items() if name in RUN_OPTIONS - {"progress"}}
     return RunConfig(output=output_path(output), **own)
 
 
 def other_options(options: Mapping[str, Any], *owners: Iterable[str]) -> dict[str, Any]:
-    """The options that are not those of a run; a name that nobody has is told."""
+    """The options that are not those of a run; raises InputError for an unknown name."""
     known = {name for owner in owners for name in owner}
     for name in options:
         if name not in RUN_OPTIONS and name not in known:
@@ -147,7 +149,7 @@ def field_names(registry: Registry, value: Any, default: str) -> list[str]:
 
 
 def iterate(config: RunConfig, work: Work, progress: ShowProgress = False) -> Generator[Any]:
-    """What the stages made of each record, in input order, as it is asked for."""
+    """The value of each result in input order; records are read on demand."""
     show = _Progress(progress)
     with open_run(config, work) as run, closing(_results(run)) as results:
         assert isinstance(run.sink, QueueSink)
@@ -159,7 +161,7 @@ def iterate(config: RunConfig, work: Work, progress: ShowProgress = False) -> Ge
 
 
 def complete(config: RunConfig, work: Work, progress: ShowProgress = False) -> RunSummary:
-    """Write the output, and say what is in it."""
+    """Write the output; returns a summary of it."""
     show, start = _Progress(progress), monotonic()
     with open_run(config, work) as run, closing(_results(run)) as results:
         for result in results:
@@ -172,7 +174,7 @@ def complete(config: RunConfig, work: Work, progress: ShowProgress = False) -> R
 
 
 def _results(run: Run) -> Any:
-    """Each result when it is kept; warnings of workers are shown once."""
+    """Each result when the sink has it; equal warnings of workers are shown once."""
     shown: set[str] = set()
     for result in run.results():
         yield result

@@ -41,7 +41,7 @@ from minrisk.pipeline.job import RunConfig, Work
 from minrisk.pipeline.stages import Decode, GenerateSamples, SamplesToSegments, Stage, Write
 from minrisk.pipeline.workers import WorkerPool
 
-SAMPLER, ENDPOINT = "hf", "openai"  # unless given; the second where there is an endpoint
+SAMPLER, ENDPOINT = "hf", "openai"  # defaults: without an endpoint, and with one
 Prompts = os.PathLike[str] | Iterable[
     str | Mapping[str, Any] | Sequence[Message] | os.PathLike[str]]
 OnBlank = Literal["copy", "fail"]
@@ -99,7 +99,7 @@ def sample(
         with `output`, a summary of what was written.
 
     Raises:
-        InputError: if an argument makes no sense; for a prompt that fails if `on_error` is "stop",
+        InputError: if an argument is invalid; for a prompt that fails if `on_error` is "stop",
             or if all of the first ones do.
         UnusableError: if a model is not there, or a server does not answer.
         MissingExtra: if the sampler needs a package that is not installed.
@@ -181,7 +181,8 @@ def translate(
         weights: how samples count as references: all alike, or by their "logprobs".
         on_blank: what a blank source gives: "copy" for a blank choice, or "fail".
         input_format: format of files: "text", "json", or "auto" for what they look like.
-        sampling_workers: number of workers that draw, which have the GPUs; `workers` choose.
+        sampling_workers: number of workers that sample, on the GPUs; `workers` is the number that
+            decode.
         options: of a sampler and a strategy that are given by name, and of the run, as of
             `decode_corpus`.
 
@@ -220,7 +221,7 @@ def translate(
     work = _work(
         prompt_input(sources, options), chosen, draw, input_format, on_blank,
         {"n": n, "seed": seed},
-        # some draw, on GPUs where there are some, and others choose from what they drew
+        # the first pool samples, on GPUs if there are any; the second decodes the samples
         pools=[replace(config.pool(draw), workers=sampling_workers),
                config.pool(*choose, gpus=False)],
         changes=settings(decision) | changes,
@@ -242,7 +243,7 @@ def _check_output(output: FilePath | None, format: str, nbest: int | None,
 
 
 def _default_sampler(options: Mapping[str, Any]) -> str:
-    """An address says well enough which sampler is meant."""
+    """The `openai` sampler if an endpoint is given, otherwise `hf`."""
     return ENDPOINT if options.get("endpoint") is not None else SAMPLER
 
 

@@ -40,7 +40,7 @@ from minrisk.pipeline.stages import Stage, Write
 
 @dataclass(frozen=True)
 class Validation:
-    """What every strategy made of the segments, and which one to use.
+    """The results of every strategy on the segments, and the recommended one.
 
     Printed, it is the table of `minrisk validate`.
 
@@ -74,11 +74,11 @@ class Validation:
         return self.summary.fewest_pairs
 
     def as_json(self) -> dict[str, Any]:
-        """What `minrisk validate --format json` prints."""
+        """The dictionary that `minrisk validate --format json` prints."""
         return {"signature": self.signature} | self.summary.as_json()
 
     def save(self, path: FilePath) -> None:
-        """Write that to a file."""
+        """Write `as_json()` to a file."""
         with Output(os.fspath(path)) as output:
             output.write(json.dumps(self.as_json(), indent=1) + "\n")
 
@@ -115,7 +115,7 @@ def validate(
         segments: as of `decode_corpus`.
         metric: a metric, its name or class, or a function of hypothesis and reference.
         strategies: names of those to try; all unless given.
-        top: also ask whether the exact choice is among so many best.
+        top: k of the top-k accuracy.
         tolerance: largest loss of utility of a strategy that is recommended; 1% of what exact MBR
             gains over a random sample unless given.
         weights, weights_temperature: as of `decode_corpus`.
@@ -130,7 +130,7 @@ def validate(
         The table, the recommended strategy, and methods that save and plot them.
 
     Raises:
-        InputError: if an argument makes no sense, or no segment can be evaluated.
+        InputError: if an argument is invalid, or no segment can be evaluated.
 
     >>> corpus = [["the cat sat", "a cat sat", "the dog sat", "the cat sat"]] * 2
     >>> found = validate(corpus, "chrf", strategies=["aggregate"])

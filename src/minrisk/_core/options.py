@@ -20,7 +20,7 @@ from minrisk._core.errors import InputError, brief, nearest
 
 def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = None,
            gt: float | None = None, le: float | None = None, lt: float | None = None,
-           matters: bool = True) -> Any:
+           affects_results: bool = True) -> Any:
     """A dataclass field that is an option; without a default it is required.
 
     The type of the field is int, float, bool, str, a Literal of choices, a tuple of one of these,
@@ -30,8 +30,8 @@ def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = 
         default: value if the option is not given.
         help: one line for `--help`.
         ge, gt, le, lt: bounds of a number: at least, above, at most, below.
-        matters: False for an option that cannot change a result, such as a number of threads;
-            signatures leave it out.
+        affects_results: False for an option that cannot change a result, such as a number of
+            threads; signatures leave it out.
 
     >>> @dataclass(frozen=True)
     ... class Sized(Options):
@@ -44,8 +44,8 @@ def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = 
     minrisk.InputError: sized: size must be an integer of at least 1; got 0
     """
     bounds = Bounds(ge, gt, le, lt)
-    return dataclasses.field(default=default,
-                             metadata={"help": help, "matters": matters, "bounds": bounds})
+    return dataclasses.field(default=default, metadata={
+        "help": help, "affects_results": affects_results, "bounds": bounds})
 
 
 class Options:

@@ -90,7 +90,7 @@ class Pool(Generic[F]):
         """The pool with only these hypotheses; features and tally are shared."""
         return replace(self, segment=self.segment.keep(rows), hyp_rows=self.hyp_rows[rows])
 
-    def once(self) -> tuple[Pool[F], Ints]:
+    def distinct_hypotheses(self) -> tuple[Pool[F], Ints]:
         """The pool with distinct hypotheses only, and the position of each one among them."""
         _, first, row = np.unique(self.hyp_rows, return_index=True, return_inverse=True)
         # in order of the samples, which decides between hypotheses of equal utility
@@ -124,7 +124,7 @@ class Pool(Generic[F]):
         found = [numbers.setdefault(answer, len(numbers)) for answer in answers]
         return np.array(found, np.intp)[place]
 
-    def references_once(self) -> tuple[Ints, Floats]:
+    def distinct_references(self) -> tuple[Ints, Floats]:
         """A column of each distinct reference with weight, and the weight of all its copies."""
         _, first, row = np.unique(self.ref_rows, return_index=True, return_inverse=True)
         mass = sums(row, self.segment.weights, first.size)

@@ -54,7 +54,7 @@ def _fields(config: Any, prefix: str) -> list[tuple[str, Any]]:
             pairs += _fields(value, prefix)
         elif f.metadata.get("inner"):  # the inner metrics are in the owner's name already
             pairs += _inner_fields(value if isinstance(value, tuple) else (value,), prefix)
-        elif f.metadata.get("matters", True):
+        elif f.metadata.get("affects_results", True):
             pairs += _pairs(prefix + f.name, value)
     return pairs
 

@@ -26,7 +26,7 @@ class TrainingOutput(MatrixOutput):
         help="Preference pairs of distinct hypotheses, instead of the best alone.")
     stride: int | None = flag(
         None, section="Output", metavar="K", ge=1,
-        help="Stride of consecutive pairs: of every K-th hypothesis; 1 unless given.")
+        help="Distance in rank between the two hypotheses of a consecutive pair; 1 unless given.")
     prompt: str | None = flag(
         None, section="Output", metavar="TEXT",
         help="Template of the prompt, with {source} in it; unless given, the segment's own prompt "

@@ -19,7 +19,7 @@ from minrisk.io import remote
 from minrisk.io.files import Input, check_writable
 from minrisk.io.inputs import InputFile
 from minrisk.io.jsonl import parse, show
-from minrisk.io.record import at
+from minrisk.io.record import error_location
 from minrisk.pipeline.stages import Write
 from minrisk.report.inspecting import page_facts, page_work, title_of
 from minrisk.report.page import PageBuilder, check_target, is_large, save_page
@@ -138,7 +138,7 @@ def _output_lines(path: str) -> list[str]:
 
 
 def _text(line: str, where: str) -> str:
-    with at(where):
+    with error_location(where):
         fields = parse(line, "let no line begin with {")
         found = fields.get("text", "" if "error" in fields else None)
         if not isinstance(found, str):

@@ -24,7 +24,7 @@ from minrisk.io.files import Output
 from minrisk.io.inputs import InputFile, open_input
 from minrisk.io.jsonl import SampleReader, parse
 from minrisk.io.prompts import is_json
-from minrisk.io.record import Record, at
+from minrisk.io.record import Record, error_location
 from minrisk.io.references import ReferenceFile
 from minrisk.io.writer import ChoiceWriter
 from minrisk.pipeline.job import check_files
@@ -109,12 +109,12 @@ def _hypotheses(path: str) -> Record:
     texts = [source.text(line, number) for number, line in enumerate(source, 1)]
     record = Record(0, 0, source.name, 1)
     if not is_json("auto", path, texts[0].encode() if texts else b""):
-        with at(source.name):
+        with error_location(source.name):
             return replace(record, segment=Segment(texts))
     objects = [text for text in texts if text.strip()]
     if len(objects) != 1:
         raise InputError(f"{source.name} has {len(objects)} segments, wanted one")
-    with at(source.name):
+    with error_location(source.name):
         record = SampleReader(()).parse_fields(parse(objects[0], "name it .txt"), record)
         if record.error:
             raise record.error

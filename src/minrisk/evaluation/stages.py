@@ -12,7 +12,7 @@ from minrisk._core.segment import Segment
 from minrisk.evaluation.study import SegmentOutcomes, Study
 from minrisk.io.files import Input, text_of
 from minrisk.io.jsonl import parse
-from minrisk.io.record import RawRecord, Reader, Record, at
+from minrisk.io.record import RawRecord, Reader, Record, error_location
 from minrisk.io.writer import error_line, json_line
 from minrisk.pipeline.batches import in_batches
 
@@ -103,7 +103,7 @@ def read_outcomes(lines: Iterable[bytes], name: str, study: Study) -> Iterator[S
     """Of the segments that did not fail, as `OutcomesWriter` wrote them."""
     labels = [trial.label for trial in study.trials]
     for number, line in enumerate(lines, 1):
-        with at(f"{name}:{number}"):
+        with error_location(f"{name}:{number}"):
             fields = parse(text_of(line, number), "remove the file to have it made again")
             if "error" not in fields:
                 yield SegmentOutcomes.from_json(fields, labels)

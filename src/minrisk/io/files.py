@@ -33,7 +33,7 @@ class Input:
         """
         self.path = path
         self.name = name or _name("read", path)
-        self.number = 0  # of the last line, from 1
+        self.number = 0  # number of the last line, from 1
         self.consumed = 0  # bytes, before decompression
         self.size = None if path == "-" else _size(path)  # None if it is unknown
 

@@ -53,15 +53,16 @@ def open_input(path: str, name: str | None = None) -> Input:
 def expand(paths: Iterable[str]) -> list[str]:
     """The files that paths and patterns match, in order; an existing file is no pattern.
 
-    A folder that we made may be what is read next: what lies beside its shards is passed over.
+    Of the output folder of another run, only shards are input; its other files are ignored.
     """
     given = list(paths)
     found = [match for path in given for match in _matches(path)]
     shards = [path for path in found if not _is_beside_shards(path)]
     beside = sorted(set(given) & set(found) - set(shards))
     if beside and shards:
-        warnings.warn(f"passed over {', '.join(map(remote.shown, beside))}: of the run that made "
-                      "the folder, and no input", stacklevel=2)
+        names = ", ".join(map(remote.shown, beside))
+        belong = "it belongs" if len(beside) == 1 else "they belong"
+        warnings.warn(f"ignored {names}: {belong} to the run that wrote the folder", stacklevel=2)
     return shards or found
 
 

@@ -41,7 +41,7 @@ class Journal:
 
     def read(self, offsets: Sequence[int]) -> Iterator[Any]:
         """The entries at these offsets."""
-        if not offsets:  # and perhaps no file
+        if not offsets:  # there may be no file
             return
         with as_input_error("read", self.path), open(self.path, "rb") as stream:
             for offset in offsets:
@@ -81,6 +81,6 @@ class Journal:
         found, _, content = line.removesuffix(b"\n").partition(b" ")
         if found != b"%08x" % crc32(content, self._seed):
             return None
-        with suppress(ValueError, RecursionError):  # not an entry of ours
+        with suppress(ValueError, RecursionError):  # an invalid entry
             return json.loads(content)
         return None

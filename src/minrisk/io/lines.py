@@ -12,7 +12,7 @@ from minrisk._core.errors import InputError
 from minrisk._core.segment import Segment
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
-from minrisk.io.record import AUTO, RawRecord, Record, Weighting, at, checksum, located
+from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum, error_location, located
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Lines(NamedTuple):
                 for number, text in enumerate(self.texts(), self.first)]
 
     def _text(self, line: bytes, number: int) -> str:
-        with at(f"{self.file}:{number}"):
+        with error_location(f"{self.file}:{number}"):
             return text_of(line, number)
 
 
@@ -66,7 +66,7 @@ class TextReader:
     hypotheses: Column
     source: Column | None = None
     references: Column | None = None
-    logprobs: Column | None = None  # of the references
+    logprobs: Column | None = None  # log-probabilities of the references
     weighting: Weighting = AUTO
 
     @property
@@ -107,7 +107,7 @@ class TextReader:
 
     def _weights(self, logprobs: Lines, references: Lines) -> Floats:
         numbers = logprobs.numbers()
-        with at(logprobs.where):
+        with error_location(logprobs.where):
             return self.weighting.of(numbers, references.texts())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,12 +15,6 @@ from minrisk.io.files import Input
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.prompts import PromptReader
 from minrisk.io.record import RawRecord, Record, checksum
-
-
-class FieldsReader(Protocol):
-    """A reader that can parse the fields of a JSON line."""
-
-    def parse_fields(self, fields: dict[str, Any], record: Record) -> Record: ...
 
 
 @dataclass(frozen=True)
@@ -47,10 +41,6 @@ class ObjectReader:
             return self.lines.parse_fields(fields(raw.content), record)
         except InputError as error:
             return record.failed(error)
-
-    def without_objects(self) -> ObjectReader:
-        """A reader without the iterable, for workers, which only parse."""
-        return replace(self, objects=())
 
     def _segment(self, segment: Segment, index: int) -> Segment:
         assert isinstance(self.lines, SampleReader)
@@ -95,7 +85,7 @@ def _checksum(content: Any) -> int:
         return checksum(texts.encode(), *arrays)
     try:
         return checksum(json.dumps(content, default=_plain_or_text).encode())
-    except (ValueError, RecursionError, TypeError):  # which its record will be told for
+    except (ValueError, RecursionError, TypeError):  # parsing the record reports this error
         return checksum(brief(content).encode())
 
 

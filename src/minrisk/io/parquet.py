@@ -9,7 +9,7 @@ from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError, MissingExtra
 from minrisk.io.files import Input, as_input_error, open_file
-from minrisk.io.record import at
+from minrisk.io.record import error_location
 
 TEXTS = frozenset({"samples", "hypotheses", "references", "source", "prompt"})
 _ROWS = 64  # read at a time; a row may hold thousands of samples
@@ -40,13 +40,13 @@ class ParquetInput(Input):
                         yield row
         except MinriskError:
             raise
-        except (pyarrow.ArrowException, ValueError, OverflowError) as error:  # or values that
-            # Python cannot represent: invalid UTF-8, dates out of range
+        except (pyarrow.ArrowException, ValueError, OverflowError) as error:
+            # also for values that Python cannot represent: invalid UTF-8, dates out of range
             raise InputError(f"{self.name}: unreadable Parquet: {error}; "
                              "copy or make the file again") from None
 
     def _line(self, row: dict[str, Any]) -> bytes:
-        with at(f"{self.name}:{self.number}"):
+        with error_location(f"{self.name}:{self.number}"):
             fields = {name: _plain(value, name) for name, value in row.items()}
         text = json.dumps(fields, ensure_ascii=False, default=str)
         return text.encode("utf-8", "surrogateescape")

@@ -39,7 +39,7 @@ class PartialShard:
     def load(self) -> None:
         """Load the results of an earlier run; failures are to be tried again."""
         for offset, entry in self._journal:
-            if _is_valid(entry) and self._has_news(entry["indices"]):
+            if _is_valid(entry) and self._has_new_results(entry["indices"]):
                 self._note(offset, entry)
         self.earlier, self.failures = self.failures, {}
         for index in self.earlier:
@@ -79,7 +79,7 @@ class PartialShard:
         with as_input_error("write", self._journal.path):
             Path(self._journal.path).unlink(missing_ok=True)
 
-    def _has_news(self, indices: Sequence[int]) -> bool:
+    def _has_new_results(self, indices: Sequence[int]) -> bool:
         """Whether one of them is not finished; an entry may be a repetition."""
         return max(indices) < len(self.done) + _MAX_AHEAD and any(
             index >= len(self.done) or self.done[index] == MISSING or index in self.failures

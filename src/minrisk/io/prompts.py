@@ -23,7 +23,7 @@ from minrisk.io.record import RawRecord, Record, checksum
 
 InputFormat = Literal["auto", "text", "json"]
 JSON = (".jsonl", ".json", ".ndjson")
-_OUTPUT_FIELDS = SAMPLE_FIELDS | {"id", "usage"}  # of `sample`
+_OUTPUT_FIELDS = SAMPLE_FIELDS | {"id", "usage"}  # fields that `sample` writes
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class PromptReader:
         return self.parse_fields(fields, record)
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
-        """What the fields of a line say."""
+        """The record with the prompt that these fields of a JSON line hold."""
         record = replace(record, fields={k: v for k, v in fields.items()
                                          if k not in _OUTPUT_FIELDS and v is not None})
         try:

@@ -19,10 +19,10 @@ Failure = dict[str, Any]  # file, line, id and reason, as errors.jsonl has them
 
 @dataclass(frozen=True)
 class Weighting:
-    """How the references are weighted."""
+    """The method that weights the references."""
 
     by: Literal["auto", "uniform", "logprobs", "length-normalised"] = "auto"
-    temperature: float = 1.0  # of weights from log-probabilities
+    temperature: float = 1.0  # divisor of log-probabilities
 
     def __str__(self) -> str:
         return self.by if self.temperature == 1 else f"{self.by}/{self.temperature}"
@@ -77,7 +77,7 @@ class Record:
     segment: Segment | None = None
     ranking: Ranking | None = None
     scores: Floats | None = None  # (H, R), if they are to be kept
-    details: Mapping[str, Any] = field(default_factory=dict)  # of the choice, by the metric
+    details: Mapping[str, Any] = field(default_factory=dict)  # the metric's, about the choice
     value: Any = None  # input or result of other stages
     error: MinriskError | None = None
 
@@ -131,7 +131,7 @@ class Reader(Protocol):
 
 
 def located(file: str, line: int, last: int | None = None) -> str:
-    """Where a record is; one that comes from no file has no line."""
+    """The position of a record, for messages; without a file it has no line."""
     if not line:
         return file
     return f"{file}:{line}" + (f"-{last}" if last is not None and last > line else "")
@@ -145,7 +145,7 @@ def checksum(*contents: bytes) -> int:
 
 
 @contextmanager
-def at(where: str) -> Iterator[None]:
+def error_location(where: str) -> Iterator[None]:
     """Put the position in the input before the messages of errors."""
     try:
         yield

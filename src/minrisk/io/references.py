@@ -17,7 +17,7 @@ from minrisk.io.files import Input
 from minrisk.io.inputs import open_input
 from minrisk.io.jsonl import parse, references_of
 from minrisk.io.prompts import is_json
-from minrisk.io.record import at
+from minrisk.io.record import error_location
 from minrisk.io.remote import shown
 
 
@@ -68,6 +68,6 @@ def _from_json(source: Input, lines: Iterator[bytes]) -> Iterator[References]:
     for line in filter(bytes.strip, lines):
         where = f"{source.name}:{source.number}"
         text = source.text(line)
-        with at(where):
+        with error_location(where):
             found = references_of(parse(text, "name it .txt"))
         yield from References(*found, name=where).blocks()

@@ -51,7 +51,7 @@ class RunStore:
                  matrix_of: Callable[[Shard], MatrixWriter] | None = None) -> None:
         self.store = store
         self._shards = shards
-        self._settings = json.loads(json.dumps(dict(settings), default=str))  # as read
+        self._settings = json.loads(json.dumps(dict(settings), default=str))  # as it is read
         self._manifest = manifest
         self._errors = errors
         self._resume = resume
@@ -59,7 +59,7 @@ class RunStore:
         self._matrix_of = matrix_of
         self._run = self._writer = uuid4().hex
         self._finished: dict[str, dict[str, int]] = {}  # counts and size, by name
-        self._finished_now: set[str] = set()  # by this run
+        self._finished_now: set[str] = set()  # names of shards that this run finished
         self._saved = 0  # finished shards in the manifest
         self._copied = 0  # bytes of errors.jsonl at the URL
         self.counts: Counter[str] = Counter()
@@ -80,9 +80,9 @@ class RunStore:
              **options: Any) -> RunStore:
         store, name = file_store(output, work)
         return cls(store, [Shard(name, shard.files, shard.reader)], *args,
-                   manifest=beside(name), errors=None, **options)
+                   manifest=manifest_name(name), errors=None, **options)
 
-    # what the driver reads
+    # state that the driver reads
 
     @property
     def records_broken_shards(self) -> bool:
@@ -93,11 +93,11 @@ class RunStore:
 
     def remaining(self) -> Iterator[UnfinishedShard]:
         for number, shard in enumerate(self._shards):
-            if self._is_to_do(shard):
+            if self._is_unfinished(shard):
                 partial = self._partials.get(number)
                 yield UnfinishedShard(number, shard, partial.done if partial else array("q"))
 
-    # what the driver calls
+    # methods that the driver calls
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -121,14 +121,14 @@ class RunStore:
         if self._matrix_of:
             for shard in self._shards:
                 matrices = self._matrix_of(shard)
-                if self._is_to_do(shard):
+                if self._is_unfinished(shard):
                     matrices.begin(resume=not self._is_new)
                 else:
                     matrices.clean()
 
     def add(self, number: int, results: Sequence[Result]) -> list[Result]:
         shard = self._shards[number]
-        if not self._is_to_do(shard):
+        if not self._is_unfinished(shard):
             return []
         partial = self._partial(number)
         fresh = partial.missing(results)
@@ -172,7 +172,7 @@ class RunStore:
         self._is_new = False
         self._load_manifest(content)
         for _, entry in self._finished_journal:
-            with suppress(KeyError, TypeError, AttributeError, ValueError):  # not an entry of ours
+            with suppress(KeyError, TypeError, AttributeError, ValueError):  # an invalid entry
                 self._finished[entry["shard"]] = _checked_counts(entry["counts"])
         self._check_finished(sizes)
         self._load_results()
@@ -198,7 +198,7 @@ class RunStore:
     def _refuse_others(self, sizes: Mapping[str, int]) -> None:
         if sizes:
             there = shown(self.store.location(next(iter(sizes))))
-            raise InputError(f"{there} exists, and is of no earlier run that could be resumed; "
+            raise InputError(f"{there} exists, but has no manifest, so it cannot be resumed; "
                              "overwrite=True replaces it, or name another output")
 
     def _load_manifest(self, content: bytes) -> None:
@@ -228,8 +228,8 @@ class RunStore:
                     f"{shown(self.store.location(name))} has {sizes[name]} bytes, but had "
                     f"{entry['size']} when it was finished; remove it to make it again")
 
-    def _is_to_do(self, shard: Shard) -> bool:
-        """Whether it is unfinished; what failed in this run is not tried again in it."""
+    def _is_unfinished(self, shard: Shard) -> bool:
+        """Whether it is unfinished; segments that failed in this run are not tried again in it."""
         return shard.name not in self._finished_now and not self._is_whole(shard)
 
     def _is_whole(self, shard: Shard) -> bool:
@@ -246,7 +246,7 @@ class RunStore:
     def _finish_if_whole(self, number: int) -> None:
         shard, total = self._shards[number], self._totals.get(number)
         segments = self._partials[number].segments if number in self._partials else 0
-        if segments != total or not self._is_to_do(shard):
+        if segments != total or not self._is_unfinished(shard):
             return
         partial = self._partial(number)  # also for a shard without segments
         temporary = self._temporary()
@@ -372,7 +372,7 @@ class RunStore:
         return os.path.join(self.store.work, self._run, f"{self._shards[number].name}.partial")
 
 
-def beside(file: str) -> str:
+def manifest_name(file: str) -> str:
     """The path of the manifest of a single output file."""
     return f"{file}.run.json"
 

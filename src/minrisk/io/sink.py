@@ -1,4 +1,4 @@
-"""Where results go: what a run needs of an output, and a stream that gets them in order."""
+"""Sinks of results: the protocol of an output, and streams that get results in order."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Writable(Protocol):
     def write(self, text: str, /) -> object: ...
 
 
-MAX_WAITING_RESULTS = 1024  # that wait for one before them
+MAX_WAITING_RESULTS = 1024  # results that may wait for an earlier one
 
 
 class OrderedSink:
@@ -115,7 +115,7 @@ class OrderedSink:
         self._total = records
 
     def fail(self, number: int, reason: str) -> None:
-        """What came before is out; the run tells the reason."""
+        """Nothing to do: earlier results are written, and the run reports the reason."""
 
     def __enter__(self) -> Self:
         return self

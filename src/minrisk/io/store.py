@@ -181,7 +181,7 @@ def file_store(output: str, work: str | None) -> tuple[Store, str]:
         folder, name = os.path.split(output.removeprefix(_LOCAL_SCHEME))
         _check_work(output, work)
         with as_input_error("write", output):
-            os.stat(folder or ".")  # which must exist
+            os.stat(folder or ".")  # the folder must exist
         store = LocalStore(folder, os.path.join(folder, f".{name}{WORK}"))
     return store, name
 

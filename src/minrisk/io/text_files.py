@@ -31,7 +31,7 @@ class TextFiles(Options):
         reference_lprobs: file with a log-probability per line and reference, which weighs them.
 
     Raises:
-        InputError: if an argument makes no sense.
+        InputError: if an argument is invalid.
 
     >>> import minrisk, pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -65,7 +65,7 @@ class TextFiles(Options):
         return [file for files in self._columns.values() for file in files]
 
     def settings(self) -> dict[str, Any]:
-        """What of it can change a result, besides the files themselves."""
+        """The settings that can change a result, besides the files themselves."""
         names = (*_COLUMNS, "num_references", "num_candidates")
         given = {name: getattr(self, name) for name in names}
         return {name: os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -73,7 +73,7 @@ class TextFiles(Options):
 
     def reader(self, files: tuple[InputFile, ...], number: int | None,
                weighting: Weighting) -> TextReader:
-        """Of these files: all of the input, or the file of this number."""
+        """The reader of these files; `number` selects one file of each column, None all."""
         count = self.num_references or self.num_candidates
         return TextReader(
             Column(files, self.num_candidates, "num_candidates="),
@@ -90,7 +90,7 @@ class TextFiles(Options):
                 if getattr(self, name) is not None}
 
     def _column(self, name: str, size: int, option: str, number: int | None) -> Column | None:
-        """A file for all of the input, or for each of its files one of those a pattern names."""
+        """A further column: all of its files, or the one for the input file of this number."""
         files = self._columns.get(name)
         if files is None or number is None:
             return Column(files, size, option) if files else None
@@ -107,5 +107,5 @@ def _files(paths: Iterable[Any], name: str) -> tuple[InputFile, ...]:
             raise InputError(f"{name} must be the name of a file; got {brief(path)}")
     files = tuple(InputFile.at(path) for path in expand(map(os.fspath, found)))
     for file in files:
-        file.open()  # which fails where there is no such file, and reads nothing
+        file.open()  # raises InputError if it does not exist; nothing is read
     return files

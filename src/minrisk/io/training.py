@@ -35,7 +35,7 @@ class TrainingRecipe:
     """The format of training examples and the choice of pairs."""
 
     pairs: PairChoice | None = None  # None for the best text alone
-    stride: int = 1  # of consecutive pairs
+    stride: int = 1  # distance in rank between the two of a consecutive pair
     prompt: str | None = None  # template of the prompt; the prompt of the segment unless given
     conversational: bool = False  # examples are chats of messages
     tabs: bool = False  # source and target separated by a tab, not JSON

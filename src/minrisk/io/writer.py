@@ -37,7 +37,7 @@ class ChoiceWriter:
     form: Format = "json"
     nbest: int | None = None
     utilities: bool = False
-    abstain: float | None = None  # where the largest cluster of meaning has less of the samples
+    abstain: float | None = None  # minimum share of the largest cluster, or there is no text
 
     def __call__(self, record: Record) -> str:
         assert record.segment is not None

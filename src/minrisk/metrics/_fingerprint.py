@@ -58,7 +58,8 @@ def _named_files(metric: AnyMetric) -> Iterator[str]:
         return
     for field in dataclasses.fields(metric):
         value = getattr(metric, field.name)
-        if isinstance(value, str) and field.metadata.get("matters", True) and _exists(value):
+        affects_results = field.metadata.get("affects_results", True)
+        if isinstance(value, str) and affects_results and _exists(value):
             yield value
 
 

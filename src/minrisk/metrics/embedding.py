@@ -64,7 +64,7 @@ class Embedding(Metric[Floats]):
     device: str | None = option(None, help="device of a sentence-transformers model")
     batch_size: int = option(64, ge=1, help="number of texts in a batch")
     cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
-                               matters=False)
+                               affects_results=False)
 
     def prepare(self) -> None:
         _encoder(self)

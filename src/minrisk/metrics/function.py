@@ -20,7 +20,7 @@ class Function(Metric[Objects]):
 
     loads_model: ClassVar[bool] = True  # it may, for all we know
 
-    function: Callable[[str, str], float] = option(help="score of a pair", matters=False)
+    function: Callable[[str, str], float] = option(help="score of a pair", affects_results=False)
 
     @property
     def name(self) -> str:

@@ -41,7 +41,7 @@ class Symbolic(Metric[Objects]):
     name: ClassVar[str] = "symbolic"
     loads_model: ClassVar[bool] = True  # it starts a program
 
-    timeout: float = option(60.0, gt=0, matters=False,
+    timeout: float = option(60.0, gt=0, affects_results=False,
                             help="seconds without a result after which a comparison fails")
 
     def prepare(self) -> None:

@@ -1,1 +1,1 @@
-"""Servers with OpenAI's protocol, asynchronously: one client for all that talks to them."""
+"""The asynchronous client for servers with OpenAI's protocol, which every caller uses."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minrisk.openai.client import Complaint
+from minrisk.openai.client import InvalidAnswer
 
 _CUT = {"length", "content_filter"}  # finish reasons of incomplete texts
 _USAGE = ("prompt_tokens", "completion_tokens")
@@ -43,13 +43,13 @@ class Choice:
         return self.finish_reason or "without text"
 
 
-def complaint(body: Any) -> Complaint | None:
-    """What is wrong with an answer, if it has no valid choices."""
+def check_answer(body: Any) -> InvalidAnswer | None:
+    """The problem of an answer without valid choices; None if it is valid."""
     choices = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(choices, list) or not all(map(_is_choice, choices)):
         is_error = isinstance(body, dict) and body.get("error") is not None
-        return Complaint("wanted choices with text", is_temporary=is_error)
-    return None if choices else Complaint("the answer has no choices", is_temporary=True)
+        return InvalidAnswer("wanted choices with text", is_temporary=is_error)
+    return None if choices else InvalidAnswer("the answer has no choices", is_temporary=True)
 
 
 def _is_choice(found: Any) -> bool:

@@ -38,7 +38,7 @@ _MAX_ERROR_BODY = 2**16
 _MAX_WAIT = 600.0  # seconds that a server may ask to wait
 _CONNECT = 30.0  # seconds to get a connection
 _OUTAGE = 3  # requests in a row that were given up, after which the server is taken to be down
-_TEMPORARY = {408, 425, 429}  # and all from 500 on
+_TEMPORARY = {408, 425, 429}  # status codes to retry, with all from 500 on
 _REFUSED = {400, 413, 422}
 _HINTS = {401: "check the key in the environment", 403: "check the key in the environment",
           404: "check the endpoint and the model; an endpoint often ends in /v1",
@@ -47,26 +47,26 @@ _HINTS = {401: "check the key in the environment", 403: "check the key in the en
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered: parsed JSON, and its headers."""
+    """An answer of a server: parsed JSON, and its headers."""
 
     body: Any
     headers: Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Complaint:
-    """What an answer lacks, and whether it may have it the next time."""
+class InvalidAnswer:
+    """The reason why an answer is invalid, and whether a retry may help."""
 
     text: str
     is_temporary: bool
 
 
-Check = Callable[[Any], Complaint | None]
+Check = Callable[[Any], InvalidAnswer | None]
 
 
 @dataclass
 class Health:
-    """How a server has done so far; kept from one connection to the next."""
+    """Successes and failures of a server so far, kept from one connection to the next."""
 
     works: bool = False  # it has answered a request
     failures: int = 0  # requests that were given up since then
@@ -75,7 +75,7 @@ class Health:
 class Client:
     """Requests to one server, at most `concurrency` at a time, each within `timeout` seconds.
 
-    What may pass is tried again with growing pauses. A server that cannot be reached before it ever
+    Temporary errors are retried with growing pauses. A server that cannot be reached before it ever
     worked, or refuses the key or the model, raises `UnusableError` at once. After it worked, that
     is raised when a request was given up because there was no connection, or when three requests in
     a row were given up for any temporary reason; one alone may be the fault of its prompt.
@@ -106,7 +106,7 @@ class Client:
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),  # the semaphore limits
+            connector=aiohttp.TCPConnector(limit=0),  # the semaphore limits connections
             timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=self._connect,
                                           sock_read=self._idle),
             headers=headers, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False)
@@ -117,11 +117,11 @@ class Client:
         await self._session.close()
 
     async def get(self, path: str) -> Answer:
-        """The answer of a path that needs no body, asked for once."""
+        """The answer to a GET request, without retries."""
         return await self._once("GET", f"{self._url}/{path}", None, None)
 
     async def post(self, path: str, body: Mapping[str, Any], check: Check | None = None) -> Answer:
-        """The answer to this body, after as many retries as it takes."""
+        """The answer to this body; temporary errors are retried."""
         url, content = f"{self._url}/{path}", json.dumps(body).encode()
         async with self._slots:
             for attempt in range(self._retries + 1):
@@ -140,7 +140,7 @@ class Client:
                     check: Check | None) -> Answer:
         aiohttp = _aiohttp()
         try:
-            # a key is for this server, and not for where it points
+            # the key must not be sent to the target of a redirect
             async with self._session.request(method, url, data=content, allow_redirects=False,
                                              proxy=self._proxy) as response:
                 raw = await self._read(response)
@@ -151,10 +151,10 @@ class Client:
                 return self._parse(raw, url, response.headers, check)
             failure = self._status_error(response, raw, url)
             failure.refusal = Refusal(response.status, self._mask.text(raw), response.headers)
-        raise failure  # not from what may show the key
+        raise failure  # without the cause, which may show the key
 
     async def _read(self, response: aiohttp.ClientResponse) -> str:
-        """The body, which the deadline of the request is for as well."""
+        """The body, within the deadline of the request."""
         is_success = _is_success(response.status)
         limit = self._max_body if is_success else _MAX_ERROR_BODY
         content = bytearray()
@@ -184,7 +184,7 @@ class Client:
             raise self._incomplete(problem, f"{url}: found {self._mask.line(raw)}, {problem.text}")
         return Answer(found, headers)
 
-    def _incomplete(self, problem: Complaint, message: str) -> MinriskError:
+    def _incomplete(self, problem: InvalidAnswer, message: str) -> MinriskError:
         if problem.is_temporary:
             return TemporaryError(message)
         kind = ServerError if self._health.works else UnusableError
@@ -192,7 +192,7 @@ class Client:
 
     def _status_error(self, response: aiohttp.ClientResponse, raw: str,
                       url: str) -> ServerError | UnusableServerError:
-        """The error for a status that is none of success."""
+        """The error for a status other than 2xx."""
         status, detail = response.status, Detail.of(raw).changed(self._mask.text)
         words = detail.text.strip() or response.reason or ""
         message = f"{url}: {status} {self._mask.line(words)}"
@@ -246,7 +246,7 @@ class Client:
 
 
 class _TooLargeError(OSError):
-    """An answer without end."""
+    """An answer above the maximum size."""
 
 
 def _is_success(status: int) -> bool:
@@ -254,7 +254,7 @@ def _is_success(status: int) -> bool:
 
 
 def _proxy(url: str) -> str | None:
-    """Of the environment; aiohttp would send passwords of ~/.netrc along."""
+    """The proxy from the environment, without aiohttp's use of ~/.netrc."""
     parts = urlsplit(url)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 

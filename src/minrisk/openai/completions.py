@@ -19,7 +19,7 @@ from minrisk.openai.capabilities import (
     refused_field,
     without_fields,
 )
-from minrisk.openai.choices import Choice, complaint, read_choices, read_usage
+from minrisk.openai.choices import Choice, check_answer, read_choices, read_usage
 from minrisk.openai.client import Answer, Client
 from minrisk.openai.errors import RefusedError
 
@@ -32,27 +32,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class AnswerPart:
-    """The choices of one answer, the tokens that it took, and all of it as it came."""
+    """The choices of one answer, its usage in tokens, and its unchanged body."""
 
     choices: list[Choice]
     usage: Counter[str] | None
     body: Mapping[str, Any] = field(default_factory=dict)
 
 
-# of a part or its error, and of the number of choices that it was for
+# called with a part or its error, and the number of its choices
 Report = Callable[[AnswerPart | MinriskError, int], None]
 
 
 @dataclass(frozen=True)
 class Query:
-    """What to ask: the body without its number of choices, and the seed of each choice."""
+    """A request for choices: the body without their number, and the seed of each choice."""
 
     body: Mapping[str, Any]
     seed: Callable[[int], int | None] = lambda number: None
     replaceable: Collection[str] = REPLACEABLE  # fields of the body that may be left out
 
     def fields(self, number: int, n: int) -> dict[str, Any]:
-        """The body of a request for n choices from this number on; one is what servers give."""
+        """The body of a request for n choices from this number on; without `n` servers give one."""
         seed = self.seed(number)
         return {**self.body, **({} if seed is None else {"seed": seed}),
                 **({} if n == 1 else {"n": n})}
@@ -64,7 +64,7 @@ class Variant:
 
     without: frozenset[str]  # these fields
     n: int  # choices
-    reasons: Mapping[str, RefusedError] = field(default_factory=dict)  # for fields that are new
+    reasons: Mapping[str, RefusedError] = field(default_factory=dict)  # of newly refused fields
 
 
 class Completions:
@@ -81,7 +81,7 @@ class Completions:
         self._note = note
         self._progress = progress
         self._planned = self._done = 0  # requests
-        self._scout: asyncio.Event | None = None  # of the request that goes first
+        self._first_request: asyncio.Event | None = None  # set when others may follow
 
     async def sample(self, query: Query, numbers: range,
                      report: Report | None = None) -> list[AnswerPart]:
@@ -90,7 +90,7 @@ class Completions:
         With `report`, which is called for each part as it comes, a failed part costs no other one.
         """
         size = self.capabilities.max_choices or self._per_request
-        # with the same bounds whether it is known already that the server gives fewer, or not yet
+        # the bounds are the same before and after the server's maximum is known
         parts = [part for group in _split(numbers, self._per_request)
                  for part in _split(group, size)]
         self._planned += len(parts)
@@ -98,7 +98,7 @@ class Completions:
         return [part for group in found for part in group]
 
     def note(self, kind: str, message: str) -> None:
-        """Tells the user something, once in a run."""
+        """Show the user a message, once per run and kind."""
         if kind not in self.capabilities.notes:
             self.capabilities.notes.add(kind)
             self._note(message)
@@ -138,20 +138,19 @@ class Completions:
 
     async def pass_through(self, body: Mapping[str, Any]) -> AnswerPart:
         """The answer to a request that is sent as it is."""
-        answer = await self._client.post(self._path, body, complaint)
+        answer = await self._client.post(self._path, body, check_answer)
         choices = read_choices(answer.body)
         return AnswerPart(choices, read_usage(answer.body, choices), answer.body)
 
     async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Answer:
         timer = asyncio.get_running_loop().call_later(NO_REFUSAL, settle)
         try:
-            return await self._client.post(self._path, sent, complaint)
+            return await self._client.post(self._path, sent, check_answer)
         finally:
             timer.cancel()
 
     def _next(self, trial: Variant, error: RefusedError, candidates: Collection[str]) -> Variant:
-        """What to send after a refusal; if nothing else could be meant, the error is the prompt's.
-        """
+        """The variant to send after a refusal; raises the error if the prompt is the reason."""
         known = self.capabilities
         if known.refused - trial.without:  # another request found out in the meantime
             return replace(trial, without=trial.without | known.refused)
@@ -163,7 +162,7 @@ class Completions:
         raise error
 
     def _learn(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
-        """For only what was sent without them shows that these fields were the reason."""
+        """Remember refused fields once a request without them was not refused."""
         known = self.capabilities
         known.refused |= trial.without
         if trial.n < len(numbers):
@@ -173,27 +172,27 @@ class Completions:
                 self.note(name, message)
 
     def _settle(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
-        """What takes so long was not refused, so the others need not wait for its answer."""
-        if self._scout:
+        """Let the other requests go: refusals are fast, so this one is taken as accepted."""
+        if self._first_request:
             self._learn(trial, body, numbers)
-            self._scout.set()
+            self._first_request.set()
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """One request goes first, so that what a server refuses is refused once."""
-        while (scout := self._scout) and not self.capabilities.is_known:
-            await scout.wait()
-            if scout is self._scout:  # not yet answered, but settled
+        """Send one request first, so that only one is refused for an unsupported field."""
+        while (first := self._first_request) and not self.capabilities.is_known:
+            await first.wait()
+            if first is self._first_request:  # not yet answered, but settled
                 break
-        is_first = not self._scout and not self.capabilities.is_known
+        is_first = not self._first_request and not self.capabilities.is_known
         if is_first:
-            self._scout = asyncio.Event()
+            self._first_request = asyncio.Event()
         try:
             yield
         finally:
-            if is_first and self._scout:
-                scout, self._scout = self._scout, None
-                scout.set()
+            if is_first and self._first_request:
+                first, self._first_request = self._first_request, None
+                first.set()
 
 
 def _split(numbers: range, size: int) -> list[range]:

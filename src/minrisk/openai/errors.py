@@ -15,7 +15,7 @@ from minrisk._core.errors import InputError, MinriskError, UnusableError
 
 @dataclass(frozen=True)
 class Refusal:
-    """The answer of a server that says no, as it came but for the key, for those who pass it on."""
+    """The answer of a server that refused a request, unchanged but for the key, to be passed on."""
 
     status: int
     content: str
@@ -56,7 +56,7 @@ class TemporaryError(ServerError):
 
 @dataclass(frozen=True)
 class Detail:
-    """The words of an error, and the field of the request that they are about, if they say so."""
+    """The message of an error, and the request field and the code that it names, if any."""
 
     text: str
     field: str | None = None
@@ -64,7 +64,7 @@ class Detail:
 
     @classmethod
     def of(cls, raw: str) -> Detail:
-        """From the body of an answer, in any of the forms that servers give it."""
+        """The detail in the body of an answer, in any of the forms that servers use."""
         with suppress(ValueError, RecursionError):
             return cls._of_json(json.loads(raw), raw)
         return cls(raw)
@@ -88,20 +88,20 @@ class Detail:
 
 
 def refusal_of(error: MinriskError) -> Refusal | None:
-    """What the server answered, where a request failed because of its answer."""
+    """The answer of the server, if it is the reason why a request failed."""
     return error.refusal if isinstance(error, ServerError | UnusableServerError) else None
 
 
 def _words(found: Any) -> str | None:
-    """A message, or the complaints of a validator about fields (FastAPI, Mistral)."""
+    """A message, or the errors of a validator about fields (FastAPI, Mistral)."""
     if isinstance(found, dict):
         found = found.get("detail")
     if isinstance(found, list):
-        return "; ".join(_complaints(found)) or None
+        return "; ".join(_validation_errors(found)) or None
     return _string(found)
 
 
-def _complaints(found: list[Any]) -> Iterator[str]:
+def _validation_errors(found: list[Any]) -> Iterator[str]:
     for item in found:
         if isinstance(item, dict) and isinstance(item.get("msg"), str):
             place = item.get("loc")
@@ -114,12 +114,12 @@ def _string(found: Any) -> str | None:
 
 
 def seconds_to_wait(header: str | None) -> float:
-    """Of a Retry-After, which is a number of seconds or a date."""
+    """The seconds that a Retry-After header asks to wait; it has a number of seconds or a date."""
     if header is None:
         return 0.0
     with suppress(ValueError):
         seconds = float(header)
-        return seconds if seconds > 0 else 0.0  # and 0 if it is nan
+        return seconds if seconds > 0 else 0.0  # also for nan
     with suppress(ValueError, TypeError, OverflowError):
         return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
     return 0.0

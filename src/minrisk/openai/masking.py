@@ -23,9 +23,9 @@ class Mask:
 
     def line(self, text: str) -> str:
         """A message as one printable line."""
-        line = self.text(" ".join(self.text(text).split()))  # for a key may have blanks,
+        line = self.text(" ".join(self.text(text).split()))  # the key may have blanks,
         shown = "".join(map(_printable, line[:2 * _MAX_LINE]))
-        return self.text(shown)[:_MAX_LINE]  # or what looks like an escape
+        return self.text(shown)[:_MAX_LINE]  # or text that looks like an escape
 
     def answer(self, found: Any, raw: str) -> Any:
         """Parsed JSON without the key; a short key is left, as it may be a word of a sample."""

@@ -9,7 +9,8 @@ from minrisk._core.errors import MinriskError, MissingExtra, UnusableError
 from minrisk.io.record import Record
 
 BATCH = 16  # segments, unless the metric or the sampler prefers another number
-LIGHT_BLOCK = 64  # segments that take milliseconds each: to carry a block around costs more
+# segments that take milliseconds each: sending a block costs more than decoding a segment
+LIGHT_BLOCK = 64
 OnError = Literal["stop", "skip"]
 Work = Callable[[Sequence[Record]], Sequence[Record]]
 

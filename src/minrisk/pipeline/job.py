@@ -17,7 +17,7 @@ from minrisk.io.files import Output, as_input_error, file_key
 from minrisk.io.inputs import ERRORS, MANIFEST, InputFile
 from minrisk.io.matrices import MatrixWriter
 from minrisk.io.record import Reader
-from minrisk.io.run_store import RunStore, beside
+from minrisk.io.run_store import RunStore, manifest_name
 from minrisk.io.shards import Shard, folder_shards
 from minrisk.io.sink import QueueSink, Sink, StreamSink, Writable
 from minrisk.pipeline.batches import BATCH, OnError
@@ -55,10 +55,10 @@ class RunConfig(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.resume and self.overwrite:
-            raise InputError("resume= goes on with an output, overwrite= replaces it; give one")
+            raise InputError("resume= and overwrite= exclude each other; give one")
         if self.is_stream and (self.resume or self.overwrite):
             name = "resume" if self.resume else "overwrite"
-            raise InputError(f"{name}= goes with a file or a folder; name one with output=")
+            raise InputError(f"{name}= needs output= to be a file or folder")
         if self.address and self.engine != "ray":
             raise InputError("address= is of a Ray cluster; give engine='ray'")
 
@@ -101,16 +101,17 @@ class Work:
     """The inputs and the stages of a run, for any output."""
 
     files: Sequence[InputFile]
-    reader: Callable[[tuple[InputFile, ...], int | None], Reader]  # None: of all files together
+    # called with files and the number of their shard, or None for all files
+    reader: Callable[[tuple[InputFile, ...], int | None], Reader]
     pools: Sequence[WorkerPool]  # the first parses records, too
-    settings: Mapping[str, Any]  # that can change a result
+    settings: Mapping[str, Any]  # only those that can change a result
     signatures: Sequence[str]
     extension: str = ".jsonl"
     block: int = BATCH  # maximum number of records that a worker gets together
     matrix: str | None = None
-    parser: Reader | None = None  # of records, if not the reader: workers are sent it
+    parser: Reader | None = None  # sent to workers to parse records; the reader unless given
     also_read: Sequence[InputFile] = ()  # further files whose content can change a result
-    stream: Writable | None = None  # where results go instead of standard output
+    stream: Writable | None = None  # replaces standard output
     is_streaming: bool = False  # a server does the work, and no request waits for another
 
 
@@ -189,7 +190,7 @@ def _outputs(config: RunConfig, shards: Sequence[Shard]) -> Iterable[str]:
     if config.is_folder:
         names = [*(shard.name for shard in shards), MANIFEST, ERRORS]
         return [os.path.join(config.output, name) for name in names]
-    return [config.output, *([] if config.is_stream else [beside(config.output)])]
+    return [config.output, *([] if config.is_stream else [manifest_name(config.output)])]
 
 
 def _sink(config: RunConfig, work: Work, shards: list[Shard], stack: ExitStack) -> Any:
@@ -200,8 +201,7 @@ def _sink(config: RunConfig, work: Work, shards: list[Shard], stack: ExitStack) 
         output = work.stream or stack.enter_context(Output(config.output))
         return StreamSink(output, shards[0], MatrixWriter(matrix) if matrix else None)
     if matrix and config.is_folder != names_folder(matrix):
-        raise InputError("matrix= is a folder (scores/) where the output is one, and otherwise a "
-                         "file")
+        raise InputError("matrix= must be a folder if output= is a folder, and a file otherwise")
     identities = {f"input {file.name}": file.identity()
                   for file in (*work.files, *work.also_read)}
     settings = {**work.settings, "matrix": matrix, **identities, "version": __version__}

@@ -25,11 +25,12 @@ from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Condition, RunningWorkers
 from minrisk.pipeline.workers import UNSENDABLE, Block, Item, ProgressUpdate, WorkerPool
 
-_MAX_ATTEMPTS = 2  # at a block whose worker process dies
+_MAX_ATTEMPTS = 2  # attempts at a block whose worker process dies
 _VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-_SPAWN = get_context("spawn")  # a fork would copy locks of native libraries without threads
+# after a fork, locks held by other threads would never be released
+_SPAWN = get_context("spawn")
 _READY = "ready"
-_EXIT_SECONDS = 5.0  # for a worker to exit by itself
+_EXIT_SECONDS = 5.0  # seconds that a worker has to exit by itself
 _SECONDS_BETWEEN_REPORTS = 1.0
 
 
@@ -139,7 +140,7 @@ class Worker:
         self._pool = pool
         self._number = number
         self._blocks: deque[Block] = deque()
-        self._failures = 0  # of the first block
+        self._failures = 0  # failed attempts at the first block
         self._start()
 
     @property

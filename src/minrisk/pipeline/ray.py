@@ -27,7 +27,7 @@ try:
 except ImportError as missing:
     raise MissingExtra(f"engine='ray' needs {missing.name}: pip install 'minrisk[ray]'") from None
 
-_RETRIES = 3  # of a block whose worker or node died
+_RETRIES = 3  # retries of a block whose worker or node died
 _WORKERS_PER_READER = 4  # fed by one reader, which is a process of its own and slow to start
 _dumps = ray.cloudpickle.dumps  # also for classes that the other nodes cannot import
 _Rows = dict[str, Any]  # one column of pickled items
@@ -69,7 +69,7 @@ class _RunningRay:
                                    override_num_blocks=len(readers))
         # num_cpus=0, because it would wait for ever if the workers have all CPUs
         data = data.map_batches(_read, batch_size=1, num_cpus=0, concurrency=_readers(self.pools))
-        # what waits behind a record that kills its worker dies with it, again and again
+        # a record that kills its worker would also use up the retries of the blocks behind it
         waiting = 1 if all(reader.records == 1 for reader in readers) else None
         for pool in self.pools:
             data = data.map_batches(

@@ -56,7 +56,7 @@ class Run:
         with self.runner.start(self.pools) as running:
             self.pools = running.pools
             self.sink.begin()
-            yield from self._all(running)
+            yield from self._run_all_passes(running)
         if self._error:
             raise self._error
         if self._held:
@@ -64,17 +64,17 @@ class Run:
         if len(self.broken) == remaining and not self._has_success:
             raise InputError(next(iter(self.broken.values())))
 
-    def _all(self, running: RunningWorkers) -> Iterator[Result]:
+    def _run_all_passes(self, running: RunningWorkers) -> Iterator[Result]:
         for records in (self.policy.records, 1):  # one record may kill workers
-            readers = self._readings(records)
+            readers = self._block_readers(records)
             if readers and not self._error:
                 with closing(running.run(readers, self._is_over, self._is_full)) as items:  # type: ignore[type-var]
                     yield from self._take(items)
         if not self._error and not self._held:
-            for reader in self._readings(1):
+            for reader in self._block_readers(1):
                 yield from self._take(map(self._refuse, reader.blocks()))
 
-    def _readings(self, records: int) -> list[BlockReader]:
+    def _block_readers(self, records: int) -> list[BlockReader]:
         # a worker has one block in work and one waiting
         size = self.policy.memory // (2 * sum(pool.workers or 1 for pool in self.pools) + 2)
         if isinstance(self.runner, Inline):
@@ -95,7 +95,7 @@ class Run:
             if isinstance(item, End):
                 self._end(item)
             else:
-                yield from self._keep(item)
+                yield from self._write_block(item)
 
     def _refuse(self, item: Block | End) -> Item:
         for pool in self.pools:
@@ -104,7 +104,7 @@ class Run:
                 item = pool.refuse(item, f"every worker that tried it died{late}")
         return item
 
-    def _keep(self, block: Block) -> Iterator[Result]:
+    def _write_block(self, block: Block) -> Iterator[Result]:
         for name, spent in block.seconds.items():
             self._spend(name, spent)
         self.warnings += block.warnings

@@ -49,7 +49,7 @@ class Parse:
     name: ClassVar[str] = "parse"
     is_light: ClassVar[bool] = True
 
-    reader: Reader  # of any shard: they differ in their files only
+    reader: Reader  # the reader of any shard; parsing does not depend on its files
 
     def prepare(self) -> None:
         pass
@@ -131,7 +131,7 @@ class GenerateSamples:
                 else:
                     yield record
 
-        # to close it cancels what is on its way
+        # closing the generator cancels pending requests
         with closing(self.sampler.stream(requests(), self.n, self.seed)) as results:
             for record, found in results:
                 yield from passing

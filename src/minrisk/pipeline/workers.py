@@ -122,7 +122,7 @@ class WorkerPool:
                 items = list(deadline.finished(self.stream(begun, seconds)))
             except (UnusableError, MissingExtra) as error:
                 return Fatal(error)
-            except BaseException as error:  # a bug of ours, or of a library
+            except BaseException as error:  # a bug in minrisk, or in a library
                 reason = _reason(error)
         shown = tuple(dict.fromkeys(str(w.message) for w in caught or ()))
         block = replace(block, seconds=seconds, warnings=(*block.warnings, *shown))

@@ -107,7 +107,7 @@ def inspect(
         The report, with the method `save`.
 
     Raises:
-        InputError: if an argument makes no sense, or every segment fails.
+        InputError: if an argument is invalid, or every segment fails.
 
     >>> inspect([{"id": "one", "source": "eine Katze", "samples": ["a cat", "a cat", "dogs"]}])
     Report(1 segment, 0 failed, 0.1 MB)

@@ -18,7 +18,7 @@ from minrisk.evaluation.summary import summarise
 from minrisk.io.files import text_of
 from minrisk.io.inputs import InputFile
 from minrisk.io.jsonl import parse
-from minrisk.io.record import at
+from minrisk.io.record import error_location
 from minrisk.report.views import CHOICE, number, numbers
 
 RESAMPLES = 1000
@@ -120,7 +120,7 @@ def read_validation(path: str) -> dict[str, Any]:
     outcomes: list[SegmentOutcomes] = []
     labels: list[str] = []
     for line in source:
-        with at(f"{source.name}:{source.number}"):
+        with error_location(f"{source.name}:{source.number}"):
             fields = parse(text_of(line, source.number), "give what `minrisk validate -o` wrote")
             if "error" not in fields:
                 labels = labels or list(fields.get("outcomes", {}))

@@ -190,7 +190,7 @@ class _SegmentView:
     @cached_property
     def _references(self) -> tuple[Ints, Floats]:
         """The first place of each distinct reference, and its mass."""
-        return self._pool.references_once()
+        return self._pool.distinct_references()
 
     @cached_property
     def _scores(self) -> Floats:

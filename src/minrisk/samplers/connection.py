@@ -15,7 +15,7 @@ from minrisk.openai.completions import AnswerPart, Completions, Query
 
 
 @dataclass(frozen=True)
-class Ballot:
+class EarlyStop:
     """How samples vote, so that sampling can end when the vote is decided.
 
     It is looked at after blocks of samples, in the order of their numbers: what is drawn then
@@ -39,11 +39,11 @@ class Connection:
     """An open connection of the sampler to its server, for one event loop."""
 
     def __init__(self, query: Callable[[Prompt, int, int], Query], drop_cut: bool,
-                 completions: Completions, ballot: Ballot | None = None) -> None:
+                 completions: Completions, early_stop: EarlyStop | None = None) -> None:
         self._query = query
         self._drop_cut = drop_cut
         self._completions = completions
-        self._ballot = ballot
+        self._early_stop = early_stop
 
     async def sample(self, prompt: Prompt, n: int, seed: int = 0, index: int = 0) -> Samples:
         """n samples of a prompt, or fewer if choices have no text or a vote is decided."""
@@ -55,15 +55,15 @@ class Connection:
                        total_usage(part.usage for part in parts))
 
     async def _parts(self, query: Query, n: int) -> list[AnswerPart]:
-        if self._ballot is None:
+        if self._early_stop is None:
             return await self._completions.sample(query, range(n))
-        vote, found = Vote(self._ballot.error), []
-        for start in range(0, n, self._ballot.block):
-            end = min(start + self._ballot.block, n)
+        vote, found = Vote(self._early_stop.error), []
+        for start in range(0, n, self._early_stop.block):
+            end = min(start + self._early_stop.block, n)
             parts = await self._completions.sample(query, range(start, end))
             found += parts
             for choice in (choice for part in parts for choice in part.choices):
-                vote.add(self._ballot.answer(choice))
+                vote.add(self._early_stop.answer(choice))
             if vote.is_decided(n - end):
                 break
         return found

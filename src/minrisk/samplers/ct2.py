@@ -71,7 +71,7 @@ class CTranslate2(Sampler):
     max_tokens: int = option(256, ge=1, help="maximum number of tokens of a sample")
     overlong: Literal["cut", "error"] = option("cut", help="treatment of overlong sources")
     dtype: str = option("default", help="number format, such as int8; the model's own unless given")
-    device: str = option("cpu", help="device to run on, cpu or cuda", matters=False)
+    device: str = option("cpu", help="device to run on, cpu or cuda", affects_results=False)
 
     def sample(self, prompts: Sequence[str], n: int, seed: int = 0,
                places: Sequence[int] | None = None) -> list[list[Sample]]:

@@ -31,7 +31,7 @@ from minrisk.openai.capabilities import REPLACEABLE, Capabilities
 from minrisk.openai.client import Client, Health
 from minrisk.openai.completions import Completions, Query
 from minrisk.samplers.background import Call, Work, stream
-from minrisk.samplers.connection import Ballot, Connection
+from minrisk.samplers.connection import Connection, EarlyStop
 from minrisk.samplers.prompt import check_template, fill
 
 _KEY, _ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"  # environment variables
@@ -45,10 +45,10 @@ _SYSTEM = ("system", "developer")  # roles
 class Endpoint(Sampler):
     """a server with OpenAI's chat or completions protocol, local or remote; needs minrisk[openai]
 
-    What no option says is as the server has it: llama.cpp, for one, cuts the distribution unless
-    `extra` is {"min_p": 0}, `top_k` is 0 and `top_p` is 1. Log-probabilities are the server's too.
-    Fields that a server does not take (log-probabilities, a seed, a temperature) are left out with
-    a warning.
+    Options that are not set use the server's defaults: llama.cpp, for one, cuts the distribution
+    unless `extra` is {"min_p": 0}, `top_k` is 0 and `top_p` is 1. Log-probabilities are the
+    server's too. Fields that a server does not take (log-probabilities, a seed, a temperature) are
+    left out with a warning.
 
     Args:
         model: name that the server knows the model by.
@@ -85,7 +85,7 @@ class Endpoint(Sampler):
 
     name: ClassVar[str] = "openai"
     takes_messages: ClassVar[bool] = True
-    is_causal: ClassVar[bool] = True  # it has to be told what to do with a source
+    is_causal: ClassVar[bool] = True  # it needs an instruction for a source
 
     streams: ClassVar[bool] = True
 
@@ -115,11 +115,14 @@ class Endpoint(Sampler):
         help="chance that the winner of such a vote is not the most likely answer")
     per_request: int = option(16, ge=1, help="number of samples per request; fewer where that is "
                               "refused")
-    concurrency: int = option(8, ge=1, help="number of simultaneous requests", matters=False)
-    timeout: float = option(600.0, gt=0, help="seconds to wait for a whole answer", matters=False)
+    concurrency: int = option(8, ge=1, affects_results=False,
+                              help="number of simultaneous requests")
+    timeout: float = option(600.0, gt=0, affects_results=False,
+                            help="seconds to wait for a whole answer")
     retries: int = option(6, ge=0, help="number of retries of a request that failed for the time "
-                          "being", matters=False)
-    key_variable: str = option(_KEY, help="environment variable that holds the key", matters=False)
+                          "being", affects_results=False)
+    key_variable: str = option(_KEY, affects_results=False,
+                               help="environment variable that holds the key")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,8 +179,9 @@ class Endpoint(Sampler):
             completions = Completions(client, self.api, per_request=self._per_request,
                                       capabilities=self._capabilities, note=note,
                                       progress=progress)
-            ballot = self._answer and Ballot(self._answer, self.vote_error, self._per_request)
-            yield Connection(self.query, self.drop_cut, completions, ballot)
+            early_stop = self._answer and EarlyStop(self._answer, self.vote_error,
+                                                    self._per_request)
+            yield Connection(self.query, self.drop_cut, completions, early_stop)
 
     def query(self, prompt: Prompt, seed: int, index: int) -> Query:
         """The request for samples of a prompt; fields of `extra` override others."""

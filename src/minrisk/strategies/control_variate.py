@@ -57,7 +57,7 @@ class ControlVariate(Options):
         return [self._rank(pool) for pool in bind(self.metric, segments)]
 
     def _rank(self, whole: Pool[Any]) -> Ranking:
-        pool, place = whole.once()
+        pool, place = whole.distinct_hypotheses()
         segment = pool.segment
         first = pool.ranking(pool.surrogate_mean())
         count, references = len(first.order), len(segment.references)

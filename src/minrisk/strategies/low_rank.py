@@ -56,9 +56,9 @@ class LowRank(Options):
         return [self._rank(pool) for pool in bind(self.metric, segments)]
 
     def _rank(self, whole: Pool[Any]) -> Ranking:
-        pool, place = whole.once()
+        pool, place = whole.distinct_hypotheses()
         rng = segment_rng(self.seed, pool.segment)
-        columns, mass = pool.references_once()
+        columns, mass = pool.distinct_references()
         rows = _random_blocks(len(pool.hyp_rows), rng)
         size = max(1, int(self.budget * columns.size))
         seen = _random_references(len(rows), columns.size, size, rng)

@@ -49,8 +49,8 @@ class Medoids(Options):
         return [self._rank(pool) for pool in bind(self.metric, segments)]
 
     def _rank(self, pool: Pool[Any]) -> Ranking:
-        distinct, place = pool.once()
-        columns, mass = pool.references_once()
+        distinct, place = pool.distinct_hypotheses()
+        columns, mass = pool.distinct_references()
         scores = distinct.scores(columns)
         ranking = pool.ranking((scores @ mass)[place])
         different = distinct_rows(pool)

@@ -19,7 +19,7 @@ class Race:
     """
 
     def __init__(self, pool: Pool[Any], references: Ints) -> None:
-        self._pool, self._place = pool.once()
+        self._pool, self._place = pool.distinct_hypotheses()
         self._references = references  # (R,) in the order in which they are used
         _, first, text = np.unique(pool.ref_rows[references], return_index=True,
                                    return_inverse=True)

@@ -108,30 +108,30 @@ def uncertainty(ranking: Ranking, pool: Pool[Any], found: Clusters, seed: int = 
 
 def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD) -> Clusters:
     """The distinct hypotheses of a segment by meaning."""
-    once, place = pool.once()
+    distinct, place = pool.distinct_hypotheses()
     order = place[ranking.order]  # distinct hypotheses by rank, with repetitions
     order = order[np.sort(np.unique(order, return_index=True)[1])]
-    labels = _labels(as_references(once), order, threshold)
+    labels = _labels(as_references(distinct), order, threshold)
     rows = np.zeros(order.size, np.intp)
     rows[place[::-1]] = np.arange(place.size)[::-1]  # the first place of each is written last
-    return Clusters(rows[order], _weights(pool, once, place)[order], labels[order])
+    return Clusters(rows[order], _weights(pool, distinct, place)[order], labels[order])
 
 
-def as_references(once: Pool[Any]) -> Pool[Any]:
+def as_references(distinct: Pool[Any]) -> Pool[Any]:
     """The hypotheses as each other's references."""
-    if once.segment.own is not None:
-        return once
-    segment = Segment(once.segment.hypotheses, source=once.segment.source)
-    (pool,) = bind(once.metric, [segment])
-    return replace(pool, tally=once.tally)
+    if distinct.segment.own is not None:
+        return distinct
+    segment = Segment(distinct.segment.hypotheses, source=distinct.segment.source)
+    (pool,) = bind(distinct.metric, [segment])
+    return replace(pool, tally=distinct.tally)
 
 
-def _weights(pool: Pool[Any], once: Pool[Any], place: Ints) -> Floats:
+def _weights(pool: Pool[Any], distinct: Pool[Any], place: Ints) -> Floats:
     """(D,) of each distinct hypothesis, as a reference or else as samples."""
     if pool.segment.own is not None:
         per_text = sums(pool.ref_rows, pool.segment.weights, len(pool.texts))
-        return per_text[once.hyp_rows]
-    counts = sums(place, pool.segment.counts.astype(np.float64), len(once.hyp_rows))
+        return per_text[distinct.hyp_rows]
+    counts = sums(place, pool.segment.counts.astype(np.float64), len(distinct.hyp_rows))
     shares: Floats = counts / counts.sum()
     return shares
 

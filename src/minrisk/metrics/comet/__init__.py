@@ -65,7 +65,7 @@ class EmbeddingModel(CometModel):
     is_unified: ClassVar[bool] = False
 
     cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
-                               matters=False)
+                               affects_results=False)
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return self._rows(self._embedder.embed(texts))

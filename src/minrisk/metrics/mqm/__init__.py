@@ -59,7 +59,7 @@ class MQM(EstimatorMetric):
     aggregation: Aggregation = option("expected", help=AGGREGATION)
     device: str = option("auto", help="numpy, or a device of torch; auto is cuda, else numpy")
     cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
-                               matters=False)
+                               affects_results=False)
 
     def prepare(self) -> None:
         self._scorer  # noqa: B018 - which loads the model

@@ -106,8 +106,8 @@ class Transformers(Sampler):
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = option(
         "auto", help="number format; auto is bf16 on CUDA, fp32 elsewhere")
     rows: int | None = option(None, ge=1, help="maximum number of samples drawn at once",
-                              matters=False)
-    memory: float | None = option(None, gt=0, matters=False,
+                              affects_results=False)
+    memory: float | None = option(None, gt=0, affects_results=False,
                                   help="gigabytes for the KV cache; half of the free ones")
 
     def __post_init__(self) -> None:
