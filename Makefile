@@ -12,7 +12,7 @@ demo: $(VENV)/.installed
 	$(BIN)/minrisk demo --report demo.html
 
 # all that guards the product on a CPU; processes that outnumber cores would wait for each other
-WORKERS ?= 2
+WORKERS ?= 3
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 test: $(VENV)/.test
 	$(PYTEST) -m "not slow"
