@@ -11,8 +11,8 @@ SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -
 demo: $(VENV)/.installed
 	$(BIN)/minrisk demo --report demo.html
 
-# all that guards the product on a CPU; three processes keep two cores busy, for tests of Ray wait
-WORKERS ?= 3
+# all that guards the product on a CPU; processes that outnumber cores would wait for each other
+WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 test: $(VENV)/.test
 	$(PYTEST) -m "not slow"
