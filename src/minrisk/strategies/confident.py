@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,23 +9,22 @@ import numpy as np
 import numpy.typing as npt
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.metric import AnyMetric
-from minrisk._core.options import Options, option
-from minrisk._core.pool import Batch, Pool
-from minrisk._core.segment import TIE, Confidence, Ranking, Segment
+from minrisk._core.options import option
+from minrisk._core.pool import Pool
+from minrisk._core.segment import TIE, Confidence, Ranking
 from minrisk._core.strategy import (
     Strategy,
-    leaves_self_out,
     resampled,
     segment_rng,
     stage_option,
 )
+from minrisk.strategies._wrapper import MeasuringStrategy
 
 MAX_CONTENDERS = 20  # distinct choices that are compared; lower ranks hardly ever win
 
 
 @dataclass(frozen=True)
-class Confident(Options):
+class Confident(MeasuringStrategy):
     """Adds a confidence to the rankings of another strategy.
 
     The first 20 distinct choices of the ranking (texts, or answers if the metric extracts them) are
@@ -50,26 +48,7 @@ class Confident(Options):
     resamples: int = option(1000, ge=1, help="number of resamples of the references")
     seed: int = option(0, ge=0, help="seed of the resamples")
 
-    @property
-    def name(self) -> str:
-        return self.strategy.name
-
-    @property
-    def metric(self) -> AnyMetric:
-        return self.strategy.metric
-
-    @property
-    def leave_self_out(self) -> bool:
-        return leaves_self_out(self.strategy)
-
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        # so that the features of the strategy are used again
-        batch = segments if isinstance(segments, Batch) else Batch(segments)
-        rankings = self.strategy.rank(batch)
-        pools = batch.pools(self.metric)
-        return [self._with_confidence(r, pool) for r, pool in zip(rankings, pools, strict=True)]
-
-    def _with_confidence(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
+    def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
         choices = pool.choices()
         rows = _distinct_choices(ranking, choices)
         first, second = ranking.utility[rows[:2]] if rows.size > 1 else (np.nan, np.nan)

@@ -6,7 +6,6 @@ mean the same if one is nearly as good a reference for the other as it is for it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,11 +14,11 @@ import numpy.typing as npt
 
 from minrisk._core.arrays import Floats, Ints, sums
 from minrisk._core.groups import Groups
-from minrisk._core.metric import AnyMetric
-from minrisk._core.options import Options, option
-from minrisk._core.pool import Batch, Pool, bind
+from minrisk._core.options import option
+from minrisk._core.pool import Pool, bind
 from minrisk._core.segment import Ranking, Segment, Uncertainty
-from minrisk._core.strategy import Strategy, leaves_self_out, segment_rng, stage_option
+from minrisk._core.strategy import Strategy, segment_rng, stage_option
+from minrisk.strategies._wrapper import MeasuringStrategy
 
 THRESHOLD = 0.6  # which tells most of chrF against human references: experiments/uncertainty
 # hypotheses that others are compared with: the best, then some of what is like none of them
@@ -50,7 +49,7 @@ class Clusters:
 
 
 @dataclass(frozen=True)
-class Uncertain(Options):
+class Uncertain(MeasuringStrategy):
     """A strategy whose rankings say how far the samples disagree.
 
     Each hypothesis, from the best to the worst, joins the first cluster whose centre it is like, or
@@ -75,26 +74,7 @@ class Uncertain(Options):
                               "others")
     seed: int = option(0, ge=0, help="seed of the references for the mean utility")
 
-    @property
-    def name(self) -> str:
-        return self.strategy.name
-
-    @property
-    def metric(self) -> AnyMetric:
-        return self.strategy.metric
-
-    @property
-    def leave_self_out(self) -> bool:
-        return leaves_self_out(self.strategy)
-
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        # so that the strategy's features are found again
-        batch = segments if isinstance(segments, Batch) else Batch(segments)
-        rankings = self.strategy.rank(batch)
-        return [self._measured(ranking, pool) for ranking, pool
-                in zip(rankings, batch.pools(self.metric), strict=True)]
-
-    def _measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
+    def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
         found = clusters(ranking, pool, self.threshold)
         measured = uncertainty(ranking, pool, found, self.seed)
         return replace(ranking, uncertainty=measured, pairs=ranking.pairs + pool.tally.pairs)

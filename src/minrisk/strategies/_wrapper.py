@@ -1,0 +1,42 @@
+"""What strategies share that add a measurement to the rankings of another one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from minrisk._core.metric import AnyMetric
+from minrisk._core.options import Options
+from minrisk._core.pool import Batch, Pool
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import Strategy, leaves_self_out
+
+
+class MeasuringStrategy(Options, ABC):
+    """The rankings of its field `strategy`, each with what `measured` adds to it."""
+
+    strategy: Strategy
+
+    @property
+    def name(self) -> str:
+        return self.strategy.name
+
+    @property
+    def metric(self) -> AnyMetric:
+        return self.strategy.metric
+
+    @property
+    def leave_self_out(self) -> bool:
+        return leaves_self_out(self.strategy)
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        # so that the features of the strategy are used again
+        batch = segments if isinstance(segments, Batch) else Batch(segments)
+        rankings = self.strategy.rank(batch)
+        return [self.measured(ranking, pool) for ranking, pool
+                in zip(rankings, batch.pools(self.metric), strict=True)]
+
+    @abstractmethod
+    def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
+        """The ranking with the measurement, and its pairs counted."""
