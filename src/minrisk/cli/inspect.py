@@ -95,7 +95,7 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
     facts = page_facts(strategy, view, output.title or title_of(files), segments.validation,
                        weights=weighting)
     with PageBuilder() as builder:
-        pool = options.pool(BuildViews(strategy, view, options.batch_size, options.on_error),
+        pool = options.pool(BuildViews(strategy, options.batch_size, options.on_error, view=view),
                             Write(ViewWriter()))
         work = page_work(files, LogprobReader(tuple(files), weighting), pool, builder,
                          facts["signature"])

@@ -122,8 +122,8 @@ def inspect(
                        None if validation is None else fspath(validation), weights=AUTO)
     config = RunConfig("-")
     with PageBuilder() as builder:
-        work = page_work(files, reader, config.pool(BuildViews(chosen, view), Write(ViewWriter())),
-                         builder, facts["signature"])
+        pool = config.pool(BuildViews(chosen, view=view), Write(ViewWriter()))
+        work = page_work(files, reader, pool, builder, facts["signature"])
         with open_run(config, work) as run:
             for _ in run.results():
                 pass

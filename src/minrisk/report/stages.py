@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from minrisk._core.errors import InputError
 from minrisk._core.pool import Batch
-from minrisk._core.strategy import Strategy, batch_size_of, is_light, prepare
 from minrisk.io.jsonl import SampleReader, show
 from minrisk.io.record import Record
-from minrisk.pipeline.batches import OnError, in_batches
+from minrisk.pipeline.stages import Decode
 from minrisk.report.views import View, failed_row
 from minrisk.strategies.confident import Confident
 
@@ -46,28 +45,12 @@ def _checked(logprobs: Any, count: int) -> list[float]:
 
 
 @dataclass(frozen=True)
-class BuildViews:
+class BuildViews(Decode):
     """Decode segments, and build their views."""
 
-    name: ClassVar[str] = "decode"
+    view: View = field(kw_only=True)
 
-    strategy: Strategy
-    view: View
-    batch_size: int | None = None
-    on_error: OnError = "skip"
-
-    @property
-    def is_light(self) -> bool:
-        return is_light(self.strategy)
-
-    def prepare(self) -> None:
-        prepare(self.strategy)
-
-    def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
-        size = self.batch_size or batch_size_of(self.strategy)
-        return in_batches(items, size, self._build, self.on_error)
-
-    def _build(self, batch: Sequence[Record]) -> Sequence[Record]:
+    def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
         segments = Batch(r.segment for r in batch if r.segment is not None)
         strategy = Confident(self.strategy, resamples=RESAMPLES, seed=self.view.seed)
         rankings = strategy.rank(segments)
