@@ -20,6 +20,7 @@ from mbr_server import settings
 from minrisk.openai.choices import read_choices
 from minrisk.openai.completions import AnswerPart
 from minrisk.plugins import Metric
+from minrisk.server.batching import BatchThread
 from minrisk.server.calls import read_call
 from minrisk.server.choosing import Chooser
 from minrisk.server.completing import Completer
@@ -146,3 +147,16 @@ def test_a_segment_that_fails_in_a_batch_costs_no_other(slow):
     assert isinstance(error, minrisk.InputError)
     assert one.order.size == 2
     assert other.order.size == 1
+
+
+def test_a_batch_whose_size_cannot_be_told_costs_one_job_and_no_other():
+    def size(item: str) -> int:
+        if item == "bad":
+            raise ValueError("no size")
+        return 4
+
+    thread = BatchThread("test", lambda items: items, lambda item: 0, size)
+    with pytest.raises(ValueError, match="no size"):
+        thread.submit("bad").result(PATIENCE)
+    assert thread.submit("good").result(PATIENCE) == "good"
+    thread.close()

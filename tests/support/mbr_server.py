@@ -13,6 +13,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from commands import PATIENCE
 from minrisk._core.decoding import make_strategy
 from minrisk.openai.client import Client
 from minrisk.server.app import Server
@@ -21,8 +22,6 @@ from minrisk.server.recording import Recorder
 from minrisk.server.run import Address, serve
 from minrisk.server.settings import Methods, Preset, Settings, named_metrics
 from minrisk.server.sources import Source, Upstream
-
-PATIENCE = 120  # seconds after which a test is taken to hang
 
 
 @dataclass

@@ -50,7 +50,12 @@ class BatchThread(Generic[Item, Result]):
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            jobs = [(item, result) for item, result in (job, *self._queued_jobs(job[0]))
+            try:
+                more = self._queued_jobs(job[0])
+            except Exception as error:  # of `max_batch`; the thread serves the other jobs
+                job[1].set_exception(error)
+                continue
+            jobs = [(item, result) for item, result in (job, *more)
                     if result.set_running_or_notify_cancel()]
             for kind in dict.fromkeys(self._kind(item) for item, _ in jobs):
                 self._finish([job for job in jobs if self._kind(job[0]) == kind])
