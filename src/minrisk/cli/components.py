@@ -15,12 +15,13 @@ from minrisk._core.adapters import named_metric
 from minrisk._core.decoding import METRIC, STRATEGY, make_sampler
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric, Metric
+from minrisk._core.options import Flag, flag
 from minrisk._core.recipe import key
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry
 from minrisk._core.sampler import Sampler
 from minrisk._core.strategy import Strategy
 from minrisk.cli.fields import Field, entries, fields_of
-from minrisk.cli.options import FieldOption, Flag, flag
+from minrisk.cli.options import FieldOption
 
 SAMPLER, ENDPOINT = "hf", "openai"  # unless given; the second with an --endpoint
 COMMON = ("metric", "seed")  # fields of strategies with an option that every strategy has

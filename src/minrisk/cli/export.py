@@ -8,11 +8,11 @@ from typing import Literal
 import click
 
 from minrisk._core.errors import InputError
+from minrisk._core.options import flag
 from minrisk.cli.command import command
 from minrisk.cli.components import StrategyOptions
 from minrisk.cli.decode import MatrixOutput, decode_work
 from minrisk.cli.execute import execute
-from minrisk.cli.options import flag
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.segment_input import SegmentInput
 from minrisk.io.training import SOURCE, PairChoice, TrainingRecipe, TrainingWriter

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import click
 
 from minrisk._core.errors import InputError
+from minrisk._core.options import flag
 from minrisk.cli.command import command
 from minrisk.cli.components import StrategyOptions
 from minrisk.cli.execute import execute
-from minrisk.cli.options import flag
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.segment_input import JsonInput
 from minrisk.io import remote

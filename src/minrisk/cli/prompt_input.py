@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from minrisk._core.options import flag
 from minrisk._core.sampler import Sampler
-from minrisk.cli.options import flag
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.segment_input import InputOptions
 from minrisk.io.inputs import InputFile

@@ -9,6 +9,7 @@ from typing import Literal
 
 from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError
+from minrisk._core.options import flag
 from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
@@ -17,7 +18,7 @@ from minrisk.cli.command import command
 from minrisk.cli.components import MetricOptions
 from minrisk.cli.decode import UTILITIES_HELP
 from minrisk.cli.execute import summary
-from minrisk.cli.options import argument, flag
+from minrisk.cli.options import argument
 from minrisk.cli.progress import Progress, has_room_for_bar
 from minrisk.cli.run_options import QUIET_HELP, THREADS_HELP
 from minrisk.io.files import Output

@@ -6,8 +6,8 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from minrisk._core.options import flag
 from minrisk._core.threads import MAX_THREADS, set_threads
-from minrisk.cli.options import flag
 from minrisk.pipeline.batches import OnError
 from minrisk.pipeline.job import RunConfig, Work
 from minrisk.pipeline.stages import Stage

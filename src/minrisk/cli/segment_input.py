@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from minrisk._core.errors import InputError
-from minrisk.cli.options import argument, flag
+from minrisk._core.options import flag
+from minrisk.cli.options import argument
 from minrisk.io.inputs import InputFile, expand
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.record import Reader, Weighting

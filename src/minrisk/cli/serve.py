@@ -14,6 +14,7 @@ import click
 
 from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError, needs_extra, unknown
+from minrisk._core.options import flag
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk._core.strategy import Strategy
 from minrisk.cli.command import command
@@ -25,7 +26,6 @@ from minrisk.cli.components import (
     StrategyOptions,
     sampler_component,
 )
-from minrisk.cli.options import flag
 from minrisk.io.files import Input
 from minrisk.io.record import Weighting
 

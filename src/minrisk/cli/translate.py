@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from minrisk._core.errors import InputError
+from minrisk._core.options import flag
 from minrisk._core.signature import settings, signature
 from minrisk.cli.command import command
 from minrisk.cli.components import SamplerOptions, StrategyOptions
 from minrisk.cli.decode import NBEST_HELP, UTILITIES_HELP
 from minrisk.cli.execute import execute
-from minrisk.cli.options import flag
 from minrisk.cli.prompt_input import PromptInput
 from minrisk.cli.run_options import RunOptions
 from minrisk.io.record import Weighting

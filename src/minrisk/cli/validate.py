@@ -9,12 +9,12 @@ from typing import Literal
 
 import click
 
+from minrisk._core.options import flag
 from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Segment
 from minrisk.cli.command import command
 from minrisk.cli.components import StudyOptions
 from minrisk.cli.execute import execute
-from minrisk.cli.options import flag
 from minrisk.cli.progress import Progress
 from minrisk.cli.run_options import WORKER_OPTIONS, RunOptions
 from minrisk.cli.segment_input import JsonInput
