@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from minrisk._core.errors import InputError, MinriskError, MissingExtra
+from minrisk._core.errors import InputError, MinriskError, needs_extra
 from minrisk.io.files import Input, as_input_error, open_file
 from minrisk.io.record import error_location
 
@@ -80,9 +81,5 @@ def _decoded(value: bytes, column: str) -> str:
 
 
 def _pyarrow() -> tuple[ModuleType, ModuleType]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtra("Parquet files need pyarrow: pip install 'minrisk[parquet]'") from None
-    return pyarrow, pyarrow.parquet
+    with needs_extra("a Parquet file", "parquet"):
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
