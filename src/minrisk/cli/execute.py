@@ -96,12 +96,10 @@ def _run(run: Run, progress: Progress, options: RunOptions) -> None:
 
 
 def _count(progress: Progress, result: Result) -> None:
-    failure = result.failure
-    if failure and not progress.failed:
-        progress.note(f"the first failure: {failure['file']}:{failure['line']}: "
-                      f"{failure['reason']}")
+    if result.failure and not progress.failed:
+        progress.note(f"the first failure: {result.message}")
     progress.count(**{name: n for name, n in result.counts.items() if name in _SHOWN})
-    progress.advance(failed=failure is not None)
+    progress.advance(failed=result.failure is not None)
 
 
 def _show_warnings(run: Run, shown: set[str]) -> None:

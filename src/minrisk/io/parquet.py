@@ -47,7 +47,7 @@ class ParquetInput(Input):
                              "copy or make the file again") from None
 
     def _line(self, row: dict[str, Any]) -> bytes:
-        with error_location(f"{self.name}:{self.number}"):
+        with error_location(self.where):
             fields = {name: _plain(value, name) for name, value in row.items()}
         text = json.dumps(fields, ensure_ascii=False, default=str)
         return text.encode("utf-8", "surrogateescape")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from minrisk._core.errors import InputError
-from minrisk.io.record import Failure, Result
+from minrisk.io.record import Result
 from minrisk.io.sink import Sink
 from minrisk.pipeline.batches import OnError
 from minrisk.pipeline.reading import BlockReader
@@ -60,7 +60,7 @@ class Run:
         if self._error:
             raise self._error
         if self._held:
-            raise InputError(_located(self._held[0].failure))
+            raise InputError(self._held[0].message)
         if len(self.broken) == remaining and not self._has_success:
             raise InputError(next(iter(self.broken.values())))
 
@@ -126,7 +126,7 @@ class Run:
             if result.failure is None:
                 self._has_success = True
             elif self.policy.on_error == "stop":
-                self._stop(_located(result.failure))
+                self._stop(result.message)
                 continue
             accepted.append(result)
         if not self._has_success:
@@ -139,18 +139,17 @@ class Run:
         """Hold back failures before the first success: their reason may concern all segments."""
         self._held += failures
         if len(self._held) >= MAX_FAILURES_BEFORE_SUCCESS:
-            self._stop(f"{_located(self._held[0].failure)}; the first {len(self._held)} segments "
-                       "all failed")
+            self._stop(f"{self._held[0].message}; the first {len(self._held)} segments all failed")
 
     def _within_limit(self, results: list[Result]) -> list[Result]:
         limit = self.policy.max_errors
-        failures = [r.failure for r in results if r.failure is not None]
+        failures = [r for r in results if r.failure is not None]
         if limit is None or not failures:
             return results
         failed = self.sink.counts["failed"] + len(failures)
         if failed > limit:
             self._stop(f"{failed} segments failed, more than max_errors={limit}; "
-                       f"the last: {_located(failures[-1])}")
+                       f"the last: {failures[-1].message}")
             return [r for r in results if r.failure is None]
         return results
 
@@ -170,11 +169,3 @@ class Run:
         else:
             self.broken[end.shard] = end.error
             self.sink.fail(end.shard, end.error)
-
-
-def _located(failure: Failure | None) -> str:
-    assert failure is not None
-    file, line, reason = str(failure["file"]), failure["line"], str(failure["reason"])
-    if line:
-        return f"{file}:{line}: {reason}"
-    return reason if reason.startswith(file) else f"{file}: {reason}"

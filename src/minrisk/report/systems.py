@@ -120,7 +120,7 @@ def read_validation(path: str) -> dict[str, Any]:
     outcomes: list[SegmentOutcomes] = []
     labels: list[str] = []
     for line in source:
-        with error_location(f"{source.name}:{source.number}"):
+        with error_location(source.where):
             fields = parse(text_of(line, source.number), "give what `minrisk validate -o` wrote")
             if "error" not in fields:
                 labels = labels or list(fields.get("outcomes", {}))
