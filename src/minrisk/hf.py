@@ -29,7 +29,7 @@ with needs_extra("minrisk.hf", "hf"):
     from transformers.utils.generic import ModelOutput
 
     from minrisk._torch.loading import load_tokenizer
-    from minrisk.samplers.hf.engine import Engine, SampledSequence
+    from minrisk.samplers.hf.engine import SampledSequence, SamplingEngine
     from minrisk.samplers.hf.prefixes import TokenizedPrompt
     from minrisk.samplers.hf.truncation import Truncation
 
@@ -106,7 +106,7 @@ def generate(
     words = _tokenizer(model) if tokenizer is None else tokenizer
     prefixes, prompts = _prompts(model, input_ids, inputs_tensor, model_kwargs)
     limit = config.max_length - input_ids.shape[1]
-    drawn = Engine(model, config, _truncation(config), limit).draw(
+    drawn = SamplingEngine(model, config, _truncation(config), limit).draw(
         prompts, num_samples, _next_seed() if seed is None else seed, range(len(prompts)))
     segments = [_segment(words, prompt, own, place)
                 for place, (prompt, own) in enumerate(zip(prompts, drawn, strict=True))]

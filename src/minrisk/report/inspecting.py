@@ -16,6 +16,7 @@ from minrisk._core.strategy import Strategy
 from minrisk.io.inputs import InputFile, expand
 from minrisk.io.objects import ObjectReader
 from minrisk.io.record import AUTO, Reader
+from minrisk.io.text_files import FilePath
 from minrisk.pipeline.job import RunConfig, Work, open_run
 from minrisk.pipeline.stages import Write
 from minrisk.pipeline.workers import WorkerPool
@@ -25,8 +26,7 @@ from minrisk.report.systems import read_validation
 from minrisk.report.views import REFERENCE, View
 from minrisk.version import __version__
 
-Path = str | PathLike[str]
-Samples = Path | Iterable[Mapping[str, Any] | Sequence[str] | Segment]
+InspectedSamples = FilePath | Iterable[Mapping[str, Any] | Sequence[str] | Segment]
 _NOTEBOOK = 8 * 10**6  # bytes of a page that is shown inside a notebook
 
 
@@ -53,7 +53,7 @@ class Report:
         """Bytes of the page."""
         return len(self.page)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: FilePath) -> None:
         """Write the page, whole or not at all.
 
         Raises:
@@ -75,13 +75,13 @@ class Report:
 
 
 def inspect(
-    samples: Samples,
+    samples: InspectedSamples,
     *,
     metric: MetricLike | None = None,
     strategy: StrategyLike | None = None,
     against: Mapping[str, Sequence[str]] | None = None,
     references: Sequence[str | Sequence[str]] | None = None,
-    validation: Path | None = None,
+    validation: FilePath | None = None,
     show: int = 16,
     title: str | None = None,
     seed: int = 0,
@@ -157,7 +157,7 @@ def columns_of(references: Sequence[str | Sequence[str]]) -> list[list[str]]:
     return [list(column) for column in zip(*lists, strict=True)]
 
 
-def _reader(samples: Samples) -> tuple[tuple[InputFile, ...], Reader]:
+def _reader(samples: InspectedSamples) -> tuple[tuple[InputFile, ...], Reader]:
     """The files, and the reader of the files or objects."""
     if isinstance(samples, str | PathLike):
         files = tuple(map(InputFile.at, expand([fspath(samples)])))
