@@ -205,6 +205,14 @@ def ranked(*args):
     return record
 
 
+def test_a_warning_of_workers_is_shown_once():
+    metric = minrisk.ExactMatch(pattern="#(.*)")
+    with pytest.warns(UserWarning, match="matches none of") as shown:
+        minrisk.decode_parts(HYPS, [REFS[:2], REFS[:2], REFS[:2]], metric=metric, workers=2)
+    of_references = [found for found in shown if "none of 2 texts" in str(found.message)]
+    assert len(of_references) == 1
+
+
 @pytest.mark.parametrize("strategy", ["aggregate", "standard"])
 def test_the_command_ranks_as_decode_does(folder, strategy):
     found = ranked("hyps.txt", "a.txt", "b.txt", "--strategy", strategy, "--utilities", "--nbest",

@@ -5,7 +5,8 @@ The sink knows which shards, and which records of them, are not finished yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -42,12 +43,12 @@ class Run:
     broken: dict[int, str] = field(default_factory=dict)  # shards that cannot be read to their end
     seconds: Seconds = field(default_factory=dict)  # by stage, of all workers together
     read: dict[int, int] = field(default_factory=dict)  # bytes, by shard
-    warnings: list[str] = field(default_factory=list)  # not shown yet
     _error: InputError | None = None  # ends the run once the results in flight are written
     _has_success: bool = False
     _held: list[Result] = field(default_factory=list)  # failures before the first success
+    _warnings: set[str] = field(default_factory=set)  # of workers, shown already
 
-    def results(self) -> Iterator[Result]:
+    def results(self) -> Generator[Result]:
         """Every result as it is written. The sink must be open."""
         remaining = len(list(self.sink.remaining()))
         if not remaining:
@@ -107,17 +108,22 @@ class Run:
     def _write_block(self, block: Block) -> Iterator[Result]:
         for name, spent in block.seconds.items():
             self._spend(name, spent)
-        self.warnings += block.warnings
-        results = self._accepted(block.items)
-        if not results:
-            return
-        start = perf_counter()
         fresh: list[Result] = []
-        for shard in sorted({result.shard for result in results}):
-            fresh += self.sink.add(shard, [r for r in results if r.shard == shard])
-        self._spend("write", perf_counter() - start)
-        self.read[block.shard] = max(block.read, self.read.get(block.shard, 0))
+        if results := self._accepted(block.items):
+            start = perf_counter()
+            for shard in sorted({result.shard for result in results}):
+                fresh += self.sink.add(shard, [r for r in results if r.shard == shard])
+            self._spend("write", perf_counter() - start)
+            self.read[block.shard] = max(block.read, self.read.get(block.shard, 0))
+        self._warn(block.warnings)
         yield from fresh
+
+    def _warn(self, messages: Sequence[str]) -> None:
+        """Show warnings of workers, each once whichever worker it came from."""
+        for message in messages:
+            if message not in self._warnings:
+                self._warnings.add(message)
+                warnings.warn(message, stacklevel=2)
 
     def _accepted(self, results: Sequence[Result]) -> list[Result]:
         """The results to write; other failures are tried again when the run is resumed."""
