@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import doctest
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -139,6 +140,15 @@ def test_every_option_is_documented(registry):
     for name in registry.builtin:
         cls = registry.get(name)
         if cls.__module__.removeprefix("minrisk.") in DOCUMENTED:
-            arguments = cls.__doc__.partition("Args:")[2]
+            documented = documented_options(cls)
             for field in dataclasses.fields(cls):
-                assert f"\n        {field.name}: " in arguments, f"{cls.__name__}.{field.name}"
+                assert field.name in documented, f"{cls.__name__}.{field.name}"
+
+
+def documented_options(cls: type) -> set[str]:
+    """The names in the section Args; `as in` another class, they have to be in that one's too."""
+    entries = re.findall(r"^ {8}(\w[\w, ]*): (?:as in `(\w+)`\.$)?",
+                         cls.__doc__.partition("Args:")[2].partition("Raises:")[0], re.MULTILINE)
+    for names, other in entries:
+        assert not other or set(names.split(", ")) <= documented_options(getattr(minrisk, other))
+    return {name for names, _ in entries for name in names.split(", ")}

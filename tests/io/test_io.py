@@ -47,8 +47,7 @@ kinds = pytest.mark.parametrize("kind", list(COMPRESS))
 
 
 def texts(path):
-    source = Input(str(path))
-    return [source.text(line) for line in source]
+    return list(Input(str(path)).texts())
 
 
 def jsonl(path, *lines, **options):
@@ -318,6 +317,16 @@ def test_bad_text_fails_its_segment_only(tmp_path):
     found = records(TextReader(Column(files(path), 2, "")))
     assert [isinstance(r.segment, Segment) for r in found] == [True, False, True]
     assert f"{path}:4: found byte 0xff" in str(found[1].error)
+
+
+@pytest.mark.parametrize(("size", "where"), [(1, ":4: "), (2, ":3-4: {path}:4: ")])
+def test_a_message_has_the_position_of_its_error_once(tmp_path, size, where):
+    path = tmp_path / "h"
+    path.write_bytes(b"a\nb\nc\n\xff\n")
+    record = records(TextReader(Column(files(path), size, "")))[-1]
+    assert record.message.startswith(f"{path}{where.format(path=path)}found byte 0xff")
+    result = Result(0, record.index, record.checksum, "", failure=record.failure)
+    assert result.message.replace(":3: ", ":3-4: ") == record.message
 
 
 def chosen(*hypotheses, ranking=None, **more):

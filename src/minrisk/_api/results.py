@@ -117,4 +117,4 @@ class RunSummary:
 
 
 def _error(record: Record) -> str | None:
-    return None if record.error is None else f"{record.where}: {record.error}"
+    return None if record.error is None else record.message

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from time import monotonic
@@ -18,7 +17,6 @@ from minrisk._core.registry import Registry
 from minrisk.io.sink import QueueSink
 from minrisk.io.text_files import FilePath
 from minrisk.pipeline.job import RunConfig, Work, open_run
-from minrisk.pipeline.run import Run
 
 RUN_OPTIONS = frozenset(f.name for f in dataclasses.fields(RunConfig)) - {"output"} | {"progress"}
 _SECONDS_BETWEEN_LINES = 1.0
@@ -57,7 +55,7 @@ def field_names(registry: Registry, value: Any, default: str) -> list[str]:
 def iterate(config: RunConfig, work: Work, progress: ShowProgress = False) -> Generator[Any]:
     """The value of each result in input order; records are read on demand."""
     show = _Progress(progress)
-    with open_run(config, work) as run, closing(_results(run)) as results:
+    with open_run(config, work) as run, closing(run.results()) as results:
         assert isinstance(run.sink, QueueSink)
         for result in results:
             show(result.failure is not None)
@@ -69,7 +67,7 @@ def iterate(config: RunConfig, work: Work, progress: ShowProgress = False) -> Ge
 def complete(config: RunConfig, work: Work, progress: ShowProgress = False) -> RunSummary:
     """Write the output; returns a summary of it."""
     show, start = _Progress(progress), monotonic()
-    with open_run(config, work) as run, closing(_results(run)) as results:
+    with open_run(config, work) as run, closing(run.results()) as results:
         for result in results:
             show(result.failure is not None)
         counts = dict(run.sink.counts)
@@ -77,18 +75,6 @@ def complete(config: RunConfig, work: Work, progress: ShowProgress = False) -> R
     show.finish()
     return RunSummary(config.output or "", counts.pop("segments", 0), counts.pop("failed", 0),
                       monotonic() - start, counts, list(work.signatures), unfinished)
-
-
-def _results(run: Run) -> Any:
-    """Each result when the sink has it; equal warnings of workers are shown once."""
-    shown: set[str] = set()
-    for result in run.results():
-        yield result
-        for message in run.warnings:
-            if message not in shown:
-                shown.add(message)
-                warnings.warn(message, stacklevel=4)
-        run.warnings.clear()
 
 
 class _Progress:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
@@ -87,35 +86,21 @@ def _introduce(progress: Progress, options: RunOptions, work: Work, sink: Sink,
 
 
 def _run(run: Run, progress: Progress, options: RunOptions) -> None:
-    shown: set[str] = set()
     # what a metric prints is no result
     with redirect_stdout(sys.stderr), summary(progress, options.output, options.is_stream):
         try:
             for result in run.results():
                 _count(progress, result)
-                _show_warnings(run, shown)
         finally:
-            _show_warnings(run, shown)
             if stages := stage_summary(run, progress):
                 progress.note(stages)
 
 
 def _count(progress: Progress, result: Result) -> None:
-    failure = result.failure
-    if failure and not progress.failed:
-        progress.note(f"the first failure: {failure['file']}:{failure['line']}: "
-                      f"{failure['reason']}")
+    if result.failure and not progress.failed:
+        progress.note(f"the first failure: {result.message}")
     progress.count(**{name: n for name, n in result.counts.items() if name in _SHOWN})
-    progress.advance(failed=failure is not None)
-
-
-def _show_warnings(run: Run, shown: set[str]) -> None:
-    """Each once, whichever worker it came from."""
-    while run.warnings:
-        message = run.warnings.pop(0)
-        if message not in shown:
-            shown.add(message)
-            warnings.warn(message, stacklevel=2)
+    progress.advance(failed=result.failure is not None)
 
 
 @contextmanager

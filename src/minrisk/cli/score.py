@@ -111,8 +111,7 @@ def _one_system() -> InputError:
 
 
 def _lines(path: str) -> list[str]:
-    source = Input(path)
-    return [source.text(line).rstrip() for line in source]  # as sacreBLEU reads them
+    return [text.rstrip() for text in Input(path).texts()]  # as sacreBLEU reads them
 
 
 def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:

@@ -267,8 +267,7 @@ def _keys(path: str | None) -> Keys:
 
     lines = os.environ.get(_KEYS, "").replace(",", "\n").splitlines()
     if path is not None:
-        source = Input(path)
-        lines += [source.text(line) for line in source]
+        lines += Input(path).texts()
     keys = [line.strip() for line in lines if line.strip()]
     if path is not None and not keys:
         raise InputError(f"{path}: found no key, wanted one a line")

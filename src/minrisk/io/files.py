@@ -43,6 +43,15 @@ class Input:
                 self.number += 1
                 yield line
 
+    def texts(self) -> Iterator[str]:
+        """The lines as text."""
+        return map(self.text, self)
+
+    @property
+    def where(self) -> str:
+        """The position of the last line, for messages."""
+        return f"{self.name}:{self.number}"
+
     def text(self, line: bytes, number: int | None = None) -> str:
         """A line (the last one, unless its number is given) as text, without a carriage return."""
         number = self.number if number is None else number

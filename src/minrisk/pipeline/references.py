@@ -6,11 +6,9 @@ the parts were given: the number of workers changes no bit of the result.
 
 from __future__ import annotations
 
-from array import array
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.progress import report_progress
@@ -20,7 +18,7 @@ from minrisk._core.strategy import Strategy, is_light, prepare
 from minrisk.io.files import Input
 from minrisk.io.record import RawRecord, Record, Result
 from minrisk.io.shards import Shard
-from minrisk.io.sink import UnfinishedShard
+from minrisk.io.sink import OrderedSink
 from minrisk.pipeline.job import WorkerConfig
 from minrisk.pipeline.run import Policy, Run
 from minrisk.pipeline.stages import Parse, Write
@@ -83,49 +81,20 @@ class EmptyWriter:
         return {}
 
 
-class PartSum:
+class PartSum(OrderedSink):
     """A sink that adds the statistics of parts in order."""
 
-    records_broken_shards = False
-
     def __init__(self, parts: Iterable[ReferencePart]) -> None:
-        self._shard = Shard("", (), ReferencePartReader(parts))
-        self._waiting: dict[int, PartStatistics] = {}
-        self._next = 0
-        self._is_read = False
         self.total: PartStatistics | None = None
-        self.counts: Counter[str] = Counter()
+        super().__init__(self._add, Shard("", (), ReferencePartReader(parts)))
 
     def is_full(self, memory: int) -> bool:
-        return len(self._waiting) >= MAX_WAITING
+        return self.waiting >= MAX_WAITING
 
-    def remaining(self) -> Iterator[UnfinishedShard]:
-        if not self._is_read:
-            yield UnfinishedShard(0, self._shard, array("q"))
-
-    def begin(self) -> None:
-        pass
-
-    def add(self, number: int, results: Sequence[Result]) -> list[Result]:
-        self._waiting |= {result.index: result.value for result in results}
-        while (part := self._waiting.pop(self._next, None)) is not None:
-            self.total = part if self.total is None else self.total + part
-            self._next += 1
-            report_progress("parts", self._next, self._next + len(self._waiting))
-        self.counts.update(segments=len(results))
-        return list(results)
-
-    def end(self, number: int, records: int) -> None:
-        self._is_read = True
-
-    def fail(self, number: int, reason: str) -> None:
-        raise InputError(reason)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
+    def _add(self, result: Result) -> None:
+        self.total = result.value if self.total is None else self.total + result.value
+        done = result.index + 1
+        report_progress("parts", done, done + self.waiting)
 
 
 def sum_parts(decoder: PartsDecoder, parts: Iterable[ReferencePart],
