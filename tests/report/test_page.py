@@ -46,6 +46,7 @@ def browser():
     arguments = ["--no-sandbox"] if os.getuid() == 0 else []
     with playwright.sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        opened.new_context()
         yield opened
         opened.close()
 
@@ -59,8 +60,11 @@ def report(tmp_path_factory):
 
 @contextmanager
 def opened(browser, path, address="", **settings):
-    """A page that must neither complain nor ask for anything."""
-    context = browser.new_context(**settings)
+    """A page that must neither complain nor ask for anything.
+
+    Pages without settings share a context, and the process that shows them.
+    """
+    context = browser.new_context(**settings) if settings else browser.contexts[0]
     complaints, requests = [], []
     page = context.new_page()
     page.on("console", lambda message: complaints.append(message.text))
@@ -74,7 +78,7 @@ def opened(browser, path, address="", **settings):
         assert complaints == []
         assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
     finally:
-        context.close()
+        (context if settings else page).close()
 
 
 @pytest.fixture

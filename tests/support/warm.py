@@ -51,7 +51,7 @@ def _redirected(folder: Path, stdin: Path | None, target: Callable[[list[str]], 
     os.dup2(os.open(stdin or os.devnull, os.O_RDONLY), 0)
     for stream, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT), stream)
-    sys.stdin = open(0, closefd=False)  # multiprocessing has put nothing in its place
+    sys.stdin = os.fdopen(0, closefd=False)  # multiprocessing gives it none
     target(args)
 
 
