@@ -45,7 +45,8 @@ def prompts(model) -> list[TokenizedPrompt]:
 
 def engine(model, limit: int = 6, rows: int | None = None, memory: float | None = None,
            **options) -> SamplingEngine:
-    return SamplingEngine(model, model.generation_config, Truncation(**options), limit, rows, memory)
+    return SamplingEngine(model, model.generation_config, Truncation(**options), limit, rows,
+                          memory)
 
 
 def all_logs(model, prompt: TokenizedPrompt, texts: list[tuple[int, ...]]):
