@@ -23,7 +23,7 @@ from minrisk.metrics.comet.estimator_metric import (
     EstimatorMetric,
     PairScorer,
 )
-from minrisk.metrics.neural import NeuralModel
+from minrisk.metrics.neural import Dtype, NeuralModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class CometModel(NeuralModel):
     model: str = option("Unbabel/wmt22-comet-da", help=MODEL_HELP)
     encoder: str | None = option(
         None, help="hub name or folder of the encoder's configuration and tokenizer")
+    dtype: Dtype = option("auto", help="number format; auto is fp16 on CUDA (bf16 where numbers "
+                                       "are too large for it), fp32 elsewhere")
     fast: bool = option(True, help="use packed batches and fused kernels where they can run")
 
     def prepare(self) -> None:
@@ -98,7 +100,8 @@ class Comet(EstimatorMetric, EmbeddingModel):
 
     Args:
         model: hub name, folder or .ckpt file of the model.
-        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        dtype: number format; "auto" is fp16 on CUDA (bf16 where numbers are too large for it) and
+            fp32 elsewhere.
         device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
         tokens: maximum number of tokens in a batch; None chooses by the device.
         encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
@@ -145,7 +148,8 @@ class CometQE(ReferenceFree, EmbeddingModel):
 
     Args:
         model: hub name, folder or .ckpt file of the model.
-        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        dtype: number format; "auto" is fp16 on CUDA (bf16 where numbers are too large for it) and
+            fp32 elsewhere.
         device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
         tokens: maximum number of tokens in a batch; None chooses by the device.
         encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the

@@ -49,7 +49,8 @@ class CometKiwi(ReferenceFree, UnifiedMetric):
 
     Args:
         model: hub name, folder or .ckpt file of the model.
-        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        dtype: number format; "auto" is fp16 on CUDA (bf16 where numbers are too large for it) and
+            fp32 elsewhere.
         device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
         tokens: maximum number of tokens in a batch; None chooses by the device.
         encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
@@ -86,7 +87,8 @@ class XComet(UnifiedMetric):
 
     Args:
         model: hub name, folder or .ckpt file of the model.
-        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        dtype: number format; "auto" is fp16 on CUDA (bf16 where numbers are too large for it) and
+            fp32 elsewhere.
         device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
         tokens: maximum number of tokens in a batch; None chooses by the device.
         encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
