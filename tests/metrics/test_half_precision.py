@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,3 +120,24 @@ def test_cached_embeddings_of_a_model_that_overflows_are_read_again(tmp_path):
     assert_close(read, written, "bf16")
     other = of_kind(Comet, model, "fp16", cache=cache).features(TEXTS).base
     assert other.isnan().any()
+
+
+
+def test_threads_share_a_precision_and_wait_for_another_and_the_callers_returns():
+    before = torch.get_float32_matmul_precision()
+    exact, fast = device.Runtime("cpu", "fp32"), device.Runtime("cpu", "tf32")
+    seen = []
+
+    def enter(runtime: device.Runtime) -> None:
+        with runtime.precision():
+            seen.append(torch.get_float32_matmul_precision())
+
+    with ThreadPoolExecutor(2) as threads:
+        with exact.precision():
+            threads.submit(enter, exact).result()
+            waiting = threads.submit(enter, fast)
+            threads.submit(enter, exact).result()
+            assert torch.get_float32_matmul_precision() == "highest"
+        waiting.result()
+    assert seen == ["highest", "highest", "high"]
+    assert torch.get_float32_matmul_precision() == before

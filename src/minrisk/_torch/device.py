@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import Condition, Lock
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -70,6 +70,44 @@ def pinned(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     return tensor.pin_memory() if device.type == "cuda" else tensor
 
 
+class _MatmulPrecision:
+    """torch's precision of float32 matrix products, which all threads of a process share."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._caller = ""  # the precision before the first user came
+        self._changed = Condition()
+
+    @contextmanager
+    def using(self, precision: str) -> Iterator[None]:
+        """Sets a precision; waits while other threads need another one."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._users
+                                   or torch.get_float32_matmul_precision() == precision)
+            if not self._users:
+                self._caller = torch.get_float32_matmul_precision()
+                torch.set_float32_matmul_precision(precision)
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._users -= 1
+                if not self._users:
+                    torch.set_float32_matmul_precision(self._caller)
+                    self._changed.notify_all()
+
+
+_matmul_precision = _MatmulPrecision()
+
+
+def use_own_stream(device: torch.device) -> None:
+    """Gives this thread a CUDA stream of its own, once models are loaded by the default one."""
+    torch.cuda.default_stream(device).synchronize()
+    stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call,unused-ignore]
+    torch.cuda.set_stream(stream)
+
+
 class Runtime:
     """Device, number format and batch size of a metric's model; `on_cuda` is what "auto" means."""
 
@@ -102,12 +140,8 @@ class Runtime:
     @contextmanager
     def precision(self) -> Iterator[None]:
         """Sets the precision of float32 matrix products, and restores the caller's afterwards."""
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high" if self._tf32 else "highest")
-        try:
+        with _matmul_precision.using("high" if self._tf32 else "highest"):
             yield
-        finally:
-            torch.set_float32_matmul_precision(before)
 
     @contextmanager
     def inference(self) -> Iterator[None]:
@@ -134,4 +168,7 @@ class InDtype(Generic[T]):
             if self._dtype != self._runtime.dtype:
                 dtype = self._runtime.dtype
                 self._loaded, self._dtype = self._load(), dtype
+                if self._runtime.device.type == "cuda":
+                    # other streams use it, too
+                    torch.cuda.current_stream(self._runtime.device).synchronize()
             return self._loaded

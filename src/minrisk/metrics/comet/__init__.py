@@ -69,6 +69,17 @@ class EmbeddingModel(CometModel):
     cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
                                affects_results=False)
 
+    @property
+    def concurrency(self) -> int:
+        """Two on a GPU, which then encodes one batch while another is tokenized or chosen from."""
+        on_gpu = self._embedder.runtime.device.type == "cuda"
+        return 2 if on_gpu and self.cache is None else 1
+
+    def prepare_thread(self) -> None:
+        from minrisk._torch.device import use_own_stream
+
+        use_own_stream(self._embedder.runtime.device)
+
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return self._rows(self._embedder.embed(texts))
 
