@@ -540,7 +540,7 @@ def test_no_worker_has_parts_of_two_gpus(gpus, each, workers):
 
 
 def test_a_gpu_and_a_half_is_refused():
-    with pytest.raises(InputError, match="whole number, or a share of one GPU; got 1.5"):
+    with pytest.raises(InputError, match=r"a share of one GPU; got 1\.5"):
         workers_that_fit(4, 1.5)
 
 
