@@ -38,6 +38,10 @@ def mean_embeddings(features: WeightedRows) -> Tensor:
 
 
 def embedding_rows(base: Tensor, rows: Ints) -> Tensor:
+    """(N, D) some rows; without a copy if they are side by side, as texts of a segment mostly are.
+    """
+    if rows.size and np.array_equal(rows, np.arange(rows[0], rows[0] + rows.size)):
+        return base[rows[0] : rows[0] + rows.size]
     found: Tensor = base[upload(rows, base.device)]
     return found
 
