@@ -123,8 +123,19 @@ class Metric(Options, ABC, Generic[F]):
         """Whether to extract features segment by segment, not for a batch of segments at once."""
         return False
 
+    @property
+    def concurrency(self) -> int:
+        """Number of batches that threads score at once, so that no device waits for the host.
+
+        It is asked for after `prepare`.
+        """
+        return 1
+
     def prepare(self) -> None:
         """Import packages and load models, so that errors appear before the first segment."""
+
+    def prepare_thread(self) -> None:
+        """Prepare a thread that scores batches beside others, before its first one."""
 
     @abstractmethod
     def features(self, texts: Sequence[str]) -> F:
