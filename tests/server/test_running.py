@@ -363,7 +363,7 @@ def test_the_command_serves_until_sigterm(upstream, tmp_path, monkeypatch):
     (tmp_path / "keys").write_text("ours\n")
     process, url = started("--upstream", upstream.url, "--samples", 4, "--metric", "bleu",
                            "--metric.order", 2, "--alias", "quick=m,samples=2,metric=chrf",
-                           "--api-key-file", tmp_path / "keys")
+                           "--uncertainty", "--api-key-file", tmp_path / "keys")
 
     async def main():
         headers = {"Authorization": "Bearer ours"}
@@ -374,6 +374,7 @@ def test_the_command_serves_until_sigterm(upstream, tmp_path, monkeypatch):
     with process:
         found = asyncio.run(main())["minrisk"]
         assert (found["samples"], "metric:chrf" in found["signature"]) == (2, True)
+        assert found["uncertainty"]["clusters"] >= 1
         process.send_signal(signal.SIGTERM)
         logged = process.stderr.read()
         assert process.wait(PATIENCE) == 0
@@ -437,13 +438,14 @@ def test_the_page_of_the_documentation_has_every_option():
 def test_a_configuration_file_has_the_same_options(upstream, tmp_path):
     (tmp_path / "serve.yaml").write_text(
         f"upstream: {upstream.url}\nsamples: 3\nmetric: {{name: bleu, order: 2}}\n"
-        "alias: quick=m,samples=2\n")
+        "alias: quick=m,samples=2\nabstain: 1\n")
     process, url = started("--config", tmp_path / "serve.yaml", "--samples", 5)
     with process:
         found = asyncio.run(post_one(url))["minrisk"]
         process.terminate()
     assert found["samples"] == 5
     assert "metric.order:2" in found["signature"]
+    assert found["abstained"] is True  # the samples do not all mean the same
 
 
 async def post_one(url):

@@ -18,7 +18,7 @@ from aiohttp import web
 from minrisk._core.errors import MinriskError
 from minrisk._core.signature import signature
 from minrisk.openai.completions import API
-from minrisk.server.answers import chunks, event, finite, headers_of
+from minrisk.server.answers import chunks, event, finite, headers_of, measurements
 from minrisk.server.calls import Call, read_call, read_json
 from minrisk.server.choosing import Chooser
 from minrisk.server.completing import Completer
@@ -273,13 +273,12 @@ class Server:
                 ranking = await self._completer.rank(strategy, segment)
             except MinriskError as error:  # bad candidates, or a missing source
                 raise ApiError(400, str(error)) from None
-        confidence = ranking.confidence
         return web.json_response({
             "object": "minrisk.ranking",
             "results": [{"index": row, "utility": finite(float(ranking.utility[row]))}
                         for row in ranking.order.tolist()],
-            "minrisk": {"signature": signature(strategy), "pairs": ranking.pairs, **(
-                {} if confidence is None else {"confidence": finite(confidence.probability)})}})
+            "minrisk": {"signature": signature(strategy), "pairs": ranking.pairs,
+                        **measurements(ranking)}})
 
     async def _models(self, _: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": await self._list_models()})

@@ -7,9 +7,8 @@ import math
 import secrets
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 from typing import Any
-
-import numpy as np
 
 from minrisk._core.strategy import Strategy
 from minrisk.openai.completions import API, Query
@@ -87,7 +86,9 @@ class Call:
 
 
 def _spread(seed: int, number: int) -> int:
-    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1)
+    """31 bits that depend on all bits of both numbers."""
+    digest = blake2b(b"%d %d" % (seed, number), digest_size=4).digest()
+    return int.from_bytes(digest, "little") >> 1
 
 
 def _text(content: Any) -> str | None:

@@ -13,6 +13,7 @@ from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.record import Weighting
+from minrisk.io.writer import abstains
 from minrisk.server.answers import Chosen, completion
 from minrisk.server.calls import Call
 from minrisk.server.candidates import TOOL_METRIC, Candidate, pool_of, read_candidates
@@ -94,8 +95,10 @@ class Completer:
             raise ApiError(500, f"the samples cannot be ranked: {error}", code="choosing",
                            headers=NO_RETRY) from None
         order = [*_in_order(pool.compared, segment, ranking), *pool.others]
+        share = self.settings.abstain
         return Chosen(order, pool.compared, len(segment.hypotheses), ranking,
-                      signature(strategy, weights=weighting))
+                      signature(strategy, weights=weighting),
+                      abstains=share is not None and abstains(ranking, share))
 
     def _segment(self, call: Call, compared: Sequence[Candidate]) -> tuple[Segment, Weighting]:
         """As `minrisk decode` would read it from a record of these samples, and how they weigh: by
@@ -123,9 +126,12 @@ class Completer:
     def _describe(self, body: dict[str, Any], trace: Trace) -> None:
         found, usage = body["minrisk"], usage_counts(body.get("usage"))
         trace.fields |= usage | {name: found[name] for name in
-                                 ("distinct", "confidence", "signature") if name in found}
+                                 ("distinct", "confidence", "abstained", "signature")
+                                 if name in found}
         if "distinct" in found:
             self.metrics.samples.add(found["distinct"], "distinct")
+        if found.get("abstained"):
+            self.metrics.abstentions.add(1)
         if found.get("confidence") is not None:
             self.metrics.confidence.add(found["confidence"])
         for name, count in usage.items():
@@ -138,13 +144,16 @@ class Completer:
                     else chosen.compared)
         if self.recorder is None or not compared:
             return
+        is_abstention = chosen is not None and chosen.abstains
         best = compared[0] if chosen is None else chosen.order[0]
         optional = {"source": call.source, "usage": body.get("usage"),
+                    "abstained": is_abstention or None,
                     "signature": None if chosen is None else chosen.signature}
         await asyncio.wrap_future(self.recorder.append({
             "id": trace.id, **call.prompt_fields,
             **columns(candidate.sample for candidate in compared),
-            "chosen": best.text, "model": body.get("model"), "seed": call.seed,
+            "chosen": None if is_abstention else best.text,
+            "model": body.get("model"), "seed": call.seed,
             "seconds": {name: round(value, 6) for name, value in trace.seconds.items()},
             **{name: value for name, value in optional.items() if value is not None}}))
 

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from minrisk._core.adapters import as_metric
@@ -15,8 +16,10 @@ from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import Strategy, is_light, prepare
 from minrisk.io.record import Weighting
+from minrisk.server.choosing import Ranker
 from minrisk.server.errors import ApiError
 from minrisk.strategies.confident import Confident
+from minrisk.strategies.uncertain import Uncertain
 
 UNIFORM = Weighting("uniform")
 
@@ -113,6 +116,8 @@ class Settings:
     temperature: float = 1.0  # if the client gives none
     prefer_finished: bool = True  # over candidates that were cut by length
     confidence: bool | None = None  # None: only where it needs no model
+    uncertainty: bool = False  # whether answers say how far the samples disagree
+    abstain: float | None = None  # minimum share of the largest cluster, or there is no text
     stop_error: float | None = 0.05  # the error rate at which a vote is stopped; None: never
     deadline: float = 600.0  # seconds for the samples of a request
     heartbeat: float = 10.0  # seconds between comments in a stream
@@ -151,10 +156,21 @@ class Settings:
             prepare(preset.strategy)
         self.methods.prepare()
 
-    def ranker(self, strategy: Strategy) -> Strategy:
-        """The strategy, wrapped to add confidence if the settings want it."""
-        wanted = is_light(strategy) if self.confidence is None else self.confidence
-        return Confident(strategy) if wanted else strategy
+    def ranker(self, strategy: Strategy) -> Ranker:
+        """The strategy with the measurements of the settings; those of presets are made once."""
+        return self._rankers.get(id(strategy)) or self._ranker(strategy)
+
+    @cached_property
+    def _rankers(self) -> dict[int, Ranker]:
+        strategies = [preset.strategy for preset in (self.preset, *self.aliases.values())]
+        return {id(strategy): self._ranker(strategy) for strategy in strategies}
+
+    def _ranker(self, strategy: Strategy) -> Ranker:
+        if is_light(strategy) if self.confidence is None else self.confidence:
+            strategy = Confident(strategy)
+        if self.uncertainty or self.abstain is not None:
+            strategy = Uncertain(strategy)
+        return Ranker(strategy)
 
 
 def named_metrics(names: Iterable[str]) -> dict[str, AnyMetric]:
