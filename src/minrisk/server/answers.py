@@ -21,6 +21,7 @@ _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 _IDS = {"chat": "chatcmpl", "completions": "cmpl"}
 _OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
 _MESSAGE_PARTS = ("role", "content", "refusal", "tool_calls")  # these have chunks of their own
+END = b"data: [DONE]\n\n"  # of a stream
 _HEADERS = ("samples", "distinct", "utility", "confidence", "signature", "abstained")
 
 
@@ -162,7 +163,7 @@ def chunks(call: Call, body: Mapping[str, Any]) -> Iterator[bytes]:
     yield from map(event, events)
     if call.include_usage:
         yield event(head | {"choices": [], "usage": body.get("usage")})
-    yield b"data: [DONE]\n\n"
+    yield END
 
 
 def event(fields: Mapping[str, Any]) -> bytes:

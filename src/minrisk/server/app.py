@@ -18,7 +18,7 @@ from aiohttp import web
 from minrisk._core.errors import MinriskError
 from minrisk._core.signature import signature
 from minrisk.openai.completions import API
-from minrisk.server.answers import chunks, event, finite, headers_of, measurements
+from minrisk.server.answers import END, chunks, event, finite, headers_of, measurements
 from minrisk.server.calls import Call, read_call, read_json
 from minrisk.server.choosing import Chooser
 from minrisk.server.completing import Completer
@@ -239,23 +239,44 @@ class Server:
         response = web.StreamResponse(headers=_STREAM_HEADERS | self._cors()
                                       | {"x-request-id": trace.id})
         await response.prepare(request)
-        await self._keep_alive(response, work)
-        for one in self._events(call, work, trace):
-            await response.write(one)
+        await self._relay(request, response, draws, work)
+        for one in self._events(call, draws, work, trace):
+            await self._send(request, response, one)
         await response.write_eof()
         return response
 
-    async def _keep_alive(self, response: web.StreamResponse, work: Work) -> None:
-        """Send comments until the work is done: proxies close silent streams."""
-        while not work.done():
-            await asyncio.wait({work}, timeout=self._settings.heartbeat)
+    async def _relay(self, request: web.Request, response: web.StreamResponse, draws: Draws,
+                     work: Work) -> None:
+        """Send events as they come, and comments while there are none: proxies close silent
+        streams.
+        """
+        while not (work.done() and draws.events.empty()):
+            coming = asyncio.ensure_future(draws.events.get())
+            await asyncio.wait({work, coming}, timeout=self._settings.heartbeat,
+                               return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                await self._send(request, response, coming.result())
+                continue
+            coming.cancel()
             if not work.done():
-                await response.write(b": waiting for samples\n\n")
+                await self._send(request, response, b": waiting for samples\n\n")
 
-    def _events(self, call: Call, work: Work, trace: Trace) -> Iterable[bytes]:
-        """The chunks, or an event with the error: the status has been sent."""
+    async def _send(self, request: web.Request, response: web.StreamResponse,
+                    content: bytes) -> None:
+        """Write to a client, and disconnect one that does not read."""
         try:
-            return [*chunks(call, _result(work))]
+            async with asyncio.timeout(self._settings.write_timeout):
+                await response.write(content)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionAbortedError("the client does not read") from None
+
+    def _events(self, call: Call, draws: Draws, work: Work, trace: Trace) -> Iterable[bytes]:
+        """The last chunks, or an event with the error: the status has been sent."""
+        try:
+            body = _result(work)
+            return [END] if draws.is_relayed else [*chunks(call, body)]
         except ApiError as error:
             failure = error
         except Exception as error:

@@ -75,9 +75,9 @@ class Call:
         return Query({**self.defaults, **body, **self._named()}, partial(_spread, self.seed),
                      frozenset({"seed"} | self.defaults.keys() - body.keys()))
 
-    def passed(self) -> dict[str, Any]:
-        """The body of a request that is passed through; its answer is not streamed."""
-        ours = ("minrisk", "stream", "stream_options")
+    def passed(self, stream: bool = False) -> dict[str, Any]:
+        """The body of a request that is passed through, with or without a stream."""
+        ours = {"minrisk"} if stream else {"minrisk", "stream", "stream_options"}
         return {name: value for name, value in self.given.items()
                 if name not in ours} | self._named()
 

@@ -71,7 +71,8 @@ class Completer:
             return
         try:
             async with asyncio.timeout(self.settings.deadline):
-                part = await self.source.pass_through(call)
+                part = await (self.source.relay(call, draws.relay) if call.stream
+                              else self.source.pass_through(call))
         except MinriskError as error:
             raise upstream_error(error) from None
         except TimeoutError:

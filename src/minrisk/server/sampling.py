@@ -12,12 +12,14 @@ from minrisk._core.vote import Vote, answer_of
 from minrisk.openai.choices import Choice
 from minrisk.openai.completions import AnswerPart
 from minrisk.openai.errors import refusal_of
+from minrisk.server.answers import event
 from minrisk.server.calls import Call
 from minrisk.server.candidates import Candidate, read_candidates
 from minrisk.server.errors import NO_RETRY, ApiError, upstream_error
 from minrisk.server.settings import Settings
 from minrisk.server.sources import Source
 
+_MAX_EVENTS = 64  # of a stream, that wait for a client to read them
 _TRY_LATER = {408, 425, 429}  # statuses of temporary refusals
 
 
@@ -34,6 +36,18 @@ class Draws:
     started: asyncio.Event = field(default_factory=asyncio.Event)  # the first part has come
     enough: asyncio.Event = field(default_factory=asyncio.Event)  # the rest is not needed
     is_late: bool = False
+    events: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(_MAX_EVENTS))
+    is_relayed: bool = False  # the source streams its answer, of which `events` has come
+
+    async def relay(self, chunk: dict[str, Any]) -> None:
+        """Pass a chunk of the source's stream on; waits for a client that reads slowly."""
+        choices = chunk.get("choices")
+        is_end = isinstance(choices, list) and any(
+            isinstance(one, dict) and one.get("finish_reason") for one in choices)
+        ours = {"minrisk": {"samples": self.call.samples, "requested": self.call.samples}}
+        await self.events.put(event(chunk | ours if is_end else chunk))
+        self.is_relayed = True
+        self.started.set()
 
     @property
     def choices(self) -> list[Choice]:
