@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,9 @@ class Draws:
     started: asyncio.Event = field(default_factory=asyncio.Event)  # the first part has come
     enough: asyncio.Event = field(default_factory=asyncio.Event)  # the rest is not needed
     is_late: bool = False
+    is_slow: bool = False  # answers take long to find
+    counting: list[asyncio.Future[None]] = field(default_factory=list)  # of votes, in threads
+    counted: int = 0  # samples whose votes are counted
     events: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(_MAX_EVENTS))
     is_relayed: bool = False  # the source streams its answer, of which `events` has come
 
@@ -68,11 +72,33 @@ class Draws:
             return
         self.parts.append(found)
         self.started.set()
-        if self.vote is not None:
-            for candidate in read_candidates(found.choices, self.call.wants_json):
-                self.vote.add(self.answer(candidate))
-            if self.vote.is_decided(self.call.samples - self.count):
-                self.enough.set()
+        self._count_votes(found)
+
+    def _count_votes(self, part: AnswerPart) -> None:
+        if self.vote is None:
+            return
+        candidates = read_candidates(part.choices, self.call.wants_json)
+        if self.is_slow:
+            work = self._count_in_thread(candidates, len(part.choices), [*self.counting])
+            self.counting.append(asyncio.ensure_future(work))
+        else:
+            self._add_votes(list(map(self.answer, candidates)), len(part.choices))
+
+    async def _count_in_thread(self, candidates: list[Candidate], samples: int,
+                               earlier: list[asyncio.Future[None]]) -> None:
+        """After the earlier parts, with which the answers are compared."""
+        await asyncio.gather(*earlier)
+        with suppress(MinriskError):  # ranking has the same error, and tells it
+            answers = await asyncio.to_thread(lambda: list(map(self.answer, candidates)))
+            self._add_votes(answers, samples)
+
+    def _add_votes(self, answers: list[Hashable], samples: int) -> None:
+        assert self.vote is not None
+        for answer in answers:
+            self.vote.add(answer)
+        self.counted += samples
+        if self.vote.is_decided(self.call.samples - self.counted):
+            self.enough.set()
 
 
 async def draw(source: Source, draws: Draws, settings: Settings) -> None:
@@ -86,7 +112,7 @@ async def draw(source: Source, draws: Draws, settings: Settings) -> None:
         if work.done():
             work.result()
     finally:
-        await cancelled(work, enough)
+        await cancelled(work, enough, *draws.counting)
     _check(draws, settings)
 
 
@@ -123,7 +149,8 @@ def new_draws(call: Call, settings: Settings) -> Draws:
             return candidate.tools, candidate.text
         return find(candidate.text)
 
-    return Draws(call, Vote(settings.stop_error), answer)
+    return Draws(call, Vote(settings.stop_error), answer,
+                 is_slow=call.strategy.metric.loads_model)
 
 
 async def cancelled(*tasks: asyncio.Future[Any]) -> None:
