@@ -63,7 +63,7 @@ MAY_IMPORT = {
     "hf": PROTOCOLS | {"_core.decoding", "samplers", "_torch"},
     "io": PLAIN | {"io"},
     "pipeline": CORE | {"pipeline", "io", "samplers"},
-    "server": CORE | {"server", "openai", "samplers", "io", "metrics", "strategies"},
+    "server": CORE | {"server", "openai", "samplers", "io", "metrics", "strategies", "report"},
     "_api": CORE | {"_api", "io", "pipeline", "evaluation", "strategies"},
     "report": CORE | {"report", "io", "pipeline", "evaluation", "strategies"},
     "cli": {"*"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -52,8 +53,8 @@ class Remembered:
     def __init__(self):
         self.fields = None
 
-    def append(self, fields):
-        self.fields = fields
+    def append(self, line):
+        self.fields = json.loads(line)
         done = Future()
         done.set_result(None)
         return done

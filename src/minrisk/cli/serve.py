@@ -136,7 +136,8 @@ class ServerOptions:
         f"{_KEYS}.")
     allow_origin: str | None = flag(None, metavar="ORIGIN", advanced=True,
                                     help="Origin of web pages that may call (CORS).")
-    page: bool = flag(False, advanced=True, help="Show the last requests, without texts, at /.")
+    page: bool = flag(False, advanced=True,
+                      help="Show the state and the last requests, with their texts, at /.")
     record: str | None = flag(
         None, section="Output", metavar="FILE",
         help="File to which requests and their samples are appended, as `minrisk sample` writes.")

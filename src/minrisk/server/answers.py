@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minrisk._core.segment import Ranking
+from minrisk._core.strategy import Strategy
 from minrisk.io.writer import uncertainty_fields
 from minrisk.openai.choices import total_usage
 from minrisk.openai.completions import AnswerPart
@@ -34,6 +35,7 @@ class Chosen:
     distinct: int
     ranking: Ranking
     signature: str
+    strategy: Strategy
     abstains: bool = False  # the samples disagree too much for an answer
 
 

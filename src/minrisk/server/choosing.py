@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from math import inf
-from typing import NamedTuple
+from threading import Lock
+from typing import NamedTuple, TypeVar
 
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import MODEL_BATCH, Strategy, is_light
 from minrisk.server.batching import BatchThread
 
+T = TypeVar("T")
 _MAX_BLOCKING = 0.002  # seconds for which a ranking may hold up all other requests
 
 
@@ -56,8 +59,10 @@ class Chooser:
 
     def __init__(self, threads: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="minrisk-choose")
+        self._model = Lock()  # models are for one thread at a time
         self._model_thread: BatchThread[_RankingJob, Ranking] = BatchThread(
-            "minrisk-model", _rank, kind=lambda job: job.strategy, max_batch=lambda _: MODEL_BATCH)
+            "minrisk-model", self._rank_together, kind=lambda job: job.strategy,
+            max_batch=lambda _: MODEL_BATCH)
 
     async def rank(self, ranker: Ranker, segment: Segment) -> Ranking:
         """The ranking of a segment; cancelled requests are skipped."""
@@ -69,10 +74,18 @@ class Chooser:
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, ranker.rank, segment)
 
+    async def run(self, strategy: Strategy, work: Callable[[], T]) -> T:
+        """The result of other work with a strategy, in a thread; with a model, between batches."""
+        def alone() -> T:
+            with nullcontext() if is_light(strategy) else self._model:
+                return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, alone)
+
+    def _rank_together(self, jobs: Sequence[_RankingJob]) -> list[Ranking]:
+        with self._model:
+            return jobs[0].strategy.rank([job.segment for job in jobs])
+
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._model_thread.close()
-
-
-def _rank(jobs: Sequence[_RankingJob]) -> list[Ranking]:
-    return jobs[0].strategy.rank([job.segment for job in jobs])

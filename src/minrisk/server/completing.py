@@ -13,13 +13,14 @@ from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.record import Weighting
-from minrisk.io.writer import abstains
+from minrisk.io.writer import abstains, json_line
 from minrisk.server.answers import Chosen, completion
 from minrisk.server.calls import Call
 from minrisk.server.candidates import TOOL_METRIC, Candidate, pool_of, read_candidates
 from minrisk.server.choosing import Chooser
 from minrisk.server.errors import NO_RETRY, ApiError, upstream_error
 from minrisk.server.limits import SampleLimit
+from minrisk.server.page import RecentRequests
 from minrisk.server.prometheus import ServerMetrics
 from minrisk.server.recording import Recorder
 from minrisk.server.sampling import Draws, draw
@@ -41,6 +42,7 @@ class Completer:
     chooser: Chooser
     metrics: ServerMetrics
     recorder: Recorder | None = None
+    recent: RecentRequests | None = None
 
     async def answer(self, call: Call, draws: Draws, trace: Trace) -> dict[str, Any]:
         """The body of a completion."""
@@ -98,7 +100,7 @@ class Completer:
         order = [*_in_order(pool.compared, segment, ranking), *pool.others]
         share = self.settings.abstain
         return Chosen(order, pool.compared, len(segment.hypotheses), ranking,
-                      signature(strategy, weights=weighting),
+                      signature(strategy, weights=weighting), strategy,
                       abstains=share is not None and abstains(ranking, share))
 
     def _segment(self, call: Call, compared: Sequence[Candidate]) -> tuple[Segment, Weighting]:
@@ -143,20 +145,24 @@ class Completer:
         """Append a line in the format of `minrisk sample`, before the client gets its answer."""
         compared = (read_candidates(draws.choices, call.wants_json) if chosen is None
                     else chosen.compared)
-        if self.recorder is None or not compared:
+        if (self.recorder is None and self.recent is None) or not compared:
             return
         is_abstention = chosen is not None and chosen.abstains
         best = compared[0] if chosen is None else chosen.order[0]
         optional = {"source": call.source, "usage": body.get("usage"),
                     "abstained": is_abstention or None,
                     "signature": None if chosen is None else chosen.signature}
-        await asyncio.wrap_future(self.recorder.append({
+        line = json_line({
             "id": trace.id, **call.prompt_fields,
             **columns(candidate.sample for candidate in compared),
             "chosen": None if is_abstention else best.text,
             "model": body.get("model"), "seed": call.seed,
             "seconds": {name: round(value, 6) for name, value in trace.seconds.items()},
-            **{name: value for name, value in optional.items() if value is not None}}))
+            **{name: value for name, value in optional.items() if value is not None}})
+        if self.recent is not None:
+            self.recent.add_answer(call.strategy if chosen is None else chosen.strategy, line)
+        if self.recorder is not None:
+            await asyncio.wrap_future(self.recorder.append(line))
 
 
 def _in_order(compared: Sequence[Candidate], segment: Segment,

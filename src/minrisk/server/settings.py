@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import hmac
+from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -96,6 +97,15 @@ class Keys:
         given = _digest(key.strip())
         matches = [hmac.compare_digest(given, known) for known in self._digests]
         return kind.lower() == "bearer" and any(matches)
+
+    def accept_password(self, header: str) -> bool:
+        """Whether a browser's Authorization header has one of the keys as its password."""
+        kind, _, encoded = header.partition(" ")
+        try:
+            _, _, password = b64decode(encoded.strip()).decode().partition(":")
+        except ValueError:
+            return False
+        return kind.lower() == "basic" and self.accept(f"Bearer {password}")
 
 
 def _digest(key: str) -> bytes:
