@@ -9,7 +9,7 @@ a partition of its samples, and counts with the share of right answers. Interval
 resampling questions; gains over one sample are paired by question.
 
 Samples are appended to the file of --drawn, so that an interrupted run goes on where it was.
-Writes quality.json.
+Writes quality.json, and the table of README.md.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import numpy.typing as npt
 HERE = Path(__file__).parent
 sys.path += [str(HERE.parent), str(HERE.parents[1] / "tests" / "support")]
 import machine
+import table
 
 import minrisk
 from llama_server import llama_server
@@ -147,6 +148,7 @@ def main() -> None:
                           for number, kind in enumerate(kinds)}}
     Path(options.output).write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result, indent=2))
+    table.write()
 
 
 if __name__ == "__main__":
