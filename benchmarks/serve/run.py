@@ -98,7 +98,8 @@ def peer_python(given: str | None) -> Iterator[str]:
         venv.create(folder, with_pip=True)
         python = f"{folder}/bin/python"
         for packages in (["--no-deps", "optillm"], PEER):
-            subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
+            subprocess.run([python, "-m", "pip", "install", "-q", "--no-warn-conflicts",
+                            *packages], check=True)
         yield python
 
 

@@ -89,8 +89,19 @@ def peer_ratio(results: Results) -> str:
 
 def quality(results: Results) -> str:
     rows = [[row["method"], row["samples"], with_interval(row["accuracy"], row),
-             with_interval(row["gain"]["mean"], row["gain"], "+")] for row in results["results"]]
+             "" if row["samples"] == 1 else with_interval(row["gain"]["mean"], row["gain"], "+")]
+            for row in results["results"]]
     return markdown(["method", "samples", "accuracy (95% interval)", "gain over one sample"], rows)
+
+
+def kinds(results: Results) -> str:
+    """Accuracies of one sample, and of all methods with the most samples, by kind of question."""
+    found = results["by kind"]
+    methods = [row["method"] if row["samples"] == 1 else f"{row['method']}, {row['samples']}"
+               for row in next(iter(found.values()))]
+    return markdown(["accuracy", *methods], [
+        [kind, *(with_interval(row["accuracy"], row) for row in rows)]
+        for kind, rows in found.items()])
 
 
 def with_interval(value: float, bounds: Results, sign: str = "") -> str:
@@ -100,7 +111,7 @@ def with_interval(value: float, bounds: Results, sign: str = "") -> str:
 
 TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "speed": ("results.json", speed), "bars": ("results.json", bars),
-    "quality": ("quality.json", quality)}
+    "quality": ("quality.json", quality), "kinds": ("quality.json", kinds)}
 
 
 def write() -> None:
