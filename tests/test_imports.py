@@ -63,7 +63,7 @@ MAY_IMPORT = {
     "hf": PROTOCOLS | {"_core.decoding", "samplers", "_torch"},
     "io": PLAIN | {"io"},
     "pipeline": CORE | {"pipeline", "io", "samplers"},
-    "server": CORE | {"server", "openai", "samplers", "io", "metrics", "strategies"},
+    "server": CORE | {"server", "openai", "samplers", "io", "metrics", "strategies", "_api"},
     "tasks": CORE | {"tasks", "io", "pipeline", "evaluation", "strategies"},
     "report": CORE | {"report", "tasks", "io", "pipeline", "evaluation", "strategies"},
     "_api": CORE | {"_api", "tasks", "report", "io", "pipeline", "evaluation"},
