@@ -263,6 +263,6 @@ def _aiohttp() -> Any:
     try:
         import aiohttp
     except ImportError:
-        raise MissingExtra("the 'openai' sampler needs aiohttp: "
+        raise MissingExtra("OpenAI's protocol needs aiohttp: "
                            "pip install 'minrisk[openai]'") from None
     return aiohttp
