@@ -80,7 +80,9 @@ class SampleReader:
         references, counts = _list(fields, "references"), _numbers(fields, "counts")
         weights = (self._weights(fields, hypotheses, counts) if references is None
                    else self._weights(fields, references))
-        return Segment(hypotheses, references, source_of(fields), weights, index, counts)
+        own = fields if references is None else {}  # otherwise they belong to the references
+        return Segment(hypotheses, references, source_of(fields), weights, index, counts,
+                       _numbers(own, "logprobs"), _numbers(own, "lengths"))
 
     def _weights(self, fields: dict[str, Any], texts: list[Any],
                  counts: list[int] | None = None) -> Floats | list[Any] | None:

@@ -1,0 +1,59 @@
+"""The prompts of a judge, unless others are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+RUBRIC = ("How well does the response do what the prompt asks? Judge whether it is right, "
+          "complete, to the point and clear.")
+
+_SCORE = """\
+Give the response a score from {lowest} (worst) to {highest} (best). Answer with the number alone, \
+without a word before or after it."""
+
+PAIR = f"""\
+Judge a response to a prompt by comparing it with a reference response, which would get {{highest}}.
+
+### Prompt
+{{source}}
+
+### Reference response
+{{reference}}
+
+### Response to judge
+{{hypothesis}}
+
+### Criterion
+{{rubric}}
+
+{_SCORE}"""
+
+QUALITY = f"""\
+Judge a response to a prompt.
+
+### Prompt
+{{source}}
+
+### Response to judge
+{{hypothesis}}
+
+### Criterion
+{{rubric}}
+
+{_SCORE}"""
+
+# the words of Chen et al. 2023, with a shorter answer
+CHOICE = """\
+I have generated the following {count} responses to the prompt: {source}
+
+{candidates}
+
+Evaluate these responses. Select the most consistent response based on majority consensus. Answer \
+with "Response X" alone, where X is its number."""
+
+
+def listed(texts: Sequence[str], counts: Sequence[int]) -> str:
+    """The candidates as a choice shows them, numbered from 1."""
+    titles = (f"Response {number}" + (f" (given {count} times)" if count > 1 else "")
+              for number, count in enumerate(counts, 1))
+    return "\n\n".join(f"{title}:\n{text}" for title, text in zip(titles, texts, strict=True))
