@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import llama_server
 import minrisk
 import openai_server
 from commands import run, spawn
@@ -397,6 +398,29 @@ def test_a_choice_without_text_has_no_score():
 
     with pytest.raises(InputError, match=r"without a text \(tool calls\)"):
         read_candidate(Choice({"message": {"tool_calls": [{}]}}), 3)
+
+
+def test_a_signature_is_one_line_whatever_the_prompt(server):
+    metric = judge(server, prompt="{hypothesis}\n{reference}")
+    assert "prompt:{hypothesis}\\n{reference}|" in minrisk.signature(minrisk.Standard(metric))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not llama_server.IS_INSTALLED, reason=llama_server.REASON)
+def test_a_real_model_judges_and_chooses():
+    """Held to an answer by a grammar, because a model this small writes what it likes."""
+    def held(url: str, rule: str) -> minrisk.Judge:
+        return minrisk.Judge("smollm2", url, extra=json.dumps({"grammar": f"root ::= {rule}"}))
+
+    with llama_server.llama_server() as url:
+        metric = held(url, "[1-5]")
+        found = scores(metric, HYPS[:2], HYPS[:2])
+        assert np.all((found > 1) & (found < 5))
+        assert np.any(found != np.round(found))  # expected scores
+        assert metric.usage.keys() == {"requests", "prompt_tokens", "completion_tokens"}
+        chosen = minrisk.decode(HYPS, source=SOURCE, strategy="universal-self-consistency",
+                                metric=held(url, '"Response " [1-4]'))
+        assert sorted(chosen.utility) == [0, 0, 0, 1]
 
 
 def test_the_example_of_the_page_runs(server, monkeypatch, capsys):

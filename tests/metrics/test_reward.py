@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import minrisk
+from commands import run
 from minrisk._core.errors import InputError, MinriskError, UnusableError
 from minrisk.metrics.reward.server import read_scores
 from minrisk.testing import check_metric
@@ -19,7 +19,7 @@ from tolerance import SINGLE, assert_close
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
 transformers = pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
 
-from tiny_models import PAD, save, save_classifier
+from tiny_models import save, save_classifier
 
 HYPS = ["the cat sat on a mat", "a dog", "it ran to the red mat", "", "the the the"]
 SOURCE = "the big red cat"
@@ -116,19 +116,6 @@ def test_a_model_that_is_no_classifier_is_told(tmp_path):
         ranked(reward(save(tmp_path, "llama")))
 
 
-def test_a_folder_with_code_of_its_own_is_refused(tmp_path):
-    folder = save_classifier(tmp_path, "bert")
-    config = json.loads((tmp_path / "config.json").read_text())
-    flag = tmp_path / "executed"
-    (tmp_path / "own.py").write_text(f"open({str(flag)!r}, 'w')\n")
-    config |= {"model_type": "own", "auto_map": {
-        "AutoConfig": "own.Config", "AutoModelForSequenceClassification": "own.Model"}}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match="own"):
-        ranked(reward(folder))
-    assert not flag.exists()
-
-
 def test_a_template_that_refuses_is_told(tmp_path):
     template = "{{ raise_exception('no answers, please') }}"
     folder = save_classifier(tmp_path, "llama-classifier", template=template)
@@ -137,16 +124,13 @@ def test_a_template_that_refuses_is_told(tmp_path):
         ranked(reward(folder))
 
 
-def test_the_command_reranks_by_it(tmp_path: Path):
-    from commands import run
-
+def test_the_command_reranks_by_it(tmp_path):
     folder = save_classifier(tmp_path / "model", "bert")
     (tmp_path / "in.jsonl").write_text(json.dumps({"source": SOURCE, "samples": HYPS}))
     done = run("decode", tmp_path / "in.jsonl", "--strategy", "rerank", "--metric",
                f"reward:{folder}", "--metric.device", "cpu")
     assert done.code == 0, done.err
     assert done.records[0]["index"] == int(logits(folder)[:, 0].argmax())
-    assert PAD == 0
 
 
 def reranking(handler: Handler) -> None:

@@ -80,7 +80,8 @@ class SampleReader:
         references, counts = _list(fields, "references"), _numbers(fields, "counts")
         weights = (self._weights(fields, hypotheses, counts) if references is None
                    else self._weights(fields, references))
-        own = fields if references is None else {}  # otherwise they belong to the references
+        # otherwise they belong to the references, or are not looked at
+        own = fields if references is None and self.weighting.by != "uniform" else {}
         return Segment(hypotheses, references, source_of(fields), weights, index, counts,
                        _numbers(own, "logprobs"), _numbers(own, "lengths"))
 

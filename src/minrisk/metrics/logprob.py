@@ -54,7 +54,8 @@ class LogProb(Metric[Floats]):
         """(N,) log-probabilities of the hypotheses; NaN for references that are none of them."""
         if segment.logprobs is None:
             raise InputError("metric 'logprob' needs the log-probability of every hypothesis; give "
-                             "logprobs, or sample with a sampler that has them")
+                             "logprobs (which weights='uniform' ignores), or sample with a "
+                             "sampler that has them")
         known: dict[str, float] = {}
         for text, logprob in zip(segment.hypotheses, self._values(segment).tolist(), strict=True):
             known[text] = max(logprob, known.get(text, -np.inf))  # the same for equal texts

@@ -165,10 +165,10 @@ class Judge(ClientOptions, Metric[Objects]):
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) one request for each pair whose score is not cached."""
         template, text = self.prompt or templates.PAIR, _text(source)
-        found = self._ask([
+        found = self._ask([  # by reference, for servers that cache prefixes
             self._question(template, text, hyp, self._scale.read, reference=ref)
-            for hyp, ref in product(hyps, refs)])
-        return np.reshape(found, (len(hyps), len(refs)))
+            for ref, hyp in product(refs, hyps)])
+        return np.reshape(found, (len(refs), len(hyps))).T
 
     def quality(self, hyps: Objects, source: Objects | None) -> Floats:
         """(H,) one request for each hypothesis."""

@@ -7,40 +7,31 @@ from collections.abc import Sequence
 RUBRIC = ("How well does the response do what the prompt asks? Judge whether it is right, "
           "complete, to the point and clear.")
 
-_SCORE = """\
-Give the response a score from {lowest} (worst) to {highest} (best). Answer with the number alone, \
-without a word before or after it."""
-
-PAIR = f"""\
-Judge a response to a prompt by comparing it with a reference response, which would get {{highest}}.
+# what differs between the pairs of a segment comes last, for servers that cache prefixes
+_TASK = """\
+{rubric} Give the response a score from {lowest} (worst) to {highest} (best). Answer with the \
+number alone, without a word before or after it.
 
 ### Prompt
-{{source}}
+{source}
 
-### Reference response
+"""
+
+PAIR = f"""\
+Judge a response to a prompt by comparing it with a reference response, which would get \
+{{highest}}. {_TASK}### Reference response
 {{reference}}
 
 ### Response to judge
 {{hypothesis}}
 
-### Criterion
-{{rubric}}
-
-{_SCORE}"""
+### Score"""
 
 QUALITY = f"""\
-Judge a response to a prompt.
-
-### Prompt
-{{source}}
-
-### Response to judge
+Judge a response to a prompt. {_TASK}### Response to judge
 {{hypothesis}}
 
-### Criterion
-{{rubric}}
-
-{_SCORE}"""
+### Score"""
 
 # the words of Chen et al. 2023, with a shorter answer
 CHOICE = """\
