@@ -51,9 +51,12 @@ if TYPE_CHECKING:
     from minrisk.metrics.embedding import Embedding
     from minrisk.metrics.exact_match import ExactMatch
     from minrisk.metrics.json_match import JsonMatch
+    from minrisk.metrics.judge import Judge
+    from minrisk.metrics.logprob import LogProb
     from minrisk.metrics.metricx import MetricX, MetricXQE
     from minrisk.metrics.mqm import MQM
     from minrisk.metrics.python import Python
+    from minrisk.metrics.reward import Reward
     from minrisk.metrics.rouge import Rouge, RougeL
     from minrisk.metrics.symbolic import Symbolic
     from minrisk.metrics.symmetric import Symmetric
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
     from minrisk.strategies.control_variate import ControlVariate
     from minrisk.strategies.diverse import Diverse
     from minrisk.strategies.low_rank import LowRank
+    from minrisk.strategies.mbr_bon import MBRBoN
     from minrisk.strategies.medoids import Medoids
     from minrisk.strategies.n_by_s import NByS
     from minrisk.strategies.prune import Prune
@@ -76,6 +80,7 @@ if TYPE_CHECKING:
     from minrisk.strategies.rerank import Rerank
     from minrisk.strategies.standard import Standard
     from minrisk.strategies.uncertain import Uncertain
+    from minrisk.strategies.universal_self_consistency import UniversalSelfConsistency
 
 _HOME = {  # the same names by module, at run time
     "_api.decoding": ("decode_corpus", "export"),
@@ -109,9 +114,12 @@ _HOME = {  # the same names by module, at run time
     "metrics.embedding": ("Embedding",),
     "metrics.exact_match": ("ExactMatch",),
     "metrics.json_match": ("JsonMatch",),
+    "metrics.judge": ("Judge",),
+    "metrics.logprob": ("LogProb",),
     "metrics.metricx": ("MetricX", "MetricXQE"),
     "metrics.mqm": ("MQM",),
     "metrics.python": ("Python",),
+    "metrics.reward": ("Reward",),
     "metrics.rouge": ("Rouge", "RougeL"),
     "metrics.symbolic": ("Symbolic",),
     "metrics.symmetric": ("Symmetric",),
@@ -127,6 +135,7 @@ _HOME = {  # the same names by module, at run time
     "strategies.control_variate": ("ControlVariate",),
     "strategies.diverse": ("Diverse",),
     "strategies.low_rank": ("LowRank",),
+    "strategies.mbr_bon": ("MBRBoN",),
     "strategies.medoids": ("Medoids",),
     "strategies.n_by_s": ("NByS",),
     "strategies.prune": ("Prune",),
@@ -134,6 +143,7 @@ _HOME = {  # the same names by module, at run time
     "strategies.rerank": ("Rerank",),
     "strategies.standard": ("Standard",),
     "strategies.uncertain": ("Uncertain",),
+    "strategies.universal_self_consistency": ("UniversalSelfConsistency",),
 }
 _RENAMED = {"decode_shards": "decode_parts (and its argument shards to parts)"}
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
@@ -170,7 +180,10 @@ __all__ = [
     "Groups",
     "InputError",
     "JsonMatch",
+    "Judge",
+    "LogProb",
     "LowRank",
+    "MBRBoN",
     "Medoids",
     "MetricX",
     "MetricXQE",
@@ -186,6 +199,7 @@ __all__ = [
     "References",
     "Report",
     "Rerank",
+    "Reward",
     "Rouge",
     "RougeL",
     "RunSummary",
@@ -200,6 +214,7 @@ __all__ = [
     "Transformers",
     "Uncertain",
     "Uncertainty",
+    "UniversalSelfConsistency",
     "UnusableError",
     "Validation",
     "XComet",

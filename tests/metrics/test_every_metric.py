@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import minrisk
+import openai_server
 from minrisk._core.metric import Ability, AnyMetric, strategies_with
 from minrisk._core.options import inner_field
 from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk.cli.list_command import strategies_for
+from minrisk.metrics.logprob import LogProb
 from minrisk.testing import TEXTS, cases, check_metric
 from tolerance import SINGLE, assert_close
 
@@ -60,6 +62,23 @@ def command(folder: Path) -> AnyMetric:
                         error=True)
 
 
+def reward(folder: Path) -> AnyMetric:
+    pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
+    from tiny_models import save_classifier
+
+    return METRICS.make("reward", model=save_classifier(folder, "bert"), device="cpu")
+
+
+class Lengths(LogProb):
+    """Log-probabilities that follow from the texts, so that any text has one."""
+
+    def features(self, texts):
+        return -np.array([len(text) for text in texts], float)
+
+    def segment_features(self, segment, texts):
+        return self.features(texts)
+
+
 MADE: dict[str, Callable[[Path], AnyMetric]] = {
     **{name: lambda _, name=name: METRICS.make(name)
        for name in ("chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "exact-match", "json-match",
@@ -73,6 +92,9 @@ MADE: dict[str, Callable[[Path], AnyMetric]] = {
     "metricx": lambda folder: metricx("metricx", folder),
     "metricx-qe": lambda folder: metricx("metricx-qe", folder),
     "bleurt": lambda _: neural("bleurt", model=str(HERE / "bleurt" / "model")),
+    "judge": lambda _: METRICS.make("judge", model="any"),  # on the server of the environment
+    "reward": reward,
+    "logprob": lambda _: Lengths(),
     "python": lambda _: METRICS.make(f"python:{__name__}:overlap"),
     "command": command,
     "combined": lambda _: METRICS.make("chrf*0.5+exact-match*-2"),
@@ -82,11 +104,20 @@ MADE: dict[str, Callable[[Path], AnyMetric]] = {
 
 
 NEURAL = {"embedding", "comet", "comet-qe", "comet-kiwi", "xcomet", "mqm", "bertscore", "metricx",
-          "metricx-qe", "bleurt"}
+          "metricx-qe", "bleurt", "reward"}
+
+
+@pytest.fixture(scope="module")
+def judging():
+    """A server for judges, at the address in the environment."""
+    with openai_server.serving() as server, pytest.MonkeyPatch.context() as patch:
+        server.always = openai_server.scoring(openai_server.likeness)
+        patch.setenv("OPENAI_BASE_URL", server.endpoint)
+        yield server
 
 
 @pytest.fixture(scope="module", params=MADE)
-def metric(request, tmp_path_factory) -> AnyMetric:
+def metric(request, judging, tmp_path_factory) -> AnyMetric:
     return MADE[request.param](tmp_path_factory.mktemp(request.param))
 
 
@@ -169,7 +200,8 @@ class Short:
 
 
 FURTHER = {"n-by-s": {"subset": 2}, "centroid": {"centroids": 2},
-           "coarse-to-fine": {"coarse": "ter"}, "quality-then-mbr": {"quality": Short()}}
+           "coarse-to-fine": {"coarse": "ter"}, "quality-then-mbr": {"quality": Short()},
+           "mbr-bon": {"quality": Short()}}
 
 
 def works(strategy: str, metric: AnyMetric) -> bool:
@@ -202,12 +234,12 @@ def test_whatever_it_needs_can_be_loaded_before_the_first_segment(metric):
 
 def test_models_and_programs_are_heavy(metric):
     light = {"chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "exact-match", "json-match",
-             "chrf*0.5+exact-match*-2", "symmetric:bleu", "cached:rouge-l"}
+             "chrf*0.5+exact-match*-2", "symmetric:bleu", "cached:rouge-l", "logprob"}
     assert metric.loads_model == (metric.name not in light)
 
 
 NEURAL = ["comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx", "metricx-qe",
-          "bleurt"]
+          "bleurt", "reward"]
 
 
 @pytest.mark.parametrize("metric", NEURAL, indirect=True)

@@ -59,6 +59,7 @@ class StrategyKeywords(TypedDict, total=False):
     factors: int
     ridge: float
     quality: MetricLike
+    beta: float
     size: int
     diversity: float
     exchanges: int

@@ -120,6 +120,9 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "symbolic": "minrisk.metrics.symbolic:Symbolic",
     "embedding": "minrisk.metrics.embedding:Embedding",
     "mqm": "minrisk.metrics.mqm:MQM",
+    "judge": "minrisk.metrics.judge:Judge",
+    "reward": "minrisk.metrics.reward:Reward",
+    "logprob": "minrisk.metrics.logprob:LogProb",
     "python": "minrisk.metrics.python:Python",
     "command": "minrisk.metrics.command:Command",
     "combined": "minrisk.metrics.combined:Combined",
@@ -143,6 +146,9 @@ STRATEGIES = Registry("strategy", "minrisk.strategies", {
     "control-variate": "minrisk.strategies.control_variate:ControlVariate",
     "rerank": "minrisk.strategies.rerank:Rerank",
     "quality-then-mbr": "minrisk.strategies.quality_then_mbr:QualityThenMBR",
+    "mbr-bon": "minrisk.strategies.mbr_bon:MBRBoN",
+    "universal-self-consistency":
+        "minrisk.strategies.universal_self_consistency:UniversalSelfConsistency",
     "diverse": "minrisk.strategies.diverse:Diverse",
     "medoids": "minrisk.strategies.medoids:Medoids",
 })

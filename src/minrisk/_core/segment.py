@@ -38,6 +38,8 @@ class Segment:
     counts: Ints  # (H,) number of equal samples that each hypothesis stands for
     own: Ints | None  # (H,) each hypothesis' first place among the references, if they are the same
     rows: Ints | None  # (H,) positions in the given list, if only some hypotheses are left
+    logprobs: Floats | None  # (H,) log-probabilities of the hypotheses, if they are known
+    lengths: Floats | None  # (H,) their lengths in tokens, if they are known
 
     def __init__(
         self,
@@ -47,6 +49,8 @@ class Segment:
         weights: npt.ArrayLike | None = None,
         index: int = 0,
         counts: npt.ArrayLike | None = None,
+        logprobs: npt.ArrayLike | None = None,
+        lengths: npt.ArrayLike | None = None,
     ) -> None:
         """Check the arguments and fill in the defaults.
 
@@ -58,6 +62,8 @@ class Segment:
                 one sample: a hypothesis with a count of k is k references of that weight.
             index: the segment's position in the input, which seeds its random stream.
             counts: number of equal samples that each hypothesis stands for; 1 unless given.
+            logprobs: log-probability of each hypothesis, for the metric `logprob`; no weight.
+            lengths: length of each hypothesis in tokens, for the same.
 
         Raises:
             InputError: if a list is empty, has the wrong length or holds values of another type.
@@ -82,6 +88,9 @@ class Segment:
             "counts": times,
             "own": np.cumsum(times) - times if references is None else None,
             "rows": None,
+            "logprobs": None if logprobs is None else _logprobs(logprobs, len(hyps)),
+            "lengths": None if lengths is None else _numbers(lengths, len(hyps), "lengths",
+                                                             "hypothesis"),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -94,6 +103,8 @@ class Segment:
             "counts": self.counts[rows],
             "own": None if self.own is None else self.own[rows],
             "rows": rows if self.rows is None else self.rows[rows],
+            "logprobs": None if self.logprobs is None else self.logprobs[rows],
+            "lengths": None if self.lengths is None else self.lengths[rows],
         }
         for name, value in fields.items():
             object.__setattr__(kept, name, value)

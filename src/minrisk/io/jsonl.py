@@ -80,7 +80,10 @@ class SampleReader:
         references, counts = _list(fields, "references"), _numbers(fields, "counts")
         weights = (self._weights(fields, hypotheses, counts) if references is None
                    else self._weights(fields, references))
-        return Segment(hypotheses, references, source_of(fields), weights, index, counts)
+        # otherwise they belong to the references, or are not looked at
+        own = fields if references is None and self.weighting.by != "uniform" else {}
+        return Segment(hypotheses, references, source_of(fields), weights, index, counts,
+                       _numbers(own, "logprobs"), _numbers(own, "lengths"))
 
     def _weights(self, fields: dict[str, Any], texts: list[Any],
                  counts: list[int] | None = None) -> Floats | list[Any] | None:

@@ -16,6 +16,7 @@ from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric, Metric, PartialStatistics
 from minrisk._core.options import option
+from minrisk._core.segment import Segment
 from minrisk.metrics._base import objects
 
 _RANK_DECIMALS = 9  # scores that agree to this many have equal ranks, whatever the rounding
@@ -95,12 +96,20 @@ class Combined(Metric[_CombinedFeatures]):
         """True if it is for all metrics: a model encodes the texts of a batch together."""
         return all(metric.features_per_segment for metric in self.metrics)
 
+    @property
+    def needs_segment(self) -> bool:
+        return any(metric.needs_segment for metric in self.metrics)
+
     def prepare(self) -> None:
         for metric in self.metrics:
             metric.prepare()
 
     def features(self, texts: Sequence[str]) -> _CombinedFeatures:
         return _CombinedFeatures(tuple(metric.features(texts) for metric in self.metrics))
+
+    def segment_features(self, segment: Segment, texts: Sequence[str]) -> _CombinedFeatures:
+        return _CombinedFeatures(tuple(
+            metric.segment_features(segment, texts) for metric in self.metrics))
 
     def scores(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
                source: _CombinedFeatures | None = None) -> Floats:

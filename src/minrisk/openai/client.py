@@ -345,5 +345,5 @@ def _proxy(url: str) -> str | None:
 
 
 def _aiohttp() -> Any:
-    with needs_extra("the 'openai' sampler", "openai"):
+    with needs_extra("OpenAI's protocol", "openai"):
         return import_module("aiohttp")

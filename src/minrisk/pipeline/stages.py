@@ -186,7 +186,7 @@ class SamplesToSegments:
             weights = self.weighting.of(found["logprobs"], found["samples"], found.get("lengths"),
                                         found["counts"])
         return Segment(found["samples"], None, source_of(dict(record.fields)), weights,
-                       record.index, found["counts"])
+                       record.index, found["counts"], found.get("logprobs"), found.get("lengths"))
 
 
 @dataclass(frozen=True)

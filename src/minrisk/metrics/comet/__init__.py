@@ -173,7 +173,7 @@ class CometQE(ReferenceFree, EmbeddingModel):
     abilities: ClassVar[Ability] = ReferenceFree.abilities | Ability.VECTORS
     model: str = option("Unbabel/wmt20-comet-qe-da", help=MODEL_HELP)
 
-    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+    def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
         return self._quality_scorer.quality(hyps, self._checked(source, hyps))
 
     @cached_property
