@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.symbolic import Symbolic
     from minrisk.metrics.symmetric import Symmetric
     from minrisk.metrics.ter import Ter
+    from minrisk.metrics.wer import Cer, Wer
     from minrisk.pipeline.references import decode_parts
     from minrisk.report.inspecting import Report, inspect
     from minrisk.samplers.ct2 import CTranslate2
@@ -114,6 +115,7 @@ _HOME = {  # the same names by module, at run time
     "metrics.symbolic": ("Symbolic",),
     "metrics.symmetric": ("Symmetric",),
     "metrics.ter": ("Ter",),
+    "metrics.wer": ("Cer", "Wer"),
     "pipeline.references": ("decode_parts",),
     "report.inspecting": ("Report", "inspect"),
     "samplers.ct2": ("CTranslate2",),
@@ -151,6 +153,7 @@ __all__ = [
     "Cached",
     "Cascade",
     "Centroid",
+    "Cer",
     "ChrF",
     "CoarseToFine",
     "Combined",
@@ -202,6 +205,7 @@ __all__ = [
     "Uncertainty",
     "UnusableError",
     "Validation",
+    "Wer",
     "XComet",
     "__version__",
     "bind",

@@ -23,8 +23,9 @@ METRIC, STRATEGY = "chrf", "standard"  # the defaults
 
 MetricName = Literal[
     "chrf", "bleu", "comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx",
-    "metricx-qe", "bleurt", "ter", "rouge", "rouge-l", "edit", "exact-match", "json-match",
-    "symbolic", "embedding", "mqm", "python", "command", "combined", "symmetric", "cached"]
+    "metricx-qe", "bleurt", "ter", "rouge", "rouge-l", "edit", "wer", "cer",
+    "exact-match", "json-match", "symbolic", "embedding", "mqm", "python", "command", "combined",
+    "symmetric", "cached"]
 StrategyName = Literal[
     "standard", "n-by-s", "aggregate", "aggregate-to-fine", "coarse-to-fine", "prune", "adaptive",
     "centroid", "low-rank", "control-variate", "rerank", "quality-then-mbr", "diverse", "medoids"]

@@ -115,6 +115,8 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "rouge": "minrisk.metrics.rouge:Rouge",
     "rouge-l": "minrisk.metrics.rouge:RougeL",
     "edit": "minrisk.metrics.edit:Edit",
+    "wer": "minrisk.metrics.wer:Wer",
+    "cer": "minrisk.metrics.wer:Cer",
     "exact-match": "minrisk.metrics.exact_match:ExactMatch",
     "json-match": "minrisk.metrics.json_match:JsonMatch",
     "symbolic": "minrisk.metrics.symbolic:Symbolic",
