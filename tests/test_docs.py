@@ -27,7 +27,8 @@ def test_the_python_of_the_readme_prints_what_it_says():
     assert printed.getvalue() == expected
 
 
-def test_the_python_of_the_page_of_utilities_prints_what_it_says():
+def test_the_python_of_the_page_of_utilities_prints_what_it_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     examples = blocks("docs/utilities.md", "python"), blocks("docs/utilities.md", "text")
     for code, expected in zip(*examples, strict=True):
         printed = io.StringIO()

@@ -35,8 +35,8 @@ DOCUMENTED = [
     "metrics.bertscore", "metrics.bleu", "metrics.bleurt", "metrics.cached", "metrics.chrf",
     "metrics.combined", "metrics.comet", "metrics.comet.unified", "metrics.command",
     "metrics.edit", "metrics.embedding", "metrics.exact_match", "metrics.metricx", "metrics.mqm",
-    "metrics.python", "metrics.rouge", "metrics.symmetric", "metrics.ter", "metrics.wer",
-    "samplers.hf",
+    "metrics.python", "metrics.rouge", "metrics.symmetric", "metrics.ter", "samplers.hf",
+    "metrics.cider", "metrics.wer",
     "metrics.json_match", "metrics.symbolic", "_core.vote"]
 
 

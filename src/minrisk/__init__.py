@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.bleurt import Bleurt
     from minrisk.metrics.cached import Cached
     from minrisk.metrics.chrf import ChrF
+    from minrisk.metrics.cider import Cider
     from minrisk.metrics.combined import Combined
     from minrisk.metrics.comet import Comet, CometQE
     from minrisk.metrics.comet.unified import CometKiwi, XComet
@@ -100,6 +101,7 @@ _HOME = {  # the same names by module, at run time
     "metrics.bleurt": ("Bleurt",),
     "metrics.cached": ("Cached",),
     "metrics.chrf": ("ChrF",),
+    "metrics.cider": ("Cider",),
     "metrics.combined": ("Combined",),
     "metrics.comet": ("Comet", "CometQE"),
     "metrics.comet.unified": ("CometKiwi", "XComet"),
@@ -155,6 +157,7 @@ __all__ = [
     "Centroid",
     "Cer",
     "ChrF",
+    "Cider",
     "CoarseToFine",
     "Combined",
     "Comet",

@@ -62,8 +62,8 @@ def command(folder: Path) -> AnyMetric:
 
 MADE: dict[str, Callable[[Path], AnyMetric]] = {
     **{name: lambda _, name=name: METRICS.make(name)
-       for name in ("chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "exact-match",
-                    "json-match", "symbolic", "embedding")},
+       for name in ("chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
+                    "exact-match", "json-match", "symbolic", "embedding")},
     "comet": lambda _: comet("comet", "xlmr_mix_sparsemax", "xlm-roberta"),
     "comet-qe": lambda _: comet("comet-qe", "referenceless", "xlm-roberta-short"),
     "comet-kiwi": lambda _: comet("comet-kiwi", "kiwi", "xlm-roberta"),
@@ -201,9 +201,9 @@ def test_whatever_it_needs_can_be_loaded_before_the_first_segment(metric):
 
 
 def test_models_and_programs_are_heavy(metric):
-    light = {"chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "exact-match",
-             "json-match",
-             "chrf*0.5+exact-match*-2", "symmetric:bleu", "cached:rouge-l"}
+    light = {"chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
+             "exact-match", "json-match", "chrf*0.5+exact-match*-2", "symmetric:bleu",
+             "cached:rouge-l"}
     assert metric.loads_model == (metric.name not in light)
 
 

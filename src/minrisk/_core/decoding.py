@@ -23,7 +23,7 @@ METRIC, STRATEGY = "chrf", "standard"  # the defaults
 
 MetricName = Literal[
     "chrf", "bleu", "comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx",
-    "metricx-qe", "bleurt", "ter", "rouge", "rouge-l", "edit", "wer", "cer",
+    "metricx-qe", "bleurt", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
     "exact-match", "json-match", "symbolic", "embedding", "mqm", "python", "command", "combined",
     "symmetric", "cached"]
 StrategyName = Literal[

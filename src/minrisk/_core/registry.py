@@ -117,6 +117,7 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "edit": "minrisk.metrics.edit:Edit",
     "wer": "minrisk.metrics.wer:Wer",
     "cer": "minrisk.metrics.wer:Cer",
+    "cider": "minrisk.metrics.cider:Cider",
     "exact-match": "minrisk.metrics.exact_match:ExactMatch",
     "json-match": "minrisk.metrics.json_match:JsonMatch",
     "symbolic": "minrisk.metrics.symbolic:Symbolic",

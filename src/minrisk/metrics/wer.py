@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +12,8 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.metric import Ability, Metric
 from minrisk._core.options import option
+from minrisk.metrics._normalization import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
 from minrisk.metrics._rapidfuzz import TokenSequences, all_pairs
-
-_LOWERCASE_HELP = "ignore case"
-_PUNCTUATION_HELP = "remove punctuation"
 
 
 class ErrorRate(Metric[TokenSequences]):
@@ -34,7 +31,8 @@ class ErrorRate(Metric[TokenSequences]):
         self.scores(one, one)
 
     def features(self, texts: Sequence[str]) -> TokenSequences:
-        return self._tokenized([self._normalized(text) for text in texts])
+        return self._tokenized([
+            normalized(text, self.lowercase, self.no_punct) for text in texts])
 
     def scores(self, hyps: TokenSequences, refs: TokenSequences, source: object = None) -> Floats:
         """(H, R) minus the error rate of every pair, in percent."""
@@ -58,13 +56,6 @@ class ErrorRate(Metric[TokenSequences]):
         best = int(np.argmax(_score(edits, theirs.lengths)))
         return edits[best], theirs.lengths[best]
 
-    def _normalized(self, text: str) -> str:
-        """The text without what does not count; all white space is single spaces."""
-        text = text.lower() if self.lowercase else text
-        if self.no_punct:
-            text = "".join(c for c in text if not unicodedata.category(c).startswith("P"))
-        return " ".join(text.split())
-
 
 @dataclass(frozen=True)
 class Wer(ErrorRate):
@@ -86,8 +77,8 @@ class Wer(ErrorRate):
 
     name: ClassVar[str] = "wer"
 
-    lowercase: bool = option(False, help=_LOWERCASE_HELP)
-    no_punct: bool = option(False, help=_PUNCTUATION_HELP)
+    lowercase: bool = option(False, help=LOWERCASE_HELP)
+    no_punct: bool = option(False, help=PUNCTUATION_HELP)
 
     def _tokenized(self, texts: Sequence[str]) -> TokenSequences:
         return TokenSequences.of_words(text.split() for text in texts)
@@ -113,8 +104,8 @@ class Cer(ErrorRate):
 
     name: ClassVar[str] = "cer"
 
-    lowercase: bool = option(False, help=_LOWERCASE_HELP)
-    no_punct: bool = option(False, help=_PUNCTUATION_HELP)
+    lowercase: bool = option(False, help=LOWERCASE_HELP)
+    no_punct: bool = option(False, help=PUNCTUATION_HELP)
     whitespace: bool = option(True, help="count spaces as characters")
 
     def _tokenized(self, texts: Sequence[str]) -> TokenSequences:
