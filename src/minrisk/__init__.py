@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.json_match import JsonMatch
     from minrisk.metrics.metricx import MetricX, MetricXQE
     from minrisk.metrics.mqm import MQM
+    from minrisk.metrics.outcomes import Outcomes
     from minrisk.metrics.python import Python
     from minrisk.metrics.rouge import Rouge, RougeL
     from minrisk.metrics.symbolic import Symbolic
@@ -112,6 +113,7 @@ _HOME = {  # the same names by module, at run time
     "metrics.json_match": ("JsonMatch",),
     "metrics.metricx": ("MetricX", "MetricXQE"),
     "metrics.mqm": ("MQM",),
+    "metrics.outcomes": ("Outcomes",),
     "metrics.python": ("Python",),
     "metrics.rouge": ("Rouge", "RougeL"),
     "metrics.symbolic": ("Symbolic",),
@@ -183,6 +185,7 @@ __all__ = [
     "MinriskError",
     "MissingExtra",
     "NByS",
+    "Outcomes",
     "Pool",
     "Prune",
     "Python",

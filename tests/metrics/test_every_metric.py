@@ -63,7 +63,7 @@ def command(folder: Path) -> AnyMetric:
 MADE: dict[str, Callable[[Path], AnyMetric]] = {
     **{name: lambda _, name=name: METRICS.make(name)
        for name in ("chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
-                    "exact-match", "json-match", "symbolic", "embedding")},
+                    "exact-match", "json-match", "symbolic", "outcomes", "embedding")},
     "comet": lambda _: comet("comet", "xlmr_mix_sparsemax", "xlm-roberta"),
     "comet-qe": lambda _: comet("comet-qe", "referenceless", "xlm-roberta-short"),
     "comet-kiwi": lambda _: comet("comet-kiwi", "kiwi", "xlm-roberta"),
@@ -141,8 +141,8 @@ def test_a_weight_is_as_many_references(metric, strategy):
     """Also through averages, which a metric that has none refuses."""
     refs, weights = list(TEXTS[:4]), [3, 1, 0, 2]
     copies = [ref for ref, weight in zip(refs, weights, strict=True) for _ in range(weight)]
-    weighted = minrisk.Segment(LITTLE, refs, SOURCE, weights)
-    repeated = minrisk.Segment(LITTLE, copies, SOURCE)
+    weighted = minrisk.Segment(LITTLE, refs, SOURCE, weights, outcomes=LITTLE)
+    repeated = minrisk.Segment(LITTLE, copies, SOURCE, outcomes=LITTLE)
     if strategy is minrisk.Aggregate and Ability.AVERAGES not in metric.abilities:
         with pytest.raises(minrisk.InputError, match="needs a metric that averages references"):
             strategy(metric).rank([weighted])
@@ -174,7 +174,8 @@ FURTHER = {"n-by-s": {"subset": 2}, "centroid": {"centroids": 2},
 
 def works(strategy: str, metric: AnyMetric) -> bool:
     """Whether a strategy gets by with a metric that does what it can, whatever it declares."""
-    segment = minrisk.Segment(["a cat", "the cat", "cats"], source=SOURCE)
+    texts = ["a cat", "the cat", "cats"]
+    segment = minrisk.Segment(texts, source=SOURCE, outcomes=texts)
     try:
         minrisk.make_strategy(strategy, metric, **FURTHER.get(strategy, {})).rank([segment])
     except minrisk.InputError:
@@ -202,7 +203,7 @@ def test_whatever_it_needs_can_be_loaded_before_the_first_segment(metric):
 
 def test_models_and_programs_are_heavy(metric):
     light = {"chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
-             "exact-match", "json-match", "chrf*0.5+exact-match*-2", "symmetric:bleu",
+             "exact-match", "json-match", "outcomes", "chrf*0.5+exact-match*-2", "symmetric:bleu",
              "cached:rouge-l"}
     assert metric.loads_model == (metric.name not in light)
 

@@ -24,8 +24,8 @@ METRIC, STRATEGY = "chrf", "standard"  # the defaults
 MetricName = Literal[
     "chrf", "bleu", "comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx",
     "metricx-qe", "bleurt", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
-    "exact-match", "json-match", "symbolic", "embedding", "mqm", "python", "command", "combined",
-    "symmetric", "cached"]
+    "exact-match", "json-match", "symbolic", "outcomes", "embedding", "mqm", "python", "command",
+    "combined", "symmetric", "cached"]
 StrategyName = Literal[
     "standard", "n-by-s", "aggregate", "aggregate-to-fine", "coarse-to-fine", "prune", "adaptive",
     "centroid", "low-rank", "control-variate", "rerank", "quality-then-mbr", "diverse", "medoids"]
@@ -106,6 +106,7 @@ def decode(
     *,
     counts: npt.ArrayLike | None = None,
     index: int = 0,
+    outcomes: Sequence[str | None] | None = None,
     metric: MetricLike | None = None,
     strategy: StrategyLike | None = None,
     **options: Any,
@@ -123,6 +124,7 @@ def decode(
         weights: one per reference; equal unless given.
         counts: number of equal samples that each hypothesis stands for; 1 unless given.
         index: the segment's position in the input, which seeds its random stream.
+        outcomes: what each hypothesis printed when it was executed, for the metric "outcomes".
         metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
             given. `make_metric` makes one by name with options.
         strategy: a strategy, its name or class; every hypothesis against every reference unless
@@ -145,7 +147,7 @@ def decode(
     >>> decode(samples, strategy="aggregate-to-fine", keep=2).order.tolist()
     [0, 1, 2]
     """
-    segment = Segment(hypotheses, references, source, weights, index, counts)
+    segment = Segment(hypotheses, references, source, weights, index, counts, outcomes)
     chosen = resolve_strategy(strategy, metric, options)
     (ranking,) = chosen.rank([segment])
     return add_texts(ranking, segment, chosen)

@@ -121,6 +121,7 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "exact-match": "minrisk.metrics.exact_match:ExactMatch",
     "json-match": "minrisk.metrics.json_match:JsonMatch",
     "symbolic": "minrisk.metrics.symbolic:Symbolic",
+    "outcomes": "minrisk.metrics.outcomes:Outcomes",
     "embedding": "minrisk.metrics.embedding:Embedding",
     "mqm": "minrisk.metrics.mqm:MQM",
     "python": "minrisk.metrics.python:Python",

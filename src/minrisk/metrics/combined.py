@@ -70,6 +70,9 @@ class Combined(Metric[_CombinedFeatures]):
             raise InputError(f"combined: expected {len(self.metrics)} weights (one per metric); "
                              f"got {len(weights)}")
         object.__setattr__(self, "weights", weights)
+        if self.compares_outcomes and not all(m.compares_outcomes for m in self.metrics):
+            raise InputError(f"combined: some of {self.name} compare outcomes, and some texts, "
+                             "which cannot be added; the strategy 'cluster' takes one of each")
 
     @property
     def name(self) -> str:
@@ -85,6 +88,10 @@ class Combined(Metric[_CombinedFeatures]):
     @property
     def needs_source(self) -> bool:
         return any(metric.needs_source for metric in self.metrics)
+
+    @property
+    def compares_outcomes(self) -> bool:
+        return any(metric.compares_outcomes for metric in self.metrics)
 
     @property
     def loads_model(self) -> bool:
