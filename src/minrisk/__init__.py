@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.comet import Comet, CometQE
     from minrisk.metrics.comet.unified import CometKiwi, XComet
     from minrisk.metrics.command import Command
+    from minrisk.metrics.cutoff import Cutoff
     from minrisk.metrics.edit import Edit
     from minrisk.metrics.embedding import Embedding
     from minrisk.metrics.exact_match import ExactMatch
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from minrisk.strategies.aggregate import Aggregate
     from minrisk.strategies.cascade import AggregateToFine, Cascade, CoarseToFine
     from minrisk.strategies.centroid import Centroid
+    from minrisk.strategies.cluster import Cluster
     from minrisk.strategies.confident import Confident
     from minrisk.strategies.control_variate import ControlVariate
     from minrisk.strategies.diverse import Diverse
@@ -107,6 +109,7 @@ _HOME = {  # the same names by module, at run time
     "metrics.comet": ("Comet", "CometQE"),
     "metrics.comet.unified": ("CometKiwi", "XComet"),
     "metrics.command": ("Command",),
+    "metrics.cutoff": ("Cutoff",),
     "metrics.edit": ("Edit",),
     "metrics.embedding": ("Embedding",),
     "metrics.exact_match": ("ExactMatch",),
@@ -129,6 +132,7 @@ _HOME = {  # the same names by module, at run time
     "strategies.aggregate": ("Aggregate",),
     "strategies.cascade": ("AggregateToFine", "Cascade", "CoarseToFine"),
     "strategies.centroid": ("Centroid",),
+    "strategies.cluster": ("Cluster",),
     "strategies.confident": ("Confident",),
     "strategies.control_variate": ("ControlVariate",),
     "strategies.diverse": ("Diverse",),
@@ -160,6 +164,7 @@ __all__ = [
     "Cer",
     "ChrF",
     "Cider",
+    "Cluster",
     "CoarseToFine",
     "Combined",
     "Comet",
@@ -169,6 +174,7 @@ __all__ = [
     "Confidence",
     "Confident",
     "ControlVariate",
+    "Cutoff",
     "DecodedSegment",
     "Diverse",
     "Edit",

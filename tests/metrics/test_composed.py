@@ -38,6 +38,7 @@ AVERAGES = st.builds(Combined, st.just((CHRF, ExactMatch(lowercase=True))),
                      weights=st.tuples(st.floats(-2, 2), st.floats(0, 2)),
                      by=st.sampled_from(["score", "rank"]))
 WRAPPED = st.sampled_from([Combined((CHRF, Edit())), Combined((CHRF, Edit()), by="rank"),
+                           Combined((CHRF, Edit()), by="product"),
                            Symmetric(CHRF), Cached(CHRF), Cached(Symmetric(Edit()))])
 
 

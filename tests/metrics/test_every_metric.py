@@ -77,6 +77,7 @@ MADE: dict[str, Callable[[Path], AnyMetric]] = {
     "command": command,
     "combined": lambda _: METRICS.make("chrf*0.5+exact-match*-2"),
     "symmetric": lambda _: METRICS.make("symmetric:bleu"),
+    "cutoff": lambda _: METRICS.make("cutoff:chrf", threshold=40.0),
     "cached": lambda folder: METRICS.make("cached:rouge-l", path=str(folder / "scores.db")),
 }
 
@@ -169,7 +170,8 @@ class Short:
 
 
 FURTHER = {"n-by-s": {"subset": 2}, "centroid": {"centroids": 2},
-           "coarse-to-fine": {"coarse": "ter"}, "quality-then-mbr": {"quality": Short()}}
+           "coarse-to-fine": {"coarse": "ter"}, "quality-then-mbr": {"quality": Short()},
+           "cluster": {"similarity": "chrf"}}
 
 
 def works(strategy: str, metric: AnyMetric) -> bool:
@@ -204,7 +206,7 @@ def test_whatever_it_needs_can_be_loaded_before_the_first_segment(metric):
 def test_models_and_programs_are_heavy(metric):
     light = {"chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
              "exact-match", "json-match", "outcomes", "chrf*0.5+exact-match*-2", "symmetric:bleu",
-             "cached:rouge-l"}
+             "cutoff:chrf", "cached:rouge-l"}
     assert metric.loads_model == (metric.name not in light)
 
 
@@ -250,7 +252,7 @@ def test_a_device_that_is_not_there_is_told(metric, device):
     ("bleu", {"smooth_method": "x"}, "bleu: smooth_method must be .*; got 'x'"),
     ("edit", {"unit": "line"}, "edit: unit must be 'character' or 'word'; got 'line'"),
     ("exact-match", {"pick": "middle"}, "exact-match: pick must be .*; got 'middle'"),
-    ("chrf+edit", {"by": "vote"}, "by must be 'score' or 'rank'; got 'vote'"),
+    ("chrf+edit", {"by": "vote"}, "by must be 'score' or 'rank' or 'product'; got 'vote'"),
     ("command", {"command": "cat", "timeout": float("nan")}, "timeout must be .*; got nan"),
 ])
 def test_an_option_that_makes_no_sense_is_told(name, options, message):

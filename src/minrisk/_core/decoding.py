@@ -25,10 +25,11 @@ MetricName = Literal[
     "chrf", "bleu", "comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx",
     "metricx-qe", "bleurt", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
     "exact-match", "json-match", "symbolic", "outcomes", "embedding", "mqm", "python", "command",
-    "combined", "symmetric", "cached"]
+    "combined", "symmetric", "cutoff", "cached"]
 StrategyName = Literal[
     "standard", "n-by-s", "aggregate", "aggregate-to-fine", "coarse-to-fine", "prune", "adaptive",
-    "centroid", "low-rank", "control-variate", "rerank", "quality-then-mbr", "diverse", "medoids"]
+    "centroid", "low-rank", "control-variate", "rerank", "quality-then-mbr", "diverse", "medoids",
+    "cluster"]
 SamplerName = Literal["hf", "openai", "ct2"]
 # what each may be given as; names of metrics carry arguments too, and plug-ins have others
 MetricLike = MetricName | str | AnyMetric | type[Any] | Callable[[str, str], float]

@@ -128,6 +128,7 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "command": "minrisk.metrics.command:Command",
     "combined": "minrisk.metrics.combined:Combined",
     "symmetric": "minrisk.metrics.symmetric:Symmetric",
+    "cutoff": "minrisk.metrics.cutoff:Cutoff",
     "cached": "minrisk.metrics.cached:Cached",
 }, sums="combined", removed={
     "evaluate": "use python:module:function, with a function that calls the script "
@@ -149,6 +150,7 @@ STRATEGIES = Registry("strategy", "minrisk.strategies", {
     "quality-then-mbr": "minrisk.strategies.quality_then_mbr:QualityThenMBR",
     "diverse": "minrisk.strategies.diverse:Diverse",
     "medoids": "minrisk.strategies.medoids:Medoids",
+    "cluster": "minrisk.strategies.cluster:Cluster",
 })
 
 SAMPLERS = Registry("sampler", "minrisk.samplers", {

@@ -42,7 +42,7 @@ BUDGETS = (
     Budget("quality-then-mbr", "keep", "hypotheses", _HALVES),
 )
 
-OTHER_AIMS = frozenset({"diverse", "medoids"})  # choose sets, do not approximate standard MBR
+OTHER_AIMS = frozenset({"cluster", "diverse", "medoids"})  # do not approximate standard MBR
 
 
 @dataclass(frozen=True)

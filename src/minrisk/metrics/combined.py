@@ -1,4 +1,4 @@
-"""Several metrics as one: a weighted sum of their scores, or of the ranks that they give."""
+"""Several metrics as one: a weighted sum of their scores or of ranks by them, or a product."""
 
 from __future__ import annotations
 
@@ -42,10 +42,14 @@ class Combined(Metric[_CombinedFeatures]):
         metrics: the metrics, each by object, class or name.
         weights: weight of each metric; 1 unless given.
         by: what is added: "score" the scores, which should have similar scales; "rank" the share of
-            hypotheses that each hypothesis outranks by each metric.
+            hypotheses that each hypothesis outranks by each metric, for each reference. "product"
+            multiplies the scores, which should not be negative (Eikema et al. 2025 multiply a
+            utility by an embedding's cosine: `chrf+embedding`, with `unit` of the embedding);
+            references can then not be averaged.
 
     Raises:
-        InputError: if there are no metrics, or not as many weights as metrics.
+        InputError: if there are no metrics, not as many weights as metrics, or weights for a
+            product.
 
     >>> import minrisk
     >>> both = minrisk.Combined((minrisk.ChrF(), minrisk.BLEU()), weights=(0.5, 0.5))
@@ -57,8 +61,8 @@ class Combined(Metric[_CombinedFeatures]):
 
     metrics: tuple[AnyMetric, ...] = inner(help="inner metrics, as in chrf*0.5+comet", several=True)
     weights: tuple[float, ...] = option((), help="weight of each metric; 1 unless given")
-    by: Literal["score", "rank"] = option(
-        "score", help="add scores, or the share of hypotheses that each hypothesis outranks")
+    by: Literal["score", "rank", "product"] = option(
+        "score", help="add scores; add shares of hypotheses that each one outranks; multiply")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,6 +73,9 @@ class Combined(Metric[_CombinedFeatures]):
         if len(weights) != len(self.metrics):
             raise InputError(f"combined: expected {len(self.metrics)} weights (one per metric); "
                              f"got {len(weights)}")
+        if self.by == "product" and set(weights) != {1.0}:
+            raise InputError("combined: weights do not change a product; leave them out, or add "
+                             "the scores (by='score')")
         object.__setattr__(self, "weights", weights)
         if self.compares_outcomes and not all(m.compares_outcomes for m in self.metrics):
             raise InputError(f"combined: some of {self.name} compare outcomes, and some texts, "
@@ -82,6 +89,8 @@ class Combined(Metric[_CombinedFeatures]):
     @property
     def abilities(self) -> Ability:
         """It averages references, also in parts, where each of the metrics does."""
+        if self.by == "product":
+            return Ability.NONE
         shared = reduce(and_, (metric.abilities for metric in self.metrics))
         return shared & (Ability.AVERAGES | Ability.PARTIAL_STATISTICS)
 
@@ -111,16 +120,15 @@ class Combined(Metric[_CombinedFeatures]):
 
     def scores(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
                source: _CombinedFeatures | None = None) -> Floats:
-        """(H, R) the weighted sum for every pair."""
-        total = np.zeros((len(hyps), len(refs)))
-        for metric, weight, *features in self._per_metric(hyps, refs, source):
-            total += weight * self._by_score_or_rank(metric.scores(*features))
-        return total
+        """(H, R) the weighted sum, or the product, for every pair."""
+        parts = [weight * self._by_score_or_rank(metric.scores(*features))
+                 for metric, weight, *features in self._per_metric(hyps, refs, source)]
+        return reduce(np.multiply if self.by == "product" else np.add, parts)
 
     def utility(self, hyps: _CombinedFeatures, refs: _CombinedFeatures, mass: Floats,
                 source: _CombinedFeatures | None = None) -> Floats:
         """(H,) `scores @ mass`, as each metric computes it fastest."""
-        if self.by == "rank":
+        if self.by != "score":
             return self.scores(hyps, refs, source) @ mass
         total = np.zeros(len(hyps))
         for metric, weight, ours, theirs, src in self._per_metric(hyps, refs, source):
