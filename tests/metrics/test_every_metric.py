@@ -252,7 +252,7 @@ def test_a_device_that_is_not_there_is_told(metric, device):
     ("bleu", {"smooth_method": "x"}, "bleu: smooth_method must be .*; got 'x'"),
     ("edit", {"unit": "line"}, "edit: unit must be 'character' or 'word'; got 'line'"),
     ("exact-match", {"pick": "middle"}, "exact-match: pick must be .*; got 'middle'"),
-    ("chrf+edit", {"by": "vote"}, "by must be 'score' or 'rank' or 'product'; got 'vote'"),
+    ("chrf+edit", {"by": "vote"}, "by must be 'score' or 'rank' or .*; got 'vote'"),
     ("command", {"command": "cat", "timeout": float("nan")}, "timeout must be .*; got nan"),
 ])
 def test_an_option_that_makes_no_sense_is_told(name, options, message):
