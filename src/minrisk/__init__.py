@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from minrisk.metrics.comet.unified import CometKiwi, XComet
     from minrisk.metrics.command import Command
     from minrisk.metrics.cutoff import Cutoff
+    from minrisk.metrics.documents import Documents
     from minrisk.metrics.edit import Edit
     from minrisk.metrics.embedding import Embedding
     from minrisk.metrics.exact_match import ExactMatch
@@ -110,6 +111,7 @@ _HOME = {  # the same names by module, at run time
     "metrics.comet.unified": ("CometKiwi", "XComet"),
     "metrics.command": ("Command",),
     "metrics.cutoff": ("Cutoff",),
+    "metrics.documents": ("Documents",),
     "metrics.edit": ("Edit",),
     "metrics.embedding": ("Embedding",),
     "metrics.exact_match": ("ExactMatch",),
@@ -177,6 +179,7 @@ __all__ = [
     "Cutoff",
     "DecodedSegment",
     "Diverse",
+    "Documents",
     "Edit",
     "Embedding",
     "Endpoint",

@@ -78,6 +78,7 @@ MADE: dict[str, Callable[[Path], AnyMetric]] = {
     "combined": lambda _: METRICS.make("chrf*0.5+exact-match*-2"),
     "symmetric": lambda _: METRICS.make("symmetric:bleu"),
     "cutoff": lambda _: METRICS.make("cutoff:chrf", threshold=40.0),
+    "documents": lambda _: METRICS.make("documents:chrf"),
     "cached": lambda folder: METRICS.make("cached:rouge-l", path=str(folder / "scores.db")),
 }
 
@@ -206,7 +207,7 @@ def test_whatever_it_needs_can_be_loaded_before_the_first_segment(metric):
 def test_models_and_programs_are_heavy(metric):
     light = {"chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
              "exact-match", "json-match", "outcomes", "chrf*0.5+exact-match*-2", "symmetric:bleu",
-             "cutoff:chrf", "cached:rouge-l"}
+             "cutoff:chrf", "documents:chrf", "cached:rouge-l"}
     assert metric.loads_model == (metric.name not in light)
 
 

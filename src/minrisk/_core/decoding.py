@@ -25,7 +25,7 @@ MetricName = Literal[
     "chrf", "bleu", "comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx",
     "metricx-qe", "bleurt", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
     "exact-match", "json-match", "symbolic", "outcomes", "embedding", "mqm", "python", "command",
-    "combined", "symmetric", "cutoff", "cached"]
+    "combined", "symmetric", "cutoff", "documents", "cached"]
 StrategyName = Literal[
     "standard", "n-by-s", "aggregate", "aggregate-to-fine", "coarse-to-fine", "prune", "adaptive",
     "centroid", "low-rank", "control-variate", "rerank", "quality-then-mbr", "diverse", "medoids",

@@ -129,6 +129,7 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "combined": "minrisk.metrics.combined:Combined",
     "symmetric": "minrisk.metrics.symmetric:Symmetric",
     "cutoff": "minrisk.metrics.cutoff:Cutoff",
+    "documents": "minrisk.metrics.documents:Documents",
     "cached": "minrisk.metrics.cached:Cached",
 }, sums="combined", removed={
     "evaluate": "use python:module:function, with a function that calls the script "
