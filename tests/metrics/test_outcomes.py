@@ -93,6 +93,19 @@ def test_a_human_reference_can_be_the_expected_outcome(tmp_path):
     assert json.loads(result.out)["text"] == "print(5)"
 
 
+@pytest.mark.parametrize("outcome", [{1}, {1: 2, "a": 3}, b"x"])
+def test_outcomes_that_are_no_json_are_told(outcome):
+    with pytest.raises(minrisk.InputError, match="in outcomes, wanted values that JSON can hold"):
+        list(minrisk.decode_corpus([{"samples": ["a"], "outcomes": [outcome]}]))
+
+
+def test_strategies_are_validated_by_outcomes():
+    corpus = [{"samples": PROGRAMS, "outcomes": PRINTED}] * 2
+    found = minrisk.validate(corpus, "outcomes", strategies=["aggregate"])
+    assert found.rows[-1].trial.strategy == "aggregate"
+    assert not found.skipped
+
+
 def test_outcomes_change_the_checksum_of_a_segment():
     from minrisk.io.objects import _checksum
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, brief
 from minrisk._core.segment import Segment
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
@@ -185,8 +185,16 @@ def _outcomes(fields: dict[str, Any]) -> list[str | None] | None:
     found = _list(fields, "outcomes")
     if found is None:
         return None
-    return [value if value is None or isinstance(value, str)
-            else json.dumps(value, ensure_ascii=False, sort_keys=True) for value in found]
+    return [value if value is None or isinstance(value, str) else _written(value)
+            for value in found]
+
+
+def _written(outcome: Any) -> str:
+    try:
+        return json.dumps(outcome, ensure_ascii=False, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        raise InputError(f"found {brief(outcome)} in outcomes, wanted values that JSON can "
+                         "hold") from None
 
 
 def show(value: object) -> str:
