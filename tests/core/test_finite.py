@@ -17,7 +17,8 @@ WRONG = [float("nan"), float("inf"), float("-inf")]
 TEXTS = ["a", "aa", "an infinite one", "aaaa", "aa"]
 BAD = 2  # its place in TEXTS
 OPTIONS = {"n-by-s": {"subset": 2}, "centroid": {"centroids": 2}, "prune": {"start": 1},
-           "quality-then-mbr": {"quality": "poisoned"}, "coarse-to-fine": {"coarse": "chrf"}}
+           "quality-then-mbr": {"quality": "poisoned"}, "coarse-to-fine": {"coarse": "chrf"},
+           "cluster": {"similarity": "chrf", "threshold": 0.0}}
 
 
 @dataclass
