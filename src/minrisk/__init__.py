@@ -43,10 +43,13 @@ if TYPE_CHECKING:
     from minrisk.metrics.bleurt import Bleurt
     from minrisk.metrics.cached import Cached
     from minrisk.metrics.chrf import ChrF
+    from minrisk.metrics.cider import Cider
     from minrisk.metrics.combined import Combined
     from minrisk.metrics.comet import Comet, CometQE
     from minrisk.metrics.comet.unified import CometKiwi, XComet
     from minrisk.metrics.command import Command
+    from minrisk.metrics.cutoff import Cutoff
+    from minrisk.metrics.documents import Documents
     from minrisk.metrics.edit import Edit
     from minrisk.metrics.embedding import Embedding
     from minrisk.metrics.exact_match import ExactMatch
@@ -55,12 +58,14 @@ if TYPE_CHECKING:
     from minrisk.metrics.logprob import LogProb
     from minrisk.metrics.metricx import MetricX, MetricXQE
     from minrisk.metrics.mqm import MQM
+    from minrisk.metrics.outcomes import Outcomes
     from minrisk.metrics.python import Python
     from minrisk.metrics.reward import Reward
     from minrisk.metrics.rouge import Rouge, RougeL
     from minrisk.metrics.symbolic import Symbolic
     from minrisk.metrics.symmetric import Symmetric
     from minrisk.metrics.ter import Ter
+    from minrisk.metrics.wer import Cer, Wer
     from minrisk.samplers.ct2 import CTranslate2
     from minrisk.samplers.hf import Transformers
     from minrisk.samplers.openai import Endpoint
@@ -68,6 +73,7 @@ if TYPE_CHECKING:
     from minrisk.strategies.aggregate import Aggregate
     from minrisk.strategies.cascade import AggregateToFine, Cascade, CoarseToFine
     from minrisk.strategies.centroid import Centroid
+    from minrisk.strategies.cluster import Cluster
     from minrisk.strategies.confident import Confident
     from minrisk.strategies.control_variate import ControlVariate
     from minrisk.strategies.diverse import Diverse
@@ -106,10 +112,13 @@ _HOME = {  # the same names by module, at run time
     "metrics.bleurt": ("Bleurt",),
     "metrics.cached": ("Cached",),
     "metrics.chrf": ("ChrF",),
+    "metrics.cider": ("Cider",),
     "metrics.combined": ("Combined",),
     "metrics.comet": ("Comet", "CometQE"),
     "metrics.comet.unified": ("CometKiwi", "XComet"),
     "metrics.command": ("Command",),
+    "metrics.cutoff": ("Cutoff",),
+    "metrics.documents": ("Documents",),
     "metrics.edit": ("Edit",),
     "metrics.embedding": ("Embedding",),
     "metrics.exact_match": ("ExactMatch",),
@@ -118,12 +127,14 @@ _HOME = {  # the same names by module, at run time
     "metrics.logprob": ("LogProb",),
     "metrics.metricx": ("MetricX", "MetricXQE"),
     "metrics.mqm": ("MQM",),
+    "metrics.outcomes": ("Outcomes",),
     "metrics.python": ("Python",),
     "metrics.reward": ("Reward",),
     "metrics.rouge": ("Rouge", "RougeL"),
     "metrics.symbolic": ("Symbolic",),
     "metrics.symmetric": ("Symmetric",),
     "metrics.ter": ("Ter",),
+    "metrics.wer": ("Cer", "Wer"),
     "samplers.ct2": ("CTranslate2",),
     "samplers.hf": ("Transformers",),
     "samplers.openai": ("Endpoint",),
@@ -131,6 +142,7 @@ _HOME = {  # the same names by module, at run time
     "strategies.aggregate": ("Aggregate",),
     "strategies.cascade": ("AggregateToFine", "Cascade", "CoarseToFine"),
     "strategies.centroid": ("Centroid",),
+    "strategies.cluster": ("Cluster",),
     "strategies.confident": ("Confident",),
     "strategies.control_variate": ("ControlVariate",),
     "strategies.diverse": ("Diverse",),
@@ -161,7 +173,10 @@ __all__ = [
     "Cached",
     "Cascade",
     "Centroid",
+    "Cer",
     "ChrF",
+    "Cider",
+    "Cluster",
     "CoarseToFine",
     "Combined",
     "Comet",
@@ -171,8 +186,10 @@ __all__ = [
     "Confidence",
     "Confident",
     "ControlVariate",
+    "Cutoff",
     "DecodedSegment",
     "Diverse",
+    "Documents",
     "Edit",
     "Embedding",
     "Endpoint",
@@ -190,6 +207,7 @@ __all__ = [
     "MinriskError",
     "MissingExtra",
     "NByS",
+    "Outcomes",
     "Pool",
     "Prune",
     "Python",
@@ -217,6 +235,7 @@ __all__ = [
     "UniversalSelfConsistency",
     "UnusableError",
     "Validation",
+    "Wer",
     "XComet",
     "__version__",
     "bind",

@@ -81,8 +81,8 @@ class Lengths(LogProb):
 
 MADE: dict[str, Callable[[Path], AnyMetric]] = {
     **{name: lambda _, name=name: METRICS.make(name)
-       for name in ("chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "exact-match", "json-match",
-                    "symbolic", "embedding")},
+       for name in ("chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
+                    "exact-match", "json-match", "symbolic", "outcomes", "embedding")},
     "comet": lambda _: comet("comet", "xlmr_mix_sparsemax", "xlm-roberta"),
     "comet-qe": lambda _: comet("comet-qe", "referenceless", "xlm-roberta-short"),
     "comet-kiwi": lambda _: comet("comet-kiwi", "kiwi", "xlm-roberta"),
@@ -99,6 +99,8 @@ MADE: dict[str, Callable[[Path], AnyMetric]] = {
     "command": command,
     "combined": lambda _: METRICS.make("chrf*0.5+exact-match*-2"),
     "symmetric": lambda _: METRICS.make("symmetric:bleu"),
+    "cutoff": lambda _: METRICS.make("cutoff:chrf", threshold=40.0),
+    "documents": lambda _: METRICS.make("documents:chrf"),
     "cached": lambda folder: METRICS.make("cached:rouge-l", path=str(folder / "scores.db")),
 }
 
@@ -172,8 +174,8 @@ def test_a_weight_is_as_many_references(metric, strategy):
     """Also through averages, which a metric that has none refuses."""
     refs, weights = list(TEXTS[:4]), [3, 1, 0, 2]
     copies = [ref for ref, weight in zip(refs, weights, strict=True) for _ in range(weight)]
-    weighted = minrisk.Segment(LITTLE, refs, SOURCE, weights)
-    repeated = minrisk.Segment(LITTLE, copies, SOURCE)
+    weighted = minrisk.Segment(LITTLE, refs, SOURCE, weights, outcomes=LITTLE)
+    repeated = minrisk.Segment(LITTLE, copies, SOURCE, outcomes=LITTLE)
     if strategy is minrisk.Aggregate and Ability.AVERAGES not in metric.abilities:
         with pytest.raises(minrisk.InputError, match="needs a metric that averages references"):
             strategy(metric).rank([weighted])
@@ -201,12 +203,13 @@ class Short:
 
 FURTHER = {"n-by-s": {"subset": 2}, "centroid": {"centroids": 2},
            "coarse-to-fine": {"coarse": "ter"}, "quality-then-mbr": {"quality": Short()},
-           "mbr-bon": {"quality": Short()}}
+           "mbr-bon": {"quality": Short()}, "cluster": {"similarity": "chrf"}}
 
 
 def works(strategy: str, metric: AnyMetric) -> bool:
     """Whether a strategy gets by with a metric that does what it can, whatever it declares."""
-    segment = minrisk.Segment(["a cat", "the cat", "cats"], source=SOURCE)
+    texts = ["a cat", "the cat", "cats"]
+    segment = minrisk.Segment(texts, source=SOURCE, outcomes=texts)
     try:
         minrisk.make_strategy(strategy, metric, **FURTHER.get(strategy, {})).rank([segment])
     except minrisk.InputError:
@@ -233,8 +236,9 @@ def test_whatever_it_needs_can_be_loaded_before_the_first_segment(metric):
 
 
 def test_models_and_programs_are_heavy(metric):
-    light = {"chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "exact-match", "json-match",
-             "chrf*0.5+exact-match*-2", "symmetric:bleu", "cached:rouge-l", "logprob"}
+    light = {"chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
+             "exact-match", "json-match", "outcomes", "chrf*0.5+exact-match*-2", "symmetric:bleu",
+             "cutoff:chrf", "documents:chrf", "cached:rouge-l", "logprob"}
     assert metric.loads_model == (metric.name not in light)
 
 
@@ -280,7 +284,7 @@ def test_a_device_that_is_not_there_is_told(metric, device):
     ("bleu", {"smooth_method": "x"}, "bleu: smooth_method must be .*; got 'x'"),
     ("edit", {"unit": "line"}, "edit: unit must be 'character' or 'word'; got 'line'"),
     ("exact-match", {"pick": "middle"}, "exact-match: pick must be .*; got 'middle'"),
-    ("chrf+edit", {"by": "vote"}, "by must be 'score' or 'rank'; got 'vote'"),
+    ("chrf+edit", {"by": "vote"}, "by must be 'score' or 'rank' or .*; got 'vote'"),
     ("command", {"command": "cat", "timeout": float("nan")}, "timeout must be .*; got nan"),
 ])
 def test_an_option_that_makes_no_sense_is_told(name, options, message):

@@ -15,7 +15,7 @@ from generators import FEW, cases
 from minrisk._core.groups import Groups
 from minrisk._core.pool import Pool
 from minrisk._core.registry import STRATEGIES
-from minrisk.strategies import centroid, mbr_bon, n_by_s, quality_then_mbr
+from minrisk.strategies import cascade, centroid, mbr_bon, n_by_s
 from minrisk.strategies.race import Race
 from minrisk.testing import check_strategy
 from small_metrics import Counting, Curved, many
@@ -109,7 +109,7 @@ MATRIX = {
     "quality-then-mbr": Line(
         lambda: minrisk.QualityThenMBR(CHRF, LENGTHS, 3),
         lambda hyps, refs: minrisk.QualityThenMBR(CHRF, LENGTHS, hyps), _EXACT,
-        (quality_then_mbr, "_own", lambda segment: segment.own)),
+        (cascade, "own_references", lambda segment: segment.own)),
     "mbr-bon": Line(
         lambda: minrisk.MBRBoN(CHRF, LENGTHS, 0.5),
         lambda hyps, refs: minrisk.MBRBoN(CHRF, LENGTHS, 0.0), minrisk.Rerank(LENGTHS),
@@ -125,6 +125,10 @@ MATRIX = {
     "medoids": Line(
         lambda: minrisk.Medoids(CHRF), lambda hyps, refs: minrisk.Medoids(CHRF, 1), _EXACT,
         (Pool, "distinct_references", _even)),
+    "cluster": Line(
+        lambda: minrisk.Cluster(CHRF, minrisk.ChrF(order=2)),
+        lambda hyps, refs: minrisk.Cluster(CHRF, minrisk.ChrF(order=2), 0.0), _EXACT,
+        (cascade, "own_references", lambda segment: segment.own)),
 }
 DRAWING = [name for name, line in MATRIX.items() if line.draws]
 KEEPING = {"aggregate-to-fine", "coarse-to-fine", "quality-then-mbr"}  # so many, equal or not

@@ -63,6 +63,8 @@ class StrategyKeywords(TypedDict, total=False):
     size: int
     diversity: float
     exchanges: int
+    similarity: MetricLike
+    threshold: float
 
 
 class SamplerKeywords(TypedDict, total=False):

@@ -108,6 +108,11 @@ class Metric(Options, ABC, Generic[F]):
         return False
 
     @property
+    def compares_outcomes(self) -> bool:
+        """Whether it gets the outcomes of hypotheses (`Segment.outcomes`), not their texts."""
+        return False
+
+    @property
     def is_error(self) -> bool:
         """Whether it is a negated error rate, which reports show with its original sign."""
         return False

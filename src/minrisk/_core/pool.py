@@ -405,8 +405,9 @@ def _extract_together(metric: Metric[F], segments: Sequence[Segment]) -> Iterato
     bound = []
     for segment in segments:
         own: dict[str, int] = {}  # numbered within the segment, so that no other segment matters
-        hyps = _rows(own, segment.hypotheses)
-        refs = _reference_rows(own, segment, hyps)
+        compared = _compared(metric, segment)
+        hyps = _rows(own, compared.hypotheses)
+        refs = _reference_rows(own, compared, hyps)
         source = _rows(rows, _source(metric, segment))
         bound.append((segment, hyps, refs, _rows(rows, own), source))
     features = (metric.segment_features(segments[0], list(rows)) if metric.needs_segment
@@ -427,6 +428,16 @@ def _reference_rows(known: dict[str, int], segment: Segment, hyps: Ints) -> Ints
     if segment.own is not None and segment.rows is None:  # the hypotheses, repeated by their counts
         return np.repeat(hyps, segment.counts)
     return _rows(known, segment.references)
+
+
+def _compared(metric: AnyMetric, segment: Segment) -> Segment:
+    """The segment with the texts that the metric compares: its own, or its outcomes."""
+    if not metric.compares_outcomes:
+        return segment
+    if segment.outcomes is None:
+        raise InputError(f"metric {metric.name!r} compares outcomes; give outcomes (one per "
+                         "sample) for every segment")
+    return segment.outcomes
 
 
 def _source(metric: AnyMetric, segment: Segment) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ BUDGETS = (
 )
 
 # choose sets, or maximise something else: they do not approximate standard MBR
-OTHER_AIMS = frozenset({"diverse", "mbr-bon", "medoids"})
+OTHER_AIMS = frozenset({"cluster", "diverse", "mbr-bon", "medoids"})
 
 
 @dataclass(frozen=True)
