@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from minrisk._api.inspecting import Report, inspect
     from minrisk._api.parts import decode_parts
     from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
-    from minrisk._api.sampling import sample, translate
+    from minrisk._api.sampling import answer, sample, translate
     from minrisk._api.validation import Validation, validate
     from minrisk._core.decoding import decode, make_metric, make_sampler, make_strategy
     from minrisk._core.errors import InputError, MinriskError, MissingExtra, UnusableError
@@ -93,7 +93,7 @@ _HOME = {  # the same names by module, at run time
     "_api.inspecting": ("Report", "inspect"),
     "_api.parts": ("decode_parts",),
     "_api.results": ("DecodedSegment", "RunSummary", "SampledPrompt"),
-    "_api.sampling": ("sample", "translate"),
+    "_api.sampling": ("answer", "sample", "translate"),
     "_api.validation": ("Validation", "validate"),
     "_core.decoding": ("decode", "make_metric", "make_sampler", "make_strategy"),
     "_core.errors": ("InputError", "MinriskError", "MissingExtra", "UnusableError"),
@@ -238,6 +238,7 @@ __all__ = [
     "Wer",
     "XComet",
     "__version__",
+    "answer",
     "bind",
     "decode",
     "decode_corpus",
