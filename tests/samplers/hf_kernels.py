@@ -26,7 +26,7 @@ from minrisk.samplers.hf import (
 from minrisk.samplers.hf import engine as sampler
 from minrisk.samplers.hf.attention import KVCache, TorchAttention, TritonAttention
 from minrisk.samplers.hf.cuda_graphs import CudaGraphs
-from minrisk.samplers.hf.engine import Engine, SampledSequence
+from minrisk.samplers.hf.engine import SampledSequence, SamplingEngine
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 from minrisk.samplers.hf.truncation import Truncation
 from tolerance import assert_close
@@ -141,8 +141,8 @@ def record(self, key, cache):
     return cuda_graphs._RecordedStep(rerun, inputs, candidates)
 
 
-def engine(model) -> Engine:
-    return Engine(model, model.generation_config, Truncation(epsilon=0.02), LIMIT)
+def engine(model) -> SamplingEngine:
+    return SamplingEngine(model, model.generation_config, Truncation(epsilon=0.02), LIMIT)
 
 
 def counts(drawn: list[list[SampledSequence]]) -> list[list[tuple]]:

@@ -21,7 +21,7 @@ from minrisk.samplers.hf import Transformers
 from minrisk.samplers.hf.bart import not_supported_reasons as fast_reasons
 from minrisk.samplers.hf.beam_search import beam_search
 from minrisk.samplers.hf.causal import not_supported_reasons as causal_reasons
-from minrisk.samplers.hf.engine import Engine
+from minrisk.samplers.hf.engine import SamplingEngine
 from minrisk.samplers.hf.fast_decoder import FastDecoder
 from minrisk.samplers.hf.generic_decoder import token_bytes
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
@@ -44,8 +44,9 @@ def prompts(model) -> list[TokenizedPrompt]:
 
 
 def engine(model, limit: int = 6, rows: int | None = None, memory: float | None = None,
-           **options) -> Engine:
-    return Engine(model, model.generation_config, Truncation(**options), limit, rows, memory)
+           **options) -> SamplingEngine:
+    return SamplingEngine(model, model.generation_config, Truncation(**options), limit, rows,
+                          memory)
 
 
 def all_logs(model, prompt: TokenizedPrompt, texts: list[tuple[int, ...]]):
@@ -325,7 +326,7 @@ def test_the_fast_decoder_draws_what_the_generic_one_draws(kind, monkeypatch):
     reasons = causal_reasons if kind in CAUSAL else fast_reasons
     assert reasons(model) == []
     fast = engine(model).draw(given, 60, 2, range(3))
-    monkeypatch.setattr(Engine, "_not_supported_reasons", lambda self, tokens: ["told"])
+    monkeypatch.setattr(SamplingEngine, "_not_supported_reasons", lambda self, tokens: ["told"])
     slow = engine(model).draw(given, 60, 2, range(3))
     assert any(tiny_models.PAD in d.tokens[:-1] for own in fast for d in own) == (kind != "fsmt")
     assert counts(fast) == counts(slow)
