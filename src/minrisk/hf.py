@@ -108,8 +108,8 @@ def generate(
     limit = config.max_length - input_ids.shape[1]
     drawn = SamplingEngine(model, config, _truncation(config), limit).draw(
         prompts, num_samples, _next_seed() if seed is None else seed, range(len(prompts)))
-    segments = [_segment(words, prompt, own, place)
-                for place, (prompt, own) in enumerate(zip(prompts, drawn, strict=True))]
+    segments = [_segment(words, prompt, own, index)
+                for index, (prompt, own) in enumerate(zip(prompts, drawn, strict=True))]
     chosen = resolve_strategy(strategy, metric, dict(strategy_options or {}))
     rankings = [add_texts(ranking, segment, chosen) for ranking, segment
                 in zip(chosen.rank(segments), segments, strict=True)]
@@ -178,10 +178,10 @@ def _truncation(config: Any) -> Truncation:
 
 
 def _segment(tokenizer: Any, prompt: TokenizedPrompt, drawn: Sequence[SampledSequence],
-             place: int) -> Segment:
+             index: int) -> Segment:
     texts = tokenizer.batch_decode([one.tokens for one in drawn], skip_special_tokens=True)
     source = tokenizer.decode(prompt.source or prompt.prefix, skip_special_tokens=True)
-    return Segment(texts, source=source, index=place, counts=[one.count for one in drawn])
+    return Segment(texts, source=source, index=index, counts=[one.count for one in drawn])
 
 
 def _samples(segments: Sequence[Segment],
@@ -194,9 +194,9 @@ def _samples(segments: Sequence[Segment],
 def _sequences(prefixes: Sequence[list[int]], drawn: Sequence[Sequence[SampledSequence]],
                rankings: Sequence[Ranking], config: Any, device: Any) -> Tensor:
     """(B * num_return_sequences, T) token ids, padded at the end."""
-    rows = [[*prefix, *own[place].tokens]
+    rows = [[*prefix, *own[best].tokens]
             for prefix, own, ranking in zip(prefixes, drawn, rankings, strict=True)
-            for place in _best(ranking, config.num_return_sequences or 1)]
+            for best in _best(ranking, config.num_return_sequences or 1)]
     pad = config.pad_token_id if config.pad_token_id is not None else config.eos_token_id
     pad = pad[0] if isinstance(pad, list) else pad
     width = max(map(len, rows))

@@ -40,7 +40,7 @@ class CTranslate2(Sampler):
 
     A sample's `logprob` is its log-probability under the model, with temperature and truncation
     applied; its tokens are those of the model's vocabulary, without the one that ends the text.
-    The samples of a prompt depend on the seed, its place and n, and not on its batch.
+    The samples of a prompt depend on the seed, its index and n, and not on its batch.
 
     Args:
         model: folder that `ct2-transformers-converter` wrote, with its SentencePiece models.
@@ -74,10 +74,10 @@ class CTranslate2(Sampler):
     device: str = option("cpu", help="device to run on, cpu or cuda", affects_results=False)
 
     def sample(self, prompts: Sequence[str], n: int, seed: int = 0,
-               places: Sequence[int] | None = None) -> list[list[Sample]]:
+               indices: Sequence[int] | None = None) -> list[list[Sample]]:
         check_numbers(n, seed)
-        places = range(len(prompts)) if places is None else places
-        rngs = [np.random.default_rng([seed, place]) for place in places]
+        indices = range(len(prompts)) if indices is None else indices
+        rngs = [np.random.default_rng([seed, index]) for index in indices]
         jobs = list(zip(map(self._tokens, prompts), rngs, strict=True))
         found: list[list[Sample]] = []
         for start in range(0, len(jobs), _WORKERS):

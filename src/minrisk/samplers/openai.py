@@ -141,11 +141,11 @@ class Endpoint(Sampler):
         return max(1, 4 * self.concurrency // -(-n // self.per_request))
 
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
-               places: Sequence[int] | None = None) -> list[list[Sample]]:
+               indices: Sequence[int] | None = None) -> list[list[Sample]]:
         check_numbers(n, seed)
-        places = range(len(prompts)) if places is None else places
-        requests = [_Numbered(prompt, place, number) for number, (prompt, place)
-                    in enumerate(zip(prompts, places, strict=True))]
+        indices = range(len(prompts)) if indices is None else indices
+        requests = [_Numbered(prompt, index, number) for number, (prompt, index)
+                    in enumerate(zip(prompts, indices, strict=True))]
         found: dict[int, SamplingResult] = {}
         failed: MinriskError | None = None
         try:

@@ -39,7 +39,7 @@ class Transformers(Sampler):
     Prompts and messages of a chat model go through its chat template; a prompt that has the markers
     of the template already is passed as it is.
 
-    The samples of a prompt depend on the seed, the prompt's place in the input and n alone, except
+    The samples of a prompt depend on the seed, the prompt's index in the input and n alone, except
     for rounding: in a batch of another shape the last digits of a probability may differ, and
     rarely a sample with them.
 
@@ -146,7 +146,7 @@ class Transformers(Sampler):
         return self._generator.prompt_length(prompt)
 
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
-               places: Sequence[int] | None = None) -> list[list[Sample]]:
+               indices: Sequence[int] | None = None) -> list[list[Sample]]:
         """n samples of each prompt, equal ones as one with a count, in the order first drawn.
 
         Beams come best first.
@@ -154,11 +154,11 @@ class Transformers(Sampler):
         check_numbers(n, seed)
         if self.beams and n > self.beams:
             raise InputError(f"n must be at most the number of beams, {self.beams}; got {n}")
-        places = range(len(prompts)) if places is None else places
-        for text, place in zip(prompts, places, strict=True):
+        indices = range(len(prompts)) if indices is None else indices
+        for text, index in zip(prompts, indices, strict=True):
             if isinstance(text, str) and not text.strip():
-                raise InputError(f"source {place + 1} is blank; leave it out")
-        return self._generator.generate(prompts, n, seed, places) if prompts else []
+                raise InputError(f"source {index + 1} is blank; leave it out")
+        return self._generator.generate(prompts, n, seed, indices) if prompts else []
 
     def batch_size(self, n: int) -> int:
         """Number of sources in a batch; on a CPU just enough to keep it busy."""

@@ -66,12 +66,12 @@ class SamplingEngine:
 
     @torch.inference_mode()
     def draw(self, prompts: Sequence[TokenizedPrompt], n: int, seed: int,
-             places: Sequence[int]) -> list[list[SampledSequence]]:
+             indices: Sequence[int]) -> list[list[SampledSequence]]:
         """n samples of each prompt, in the order in which they were first drawn."""
         memory = _free_memory(self.model.device) if self.memory is None else self.memory
         rows = self._rows(memory) if self.rows is None else self.rows
         found: list[list[SampledSequence]] = [[] for _ in prompts]
-        todo = [*_batches(_jobs(prompts, n, places, rows), rows)][::-1]
+        todo = [*_batches(_jobs(prompts, n, indices, rows), rows)][::-1]
         done, total = 0, n * len(prompts)
         while todo:
             batch = todo.pop()
@@ -140,14 +140,14 @@ def _fast_decoder(model: Any) -> FastDecoder:
     return decoder
 
 
-PlannedJob = tuple[int, SamplingJob]  # index of the prompt, and a job of it
+PlannedJob = tuple[int, SamplingJob]  # number of the prompt in the call, and a job of it
 
 
-def _jobs(prompts: Sequence[TokenizedPrompt], n: int, places: Sequence[int],
+def _jobs(prompts: Sequence[TokenizedPrompt], n: int, indices: Sequence[int],
           rows: int) -> list[PlannedJob]:
     parts = [range(start, min(start + rows, n)) for start in range(0, n, rows)]
-    return [(index, SamplingJob(prompt, place, n, part))
-            for index, (prompt, place) in enumerate(zip(prompts, places, strict=True))
+    return [(number, SamplingJob(prompt, index, n, part))
+            for number, (prompt, index) in enumerate(zip(prompts, indices, strict=True))
             for part in parts]
 
 
@@ -155,13 +155,13 @@ def _batches(jobs: Sequence[PlannedJob], rows: int) -> Iterator[list[PlannedJob]
     """Sources of similar length, prefixes of equal length, and as many samples as fit."""
     batch: list[PlannedJob] = []
     # the longest first: memory for them is enough for all that follow
-    for index, job in sorted(jobs, key=_lengths, reverse=True):
+    for number, job in sorted(jobs, key=_lengths, reverse=True):
         size = sum(len(other.samples) for _, other in batch) + len(job.samples)
         alike = not batch or len(batch[0][1].prompt.prefix) == len(job.prompt.prefix)
         if batch and (size > rows or not alike):
             yield batch
             batch = []
-        batch.append((index, job))
+        batch.append((number, job))
     if batch:
         yield batch
 
@@ -174,8 +174,8 @@ def _lengths(planned: PlannedJob) -> tuple[int, int]:
 def _split(batch: list[PlannedJob]) -> list[list[PlannedJob]]:
     if len(batch) > 1:
         return [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
-    [(index, job)] = batch
-    return [[(index, half)] for half in reversed(job.halves())]
+    [(number, job)] = batch
+    return [[(number, half)] for half in reversed(job.halves())]
 
 
 def _sampled_sequences(

@@ -82,16 +82,16 @@ class Generator:
         return StopStrings(self._tokenizer, texts, vocabulary) if texts else None
 
     def generate(self, given: Sequence[Prompt], n: int, seed: int,
-                 places: Sequence[int]) -> list[list[Sample]]:
+                 indices: Sequence[int]) -> list[list[Sample]]:
         options = self._options
-        prompts = self._prompts.of(given, places)
+        prompts = self._prompts.of(given, indices)
         if options.beams:
             drawn = beam_search(self._model, self._config, prompts, n, options.beams, self._limit)
-            for own, place in zip(drawn, places, strict=True):
+            for own, index in zip(drawn, indices, strict=True):
                 if any(math.isnan(one.logprob) for one in own):
-                    raise not_finite_error(place)
+                    raise not_finite_error(index)
         else:
-            drawn = self._engine.draw(prompts, n, seed, places)
+            drawn = self._engine.draw(prompts, n, seed, indices)
         found = [self._samples(own) for own in drawn]
         self._count_cut([sample for own in found for sample in own])
         return found

@@ -42,7 +42,7 @@ class SamplingJob:
     """Some of the samples of a prompt."""
 
     prompt: TokenizedPrompt
-    place: int
+    index: int  # of the prompt in the input, for its random stream
     n: int  # samples of the prompt in all
     samples: range  # which of them
 
@@ -136,7 +136,7 @@ def draw_samples(decoder: PrefixDecoder, settings: GenerationSettings,
                  jobs: Sequence[SamplingJob], seed: int, memory: float,
                  progress: Callable[[int], None] = lambda ended: None) -> list[FinishedSequences]:
     """All samples of all jobs, in the order in which they ended; `progress` gets their number."""
-    random_streams = [RandomStream(seed, job.place, job.n) for job in jobs]
+    random_streams = [RandomStream(seed, job.index, job.n) for job in jobs]
     numbers = np.concatenate([np.array(job.samples, np.intp) for job in jobs])
     prefixes = np.array([job.prompt.prefix for job in jobs], np.intp)
     rows = _Prefixes(np.arange(len(jobs)), np.zeros(len(jobs)), np.zeros(len(jobs)))
@@ -152,7 +152,7 @@ def draw_samples(decoder: PrefixDecoder, settings: GenerationSettings,
         lost = (drawn.rows != row) | np.isnan(drawn.truncated)
         if lost.any():
             # rows before such a row may fail with it, rows after it never
-            raise not_finite_error(jobs[rows.job[row[lost].max()]].place)
+            raise not_finite_error(jobs[rows.job[row[lost].max()]].index)
         one, child, count = _groups(row * _MAX_VOCABULARY + drawn.tokens)
         parents, tokens = row[one], drawn.tokens[one]
         texts = _extended(rows[parents], drawn, one)
@@ -182,9 +182,9 @@ def draw_samples(decoder: PrefixDecoder, settings: GenerationSettings,
             for (texts, count, first), tokens in zip(ended, tree.read(last), strict=True)]
 
 
-def not_finite_error(place: int) -> InputError:
+def not_finite_error(index: int) -> InputError:
     """The error for logits that give no distribution."""
-    return InputError(f"source {place + 1}: the model's logits are not numbers (NaN or infinite); "
+    return InputError(f"source {index + 1}: the model's logits are not numbers (NaN or infinite); "
                       "choose another dtype, such as fp32, or check the model's weights")
 
 
@@ -232,6 +232,6 @@ def _assigned_slots(parents: Ints) -> Ints:
     stays = first & (parents < len(parents))
     free = np.ones(len(parents), bool)
     free[parents[stays]] = False
-    places = parents.copy()
-    places[~stays] = free.nonzero()[0]
-    return places
+    slots = parents.copy()
+    slots[~stays] = free.nonzero()[0]
+    return slots

@@ -54,10 +54,10 @@ class FullVocabulary:
     shift: Tensor
 
     def draw(self, uniforms: Floats) -> DrawnTokens:
-        places = _search(self.cumulative, uniforms)
-        tokens, rows = places % self.scores.shape[1], places // self.scores.shape[1]
-        full = self.logs.view(-1)[places] + self.shift[rows, 0]
-        return _download(torch.stack([tokens, self.scores.view(-1)[places], full, rows], 1))
+        found = _search(self.cumulative, uniforms)
+        tokens, rows = found % self.scores.shape[1], found // self.scores.shape[1]
+        full = self.logs.view(-1)[found] + self.shift[rows, 0]
+        return _download(torch.stack([tokens, self.scores.view(-1)[found], full, rows], 1))
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ def _search(cumulative: Tensor, uniforms: Floats) -> Tensor:
 
     Where logits are not finite these are not either, and the search may run past their end.
     """
-    places = torch.searchsorted(cumulative, upload(uniforms, cumulative.device), right=True)
-    return places.clamp_(max=len(cumulative) - 1)
+    found = torch.searchsorted(cumulative, upload(uniforms, cumulative.device), right=True)
+    return found.clamp_(max=len(cumulative) - 1)
 
 
 def _download(columns: Tensor) -> DrawnTokens:
