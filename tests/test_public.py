@@ -22,17 +22,18 @@ from project import ROOT
 INIT = ROOT / "src" / "minrisk" / "__init__.py"
 # whose public names have docstrings with an example that runs
 DOCUMENTED = [
-    "_api.decoding", "_api.results", "_api.sampling", "_api.validation", "io.text_files",
+    "_api.decoding", "_api.inspecting", "_api.parts", "_api.results", "_api.sampling",
+    "_api.validation", "io.text_files",
     "_core.adapters", "_core.decoding", "_core.errors", "_core.groups", "_core.metric",
     "_core.strategy", "_core.options", "_core.sampler", "samplers.ct2", "samplers.openai",
     "plugins", "evaluation.scoring", "_core.segment",
     "_core.signature", "_core.references", "_core.pool", "_core.threads", "io.references",
-    "testing", "pipeline.references", "strategies.adaptive",
+    "testing", "strategies.adaptive",
     "strategies.aggregate", "strategies.cascade", "strategies.centroid",
     "strategies.confident", "strategies.control_variate", "strategies.diverse",
     "strategies.low_rank", "strategies.medoids", "strategies.n_by_s",
     "strategies.prune", "strategies.quality_then_mbr", "strategies.rerank",
-    "strategies.standard", "strategies.uncertain", "report.inspecting",
+    "strategies.standard", "strategies.uncertain",
     "metrics.bertscore", "metrics.bleu", "metrics.bleurt", "metrics.cached", "metrics.chrf",
     "metrics.combined", "metrics.comet", "metrics.comet.unified", "metrics.command",
     "metrics.edit", "metrics.embedding", "metrics.exact_match", "metrics.metricx", "metrics.mqm",

@@ -20,7 +20,7 @@ import zstandard
 from pyarrow import parquet
 
 from commands import run, write
-from minrisk import InputError, MissingExtra, Ranking, Segment
+from minrisk import InputError, MissingExtra, Ranking, Segment, decode_corpus
 from minrisk.io import compression
 from minrisk.io.files import Input, Output, file_key
 from minrisk.io.inputs import InputFile
@@ -514,3 +514,11 @@ def test_bytes_in_a_map_of_parquet_are_texts(tmp_path):
                           pyarrow.map_(pyarrow.string(), pyarrow.binary()))
     parquet.write_table(pyarrow.table({"samples": [["a"]], "known": known}), path)
     assert run("decode", path).records[0]["known"] == [["a", "café"]]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_a_name_that_no_file_can_have_is_an_input_error(name):
+    with pytest.raises(InputError, match="no file can have this name"):
+        list(decode_corpus(name))
+    with pytest.raises(InputError, match="no file can have this name"):
+        decode_corpus([["a"]], output=name)

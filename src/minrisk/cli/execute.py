@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -20,7 +20,7 @@ from minrisk.io.files import check_writable
 from minrisk.io.record import Result
 from minrisk.io.run_store import RunStore
 from minrisk.io.shards import Shard
-from minrisk.io.sink import Sink
+from minrisk.io.sink import QueueSink, Sink
 from minrisk.pipeline.job import Work, open_run
 from minrisk.pipeline.run import Run
 
@@ -31,6 +31,7 @@ _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens")  #
 class Outcome(NamedTuple):
     code: int  # the exit code
     counts: Mapping[str, int]  # of everything in the output
+    values: Sequence[Any] = ()  # the results, if there is no output
 
 
 def execute(options: RunOptions, work: Work, written: Sequence[str] = ()) -> Outcome:
@@ -52,7 +53,11 @@ def execute(options: RunOptions, work: Work, written: Sequence[str] = ()) -> Out
         for reason in run.broken.values():
             progress.note(f"unfinished: {reason}")
         failed = run.sink.counts["failed"] + len(run.broken)
-        return Outcome(SOME_FAILED if failed else 0, run.sink.counts)
+        return Outcome(SOME_FAILED if failed else 0, run.sink.counts, _values(run.sink))
+
+
+def _values(sink: Sink) -> list[Any]:
+    return [result.value for result in sink.queue] if isinstance(sink, QueueSink) else []
 
 
 def _size(shards: Sequence[Shard]) -> int | None:
@@ -99,13 +104,13 @@ def _count(progress: Progress, result: Result) -> None:
 
 
 @contextmanager
-def summary(progress: Progress, output: str, is_stream: bool) -> Iterator[None]:
+def summary(progress: Progress, output: str | None, is_stream: bool) -> Iterator[None]:
     """Show the progress of the work inside, and how much was done, however it ends."""
     try:
         with progress_listener(progress.stage):
             yield
     except KeyboardInterrupt as stop:
-        where = "standard output" if output == "-" else remote.shown(output)
+        where = "standard output" if output in (None, "-") else remote.shown(output)
         hint = "" if is_stream else "; --resume goes on"
         click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}{hint}", err=True)
         if type(stop) is not KeyboardInterrupt:  # SIGTERM

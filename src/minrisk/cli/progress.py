@@ -15,6 +15,6 @@ class Progress(RunProgress):
         super().note(as_flags(message))
 
 
-def has_room_for_bar(output: str) -> bool:
+def has_room_for_bar(output: str | None) -> bool:
     """Whether no results go to the terminal, where they would mix with a live bar."""
     return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
