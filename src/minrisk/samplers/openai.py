@@ -58,8 +58,8 @@ class Endpoint(Sampler):
         prompt: template of a prompt, with {source} for the source.
         system: system message before every chat that has none.
         temperature: divisor of the logits; 0 is greedy.
-        top_p: probability mass of the likeliest tokens that may be drawn.
-        top_k: number of likeliest tokens that may be drawn; OpenAI's own server has no such option.
+        top_p: probability mass of the likeliest tokens that may be sampled.
+        top_k: number of likeliest tokens to sample from; OpenAI's own server has no such option.
         max_tokens: largest number of tokens of a sample.
         stop: text that ends a sample, or a JSON list of them.
         extra: JSON object of further fields of a request; null leaves a field out.

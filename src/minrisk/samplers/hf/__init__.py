@@ -62,7 +62,7 @@ class Transformers(Sampler):
         overlong: treatment of a source that is longer than the model takes: "cut" or "error".
         device: "cuda", "cpu", or "auto" for the best there is.
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        rows: maximum number of samples that are drawn together; None is what fits into memory.
+        rows: maximum number of samples that are generated together; None is what fits into memory.
         memory: gigabytes of the KV cache; None is half of what is free.
 
     Raises:
@@ -105,7 +105,7 @@ class Transformers(Sampler):
     device: str = option("auto", help="cuda or cpu; auto is the best there is")
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = option(
         "auto", help="number format; auto is bf16 on CUDA, fp32 elsewhere")
-    rows: int | None = option(None, ge=1, help="maximum number of samples drawn at once",
+    rows: int | None = option(None, ge=1, help="maximum number of samples at a time",
                               affects_results=False)
     memory: float | None = option(None, gt=0, affects_results=False,
                                   help="gigabytes for the KV cache; half of the free ones")
@@ -147,7 +147,7 @@ class Transformers(Sampler):
 
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
                indices: Sequence[int] | None = None) -> list[list[Sample]]:
-        """n samples of each prompt, equal ones as one with a count, in the order first drawn.
+        """n samples of each prompt, equal ones as one with a count, in the order of the first ones.
 
         Beams come best first.
         """

@@ -1,4 +1,4 @@
-"""Random numbers of each sample, whatever batch it is drawn in."""
+"""Random numbers of each sample, whatever batch it is in."""
 
 from __future__ import annotations
 
