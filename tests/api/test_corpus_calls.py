@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import sys
 from collections.abc import Iterator
 from multiprocessing import active_children
 from pathlib import Path
@@ -371,6 +372,10 @@ def test_nothing_is_shown_unless_it_is_asked_for(capfd):
     out, err = capfd.readouterr()
     assert out == ""
     assert err.startswith("minrisk: 7 segments, 1 failed, ")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stderr", None)  # as under pythonw
+        list(minrisk.decode_corpus(corpus(), progress=True))
+    assert capfd.readouterr() == ("", "")
     with pytest.raises(minrisk.InputError, match="progress must be True, False or a function"):
         list(minrisk.decode_corpus(corpus(), progress=3))  # type: ignore[call-overload]
 
