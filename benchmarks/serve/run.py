@@ -191,7 +191,7 @@ async def cancelled(address: str, url: str, count: int, at_once: int = 200) -> d
     """Clients that leave after a moment, and what the server then still has open."""
     async def leave(client: aiohttp.ClientSession, number: int) -> None:
         with suppress(TimeoutError, aiohttp.ClientError):
-            async with asyncio.timeout(0.002 * (number % 100)):
+            async with asyncio.timeout(0.005 * (number % 100)):
                 await ask(client, address, delay=30)
 
     async with session() as client:
@@ -199,19 +199,22 @@ async def cancelled(address: str, url: str, count: int, at_once: int = 200) -> d
         for start in range(0, count, at_once):
             await asyncio.gather(*(leave(client, number)
                                    for number in range(start, min(count, start + at_once))))
-        port = urlsplit(url).port
-        assert port is not None
         end = time.monotonic() + SETTLE
-        while open_connections(port) and time.monotonic() < end:
-            await asyncio.sleep(0.1)
-        connections = open_connections(port)
-        async with client.get(f"{address}/metrics") as response:
-            lines = dict(line.rsplit(" ", 1) for line in (await response.text()).splitlines())
+        while any((left := await _open(client, address, url)).values()) and time.monotonic() < end:
+            await asyncio.sleep(0.2)
         async with client.get(f"{url}/open") as response:
             upstream = await response.json()
-    return {"clients": count, "open_upstream_connections": connections,
-            "open_upstream_requests": upstream["open"],
-            "aborted_upstream_requests": upstream["aborted"],
+    return {"clients": count, **left, "open_upstream_requests": upstream["open"],
+            "aborted_upstream_requests": upstream["aborted"]}
+
+
+async def _open(client: aiohttp.ClientSession, address: str, url: str) -> dict[str, int]:
+    """What the server has open or waiting."""
+    async with client.get(f"{address}/metrics") as response:
+        lines = dict(line.rsplit(" ", 1) for line in (await response.text()).splitlines())
+    port = urlsplit(url).port
+    assert port is not None
+    return {"open_upstream_connections": open_connections(port),
             **{name: int(lines[f"minrisk_{name}"]) for name in ("in_flight", "queued", "drawing")}}
 
 
