@@ -84,6 +84,7 @@ def inspect(
     validation: Path | None = None,
     show: int = 16,
     title: str | None = None,
+    note: str = "",
     seed: int = 0,
     **options: Any,
 ) -> Report:
@@ -100,6 +101,7 @@ def inspect(
         validation: the file that `minrisk validate -o` wrote.
         show: number of samples of a segment that the page holds.
         title: of the page; the name of the file unless given.
+        note: a further line below the title.
         seed: seed of random choices.
         options: of a strategy that is given by name or class.
 
@@ -120,6 +122,7 @@ def inspect(
     files, reader = _reader(samples)
     facts = page_facts(chosen, view, title or title_of(files),
                        None if validation is None else fspath(validation), weights=AUTO)
+    facts |= {"note": note} if note else {}
     config = RunConfig("-")
     with PageBuilder() as builder:
         pool = config.pool(BuildViews(chosen, view=view), Write(ViewWriter()))
