@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from minrisk._core.errors import InputError
 from minrisk._core.options import Options, option, owner
-from minrisk.openai.background import Call
+from minrisk.openai.background import Callback
 from minrisk.openai.capabilities import Capabilities
 from minrisk.openai.client import Client, Health
 from minrisk.openai.completions import API, Completions
@@ -76,7 +76,7 @@ class ClientOptions(Options):
         return Capabilities()
 
 
-def warn_in(call: Callable[[Call], None]) -> Callable[[str], None]:
+def warn_in(call: Callable[[Callback], None]) -> Callable[[str], None]:
     """A function that warns in the caller's thread."""
     return lambda message: call(partial(warnings.warn, message, stacklevel=2))
 

@@ -20,13 +20,13 @@ from minrisk._core.sampler import (
     AnyRequest,
     PartialError,
     Prompt,
-    Result,
     Sample,
     Sampler,
+    SamplingResult,
     check_numbers,
 )
 from minrisk._core.templates import check_template, fill
-from minrisk.openai.background import Call, Work, stream
+from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.capabilities import REPLACEABLE
 from minrisk.openai.client_options import ClientOptions, further_fields, warn_in
 from minrisk.openai.completions import Query
@@ -130,7 +130,7 @@ class Endpoint(ClientOptions, Sampler):
         places = range(len(prompts)) if places is None else places
         requests = [_Numbered(prompt, place, number) for number, (prompt, place)
                     in enumerate(zip(prompts, places, strict=True))]
-        found: dict[int, Result] = {}
+        found: dict[int, SamplingResult] = {}
         failed: MinriskError | None = None
         try:
             with closing(self._stream(requests, n, seed, len(requests))) as results:
@@ -146,7 +146,7 @@ class Endpoint(ClientOptions, Sampler):
         return samples
 
     def stream(self, requests: Iterable[AnyRequest], n: int,
-               seed: int = 0) -> Generator[tuple[AnyRequest, Result]]:
+               seed: int = 0) -> Generator[tuple[AnyRequest, SamplingResult]]:
         """Results of requests as they finish; requests are read when there is capacity."""
         check_numbers(n, seed)
         parts = -(-n // self.per_request)
@@ -172,9 +172,11 @@ class Endpoint(ClientOptions, Sampler):
                      partial(self._seed, seed, index), REPLACEABLE - self._extra.keys())
 
     def _stream(self, requests: Iterable[AnyRequest], n: int, seed: int,
-                ahead: int) -> Generator[tuple[AnyRequest, Result]]:
+                ahead: int) -> Generator[tuple[AnyRequest, SamplingResult]]:
         @asynccontextmanager
-        async def connect(call: Callable[[Call], None]) -> AsyncIterator[Work[AnyRequest, Result]]:
+        async def connect(
+            call: Callable[[Callback], None],
+        ) -> AsyncIterator[AsyncWork[AnyRequest, SamplingResult]]:
             def progress(done: int, planned: int) -> None:
                 call(partial(report_progress, "requests answered", done, planned))
 

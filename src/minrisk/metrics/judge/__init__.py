@@ -26,7 +26,7 @@ from minrisk.metrics._base import Objects, objects
 from minrisk.metrics.judge import templates
 from minrisk.metrics.judge.answers import SCORE, Scale, read_candidate
 from minrisk.metrics.judge.cache import answer_cache, question
-from minrisk.openai.background import Call, Work, stream
+from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.capabilities import REPLACEABLE
 from minrisk.openai.choices import Choice
 from minrisk.openai.client_options import ClientOptions, further_fields, warn_in
@@ -236,8 +236,8 @@ class Judge(ClientOptions, Metric[Objects]):
                 yield key, own.value(found.choices[0])
 
     @asynccontextmanager
-    async def _connect(self, call: Callable[[Call], None]) -> AsyncIterator[
-            Work[tuple[bytes, _Question], AnswerPart]]:
+    async def _connect(self, call: Callable[[Callback], None]) -> AsyncIterator[
+            AsyncWork[tuple[bytes, _Question], AnswerPart]]:
         async with self.completions(warn_in(call)) as completions:
             yield partial(self._answer, completions)
 

@@ -12,7 +12,7 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import MinriskError
 from minrisk._core.unicode import valid_unicode
-from minrisk.openai.background import Call, Work, stream
+from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.client import Answer, Client, InvalidAnswer
 from minrisk.openai.client_options import ClientOptions
 
@@ -43,7 +43,9 @@ class RewardServer:
             return await client.post(_PATH, body, lambda found: check_scores(found, len(block)))
 
         @asynccontextmanager
-        async def connect(call: Callable[[Call], None]) -> AsyncIterator[Work[range, Answer]]:
+        async def connect(
+            call: Callable[[Callback], None],
+        ) -> AsyncIterator[AsyncWork[range, Answer]]:
             async with self._options.client() as client:
                 yield lambda block: score(client, block)
 
