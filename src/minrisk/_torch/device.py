@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from minrisk._core.errors import InputError
+from minrisk._torch.int8 import int8_not_supported_reasons
 
 T = TypeVar("T")
 
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
-           "fp16": torch.float16}
+           "fp16": torch.float16, "int8": torch.float32}  # int8 is for some layers only
 _TOKENS_PER_BATCH = {True: 32768, False: 4096}  # tokens in a batch, with and without CUDA
 
 
@@ -103,6 +104,8 @@ _matmul_precision = _MatmulPrecision()
 
 def use_own_stream(device: torch.device) -> None:
     """Gives this thread a CUDA stream of its own, once models are loaded by the default one."""
+    if device.type != "cuda":
+        return
     torch.cuda.default_stream(device).synchronize()
     stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call,unused-ignore]
     torch.cuda.set_stream(stream)
@@ -117,7 +120,12 @@ class Runtime:
         self.dtype = choose_dtype(dtype, self.device, on_cuda)
         self.tokens = tokens or _TOKENS_PER_BATCH[self.device.type == "cuda"]
         self.may_fall_back = dtype == "auto" and self.dtype == torch.float16
+        self.is_int8 = dtype == "int8"
         self._tf32 = dtype == "tf32"
+        reasons = int8_not_supported_reasons(self.device) if self.is_int8 else []
+        if reasons:
+            raise InputError(f"dtype 'int8' cannot be used: {' and '.join(reasons)}; choose "
+                             "another one")
 
     def checked(self, compute: Callable[[], T], is_valid: Callable[[T], bool]) -> T:
         """The result of a computation; if fp16, which "auto" chose, is too small for its numbers,

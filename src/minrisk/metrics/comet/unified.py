@@ -50,7 +50,8 @@ class CometKiwi(ReferenceFree, UnifiedMetric):
     Args:
         model: hub name, folder or .ckpt file of the model.
         dtype: number format; "auto" is fp16 on CUDA (bf16 where numbers are too large for it) and
-            fp32 elsewhere.
+            fp32 elsewhere. On a CPU with instructions for them, "bf16" and "int8" (of the encoder)
+            take about half of the time.
         device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
         tokens: maximum number of tokens in a batch; None chooses by the device.
         encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
@@ -88,7 +89,8 @@ class XComet(UnifiedMetric):
     Args:
         model: hub name, folder or .ckpt file of the model.
         dtype: number format; "auto" is fp16 on CUDA (bf16 where numbers are too large for it) and
-            fp32 elsewhere.
+            fp32 elsewhere. On a CPU with instructions for them, "bf16" and "int8" (of the encoder)
+            take about half of the time.
         device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
         tokens: maximum number of tokens in a batch; None chooses by the device.
         encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
