@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-import threading
 import warnings
 from collections import Counter
 from dataclasses import replace
@@ -23,7 +22,6 @@ from minrisk._core.errors import InputError, MissingExtra, UnusableError
 from minrisk._core.progress import progress_listener
 from minrisk._core.signature import signature
 from minrisk.samplers.hf import Transformers
-from minrisk.samplers.hf import engine as engine_module
 from minrisk.samplers.hf.bart import not_supported_reasons as fast_reasons
 from minrisk.samplers.hf.beam_search import beam_search
 from minrisk.samplers.hf.causal import not_supported_reasons as causal_reasons
@@ -209,28 +207,6 @@ def test_samples_do_not_depend_on_the_batch(kind):
     small = engine(model, rows=7).draw(given, 40, 7, [3, 1, 4])
     assert counts(together) == counts(alone) == counts(small)
     assert counts(together) != counts(engine(model).draw(given, 40, 8, [3, 1, 4]))
-
-
-@pytest.mark.parametrize("kind", tiny_models.SEQ2SEQ)
-def test_threads_draw_the_same_samples(kind, monkeypatch):
-    """As many as draw on a GPU, where each has a stream of its own."""
-    model = tiny_models.model(kind)
-    given = prompts(model)
-    one = engine(model).draw(given, 40, 7, [3, 1, 4])
-    seen = set()
-    run = Engine._run
-
-    def watched(self, *args):
-        seen.add(threading.get_ident())
-        return run(self, *args)
-
-    monkeypatch.setattr(engine_module, "_threads", lambda model, samples: 3)
-    monkeypatch.setattr(Engine, "_run", watched)
-    progress = []
-    with progress_listener(lambda *report: progress.append(report)):
-        assert counts(engine(model).draw(given, 40, 7, [3, 1, 4])) == counts(one)
-    assert threading.get_ident() not in seen
-    assert progress == [("samples", done, 120) for done in (40, 80, 120)]
 
 
 def counts(drawn) -> list[list[tuple[tuple[int, ...], int]]]:

@@ -76,11 +76,12 @@ class Embedder:
     @torch.inference_mode()
     def encode(self, ids: Sequence[Ints]) -> Tensor:
         """(N, D)"""
-        with self.runtime.inference():
-            return self.runtime.checked(lambda: self._encode(ids), _have_products)
+        return self.runtime.checked(lambda: self._encode(ids), _have_products)
 
     def _encode(self, ids: Sequence[Ints]) -> Tensor:
-        return self.encoder.encode(ids, self.runtime.tokens).to(self.runtime.dtype)
+        encoder = self.encoder
+        with self.runtime.inference():
+            return encoder.encode(ids, self.runtime.tokens).to(self.runtime.dtype)
 
     def network(self, *wanted: str) -> InDtype[nn.Sequential]:
         """The feed-forward network of the estimator; the model must be of a wanted class."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from minrisk.samplers.hf.attention import KVCache, Network, TritonAttention
 from minrisk.samplers.hf.logits_processing import LogitsProcessing
 from minrisk.samplers.hf.truncation import Candidates
 
-_recording = Lock()  # one at a time, since the beginning of a recording waits for the device
 _WARM_UP_RUNS = 2  # runs before a recording, in which libraries choose their kernels
 
 
@@ -62,8 +60,7 @@ class CudaGraphs:
         inputs[1 + key.rows : 1 + key.rows + len(tokens)] = source
         inputs[1 + 2 * key.rows : 1 + 2 * key.rows + len(tokens)] = source.argsort(kind="stable")
         if key not in self._recorded:
-            with _recording:
-                self._recorded[key] = self._record(key, cache)
+            self._recorded[key] = self._record(key, cache)
         recorded = self._recorded[key]
         recorded.inputs.copy_(pinned(inputs, cache.self_kv.device), non_blocking=True)
         recorded.graph.replay()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,7 +15,6 @@ from transformers import GenerationConfig
 
 from minrisk._core.arrays import Ints
 from minrisk._core.progress import report_progress
-from minrisk._torch.device import use_own_stream
 from minrisk.samplers.hf import bart, causal, generic_decoder
 from minrisk.samplers.hf.attention import attention_backend
 from minrisk.samplers.hf.fast_decoder import FastDecoder
@@ -36,8 +34,6 @@ _CACHE_SHARE = 0.5  # of the free memory that caches may take
 _DEFAULT_CACHE_BYTES = 4e9  # bytes for them where the free memory cannot be asked for
 _PLANNED_TOKENS = 64  # tokens per sample that a batch is planned for; longer samples may split it
 _LOGITS_COPIES = 4  # copies of the logits that are held at once
-_MAX_THREADS = 4  # that draw at once
-_MIN_SAMPLES = 4096  # of a thread: with fewer, the device waits for the host in any case
 _per_thread = threading.local()
 
 
@@ -56,10 +52,6 @@ class SampledSequence:
         return tuple(self.ids.tolist())
 
 
-PlannedJob = tuple[int, SamplingJob]  # index of the prompt, and a job of it
-DrawnJob = tuple[int, SampledSequence]
-
-
 @dataclass(frozen=True)
 class Engine:
     """Draws token sequences from a model."""
@@ -72,53 +64,28 @@ class Engine:
     memory: float | None = None  # bytes of the KV cache
     stop: StopStrings | None = None
 
+    @torch.inference_mode()
     def draw(self, prompts: Sequence[TokenizedPrompt], n: int, seed: int,
              places: Sequence[int]) -> list[list[SampledSequence]]:
         """n samples of each prompt, in the order in which they were first drawn."""
-        total = n * len(prompts)
-        threads = _threads(self.model, total)
         memory = _free_memory(self.model.device) if self.memory is None else self.memory
         rows = self._rows(memory) if self.rows is None else self.rows
-        rows = max(1, min(rows // threads, -(-total // threads)))
-        batches = _batches(_jobs(prompts, n, places, rows), rows)
         found: list[list[SampledSequence]] = [[] for _ in prompts]
-        with attention_backend(self.model.device):
-            for drawn in self._all_drawn(batches, seed, memory / threads, threads, total):
-                for prompt, one in drawn:
-                    found[prompt].append(one)
-        return [_merged(own) for own in found]
-
-    def _all_drawn(self, batches: Iterable[list[PlannedJob]], seed: int, memory: float,
-                   threads: int, total: int) -> Iterator[list[DrawnJob]]:
-        """The samples of each batch; threads report no progress inside of batches."""
-        done = 0
-        if threads == 1:
-            for batch in batches:
-                yield self._drawn(batch, seed, memory, partial(_report_progress, done, total))
-                done += _count(batch)
-            return
-        draw = partial(self._drawn, seed=seed, memory=memory, progress=lambda ended: None)
-        for drawn in _thread_pool(self.model.device).map(draw, batches):
-            yield drawn
-            done += sum(one.count for _, one in drawn)
-            report_progress("samples", done, total)
-
-    @torch.inference_mode()
-    def _drawn(self, batch: list[PlannedJob], seed: int, memory: float,
-               progress: Callable[[int], None]) -> list[DrawnJob]:
-        """The samples of a batch, which is split until it fits into memory."""
-        found: list[DrawnJob] = []
-        todo, done = [batch], 0
+        todo = [*_batches(_jobs(prompts, n, places, rows), rows)][::-1]
+        done, total = 0, n * len(prompts)
         while todo:
-            part = todo.pop()
+            batch = todo.pop()
+            progress = partial(_report_progress, done, total)
             try:
-                ended = self._run([job for _, job in part], seed, memory, _after(done, progress))
+                with attention_backend(self.model.device):
+                    ended = self._run([job for _, job in batch], seed, memory, progress)
             except (CacheOverflow, torch.cuda.OutOfMemoryError):
-                todo += _split(part)
+                todo += _split(batch)
                 continue
-            found += _sampled_sequences(part, ended)
-            done += _count(part)
-        return found
+            for prompt, drawn in _sampled_sequences(batch, ended):
+                found[prompt].append(drawn)
+                done += drawn.count
+        return [_merged(own) for own in found]
 
     def _run(self, jobs: Sequence[SamplingJob], seed: int, memory: float,
              progress: Callable[[int], None]) -> list[FinishedSequences]:
@@ -133,7 +100,7 @@ class Engine:
         """The decoder for texts of so many tokens, their prompts included."""
         if not self._not_supported_reasons(tokens):
             return _fast_decoder(self.model)
-        return self._plain_decoder()
+        return self._plain_decoder
 
     def _not_supported_reasons(self, tokens: int) -> list[str]:
         if self.model.config.is_encoder_decoder:
@@ -143,6 +110,7 @@ class Engine:
             f"some layers attend to the last {window} of {tokens} tokens only"]
         return causal.not_supported_reasons(self.model) + too_long
 
+    @cached_property
     def _plain_decoder(self) -> PrefixDecoder:
         if self.model.config.is_encoder_decoder:
             return generic_decoder.Seq2SeqDecoder(self.model)
@@ -154,14 +122,6 @@ class Engine:
         passes = 1 if is_found else _LOGITS_COPIES
         cache = min(self.limit, _PLANNED_TOKENS) * generic_decoder.token_bytes(self.model)
         return max(1, int(memory / (cache + passes * 4 * vocabulary)))
-
-
-def _count(batch: Sequence[PlannedJob]) -> int:
-    return sum(len(job.samples) for _, job in batch)
-
-
-def _after(done: int, progress: Callable[[int], None]) -> Callable[[int], None]:
-    return lambda ended: progress(done + ended)
 
 
 def _report_progress(before: int, total: int, ended: int) -> None:
@@ -180,20 +140,7 @@ def _fast_decoder(model: Any) -> FastDecoder:
     return decoder
 
 
-def _threads(model: Any, samples: int) -> int:
-    """Number of threads that draw: while one waits for the device, others use it.
-
-    A causal model serves one thread only, since its modules are told where to find the KV cache.
-    """
-    if model.device.type != "cuda" or not model.config.is_encoder_decoder:
-        return 1
-    return max(1, min(_MAX_THREADS, samples // _MIN_SAMPLES))
-
-
-@cache
-def _thread_pool(device: torch.device) -> ThreadPoolExecutor:
-    """Threads that are kept, since each has a decoder with its KV cache and CUDA graphs."""
-    return ThreadPoolExecutor(_MAX_THREADS, "minrisk-sampling", partial(use_own_stream, device))
+PlannedJob = tuple[int, SamplingJob]  # index of the prompt, and a job of it
 
 
 def _jobs(prompts: Sequence[TokenizedPrompt], n: int, places: Sequence[int],
@@ -209,7 +156,7 @@ def _batches(jobs: Sequence[PlannedJob], rows: int) -> Iterator[list[PlannedJob]
     batch: list[PlannedJob] = []
     # the longest first: memory for them is enough for all that follow
     for index, job in sorted(jobs, key=_lengths, reverse=True):
-        size = _count(batch) + len(job.samples)
+        size = sum(len(other.samples) for _, other in batch) + len(job.samples)
         alike = not batch or len(batch[0][1].prompt.prefix) == len(job.prompt.prefix)
         if batch and (size > rows or not alike):
             yield batch
