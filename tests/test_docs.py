@@ -27,6 +27,16 @@ def test_the_python_of_the_readme_prints_what_it_says():
     assert printed.getvalue() == expected
 
 
+def test_the_python_of_the_page_of_utilities_prints_what_it_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    examples = blocks("docs/utilities.md", "python"), blocks("docs/utilities.md", "text")
+    for code, expected in zip(*examples, strict=True):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, {})
+        assert printed.getvalue() == expected
+
+
 @pytest.fixture
 def files(tmp_path) -> Path:
     """The files that the commands of the README name."""

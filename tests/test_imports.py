@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {f"_core.{name}" for name in (
     "arrays", "errors", "options", "segment", "groups", "kmeans", "lazy", "threads", "progress",
     "references", "foreign", "unicode", "sqlite_cache", "sampler", "sample_columns",
-    "vote")} | {"version"}
+    "templates", "vote")} | {"version"}
 PROTOCOLS = PLAIN | {f"_core.{name}" for name in (
     "metric", "adapters", "weighted_rows", "strategy", "pool", "registry", "signature")}
 CORE = PROTOCOLS | {"_core.recipe", "_core.reference_parts", "_core.decoding"}
@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "version": set(),
     "_core.threads": {"_core.errors"},
     "_core.progress": set(),
+    "_core.templates": {"_core.errors"},
     "_core.unicode": set(),
     "_core.sqlite_cache": {"_core.errors"},
     "_core.kmeans": {"_core.arrays"},
@@ -55,7 +56,7 @@ MAY_IMPORT = {
     "_core.decoding": PROTOCOLS | {"_core.recipe"},
     "testing": PROTOCOLS,
     "_torch": PLAIN | {"_torch"},
-    "metrics": PROTOCOLS | {"metrics", "_native", "_torch"},
+    "metrics": PROTOCOLS | {"metrics", "openai", "_native", "_torch"},
     "strategies": PROTOCOLS | {"strategies"},
     "evaluation": PROTOCOLS | {"_core.decoding", "evaluation", "io", "pipeline"},
     "openai": PLAIN | {"openai"},
@@ -63,7 +64,7 @@ MAY_IMPORT = {
     "hf": PROTOCOLS | {"_core.decoding", "samplers", "_torch"},
     "io": PLAIN | {"io"},
     "pipeline": CORE | {"pipeline", "io", "samplers"},
-    "server": CORE | {"server", "openai", "samplers", "io", "metrics", "strategies"},
+    "server": CORE | {"server", "openai", "samplers", "io", "metrics", "strategies", "_api"},
     "tasks": CORE | {"tasks", "io", "pipeline", "evaluation", "strategies"},
     "report": CORE | {"report", "tasks", "io", "pipeline", "evaluation", "strategies"},
     "_api": CORE | {"_api", "tasks", "report", "io", "pipeline", "evaluation"},

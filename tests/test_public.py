@@ -38,7 +38,10 @@ DOCUMENTED = [
     "metrics.combined", "metrics.comet", "metrics.comet.unified", "metrics.command",
     "metrics.edit", "metrics.embedding", "metrics.exact_match", "metrics.metricx", "metrics.mqm",
     "metrics.python", "metrics.rouge", "metrics.symmetric", "metrics.ter", "samplers.hf",
-    "metrics.json_match", "metrics.symbolic", "_core.vote"]
+    "evaluation.metric_bias", "metrics.cider", "metrics.cutoff", "metrics.documents",
+    "metrics.outcomes", "metrics.wer", "strategies.cluster",
+    "metrics.json_match", "metrics.symbolic", "_core.vote", "metrics.judge", "metrics.logprob",
+    "metrics.reward", "strategies.mbr_bon", "strategies.universal_self_consistency"]
 
 
 def test_what_is_visible_is_what_is_exported():

@@ -41,6 +41,10 @@ def metricx(folder: Path) -> Path:
     return folder
 
 
+def reward(folder: Path) -> Path:
+    return Path(tiny_models.save_classifier(folder, "bert"))
+
+
 def comet(folder: Path) -> Path:
     """The checkpoint, and beside it the encoder's own files, which are what is poisoned."""
     shutil.copytree(CHECKPOINTS / "xlmr_mix_sparsemax", folder)
@@ -69,6 +73,7 @@ TARGETS = {
     "bertscore": (bertscore, decode("bertscore", "--metric.layer", 1)),
     "metricx": (metricx, decode("metricx", "--metric.tokenizer",
                                 TESTS / "metrics" / "metricx" / "tokenizer")),
+    "reward": (reward, decode("reward")),
     "comet": (comet, decode("comet")),
 }
 # what loads all the same, without the code that it brings; or may, by the version of transformers

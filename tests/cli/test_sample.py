@@ -428,6 +428,18 @@ def test_a_model_that_writes_on_must_be_told_to_translate(server, sources, tmp_p
     assert run("translate", prompts, *common).code == 0
 
 
+def test_answer_takes_prompts_as_they_are_and_writes_votes(server, sources, tmp_path):
+    common = ["--endpoint", server.endpoint, "--model", "m", "-n", "20"]
+    method = ["--metric", "exact-match", "--metric.pattern", r"(\w+)"]
+    found = run("answer", sources, *common, *method)
+    assert found.code == 0, found.err
+    samples = run("sample", sources, *common, "-o", tmp_path / "s.jsonl")
+    assert samples.code == 0
+    expected = run("decode", tmp_path / "s.jsonl", *method).records
+    assert [(r["text"], r["answer"], r["votes"]) for r in found.records] == [
+        (r["text"], r["answer"], r["votes"]) for r in expected]
+
+
 def test_chats_need_a_sampler_that_takes_them(tmp_path):
     path = write(tmp_path / "in.jsonl", {"messages": [{"role": "user", "content": "hi"}]})
     result = run("sample", path, "--sampler", "ct2", "--model", "nowhere")

@@ -15,7 +15,7 @@ from fuzzing import fuzz
 from minrisk.plugins import Sample, Sampler
 
 FIELDS = ["samples", "counts", "weights", "references", "id", "source", "logprobs", "lengths",
-          "prompt", "messages", "role", "other", 3]
+          "outcomes", "prompt", "messages", "role", "other", 3]
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
     st.binary(max_size=3), st.sampled_from([np.array([1.0, 2.0]), np.float32(2), np.int8(1)]),

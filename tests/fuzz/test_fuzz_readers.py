@@ -35,7 +35,8 @@ from records import check_ids, files, parse, read
 SEGMENTS = [
     {"id": "first", "source": "eins zwei", "samples": ["one two", "one too", "one two"],
      "counts": [1, 2, 1], "weights": [0.5, 0.25, 1], "extra": {"deep": [1, {"er": None}]}},
-    {"id": 2, "samples": ["a b", "a c"], "logprobs": [-1.5, -2.5], "lengths": [3, 4]},
+    {"id": 2, "samples": ["a b", "a c"], "logprobs": [-1.5, -2.5], "lengths": [3, 4],
+     "outcomes": ["4", {"b": [1, None]}]},
     {"hypotheses": ["x y z", "x"], "references": ["x y", "x y z", "z"], "weights": [1, 2, 3]},
     {"id": 4, "source": "vier", "error": "in.txt:4: it failed before"},
 ]

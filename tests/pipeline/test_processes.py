@@ -33,7 +33,7 @@ from minrisk.pipeline import processes
 from minrisk.pipeline.processes import Processes, plan_workers
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.stages import Decode
-from minrisk.pipeline.workers import Block, End, WorkerPool
+from minrisk.pipeline.workers import Block, End, WorkerPool, workers_that_fit
 from project import SUPPORT
 from shard_folders import (
     errors,
@@ -513,12 +513,12 @@ def test_ray_where_it_is_missing_says_what_to_install(inputs, tmp_path, monkeypa
 
 @pytest.mark.parametrize(("given", "gpus", "devices"), [
     (None, 1, ["0", "1"]), (None, 0.5, ["0", "0"]), (None, 2, ["0,1", "2,3"]),
-    ("5,7", 1, ["5", "7"])])
+    (None, 0.3, ["0", "0", "0", "1"]), ("5,7", 1, ["5", "7"])])
 def test_workers_share_the_gpus(monkeypatch, given, gpus, devices):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if given:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    assert [processes._devices(number, gpus) for number in range(2)] == devices
+    assert [processes._devices(number, gpus) for number in range(len(devices))] == devices
 
 
 def test_there_are_as_many_workers_as_gpus_for_them(monkeypatch):
@@ -531,6 +531,31 @@ def test_there_are_as_many_workers_as_gpus_for_them(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
     with pytest.raises(InputError, match="has 1 NVIDIA GPUs, too few for 4 workers with"):
         plan_workers([replace(pool, workers=4)])
+
+
+@pytest.mark.parametrize(("gpus", "each", "workers"), [
+    (2, 1, 2), (2, 2, 1), (3, 2, 1), (1, 2, 0), (2, 0.5, 4), (2, 0.3, 6), (0, 0.5, 0)])
+def test_no_worker_has_parts_of_two_gpus(gpus, each, workers):
+    assert workers_that_fit(gpus, each) == workers
+
+
+def test_a_gpu_and_a_half_is_refused():
+    with pytest.raises(InputError, match=r"a share of one GPU; got 1\.5"):
+        workers_that_fit(4, 1.5)
+
+
+def test_each_worker_sees_a_gpu_of_its_own(inputs, tmp_path, monkeypatch):
+    """With two GPUs that are not there: a metric that asks for one finds its name."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    monkeypatch.setenv("MINRISK_TEST_FLAG", str(tmp_path / "flag"))
+    args = ("decode", f"{inputs}/*", "--metric", "python:faults:on_visible_gpus", "--batch-size",
+            "2")
+    result = run(*args, "-o", f"{tmp_path}/out/", "--gpus-per-worker", "1")
+    assert result.code == 0, result.err
+    assert "2 workers for decode" in result.err
+    assert sorted(p.read_text() for p in tmp_path.glob("*.gpus")) == ["5", "7"]
+    assert run(*args, "-o", f"{tmp_path}/here/").code == 0
+    assert lines(tmp_path / "out") == lines(tmp_path / "here")
 
 
 @pytest.mark.parametrize("kill", [

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from commands import Result, read, run, spawn, wait_for, write
+from minrisk._core.errors import InputError
 from minrisk.cli.execute import SOME_FAILED
 from project import SUPPORT
 from shard_folders import (
@@ -198,3 +199,33 @@ def test_samples_are_drawn_by_some_and_chosen_from_by_others(on_ray, server, tmp
     assert result.code == 0, result.err
     assert "1 workers for sample were busy" in result.err
     assert lines(tmp_path / "ray") == {"sources.jsonl": run(*args).out.encode()}
+
+
+def test_a_worker_with_a_gpu_sees_the_one_that_ray_gives_it(on_ray, inputs, flag, tmp_path):
+    """The cluster has one node with a GPU, which is not there."""
+    args = ("decode", f"{inputs}/*", "--metric", "python:faults:on_visible_gpus")
+    result = on_ray(*args, "-o", f"{tmp_path}/ray/", "--gpus-per-worker", "1")
+    assert result.code == 0, result.err
+    assert "1 workers for decode" in result.err
+    assert [path.read_text() for path in flag.parent.glob("*.gpus")] == ["0"]
+    assert run(*args, "-o", f"{tmp_path}/local/").code == 0
+    assert lines(tmp_path / "ray") == lines(tmp_path / "local")
+
+
+@pytest.mark.parametrize(("nodes", "each", "workers"), [
+    ([2, 1], 1, 3), ([2, 1], 2, 1), ([4], 0.3, 12), ([1, 0], 0.5, 2)])
+def test_workers_with_gpus_fit_on_single_nodes(monkeypatch, nodes, each, workers):
+    from minrisk.pipeline import ray
+
+    given = [{"Alive": True, "Resources": {"GPU": float(count)}} for count in nodes]
+    monkeypatch.setattr(ray.ray, "nodes", lambda: [*given, {"Alive": False, "Resources": {}}])
+    assert ray._capacity_of_gpus(each) == workers
+
+
+def test_a_worker_with_more_gpus_than_any_node_has_is_refused(monkeypatch):
+    from minrisk.pipeline import ray
+
+    node = {"Alive": True, "Resources": {"GPU": 1.0}}
+    monkeypatch.setattr(ray.ray, "nodes", lambda: [node, node])
+    with pytest.raises(InputError, match="no node has 2 GPUs for a worker; the cluster has 2"):
+        ray._capacity_of_gpus(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections import Counter
 from dataclasses import dataclass, field
+from threading import Barrier, get_ident
 from typing import ClassVar
 
 import numpy as np
@@ -43,6 +44,26 @@ class Lengths:
         return [Ranking.of(np.array([len(h) for h in s.hypotheses], float)) for s in segments]
 
 
+class Concurrent(ChrF):
+    """A metric whose batches are scored in two threads."""
+
+    concurrency = 2
+
+
+class InThreads(Lengths):
+    """Waits in each batch until another one is in work, which only another thread can do."""
+
+    metric: ClassVar[ChrF] = Concurrent()
+
+    def __init__(self, batches: int = 1, **options) -> None:
+        super().__init__(**options)
+        self._meet = Barrier(min(2, batches))
+
+    def rank(self, segments):
+        self._meet.wait(timeout=60)
+        return super().rank(segments)
+
+
 def records(*words):
     """A record per word; an exception is a record that could not be read."""
     for index, word in enumerate(words):
@@ -68,13 +89,38 @@ def test_answers_do_not_depend_on_the_batch_size(size):
     assert max(strategy.batches) == min(size, 5)
 
 
-def test_skipping_keeps_every_other_segment_of_the_batch():
+def test_batches_in_threads_are_in_work_at_once_and_come_in_order():
+    found = list(choose(InThreads(4), records(*"abcdefgh"), 2))
+    assert [record.id for record in found] == list(range(8))
+    assert ranked(found) == dict.fromkeys(range(8), 1)
+
+
+def test_threads_are_prepared_before_their_first_batch():
+    class Prepared(Concurrent):
+        threads: ClassVar[set[int]] = set()
+
+        def prepare_thread(self):
+            self.threads.add(get_ident())
+
+    class Checked(InThreads):
+        metric: ClassVar[ChrF] = Prepared()
+
+        def rank(self, segments):
+            assert get_ident() in Prepared.threads
+            return super().rank(segments)
+
+    assert ranked(choose(Checked(2), records(*"ab"), 1)) == {0: 1, 1: 1}
+
+
+@pytest.mark.parametrize("kind", [Lengths, InThreads])
+def test_skipping_keeps_every_other_segment_of_the_batch(kind):
     items = records("a", "bad", InputError("unreadable"), "c")
-    assert ranked(choose(Lengths(), items, 4)) == {0: 1, 1: "a bad word", 2: "unreadable", 3: 1}
+    assert ranked(choose(kind(), items, 4)) == {0: 1, 1: "a bad word", 2: "unreadable", 3: 1}
 
 
-def test_stopping_gives_what_came_before_and_then_the_error():
-    found = choose(Lengths(), records("a", "b", "bad", "d"), 4, "stop")
+@pytest.mark.parametrize("kind", [Lengths, InThreads])
+def test_stopping_gives_what_came_before_and_then_the_error(kind):
+    found = choose(kind(), records("a", "b", "bad", "d"), 4, "stop")
     assert ranked(found) == {0: 1, 1: 1, 2: "a bad word"}
 
 
@@ -89,20 +135,22 @@ def test_stopping_tries_what_cannot_work_no_more_than_twice(place):
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
 @pytest.mark.parametrize("error", [UnusableError, MissingExtra])
-def test_what_concerns_every_segment_is_tried_once_and_ends_the_run(error, on_error):
-    strategy = Lengths(error=error)
+@pytest.mark.parametrize("kind", [Lengths, InThreads])
+def test_what_concerns_every_segment_is_tried_once_and_ends_the_run(kind, error, on_error):
+    strategy = kind(error=error)
     with pytest.raises(error, match="a bad word"):
         list(choose(strategy, records("a", "b", "bad", "d"), 4, on_error))
     assert strategy.batches == [4]
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
-def test_an_input_that_breaks_off_gives_what_came_before(on_error):
+@pytest.mark.parametrize("kind", [Lengths, InThreads])
+def test_an_input_that_breaks_off_gives_what_came_before(kind, on_error):
     def broken():
         yield from records("a", "b")
         raise InputError("truncated")
 
-    found = choose(Lengths(), broken(), 16, on_error)
+    found = choose(kind(), broken(), 16, on_error)
     assert ranked([next(found), next(found)]) == {0: 1, 1: 1}
     with pytest.raises(InputError, match="truncated"):
         next(found)

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 import minrisk
+from mbr_server import serving, settings
+from minrisk.server.settings import Keys
+from upstream import mock_upstream
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 expect = playwright.expect  # waits from outside: the policy of the page refuses polling scripts
@@ -70,13 +73,14 @@ def opened(browser, path, address="", **settings):
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
-    page.goto(f"{path.as_uri()}{address}")
+    url = path if isinstance(path, str) else path.as_uri()
+    page.goto(f"{url}{address}")
     page.wait_for_selector("html[data-ready]")
     page.wait_for_selector("#segment > *", state="attached")  # which is opened behind the list
     try:
         yield page
         assert complaints == []
-        assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+        assert [one for one in requests if not one.startswith((url, "data:"))] == []
     finally:
         (context if settings else page).close()
 
@@ -375,6 +379,34 @@ def test_a_notebook_shows_the_page_in_a_frame(browser, tmp_path):
     expect(frame.locator("#count")).to_have_text("1 of 6 segments")
     assert complaints == []
     context.close()
+
+
+def test_the_page_of_a_server_opens_with_the_password(browser):
+    keys = Keys(["one-key"])
+    with (mock_upstream(*CATS) as upstream,
+          serving(upstream.url, settings(samples=6, show_page=True, keys=keys)) as server):
+        for question in ("first", "second"):
+            body = {"model": "m", "messages": [{"role": "user", "content": question}]}
+            server.call("/v1/chat/completions", body, Authorization="Bearer one-key")
+        credentials = {"username": "", "password": "one-key"}
+        with opened(browser, f"{server.url}/", http_credentials=credentials) as page:
+            assert page.locator("#count").text_content() == "2 segments"
+            assert page.locator("#segment .chosen").text_content() == "the cat sat"
+            assert "ready: yes" in page.locator("h1").text_content()
+
+
+def test_the_page_of_a_server_without_requests_opens(browser):
+    with (mock_upstream("x") as upstream,
+          serving(upstream.url, settings(show_page=True)) as server):
+        context = browser.new_context()
+        page = context.new_page()
+        errors = []
+        page.on("pageerror", lambda error: errors.append(error))
+        page.goto(server.url)
+        page.wait_for_selector("html[data-ready]")
+        assert page.locator("#count").text_content() == "0 segments"
+        assert errors == []
+        context.close()
 
 
 @pytest.mark.parametrize(("metric", "strategy"), [("ter", "standard"), ("exact-match", "standard"),

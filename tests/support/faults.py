@@ -37,6 +37,13 @@ def waiting(hypothesis: str, reference: str) -> float:
     return float(hypothesis == reference)
 
 
+def on_visible_gpus(hypothesis: str, reference: str) -> float:
+    """Writes the GPUs that its process may use to a file named after the process."""
+    flag = Path(os.environ["MINRISK_TEST_FLAG"])
+    flag.with_name(f"{os.getpid()}.gpus").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
+    return float(hypothesis == reference)
+
+
 def fatal_once(hypothesis: str, reference: str) -> float:
     """Takes its process down the first time that anybody meets `deadly` in this folder."""
     flag = Path(os.environ["MINRISK_TEST_FLAG"])

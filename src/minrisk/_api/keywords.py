@@ -59,9 +59,12 @@ class StrategyKeywords(TypedDict, total=False):
     factors: int
     ridge: float
     quality: MetricLike
+    beta: float
     size: int
     diversity: float
     exchanges: int
+    similarity: MetricLike
+    threshold: float
 
 
 class SamplerKeywords(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""`minrisk.sample` and `minrisk.translate`: prompts in, samples or the best of them out."""
+"""`minrisk.sample`, `translate` and `answer`: prompts in, samples or the best of them out."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from minrisk.io.text_files import FilePath
 from minrisk.pipeline.stages import Collect
 from minrisk.tasks.corpus import prompts_of
 from minrisk.tasks.sampling import (
+    AnswerOutput,
     OnBlank,
     PromptOptions,
     SampleOutput,
@@ -191,11 +192,92 @@ def translate(
     >>> [result.text for result in translate(["Hello", "Bye"], 4, sampler=Parrot())]
     ['Hello!', 'Bye!']
     """
+    return _best(sources, n, sampler, metric, strategy, seed, output,
+                 TranslationOutput(weights, format, nbest, utilities, sampling_workers),
+                 on_blank, input_format, options)
+
+
+@overload
+def answer(
+    prompts: Prompts, n: int, *, sampler: SamplerLike | None = None,
+    metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
+    output: None = None, weights: Literal["uniform", "logprobs"] = "uniform",
+    on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
+    sampling_workers: int | None = None, **options: Unpack[TranslateKeywords],
+) -> Generator[DecodedSegment]: ...
+
+
+@overload
+def answer(
+    prompts: Prompts, n: int, *, sampler: SamplerLike | None = None,
+    metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
+    output: FilePath, format: Literal["text", "json"] = "json", nbest: int | None = None,
+    utilities: bool = False, weights: Literal["uniform", "logprobs"] = "uniform",
+    on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
+    sampling_workers: int | None = None, **options: Unpack[TranslateKeywords],
+) -> RunSummary: ...
+
+
+def answer(
+    prompts: Prompts,
+    n: int,
+    *,
+    sampler: SamplerLike | None = None,
+    metric: MetricLike | None = None,
+    strategy: StrategyLike | None = None,
+    seed: int = 0,
+    output: FilePath | None = None,
+    format: Literal["text", "json"] = "json",
+    nbest: int | None = None,
+    utilities: bool = False,
+    weights: Literal["uniform", "logprobs"] = "uniform",
+    on_blank: OnBlank = "copy",
+    input_format: InputFormat = "auto",
+    sampling_workers: int | None = None,
+    **options: Unpack[TranslateKeywords],
+) -> Generator[DecodedSegment] | RunSummary:
+    """Draw n samples for every prompt and keep the best, as `minrisk answer` does.
+
+    It is `translate` for prompts that are no translations, and writes JSON lines unless told
+    otherwise, because answers may have many lines.
+
+    Args:
+        prompts, n, sampler, metric, strategy, seed, output, format, nbest, utilities, weights,
+            on_blank, input_format, sampling_workers, options: as of `translate`.
+
+    Returns:
+        As `translate` does; with the metric "exact-match", `details` has the answer and its votes.
+
+    Raises:
+        InputError, UnusableError, MissingExtra: as `translate` does.
+
+    >>> import minrisk
+    >>> from minrisk.plugins import Sample, Sampler
+    >>> class Guesser(Sampler):
+    ...     name = "guesser"
+    ...     def sample(self, prompts, n, seed=0, places=None):
+    ...         return [[Sample("It is 4.", n - 2), Sample("5", 1), Sample("It's 5.", 1)]
+    ...                 for _ in prompts]
+    >>> metric = minrisk.ExactMatch(pattern=r"\\d+")
+    >>> [result.details["answer"] for result in answer(["2 + 2?"], 5, sampler=Guesser(),
+    ...                                                metric=metric)]
+    ['4']
+    """
+    return _best(prompts, n, sampler, metric, strategy, seed, output,
+                 AnswerOutput(weights, format, nbest, utilities, sampling_workers),
+                 on_blank, input_format, options)
+
+
+def _best(prompts: Prompts, n: int, sampler: SamplerLike | None, metric: MetricLike | None,
+          strategy: StrategyLike | None, seed: int, output: FilePath | None,
+          choices: TranslationOutput, on_blank: OnBlank, input_format: InputFormat,
+          options: Mapping[str, Any]) -> Generator[DecodedSegment] | RunSummary:
+    """The best sample of every prompt: `translate` and `answer`."""
     config = run_config(output, options)
-    if output is None and (format != "text" or nbest or utilities):
+    if output is None and choices != type(choices)(
+            weights=choices.weights, sampling_workers=choices.sampling_workers):
         raise InputError("format=, nbest= and utilities= are for output=; rankings have all "
                          "utilities")
-    choices = TranslationOutput(weights, format, nbest, utilities, sampling_workers)
     sampler_fields = field_names(SAMPLERS, sampler, default_sampler(options.get("endpoint")))
     fields = field_names(STRATEGIES, strategy, STRATEGY)
     others = other_options(options, sampler_fields, fields)
@@ -204,7 +286,7 @@ def translate(
     if "seed" in fields and isinstance(strategy, str | type | None):
         own["seed"] = seed
     decision = resolve_strategy(strategy, metric, own)
-    sampling = _sampling(sources, chosen, n, seed, on_blank, input_format, options)
+    sampling = _sampling(prompts, chosen, n, seed, on_blank, input_format, options)
     last = None if output is not None else Collect(
         partial(DecodedSegment.of, signature=signature(decision)))
     work = choices.work(sampling, decision, config, last)

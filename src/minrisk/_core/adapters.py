@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from minrisk._core.arrays import Floats, Points
+from minrisk._core.arrays import Floats, Ints, Points
 from minrisk._core.errors import InputError, brief
 from minrisk._core.groups import Groups
 from minrisk._core.metric import (
@@ -190,6 +190,9 @@ class MetricAdapter(Metric[Any]):
     def quality(self, hyps: Any, source: Any) -> Floats:
         found: Floats = self._require(Ability.QUALITY).quality(hyps, source)
         return found
+
+    def choose(self, hyps: Any, counts: Ints, source: Any) -> int:
+        return int(self._require(Ability.CHOICE).choose(hyps, counts, source))
 
     def surrogate(self, hyps: Any, refs: Any, mass: Floats, source: Any = None) -> Surrogate[Any]:
         found: Surrogate[Any] = self._require(Ability.SURROGATE).surrogate(hyps, refs, mass, source)

@@ -82,4 +82,4 @@ def join(parts: dict[str, Any], version: str = __version__) -> str:
 def _show(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "auto" if value is None else str(value)
+    return "auto" if value is None else str(value).replace("\n", "\\n")  # of a prompt, say

@@ -96,6 +96,17 @@ def batch_size_of(strategy: Strategy) -> int:
     return 1 if is_light(strategy) else MODEL_BATCH
 
 
+def concurrency_of(strategy: Strategy) -> int:
+    """Number of batches that may be ranked at once: the smallest of its metrics' numbers."""
+    return min(metric.concurrency for metric in metrics_of(strategy))
+
+
+def prepare_thread(strategy: Strategy) -> None:
+    """Prepare a thread that ranks batches beside others."""
+    for metric in metrics_of(strategy):
+        metric.prepare_thread()
+
+
 def prepare(strategy: Strategy) -> None:
     """Load the models of its metrics, before the first segment.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from threading import Condition, Lock
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +14,8 @@ import torch
 from torch import Tensor
 
 from minrisk._core.errors import InputError
+
+T = TypeVar("T")
 
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
            "fp16": torch.float16}
@@ -35,11 +39,12 @@ def _checked_device(name: str) -> torch.device:
                          "wanted auto, or a device that this machine has") from None
 
 
-def choose_dtype(name: str, device: torch.device) -> torch.dtype:
-    """The number format of this name; for "auto" bf16 on CUDA and fp32 elsewhere."""
+def choose_dtype(name: str, device: torch.device,
+                 on_cuda: torch.dtype = torch.bfloat16) -> torch.dtype:
+    """The number format of this name; "auto" is `on_cuda` there and fp32 elsewhere."""
     if name != "auto":
         return _DTYPES[name]
-    return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return on_cuda if device.type == "cuda" else torch.float32
 
 
 def triton_not_supported_reasons(device: torch.device) -> list[str]:
@@ -65,24 +70,78 @@ def pinned(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     return tensor.pin_memory() if device.type == "cuda" else tensor
 
 
-class Runtime:
-    """Device, number format and batch size of a metric's model."""
+class _MatmulPrecision:
+    """torch's precision of float32 matrix products, which all threads of a process share."""
 
-    def __init__(self, device: str, dtype: str, tokens: int | None = None) -> None:
+    def __init__(self) -> None:
+        self._users = 0
+        self._caller = ""  # the precision before the first user came
+        self._changed = Condition()
+
+    @contextmanager
+    def using(self, precision: str) -> Iterator[None]:
+        """Sets a precision; waits while other threads need another one."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._users
+                                   or torch.get_float32_matmul_precision() == precision)
+            if not self._users:
+                self._caller = torch.get_float32_matmul_precision()
+                torch.set_float32_matmul_precision(precision)
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._users -= 1
+                if not self._users:
+                    torch.set_float32_matmul_precision(self._caller)
+                    self._changed.notify_all()
+
+
+_matmul_precision = _MatmulPrecision()
+
+
+def use_own_stream(device: torch.device) -> None:
+    """Gives this thread a CUDA stream of its own, once models are loaded by the default one."""
+    torch.cuda.default_stream(device).synchronize()
+    stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call,unused-ignore]
+    torch.cuda.set_stream(stream)
+
+
+class Runtime:
+    """Device, number format and batch size of a metric's model; `on_cuda` is what "auto" means."""
+
+    def __init__(self, device: str, dtype: str, tokens: int | None = None,
+                 on_cuda: torch.dtype = torch.bfloat16) -> None:
         self.device = choose_device(device)
-        self.dtype = choose_dtype(dtype, self.device)
+        self.dtype = choose_dtype(dtype, self.device, on_cuda)
         self.tokens = tokens or _TOKENS_PER_BATCH[self.device.type == "cuda"]
+        self.may_fall_back = dtype == "auto" and self.dtype == torch.float16
         self._tf32 = dtype == "tf32"
+
+    def checked(self, compute: Callable[[], T], is_valid: Callable[[T], bool]) -> T:
+        """The result of a computation; if fp16, which "auto" chose, is too small for its numbers,
+        it is computed again in bf16, and so is everything after it.
+        """
+        before = self.dtype
+        found = compute()
+        if not self.may_fall_back or before != torch.float16 or is_valid(found):
+            return found
+        self._fall_back()
+        return compute()
+
+    def _fall_back(self) -> None:
+        if self.dtype == torch.float16:  # and no other thread was first
+            self.dtype = torch.bfloat16
+            warnings.warn("the model has numbers that are too large for fp16, and computes in "
+                          "bf16 from here on, which is less precise; the option dtype chooses",
+                          stacklevel=6)
 
     @contextmanager
     def precision(self) -> Iterator[None]:
         """Sets the precision of float32 matrix products, and restores the caller's afterwards."""
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high" if self._tf32 else "highest")
-        try:
+        with _matmul_precision.using("high" if self._tf32 else "highest"):
             yield
-        finally:
-            torch.set_float32_matmul_precision(before)
 
     @contextmanager
     def inference(self) -> Iterator[None]:
@@ -93,3 +152,23 @@ class Runtime:
         except torch.OutOfMemoryError:
             raise InputError(f"{self.device} has not enough memory for {self.tokens} tokens at "
                              "once; lower the option tokens") from None
+
+
+class InDtype(Generic[T]):
+    """A model in the number format of its runtime; if that changes, it is loaded again."""
+
+    def __init__(self, runtime: Runtime, load: Callable[[], T]) -> None:
+        self._runtime = runtime
+        self._load = load
+        self._dtype: torch.dtype | None = None
+        self._lock = Lock()
+
+    def get(self) -> T:
+        with self._lock:
+            if self._dtype != self._runtime.dtype:
+                dtype = self._runtime.dtype
+                self._loaded, self._dtype = self._load(), dtype
+                if self._runtime.device.type == "cuda":
+                    # other streams use it, too
+                    torch.cuda.current_stream(self._runtime.device).synchronize()
+            return self._loaded

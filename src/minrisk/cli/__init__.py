@@ -22,6 +22,7 @@ _COMMANDS = {  # imported when they are called
     "decode": "minrisk.cli.decode:decode",
     "sample": "minrisk.cli.sample:sample",
     "translate": "minrisk.cli.translate:translate",
+    "answer": "minrisk.cli.answer:answer",
     "serve": "minrisk.cli.serve:serve",
     "score": "minrisk.cli.score:score",
     "validate": "minrisk.cli.validate:validate",

@@ -13,6 +13,7 @@ from minrisk.cli.command import command
 from minrisk.cli.components import MetricsOptions
 from minrisk.cli.options import argument
 from minrisk.cli.score_report import ScoreColumn, ScoreFormat, show, show_sentences
+from minrisk.evaluation.metric_bias import origin_of, warn_of_bias
 from minrisk.evaluation.scoring import SEED, Score, sacrebleu_signature, score_signature
 from minrisk.evaluation.scoring import score as score_systems
 from minrisk.io.files import Input
@@ -74,7 +75,8 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     The numbers are sacreBLEU's for its metrics: of the corpus from its summed statistics, with
     the same resamples. Other metrics are means over segments. Where there are several references,
     a segment is scored against the one that suits it best, unless the metric knows better. Beside
-    its own signature, a score of sacreBLEU's metrics has one in sacreBLEU's words. Files may be
+    its own signature, a score of sacreBLEU's metrics has one in sacreBLEU's words. A system that is
+    judged by the metric that chose it, as FILE.run.json beside it says, is warned of. Files may be
     compressed; `-` is standard input.
     """
     set_threads(options.threads)
@@ -88,6 +90,7 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
         scores = score_systems(systems, references, sources, metric=metric,
                                resamples=options.resample_count, seed=options.seed)
         columns.append(_column(metric, scores, options))
+        warn_of_bias({shown(path): origin_of(path) for path in options.systems}, metric)
     if options.sentence_level:
         show_sentences(columns[0], options.width, options.score_only)
     else:

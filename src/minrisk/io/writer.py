@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from minrisk._core.sample_columns import columns
 from minrisk._core.sampler import Samples
-from minrisk._core.segment import Ranking, Segment
+from minrisk._core.segment import Ranking, Segment, Uncertainty
 from minrisk.io.record import Record
 
 Format = Literal["json", "text"]
@@ -43,7 +43,7 @@ class ChoiceWriter:
         assert record.segment is not None
         assert record.ranking is not None
         best = _choice(record.segment, record.ranking, record.ranking.best)
-        if self._abstains(record.ranking):
+        if self.abstain is not None and abstains(record.ranking, self.abstain):
             best |= {"text": None, "abstained": True}
         if self.form == "text":
             return _one_line(best["text"] or "") + "\n"
@@ -59,10 +59,6 @@ class ChoiceWriter:
         counts = {"pairs": record.ranking.pairs if record.ranking else 0}
         return counts if record.samples is None else counts | count_samples(record)
 
-    def _abstains(self, ranking: Ranking) -> bool:
-        return (self.abstain is not None and ranking.uncertainty is not None
-                and ranking.uncertainty.largest < self.abstain)
-
     def _details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         details: dict[str, Any] = {}
         if self.nbest:
@@ -75,10 +71,7 @@ class ChoiceWriter:
             details["confidence"] = {"margin": _finite(ranking.confidence.margin),
                                      "probability": _finite(ranking.confidence.probability)}
         if ranking.uncertainty:
-            details["uncertainty"] = {"entropy": ranking.uncertainty.entropy,
-                                      "largest": ranking.uncertainty.largest,
-                                      "utility": _finite(ranking.uncertainty.utility),
-                                      "clusters": ranking.uncertainty.clusters}
+            details["uncertainty"] = uncertainty_fields(ranking.uncertainty)
         return details
 
 
@@ -97,6 +90,16 @@ class SampleWriter:
 
     def counts(self, record: Record) -> Mapping[str, int]:
         return count_samples(record)
+
+
+def abstains(ranking: Ranking, share: float) -> bool:
+    """Whether the largest cluster of meaning has less than this share of the samples."""
+    return ranking.uncertainty is not None and ranking.uncertainty.largest < share
+
+
+def uncertainty_fields(found: Uncertainty) -> dict[str, Any]:
+    return {"entropy": found.entropy, "largest": found.largest,
+            "utility": _finite(found.utility), "clusters": found.clusters}
 
 
 def count_samples(record: Record) -> dict[str, int]:

@@ -23,7 +23,14 @@ from minrisk._core.progress import progress_listener, report_progress
 from minrisk._core.threads import threads
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Condition, RunningWorkers
-from minrisk.pipeline.workers import UNSENDABLE, Block, Item, ProgressUpdate, WorkerPool
+from minrisk.pipeline.workers import (
+    UNSENDABLE,
+    Block,
+    Item,
+    ProgressUpdate,
+    WorkerPool,
+    workers_that_fit,
+)
 
 _MAX_ATTEMPTS = 2  # attempts at a block whose worker process dies
 _VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
@@ -82,14 +89,14 @@ def plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
 
 def _workers(pool: WorkerPool, cores: int) -> int:
     if pool.gpus:
-        return int(_gpus() / pool.gpus)
+        return workers_that_fit(_gpus(), pool.gpus)
     return max(1, cores // (pool.threads or 1)) if pool.is_light else 1
 
 
 def _check_gpus(pools: Sequence[WorkerPool]) -> None:
     """Check that there are enough GPUs: a worker without one would use the CPU."""
     for pool in pools:
-        if pool.gpus and not 0 < (pool.workers or 0) * pool.gpus <= _gpus():
+        if pool.gpus and not 0 < (pool.workers or 0) <= workers_that_fit(_gpus(), pool.gpus):
             raise InputError(f"this machine has {_gpus()} NVIDIA GPUs, too few for "
                              f"{pool.workers or 1} workers with {pool.gpus:g} each")
 
@@ -306,6 +313,6 @@ def _send_result(connection: Connection, pool: WorkerPool, block: Block, made: A
 def _devices(number: int, gpus: float) -> str:
     """The GPUs of this worker; several workers may share one."""
     given = os.environ.get(_VISIBLE_GPUS)
-    first = int(number * gpus)
-    ours = range(first, max(first + 1, int((number + 1) * gpus)))
+    first = int(number * gpus) if gpus >= 1 else number // workers_that_fit(1, gpus)
+    ours = range(first, first + max(1, int(gpus)))
     return ",".join(given.split(",")[i] if given else str(i) for i in ours)

@@ -19,7 +19,7 @@ from minrisk._core.errors import InputError, MinriskError, needs_extra
 from minrisk._core.threads import threads
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Condition, RunningWorkers
-from minrisk.pipeline.workers import Block, Fatal, Item, WorkerPool
+from minrisk.pipeline.workers import Block, Fatal, Item, WorkerPool, workers_that_fit
 
 with needs_extra("engine='ray'", "ray"):
     import ray
@@ -133,16 +133,22 @@ def _plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
 
 
 def _capacity(pool: WorkerPool) -> int:
-    available = ray.cluster_resources()
     if pool.gpus:
-        capacity = int(available.get("GPU", 0) / pool.gpus)
-        if not capacity:  # Ray would wait for ever
-            raise InputError(f"no node has {pool.gpus:g} GPUs for a worker; the cluster has "
-                             f"{available.get('GPU', 0):g} in all")
-        return capacity
+        return _capacity_of_gpus(pool.gpus)
     if pool.is_light:
+        available = ray.cluster_resources()
         return int((available["CPU"] - 1) / (pool.threads or 1))  # one is for reading
     return sum(node["Alive"] for node in ray.nodes())
+
+
+def _capacity_of_gpus(each: float) -> int:
+    """Workers that fit on all nodes; Ray would wait for ever for those that do not."""
+    gpus = [node["Resources"].get("GPU", 0.0) for node in ray.nodes() if node["Alive"]]
+    capacity = sum(workers_that_fit(own, each) for own in gpus)
+    if not capacity:
+        raise InputError(f"no node has {each:g} GPUs for a worker; the cluster has "
+                         f"{sum(gpus):g} in all")
+    return capacity
 
 
 def _readers(pools: Sequence[WorkerPool]) -> int:

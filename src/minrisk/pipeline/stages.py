@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from minrisk._core.arrays import Floats
@@ -18,12 +19,19 @@ from minrisk._core.pool import Batch, bind
 from minrisk._core.sample_columns import columns
 from minrisk._core.sampler import PartialError, Sample, Sampler
 from minrisk._core.segment import Segment
-from minrisk._core.strategy import Strategy, batch_size_of, is_light, prepare
+from minrisk._core.strategy import (
+    Strategy,
+    batch_size_of,
+    concurrency_of,
+    is_light,
+    prepare,
+    prepare_thread,
+)
 from minrisk.io.jsonl import source_of
 from minrisk.io.prompts import is_source
 from minrisk.io.record import AUTO, RawRecord, Reader, Record, Result, Weighting
 from minrisk.io.writer import Writer
-from minrisk.pipeline.batches import OnError, in_batches, is_finished
+from minrisk.pipeline.batches import OnError, in_batches, in_threads, is_finished
 
 
 class Stage(Protocol):
@@ -178,7 +186,7 @@ class SamplesToSegments:
             weights = self.weighting.of(found["logprobs"], found["samples"], found.get("lengths"),
                                         found["counts"])
         return Segment(found["samples"], None, source_of(dict(record.fields)), weights,
-                       record.index, found["counts"])
+                       record.index, found["counts"], found.get("logprobs"), found.get("lengths"))
 
 
 @dataclass(frozen=True)
@@ -201,7 +209,11 @@ class Decode:
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
         size = self.batch_size or batch_size_of(self.strategy)
-        return in_batches(items, size, self._rank, self.on_error)
+        threads = concurrency_of(self.strategy)
+        if threads == 1:
+            return in_batches(items, size, self._rank, self.on_error)
+        return in_threads(items, size, self._rank, self.on_error, threads,
+                          partial(prepare_thread, self.strategy))
 
     def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
         segments: Sequence[Segment] = [r.segment for r in batch if r.segment is not None]

@@ -172,6 +172,14 @@ class WorkerPool:
         return parse.record(item)
 
 
+def workers_that_fit(gpus: float, each: float) -> int:
+    """Number of workers with `each` GPUs on a machine with so many; none has parts of two GPUs."""
+    if each > 1 and each != int(each):
+        raise InputError(f"gpus_per_worker must be a whole number, or a share of one GPU; got "
+                         f"{each:g}")
+    return int(gpus // each) if each >= 1 else int(gpus) * int(1 / each)
+
+
 def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 

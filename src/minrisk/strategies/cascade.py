@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
+from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
-from minrisk._core.pool import as_batch
+from minrisk._core.pool import Pool, as_batch
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import SELF_HELP, Strategy, leaves_self_out, stage_option
 from minrisk.strategies._wrapper import StrategyWrapper
@@ -77,6 +80,22 @@ def best_rows(ranking: Ranking, keep: int | None) -> Ints:
     if not 1 <= keep <= count:
         raise InputError(f"keep={keep} of {count} hypotheses; choose from 1 to {count}")
     return ranking.order[:keep]
+
+
+def rank_among(pool: Pool[Any], rows: Ints, leave_self_out: bool = False) -> Ranking:
+    """Exact MBR of these hypotheses; of references that are samples, theirs alone count."""
+    kept = pool.keep(rows)
+    own = own_references(kept.segment)
+    groups = None if own is None else Groups.subset(pool.segment.weights, own)
+    return kept.ranking(kept.utility(groups, leave_self_out))
+
+
+def own_references(segment: Segment) -> Ints | None:
+    """The positions of the hypotheses among the references, if these are the samples."""
+    if segment.own is None:
+        return None
+    copies = map(np.arange, segment.own, segment.own + segment.counts)
+    return np.concatenate(list(copies))
 
 
 @dataclass(frozen=True)

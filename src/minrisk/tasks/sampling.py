@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from minrisk._core.errors import InputError
 from minrisk._core.options import Options, flag
@@ -93,6 +93,8 @@ class SampleOutput(Options):
 class TranslationOutput(Options):
     """How `translate` chooses among samples, and what its output says of each source."""
 
+    must_instruct: ClassVar[bool] = True  # a causal model must be told to translate
+
     weights: Literal["uniform", "logprobs"] = flag(
         "uniform", section="Method",
         help="Weights of samples as references: equal, or their probabilities.")
@@ -117,7 +119,7 @@ class TranslationOutput(Options):
                   Decode(strategy, None, config.on_error),
                   last or Write(ChoiceWriter(self.format, self.nbest, self.utilities)))
         # the first pool samples, on GPUs if there are any; the second decodes the samples
-        pools = [replace(config.pool(sampling.stage(config, must_instruct=True)),
+        pools = [replace(config.pool(sampling.stage(config, self.must_instruct)),
                          workers=self.sampling_workers),
                  config.pool(*choose, gpus=False)]
         return sampling.work(
@@ -127,3 +129,13 @@ class TranslationOutput(Options):
                 "weights": self.weights},
             signatures=[signature(strategy, weights=self.weights)],
             extension=".txt" if self.format == "text" else ".jsonl")
+
+
+@dataclass(frozen=True)
+class AnswerOutput(TranslationOutput):
+    """The same for `answer`: prompts instruct by themselves, and answers may have many lines."""
+
+    must_instruct: ClassVar[bool] = False
+
+    format: Literal["text", "json"] = flag(
+        "json", section="Output", help="JSON lines, or one line of text per segment.")

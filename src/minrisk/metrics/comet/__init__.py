@@ -23,7 +23,7 @@ from minrisk.metrics.comet.estimator_metric import (
     EstimatorMetric,
     PairScorer,
 )
-from minrisk.metrics.neural import NeuralModel
+from minrisk.metrics.neural import Dtype, NeuralModel
 from minrisk.metrics.neural.reference_free import ReferenceFree
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class CometModel(NeuralModel):
     model: str = option("Unbabel/wmt22-comet-da", help=MODEL_HELP)
     encoder: str | None = option(
         None, help="hub name or folder of the encoder's configuration and tokenizer")
+    dtype: Dtype = option("auto", help="number format; auto is fp16 on CUDA (bf16 where numbers "
+                                       "are too large for it), fp32 elsewhere")
     fast: bool = option(True, help="use packed batches and fused kernels where they can run")
 
     def prepare(self) -> None:
@@ -66,6 +68,17 @@ class EmbeddingModel(CometModel):
 
     cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
                                affects_results=False)
+
+    @property
+    def concurrency(self) -> int:
+        """Two on a GPU, which then encodes one batch while another is tokenized or chosen from."""
+        on_gpu = self._embedder.runtime.device.type == "cuda"
+        return 2 if on_gpu and self.cache is None else 1
+
+    def prepare_thread(self) -> None:
+        from minrisk._torch.device import use_own_stream
+
+        use_own_stream(self._embedder.runtime.device)
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return self._rows(self._embedder.embed(texts))
@@ -98,7 +111,8 @@ class Comet(EstimatorMetric, EmbeddingModel):
 
     Args:
         model: hub name, folder or .ckpt file of the model.
-        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
+        dtype: number format; "auto" is fp16 on CUDA (bf16 where numbers are too large for it) and
+            fp32 elsewhere.
         device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
         tokens: maximum number of tokens in a batch; None chooses by the device.
         encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
@@ -159,7 +173,7 @@ class CometQE(ReferenceFree, EmbeddingModel):
     abilities: ClassVar[Ability] = ReferenceFree.abilities | Ability.VECTORS
     model: str = option("Unbabel/wmt20-comet-qe-da", help=MODEL_HELP)
 
-    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+    def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
         return self._quality_scorer.quality(hyps, self._checked(source, hyps))
 
     @cached_property

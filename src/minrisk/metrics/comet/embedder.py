@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
-from minrisk._torch.device import Runtime
+from minrisk._torch.device import InDtype, Runtime
 from minrisk._torch.weights import fingerprint, load_weights, meta_build
 from minrisk.metrics._embedding_cache import EmbeddingCache, Vectors
 from minrisk.metrics.comet import checkpoint, packed
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 N = TypeVar("N", bound=nn.Module)
 # embeddings, products and differences in the estimator's input; elsewhere one embedding
 _INPUT_BLOCKS = {checkpoint.REGRESSION: INPUT_BLOCKS, checkpoint.REFERENCELESS: 4}
+_LARGEST_FACTOR = 2.0**8  # its square is the first number that fp16 cannot hold
 SEVERITY_WEIGHTS = (0.0, 1.0, 5.0, 10.0)  # of XCOMET's tags: none, minor, major, critical
 _CLASS_HINTS = {  # advice for a model of each class that was given to another metric
     checkpoint.REGRESSION: "compares a hypothesis with references, and cannot judge it by its "
@@ -38,6 +39,12 @@ _CLASS_HINTS = {  # advice for a model of each class that was given to another m
 }
 
 
+def truncation_warning(what: str, limit: str) -> str:
+    """The warning of inputs that are cut: the same for every batch, so that it is shown once."""
+    return (f"some {what} have more than {limit}; COMET does not see the rest: compare documents "
+            "sentence by sentence, as documents:comet does")
+
+
 class Embedder:
     """The checkpoint and the encoder of a COMET metric, loaded once."""
 
@@ -47,7 +54,9 @@ class Embedder:
         self.architecture = self._checkpoint.architecture
         if (self.architecture.class_identifier in checkpoint.UNIFIED_CLASSES) != options.is_unified:
             raise self.wrong_class_error()
-        self.runtime = Runtime(options.device, options.dtype, options.tokens)
+        # fp16 has three more bits than bf16 for digits, and as many less for the range
+        self.runtime = Runtime(options.device, options.dtype, options.tokens, torch.float16)
+        self._encoder = InDtype(self.runtime, self._load_encoder)
 
     def embed(self, texts: Sequence[str]) -> Tensor:
         """(N, D) sentence embeddings, from the cache if there is one."""
@@ -63,31 +72,38 @@ class Embedder:
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
         encoder = self.encoder
         ids = encoder.tokenize(texts)
-        long = sum(own.size > encoder.max_tokens for own in ids)
-        if long:
-            warnings.warn(f"{long} of {len(ids)} texts have more than {encoder.max_tokens} tokens; "
-                          "COMET does not see the rest", stacklevel=4)
+        if any(own.size > encoder.max_tokens for own in ids):
+            warnings.warn(truncation_warning("texts", f"{encoder.max_tokens} tokens"), stacklevel=4)
         return [encoder.cut(own) for own in ids]
 
     @torch.inference_mode()
     def encode(self, ids: Sequence[Ints]) -> Tensor:
         """(N, D)"""
         with self.runtime.inference():
-            return self.encoder.encode(ids, self.runtime.tokens).to(self.runtime.dtype)
+            return self.runtime.checked(lambda: self._encode(ids), _have_products)
 
-    def network(self, *wanted: str) -> nn.Sequential:
+    def _encode(self, ids: Sequence[Ints]) -> Tensor:
+        return self.encoder.encode(ids, self.runtime.tokens).to(self.runtime.dtype)
+
+    def network(self, *wanted: str) -> InDtype[nn.Sequential]:
         """The feed-forward network of the estimator; the model must be of a wanted class."""
-        spec = self.architecture
-        if spec.class_identifier not in wanted:
+        if self.architecture.class_identifier not in wanted:
             raise self.wrong_class_error()
+        return InDtype(self.runtime, self._load_network)
+
+    def _load_network(self) -> nn.Sequential:
+        spec = self.architecture
         units = _INPUT_BLOCKS.get(spec.class_identifier, 1) * self._hidden_size
         with meta_build(self._options.model):
             network = feed_forward(units, spec.hidden_sizes, spec.activations,
                                    spec.final_activation)
         return self._loaded(network, self._weights("estimator.ff."))
 
-    def tagger(self) -> nn.Linear:
+    def tagger(self) -> InDtype[nn.Linear]:
         """The layer that tags the tokens of a hypothesis with error severities."""
+        return InDtype(self.runtime, self._load_tagger)
+
+    def _load_tagger(self) -> nn.Linear:
         with meta_build(self._options.model):
             layer = nn.Linear(self._hidden_size, len(SEVERITY_WEIGHTS))
         return self._loaded(layer, self._weights("hidden2tag."))
@@ -114,8 +130,11 @@ class Embedder:
         load_weights(network, weights, self._options.model, "copy it again")
         return network.to(self.runtime.device, self.runtime.dtype).eval()
 
-    @cached_property
+    @property
     def encoder(self) -> CometEncoder:
+        return self._encoder.get()
+
+    def _load_encoder(self) -> CometEncoder:
         spec = self.architecture
         words = spec.word_layer if spec.class_identifier == checkpoint.XCOMET else None
         encoder = CometEncoder.of(self._checkpoint, self._options.encoder, words)
@@ -131,6 +150,17 @@ class Embedder:
             return None
         words = sorted(self.encoder.tokenizer.get_vocab().items())
         model = fingerprint(self._checkpoint.weights, str(self.architecture),
-                            str(self.runtime.dtype), str(self._options.dtype == "tf32"),
+                            self._number_format, str(self._options.dtype == "tf32"),
                             str(words))
         return EmbeddingCache(cache, model)
+
+    @property
+    def _number_format(self) -> str:
+        if self.runtime.may_fall_back:  # whether it did already depends on the texts so far
+            return "torch.float16 or torch.bfloat16"
+        return str(self.runtime.dtype)
+
+
+def _have_products(embeddings: Tensor) -> bool:
+    """Whether embeddings are numbers whose products fp16 can hold, as the estimator forms them."""
+    return bool((embeddings.abs() < _LARGEST_FACTOR).all())

@@ -64,6 +64,10 @@ class Estimator:
                    final, fast)
         return made if not fused.not_supported_reasons(made) else replace(made, fast=False)
 
+    def cast(self, *embeddings: Tensor) -> list[Tensor]:
+        """Embeddings in the number format of the network."""
+        return [own.to(self.bias.dtype) for own in embeddings]
+
     def hypotheses(self, mt: Tensor, src: Tensor) -> Side:
         return Side(mt, self.hyp_part(mt, src), mt.new_empty(len(mt), 0))
 

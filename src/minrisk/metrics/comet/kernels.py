@@ -114,20 +114,6 @@ def _add_norm(update, residual, weight, bias, out, width, eps, block: tl.constex
     tl.store(out + start + at, centred / tl.sqrt(variance + eps) * scale + shift, inside)
 
 
-def gelu(hidden: Tensor) -> Tensor:
-    """GELU, in place."""
-    block = 4096
-    _gelu[(triton.cdiv(hidden.numel(), block),)](hidden, hidden.numel(), block=block)
-    return hidden
-
-
-@triton.jit
-def _gelu(hidden, count, block: tl.constexpr):
-    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    x = tl.load(hidden + at, at < count).to(tl.float32)
-    tl.store(hidden + at, 0.5 * x * (1 + tl.erf(x * 0.7071067811865476)), at < count)
-
-
 def token_sums(hidden: Tensor, starts: Tensor) -> Tensor:
     """(B, D) float32: the sum over the tokens of each text, which start and end at `starts`."""
     count, width = len(starts) - 1, hidden.shape[1]

@@ -10,13 +10,14 @@ from torch import Tensor, nn
 
 from minrisk._core.arrays import Floats
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk._torch.device import Runtime, upload
+from minrisk._torch.device import InDtype, Runtime, upload
 from minrisk.metrics.comet.checkpoint import REFERENCELESS
 from minrisk.metrics.comet.embedder import Embedder
-from minrisk.metrics.comet.estimator import Estimator, moments
+from minrisk.metrics.comet.estimator import Estimator, Side, moments
 from minrisk.metrics.comet.pair_blocks import PairProgress, blocks
 from minrisk.metrics.comet.surrogate import LinearSurrogate
 from minrisk.metrics.comet.tensors import (
+    cast_for,
     embedding_rows,
     mean_embeddings,
     text_embeddings,
@@ -32,9 +33,9 @@ _MAX_PAIRS_PER_BLOCK = 1 << 16  # pairs at a time; more of them are not faster, 
 class TorchScorer:
     """COMET's estimator on embeddings, in torch."""
 
-    def __init__(self, network: nn.Sequential, runtime: Runtime, expected: bool,
+    def __init__(self, network: InDtype[nn.Sequential], runtime: Runtime, expected: bool,
                  fast: bool = True, memory: float | None = None) -> None:
-        self.estimator = Estimator.of(network, fast)
+        self._estimator = InDtype(runtime, lambda: Estimator.of(network.get(), fast))
         self._runtime = runtime
         self._expected = expected
         self._memory = memory
@@ -45,35 +46,49 @@ class TorchScorer:
     def vectors(self, features: WeightedRows) -> Tensor:
         return vectors(features)
 
-    @torch.inference_mode()
+    @property
+    def estimator(self) -> Estimator:
+        return self._estimator.get()
+
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats:
-        mt, src = text_embeddings(hyps), text_embeddings(source)
-        estimator, pairs = self.estimator, self._pairs_per_block(len(hyps) * len(refs))
+        return self._runtime.checked(lambda: self._scores(hyps, refs, source), _are_finite)
+
+    @torch.inference_mode()
+    def _scores(self, hyps: WeightedRows, refs: WeightedRows, source: WeightedRows) -> Floats:
+        estimator = self.estimator
+        mt, src = estimator.cast(text_embeddings(hyps), text_embeddings(source))
+        pairs = self._pairs_per_block(estimator, len(hyps) * len(refs))
         with self._runtime.precision():
             if self._averages_first_layer(refs):
-                found = [self._average_scores(mt, refs, row, src) for row in range(len(refs))]
+                found = [_average_scores(estimator, mt, refs, row, src)
+                         for row in range(len(refs))]
                 return to_numpy(torch.stack(found, dim=1))
-            left, right = estimator.hypotheses(mt, src), estimator.references(mean_embeddings(refs))
+            left, right = estimator.hypotheses(mt, src), self._references(estimator, refs)
             result = np.empty((len(left), len(right)))
             for rows, columns in blocks(len(left), len(right), pairs):
                 result[rows, columns] = to_numpy(
                     estimator.pair_scores(left[rows], right[columns])[0])
             return result
 
-    @torch.inference_mode()
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: WeightedRows) -> Floats:
         if self._averages_first_layer(refs):
             return self.scores(hyps, refs, source) @ mass
-        mt, src = text_embeddings(hyps), text_embeddings(source)
+        return self._runtime.checked(lambda: self._utility(hyps, refs, mass, source), _are_finite)
+
+    @torch.inference_mode()
+    def _utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                 source: WeightedRows) -> Floats:
+        estimator = self.estimator
+        mt, src = estimator.cast(text_embeddings(hyps), text_embeddings(source))
         weights = _device_weights(mass, mt.device)
         progress = PairProgress(len(hyps) * len(refs), mt.device.type == "cpu")
-        estimator, pairs = self.estimator, self._pairs_per_block(len(hyps) * len(refs))
+        pairs = self._pairs_per_block(estimator, len(hyps) * len(refs))
         with self._runtime.precision():
             if _same_texts(hyps, refs):
                 texts = estimator.both(mt, src)
                 return to_numpy(estimator.symmetric_utility(texts, weights, pairs, progress))
-            left, right = estimator.hypotheses(mt, src), estimator.references(mean_embeddings(refs))
+            left, right = estimator.hypotheses(mt, src), self._references(estimator, refs)
             return to_numpy(estimator.utility(left, right, weights, pairs, progress))
 
     @torch.inference_mode()
@@ -85,9 +100,13 @@ class TorchScorer:
         found: Floats = moments(mt, texts, spread).cpu().numpy().astype(np.float64)
         return found
 
-    @torch.inference_mode()
     def finalize(self, hyps: WeightedRows, statistics: Floats, source: WeightedRows) -> Floats:
-        mt, src, estimator = text_embeddings(hyps), text_embeddings(source), self.estimator
+        return self._runtime.checked(lambda: self._finalize(hyps, statistics, source), _are_finite)
+
+    @torch.inference_mode()
+    def _finalize(self, hyps: WeightedRows, statistics: Floats, source: WeightedRows) -> Floats:
+        estimator = self.estimator
+        mt, src = estimator.cast(text_embeddings(hyps), text_embeddings(source))
         found = upload(statistics.astype(_sum_dtype(mt.device)), mt.device)
         with self._runtime.precision():
             if self._expected:
@@ -97,26 +116,26 @@ class TorchScorer:
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                   source: WeightedRows) -> LinearSurrogate:
-        mt = text_embeddings(hyps)
+        return self._runtime.checked(lambda: self._surrogate(hyps, refs, mass, source),
+                                     lambda made: _are_finite(made.mean))
+
+    def _surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                   source: WeightedRows) -> LinearSurrogate:
+        estimator = self.estimator
+        mt, ref, src = estimator.cast(*map(text_embeddings, (hyps, refs, source)))
         weights = torch.as_tensor(mass, dtype=mt.dtype, device=mt.device)
-        return LinearSurrogate.of(self.estimator, mt, text_embeddings(refs), weights,
-                                  text_embeddings(source), self._runtime.precision)
+        return LinearSurrogate.of(estimator, mt, ref, weights, src, self._runtime.precision)
+
+    def _references(self, estimator: Estimator, refs: WeightedRows) -> Side:
+        return estimator.references(*estimator.cast(mean_embeddings(refs)))
 
     def _averages_first_layer(self, refs: WeightedRows) -> bool:
         return self._expected and not refs.is_plain
 
-    def _average_scores(self, mt: Tensor, refs: WeightedRows, row: int, src: Tensor) -> Tensor:
-        """(H,) against one aggregate, with the first layer's mean over its texts exact."""
-        part = slice(refs.offsets[row], refs.offsets[row + 1])
-        texts = embedding_rows(refs.base, refs.members[part])
-        weights = _device_weights(refs.weights[part], texts.device)
-        estimator = self.estimator
-        return estimator.finish(estimator.expected_first(mt, src, texts, weights))
-
-    def _pairs_per_block(self, count: int) -> int:
+    def _pairs_per_block(self, estimator: Estimator, count: int) -> int:
         """Number of pairs whose features fit into memory, `count` at most."""
         device, free = self._runtime.device, _UNQUERIED_BYTES
-        wanted, each = min(_MAX_PAIRS_PER_BLOCK, count), self.estimator.pair_bytes()
+        wanted, each = min(_MAX_PAIRS_PER_BLOCK, count), estimator.pair_bytes()
         if self._memory is not None:
             free = self._memory * 1e9
         # a query for free memory takes time
@@ -132,13 +151,30 @@ class QualityScorer:
         self._embedder = embedder
         self._network = embedder.network(REFERENCELESS)
 
-    @torch.inference_mode()
     def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+        return self._embedder.runtime.checked(lambda: self._quality(hyps, source), _are_finite)
+
+    @torch.inference_mode()
+    def _quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+        network = self._network.get()
         mt = text_embeddings(hyps)
         src = text_embeddings(source).expand_as(mt)
         features = torch.cat([mt, src, mt * src, (mt - src).abs()], dim=1)
         with self._embedder.runtime.precision():
-            return to_numpy(self._network(features)[:, 0])
+            return to_numpy(network(cast_for(network, features))[:, 0])
+
+
+def _average_scores(estimator: Estimator, mt: Tensor, refs: WeightedRows, row: int,
+                    src: Tensor) -> Tensor:
+    """(H,) against one aggregate, with the first layer's mean over its texts exact."""
+    part = slice(refs.offsets[row], refs.offsets[row + 1])
+    texts = embedding_rows(refs.base, refs.members[part])
+    weights = _device_weights(refs.weights[part], texts.device)
+    return estimator.finish(estimator.expected_first(mt, src, texts, weights))
+
+
+def _are_finite(numbers: Floats) -> bool:
+    return bool(np.isfinite(numbers).all())
 
 
 def _device_weights(weights: Floats, device: torch.device) -> Tensor:

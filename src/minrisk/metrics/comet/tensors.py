@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
@@ -38,8 +38,17 @@ def mean_embeddings(features: WeightedRows) -> Tensor:
 
 
 def embedding_rows(base: Tensor, rows: Ints) -> Tensor:
+    """(N, D) some rows; without a copy if they are side by side, as texts of a segment mostly are.
+    """
+    if rows.size and np.array_equal(rows, np.arange(rows[0], rows[0] + rows.size)):
+        return base[rows[0] : rows[0] + rows.size]
     found: Tensor = base[upload(rows, base.device)]
     return found
+
+
+def cast_for(module: nn.Module, tensor: Tensor) -> Tensor:
+    """The tensor in the number format of a module's weights."""
+    return tensor.to(next(module.parameters()).dtype)
 
 
 def to_numpy(tensor: Tensor) -> Floats:

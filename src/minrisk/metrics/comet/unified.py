@@ -65,7 +65,7 @@ class CometKiwi(ReferenceFree, UnifiedMetric):
     name: ClassVar[str] = "comet-kiwi"
     model: str = option("Unbabel/wmt22-cometkiwi-da", help=MODEL_HELP)
 
-    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+    def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
         source = self._checked(source, hyps)
         return self._unified_scorer.quality(_tokens(hyps), _tokens(source)[0])
 

@@ -8,19 +8,20 @@ severities, whose sum counts beside the three scores.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
 from minrisk._core.progress import report_progress
 from minrisk._torch.tokens import length_batches
 from minrisk.metrics.comet.checkpoint import UNIFIED_CLASSES, XCOMET
-from minrisk.metrics.comet.embedder import SEVERITY_WEIGHTS, Embedder
+from minrisk.metrics.comet.embedder import SEVERITY_WEIGHTS, Embedder, truncation_warning
+from minrisk.metrics.comet.tensors import cast_for
 from minrisk.metrics.neural.pairs import pairs_in_chunks
 
 # encoders without token types, and how many separators stand between two texts
@@ -65,7 +66,7 @@ class UnifiedScorer:
         """(H,) quality by the source alone."""
         self._warn_of_truncation([hyp.size + source.size for hyp in hyps])
         with self._embedder.runtime.inference():
-            output = self._run(hyps, ([hyp, source] for hyp in hyps))
+            output = self._run(hyps, [[hyp, source] for hyp in hyps])
             return _to_numpy(self._combined_scores([output], hyps))
 
     @torch.inference_mode()
@@ -78,19 +79,22 @@ class UnifiedScorer:
                                   for hyp in hyps for ref in refs])
         found: list[Floats] = []
         with self._embedder.runtime.inference():
-            alone = self._run(hyps, ([hyp, source] for hyp in hyps))
+            alone = self._run(hyps, [[hyp, source] for hyp in hyps])
             for pairs in pairs_in_chunks(len(hyps), len(refs)):
                 mt, ref = [hyps[h] for h, _ in pairs], [refs[r] for _, r in pairs]
                 outputs = [alone[[h for h, _ in pairs]],
-                            self._run(mt, zip(mt, ref, strict=True)),
-                            self._run(mt, ([m, source, r] for m, r in zip(mt, ref, strict=True)))]
+                            self._run(mt, list(zip(mt, ref, strict=True))),
+                            self._run(mt, [[m, source, r] for m, r in zip(mt, ref, strict=True)])]
                 found.append(_to_numpy(self._combined_scores(outputs, mt)))
                 report_progress("pairs scored", sum(map(len, found)), len(hyps) * len(refs))
         return np.concatenate([np.empty(0), *found]).reshape(len(hyps), len(refs))
 
-    def _run(self, hyps: Sequence[Ints], inputs: Iterable[Sequence[Ints]]) -> UnifiedOutput:
+    def _run(self, hyps: Sequence[Ints], inputs: Sequence[Sequence[Ints]]) -> UnifiedOutput:
         """The outputs for inputs that start with their hypotheses."""
-        encoder, runtime = self._embedder.encoder, self._embedder.runtime
+        return self._embedder.runtime.checked(lambda: self._outputs(hyps, inputs), _are_finite)
+
+    def _outputs(self, hyps: Sequence[Ints], inputs: Sequence[Sequence[Ints]]) -> UnifiedOutput:
+        encoder, runtime, network = self._embedder.encoder, self._embedder.runtime, self._network
         ids = [self._joined_ids(texts) for texts in inputs]
         longest = max((hyp.size for hyp in hyps), default=0)
         scores = torch.zeros(len(ids), device=runtime.device)
@@ -103,9 +107,11 @@ class UnifiedScorer:
                 embeddings = encoder.embed(batch)
             else:
                 embeddings, states = encoder.embed_with_states(batch)
-                probabilities = self._tagger(states[:, :longest]).float().softmax(2)
+                tagger = self._tagger.get()
+                logits = tagger(cast_for(tagger, states[:, :longest]))
+                probabilities = logits.float().softmax(2)
                 tags[rows, : probabilities.shape[1]] = probabilities
-            scores[rows] = self._network(embeddings.to(runtime.dtype))[:, 0].float()
+            scores[rows] = _scores(network.get(), embeddings)
             done += len(rows)
             report_progress("texts encoded", done, len(ids))
         return UnifiedOutput(scores, tags)
@@ -136,10 +142,20 @@ class UnifiedScorer:
         return score + _SPANS_WEIGHT * spans_score(tags, [hyp.size for hyp in hyps])
 
     def _warn_of_truncation(self, lengths: Sequence[int]) -> None:
-        long = sum(length > self._max_tokens for length in lengths)
-        if long:
-            warnings.warn(f"{long} of {len(lengths)} inputs have more than {self._max_tokens} "
-                          "tokens together; COMET does not see the rest", stacklevel=4)
+        if any(length > self._max_tokens for length in lengths):
+            warnings.warn(truncation_warning("inputs", f"{self._max_tokens} tokens together"),
+                          stacklevel=4)
+
+
+def _scores(network: nn.Sequential, embeddings: Tensor) -> Tensor:
+    """(N,) the score of each embedding; NaN for an infinite one, which an activation would hide."""
+    cast = cast_for(network, embeddings)
+    found: Tensor = network(cast)[:, 0].float()
+    return found.where(cast.isfinite().all(1), torch.nan)
+
+
+def _are_finite(output: UnifiedOutput) -> bool:
+    return bool(output.scores.isfinite().all() & output.tags.isfinite().all())
 
 
 def spans_score(tags: Tensor, lengths: Sequence[int]) -> Tensor:

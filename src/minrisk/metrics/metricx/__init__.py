@@ -108,6 +108,6 @@ class MetricXQE(ReferenceFree, MetricX):
 
     model: str = option(_MODEL, help="hub name or folder; for version 23, a QE model")
 
-    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+    def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
         (text,) = self._texts(self._checked(source))
         return self._scorer.quality(self._texts(hyps), text)

@@ -58,7 +58,7 @@ def _on_device(weights: dict[str, Array], device: str, expected: bool) -> PairSc
     with needs_extra(f"the 'mqm' metric on {device!r}", "comet"):
         import torch
 
-        from minrisk._torch.device import Runtime
+        from minrisk._torch.device import InDtype, Runtime
         from minrisk.metrics.comet.estimator import feed_forward
         from minrisk.metrics.comet.scorer import TorchScorer
 
@@ -66,4 +66,5 @@ def _on_device(weights: dict[str, Array], device: str, expected: bool) -> PairSc
     network = feed_forward(weights["0.weight"].shape[1], hidden, "Tanh", None)
     network.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
     runtime = Runtime(device, "fp32")
-    return TorchScorer(network.to(runtime.device).eval(), runtime, expected)
+    loaded = network.to(runtime.device).eval()
+    return TorchScorer(InDtype(runtime, lambda: loaded), runtime, expected)

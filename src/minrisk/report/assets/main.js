@@ -1,4 +1,4 @@
-// The controls, the keyboard, and the beginning.
+// The controls, the keyboard, and the start of the page.
 
 function fillSelect(select, choices) {
   select.replaceChildren(...choices.map(([value, name]) => h('option', {value}, name)));

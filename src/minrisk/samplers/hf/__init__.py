@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from minrisk._core.errors import InputError, needs_extra
 from minrisk._core.options import option
 from minrisk._core.sampler import Prompt, Sample, Sampler, check_numbers
-from minrisk.samplers.prompt import check_template
+from minrisk._core.templates import check_template
 
 if TYPE_CHECKING:
     from minrisk.samplers.hf.generator import Generator

@@ -76,7 +76,8 @@ class CudaGraphs:
                 self._run(key, inputs, cache)
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        # other threads may score samples meanwhile
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             candidates = self._run(key, inputs, cache)
         return _RecordedStep(graph, inputs, candidates)
 

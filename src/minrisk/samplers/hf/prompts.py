@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Message, Prompt
+from minrisk._core.templates import fill
 from minrisk._core.unicode import valid_unicode
 from minrisk._torch.tokens import token_ids, tokenizing
 from minrisk.samplers.hf.generic_decoder import decoder_config
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
-from minrisk.samplers.prompt import fill
 
 if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers
