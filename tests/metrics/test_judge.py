@@ -176,9 +176,9 @@ def test_a_template_without_the_source_needs_none(server):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"prompt": "{hypothesis}"}, r"prompt '{hypothesis}' has no {reference}; put it where the "),
-    ({"quality_prompt": "x"}, "quality_prompt 'x' has no {hypothesis}"),
-    ({"choice_prompt": "x"}, "choice_prompt 'x' has no {candidates}"),
+    ({"prompt": "{hypothesis}"}, r"prompt='{hypothesis}' has no {reference}; put it where the "),
+    ({"quality_prompt": "x"}, "quality_prompt='x' has no {hypothesis}"),
+    ({"choice_prompt": "x"}, "choice_prompt='x' has no {candidates}"),
     ({"lowest": 5}, "highest must be above lowest=5; got 5"),
     ({"answer": "("}, "answer .* is no regular expression"),
     ({"extra": "[]"}, "wanted a JSON object"),

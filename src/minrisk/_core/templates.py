@@ -7,6 +7,7 @@ import re
 from minrisk._core.errors import InputError
 
 SOURCE = "source"
+_MAX_SHOWN = 60  # characters of a template in messages
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
@@ -14,8 +15,8 @@ def check_template(template: str | None, *places: str, option: str = "prompt") -
     """Raise an InputError if a template lacks one of these places; {source} unless given."""
     for name in places or (SOURCE,):
         if template is not None and not has_place(template, name):
-            raise InputError(f"{option} {template!r:.60} has no {{{name}}}; put it where the "
-                             f"{name} goes")
+            raise InputError(f"{option}={template[:_MAX_SHOWN]!r} has no {{{name}}}; put it where "
+                             f"the {name} goes")
 
 
 def has_place(template: str, name: str) -> bool:

@@ -93,7 +93,7 @@ def _prompt(fields: dict[str, Any]) -> str | list[dict[str, Any]]:
     if prompt is not None and messages is not None:
         raise InputError("found both prompt and messages, wanted one of them")
     if messages is not None:
-        return _messages(messages)
+        return checked_messages(messages)
     found = source if prompt is None else prompt
     if found is None:
         named = ", ".join(key for key, value in fields.items() if value is not None)
@@ -104,7 +104,7 @@ def _prompt(fields: dict[str, Any]) -> str | list[dict[str, Any]]:
     return found
 
 
-def _messages(found: Any) -> list[dict[str, Any]]:
+def checked_messages(found: Any) -> list[dict[str, Any]]:
     """The messages of a chat; only their roles are checked."""
     def is_message(message: Any) -> bool:
         return isinstance(message, dict) and isinstance(message.get("role"), str)

@@ -14,10 +14,11 @@ import numpy as np
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Message, Prompt
 from minrisk._core.segment import Ranking, Segment
+from minrisk._core.templates import fill
+from minrisk.io.prompts import checked_messages
 from minrisk.io.record import Record
 
 PairChoice = Literal["best-worst", "best-middle-worst", "consecutive"]  # Yang et al. 2023
-SOURCE = "{source}"
 NO_FIELDS: Mapping[str, Any] = {}
 
 
@@ -55,11 +56,11 @@ class TrainingRecipe:
     def prompt_for(self, source: str | None, fields: Mapping[str, Any]) -> Prompt:
         """The prompt of an example: that of the segment or its chat, or else the source."""
         if self.prompt is not None:
-            return _filled(self.prompt, source)
+            return self._filled_prompt(source)
         if source is not None and not self._holds_prompts:
             return source
         if fields.get("messages") is not None:
-            return self._chat(fields["messages"])
+            return self._messages(fields["messages"])
         if isinstance(fields.get("prompt"), str):
             return str(fields["prompt"])
         if source is None:
@@ -67,19 +68,21 @@ class TrainingRecipe:
                              "segment")
         return source
 
+    def _filled_prompt(self, source: str | None) -> str:
+        if source is None:
+            raise InputError("found no source for the prompt template; leave prompt= out, or give "
+                             "a source for every segment")
+        return fill(self.prompt, source)
+
     @property
     def _holds_prompts(self) -> bool:
         """Whether examples have the prompt of the model, not just the source."""
         return self.pairs is not None or self.conversational
 
-    def _chat(self, messages: Any) -> Prompt:
+    def _messages(self, found: Any) -> Prompt:
         if not self.conversational:
             raise InputError("found messages, which only conversational=True examples hold")
-        if not (isinstance(messages, list) and messages
-                and all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages)):
-            raise InputError(f"found messages {messages!r:.60}, "
-                             'wanted a list of {"role": "...", "content": ...}')
-        return messages
+        return checked_messages(found)
 
     def _best(self, prompt: Prompt, target: str) -> dict[str, Any]:
         if not self.conversational:
@@ -139,13 +142,6 @@ def _ranked(segment: Segment, ranking: Ranking) -> list[RankedText]:
         text = segment.hypotheses[i]
         found.setdefault(text, RankedText(text, float(ranking.utility[i])))
     return list(found.values())
-
-
-def _filled(template: str, source: str | None) -> str:
-    if source is None:
-        raise InputError("found no source for the prompt template; leave prompt= out, or give a "
-                         "source for every segment")
-    return template.replace(SOURCE, source)
 
 
 def _user_messages(prompt: Prompt) -> Sequence[Message]:

@@ -12,9 +12,10 @@ from minrisk._core.options import Options, flag
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
+from minrisk._core.templates import check_template
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.record import AUTO, Weighting
-from minrisk.io.training import SOURCE, PairChoice, TrainingRecipe, TrainingWriter
+from minrisk.io.training import PairChoice, TrainingRecipe, TrainingWriter
 from minrisk.io.writer import ChoiceWriter
 from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
 from minrisk.pipeline.job import RunConfig, Work
@@ -198,9 +199,7 @@ class TrainingOutput(MatrixOutput):
                              "need format='json'")
         if self.stride and self.pairs != "consecutive":
             raise InputError("stride= goes with pairs='consecutive'")
-        if self.prompt is not None and SOURCE not in self.prompt:
-            raise InputError(f"prompt={self.prompt!r} has no {SOURCE}; "
-                             "put it where the source belongs")
+        check_template(self.prompt)
         if self.prompt is not None and not (self.pairs or self.conversational):
             raise InputError("prompt= goes with pairs= or conversational=; "
                              "the plain format has the source itself")
