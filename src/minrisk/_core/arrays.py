@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,11 @@ def sums(labels: Ints, values: Floats, count: int) -> Floats:
     """(count,) the sum of the values of each label."""
     totals: Floats = np.bincount(labels, values, minlength=count).astype(np.float64)
     return totals
+
+
+def finite_or_none(number: float | None) -> float | None:
+    """The number; None for NaN and infinities, which JSON cannot express."""
+    return number if number is not None and math.isfinite(number) else None
 
 
 def finite_rows(points: Points) -> npt.NDArray[np.bool_]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from minrisk._core.arrays import finite_or_none
 from minrisk._core.sampler import Sample, Samples
 
 
@@ -20,8 +20,9 @@ def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
     found: dict[str, Any] = {"samples": [row.text for row in rows]}
     if not repeat:
         found["counts"] = [row.count for row in rows]
-    for name, values in (("logprobs", [_finite(row.logprob) for row in rows]),
-                         ("truncated_logprobs", [_finite(row.truncated_logprob) for row in rows]),
+    for name, values in (("logprobs", [finite_or_none(row.logprob) for row in rows]),
+                         ("truncated_logprobs",
+                          [finite_or_none(row.truncated_logprob) for row in rows]),
                          ("lengths", _lengths(rows))):
         if None not in values:
             found[name] = values
@@ -50,11 +51,6 @@ def _merged(one: Sample, other: Sample) -> Sample:
 
 def _repeated(samples: Iterable[Sample]) -> Sequence[Sample]:
     return [sample for sample in samples for _ in range(sample.count)]
-
-
-def _finite(logprob: float | None) -> float | None:
-    """None for an infinite log-probability, which JSON cannot hold and `decode` cannot use."""
-    return logprob if logprob is not None and math.isfinite(logprob) else None
 
 
 def _lengths(rows: Sequence[Sample]) -> list[int | None]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
+from minrisk._core.arrays import finite_or_none
 from minrisk._core.sample_columns import columns
 from minrisk._core.sampler import Samples
 from minrisk._core.segment import Ranking, Segment, Uncertainty
@@ -65,11 +65,11 @@ class ChoiceWriter:
             order = ranking.order[: self.nbest].tolist()
             details["nbest"] = [_choice(segment, ranking, i) for i in order]
         if self.utilities:
-            details["utilities"] = [_finite(u) for u in ranking.utility.tolist()]
+            details["utilities"] = [finite_or_none(u) for u in ranking.utility.tolist()]
             details["pairs"] = ranking.pairs
         if ranking.confidence:
-            details["confidence"] = {"margin": _finite(ranking.confidence.margin),
-                                     "probability": _finite(ranking.confidence.probability)}
+            details["confidence"] = {"margin": finite_or_none(ranking.confidence.margin),
+                                     "probability": finite_or_none(ranking.confidence.probability)}
         if ranking.uncertainty:
             details["uncertainty"] = uncertainty_fields(ranking.uncertainty)
         return details
@@ -99,7 +99,7 @@ def abstains(ranking: Ranking, share: float) -> bool:
 
 def uncertainty_fields(found: Uncertainty) -> dict[str, Any]:
     return {"entropy": found.entropy, "largest": found.largest,
-            "utility": _finite(found.utility), "clusters": found.clusters}
+            "utility": finite_or_none(found.utility), "clusters": found.clusters}
 
 
 def count_samples(record: Record) -> dict[str, int]:
@@ -124,13 +124,8 @@ def error_line(record: Record, fields: Mapping[str, Any] = MappingProxyType({}))
 
 
 def _choice(segment: Segment, ranking: Ranking, index: int) -> dict[str, Any]:
-    utility = _finite(float(ranking.utility[index]))
+    utility = finite_or_none(float(ranking.utility[index]))
     return {"text": segment.hypotheses[index], "index": index, "utility": utility}
-
-
-def _finite(utility: float) -> float | None:
-    """None for NaN, the utility of a hypothesis that the last stage did not score."""
-    return utility if math.isfinite(utility) else None
 
 
 def _numbers_only(value: Any) -> Any:
@@ -138,7 +133,7 @@ def _numbers_only(value: Any) -> Any:
         return {key: _numbers_only(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_numbers_only(item) for item in value]
-    return _finite(value) if isinstance(value, float) else value
+    return finite_or_none(value) if isinstance(value, float) else value
 
 
 def _one_line(text: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from minrisk._core.arrays import finite_or_none
 from minrisk._core.segment import Ranking
 from minrisk._core.strategy import Strategy
 from minrisk.io.writer import uncertainty_fields
@@ -90,7 +90,7 @@ def summary(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
         return found
     ranking = chosen.ranking
     found |= {"distinct": chosen.distinct, "signature": chosen.signature,
-              "utility": finite(float(ranking.utility[ranking.best]))}
+              "utility": finite_or_none(float(ranking.utility[ranking.best]))}
     found |= measurements(ranking)
     if chosen.abstains:
         found["abstained"] = True
@@ -104,14 +104,10 @@ def measurements(ranking: Ranking) -> dict[str, Any]:
     """The confidence and the uncertainty, if they were measured."""
     found: dict[str, Any] = {}
     if ranking.confidence is not None:
-        found["confidence"] = finite(ranking.confidence.probability)
+        found["confidence"] = finite_or_none(ranking.confidence.probability)
     if ranking.uncertainty is not None:
         found["uncertainty"] = uncertainty_fields(ranking.uncertainty)
     return found
-
-
-def finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
 
 
 def headers_of(body: Mapping[str, Any]) -> dict[str, str]:

@@ -15,10 +15,11 @@ from typing import Any
 
 from aiohttp import web
 
+from minrisk._core.arrays import finite_or_none
 from minrisk._core.errors import MinriskError
 from minrisk._core.signature import signature
 from minrisk.openai.completions import API
-from minrisk.server.answers import END, chunks, event, finite, headers_of, measurements
+from minrisk.server.answers import END, chunks, event, headers_of, measurements
 from minrisk.server.calls import Call, read_call, read_json
 from minrisk.server.choosing import Chooser
 from minrisk.server.completing import Completer
@@ -303,7 +304,7 @@ class Server:
                 raise ApiError(400, str(error)) from None
         return web.json_response({
             "object": "minrisk.ranking",
-            "results": [{"index": row, "utility": finite(float(ranking.utility[row]))}
+            "results": [{"index": row, "utility": finite_or_none(float(ranking.utility[row]))}
                         for row in ranking.order.tolist()],
             "minrisk": {"signature": signature(strategy), "pairs": ranking.pairs,
                         **measurements(ranking)}})
