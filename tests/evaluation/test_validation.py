@@ -140,7 +140,7 @@ def test_gain_counts_equal_samples_as_often_as_they_were_drawn():
 def test_judgements_survive_json():
     segment = Study(ChrF(), [Segment(HYPS)], ["n-by-s"]).evaluate(Segment(HYPS))
     assert SegmentOutcomes.from_json(json.loads(json.dumps(segment.as_json())),
-                                     segment.outcomes) == segment
+                                     list(segment.outcomes)) == segment
 
 
 @pytest.mark.parametrize(("before", "after", "message"), [

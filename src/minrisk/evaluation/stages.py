@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import ClassVar
@@ -99,11 +99,19 @@ class OutcomesWriter:
         return {}
 
 
-def read_outcomes(lines: Iterable[bytes], name: str, study: Study) -> Iterator[SegmentOutcomes]:
-    """Of the segments that did not fail, as `OutcomesWriter` wrote them."""
-    labels = [trial.label for trial in study.trials]
-    for number, line in enumerate(lines, 1):
-        with error_location(f"{name}:{number}"):
-            fields = parse(text_of(line, number), "remove the file to have it made again")
+def read_outcomes(source: Input, advice: str,
+                  labels: Sequence[str] = ()) -> Iterator[SegmentOutcomes]:
+    """Of the segments that did not fail, as `OutcomesWriter` wrote them.
+
+    Args:
+        source: the file.
+        advice: what to do if it is another file.
+        labels: the trials that every segment must have; those of the first one unless given.
+    """
+    for line in source:
+        with error_location(source.where):
+            fields = parse(text_of(line, source.number), advice)
             if "error" not in fields:
-                yield SegmentOutcomes.from_json(fields, labels)
+                found = SegmentOutcomes.from_json(fields, labels)
+                labels = labels or list(found.outcomes)
+                yield found

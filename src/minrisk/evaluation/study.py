@@ -58,10 +58,11 @@ class SegmentOutcomes:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any], labels: Iterable[str]) -> SegmentOutcomes:
-        """The outcomes of the trials with these labels; an InputError if fields are missing."""
+    def from_json(cls, fields: Mapping[str, Any], labels: Sequence[str]) -> SegmentOutcomes:
+        """The outcomes of the trials with these labels, or of all; InputError if one lacks."""
         try:
-            found = {label: _typed(TrialOutcome, fields["outcomes"][label]) for label in labels}
+            given = fields["outcomes"]
+            found = {label: _typed(TrialOutcome, given[label]) for label in labels or given}
             return cls(**_typed(cls, fields) | {
                 "outcomes": {label: TrialOutcome(**values) for label, values in found.items()}})
         except (KeyError, TypeError) as error:

@@ -13,12 +13,9 @@ from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.metric import AnyMetric
 from minrisk.evaluation.budgets import Trial
 from minrisk.evaluation.scoring import Score, compare_means, score
-from minrisk.evaluation.study import SegmentOutcomes
+from minrisk.evaluation.stages import read_outcomes
 from minrisk.evaluation.summary import summarise
-from minrisk.io.files import text_of
 from minrisk.io.inputs import InputFile
-from minrisk.io.jsonl import parse
-from minrisk.io.record import error_location
 from minrisk.report.views import CHOICE, number, numbers
 
 RESAMPLES = 1000
@@ -117,19 +114,11 @@ def _summary(found: Score) -> dict[str, Any]:
 
 def read_validation(path: str) -> dict[str, Any]:
     """The results of `minrisk validate -o`: strategies at each budget, and the recommendation."""
-    source = InputFile.at(path).open()
-    outcomes: list[SegmentOutcomes] = []
-    labels: list[str] = []
-    for line in source:
-        with error_location(source.where):
-            fields = parse(text_of(line, source.number), "give what `minrisk validate -o` wrote")
-            if "error" not in fields:
-                labels = labels or list(fields.get("outcomes", {}))
-                outcomes.append(SegmentOutcomes.from_json(fields, labels))
+    source, advice = InputFile.at(path).open(), "give what `minrisk validate -o` wrote"
+    outcomes = list(read_outcomes(source, advice))
     if not outcomes:
-        raise InputError(f"{source.name}: no outcomes of a segment; give what "
-                         "`minrisk validate -o` wrote")
-    summary = summarise([Trial(label) for label in labels], outcomes).as_json()
+        raise InputError(f"{source.name}: no outcomes of a segment; {advice}")
+    summary = summarise([Trial(label) for label in outcomes[0].outcomes], outcomes).as_json()
     return summary | {"trials": [_trial(trial) for trial in summary["trials"]]}
 
 

@@ -74,7 +74,8 @@ class Validating:
                  collected: Sequence[SegmentOutcomes | None]) -> list[SegmentOutcomes]:
         """The results of all segments that did not fail: those collected, or in the output."""
         if config.output is not None:
-            return list(read_outcomes(Input(config.output), config.output, self.study))
+            return list(read_outcomes(Input(config.output), "remove the file to have it made again",
+                                      [trial.label for trial in self.study.trials]))
         return [found for found in collected if found is not None]
 
 
