@@ -28,6 +28,7 @@ from minrisk.cli.demo_methods import (
     MethodRow,
 )
 from minrisk.cli.progress import Progress
+from minrisk.cli.score_report import echo_table
 from minrisk.io.files import Input
 from minrisk.metrics.chrf import ChrF
 from minrisk.strategies.standard import Standard
@@ -113,13 +114,8 @@ def _paragraph(label: str, utility: str, text: str, bold: bool = False) -> None:
 
 
 def _table(rows: dict[str, MethodRow], count: int) -> None:
-    lines = [_HEADER, *(_cells(name, row) for name, row in rows.items() if row.utility)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     click.echo()
-    for number, cells in enumerate(lines):
-        name, *values = (c.ljust(w) if i == 0 else c.rjust(w)
-                         for i, (c, w) in enumerate(zip(cells, widths, strict=True)))
-        click.echo(click.style("  ".join([name, *values]), bold=number == 0))
+    echo_table([_HEADER, *(_cells(name, row) for name, row in rows.items() if row.utility)])
     click.echo(f"\nMeans over {count} segments. utility: chrF against all samples, exactly. "
                "top-1, top-20: how\noften the string that exact MBR picks is the first, or among "
                "the first 20.\nvs human: chrF against a human translation. coarse-to-fine looks at "

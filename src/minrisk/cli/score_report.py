@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import click
 
+from minrisk.evaluation.report import aligned
 from minrisk.evaluation.scoring import Score
 
 ScoreFormat = Literal["json", "text", "latex"]
@@ -94,12 +95,8 @@ def _numbers(score: Score) -> dict[str, float | None]:
 
 
 def _table(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> None:
-    rows = [["system", *(column.metric for column in columns)],
-            *([_name(name, columns), *_cells(columns, name, width)] for name in names)]
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    for number, (name, *cells) in enumerate(rows):
-        line = [name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]
-        click.echo(click.style("  ".join(line).rstrip(), bold=number == 0))
+    echo_table([["system", *(column.metric for column in columns)],
+                *([_name(name, columns), *_cells(columns, name, width)] for name in names)])
     click.echo()
     if _resampled(columns):
         click.echo("score (μ ± 95% interval of the resamples) and, against the baseline, the "
@@ -109,6 +106,12 @@ def _table(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> 
         click.echo(f"{column.metric}|{column.signature}")
         if column.sacrebleu:
             click.echo(f"in sacreBLEU's words: {column.sacrebleu}")
+
+
+def echo_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print a table with a bold head."""
+    for number, line in enumerate(aligned(rows)):
+        click.echo(click.style(line, bold=number == 0))
 
 
 def _latex(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from minrisk.evaluation.summary import Summary, TrialSummary
 
@@ -11,16 +11,24 @@ def report_lines(summary: Summary, top: int, signature: str) -> Iterator[str]:
     """The head of the table, its rows, and recommendations."""
     rows = [("strategy", "budget", "top-1", f"top-{top}", "lost", "pairs", "ms"),
             *(_cells(row) for row in summary.rows)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for cells in rows:
-        left = map(str.ljust, cells[:2], widths)
-        right = map(str.rjust, cells[2:], widths[2:])
-        yield "  ".join([*left, *right])
+    yield from aligned(rows, labels=2)
     yield (f"\nMeans over {summary.segments} segments of {summary.references:,.0f} references. "
            f"top-1, top-{top}: how often the string that\nexact MBR picks is the first, "
            f"or among the first {top}. lost: exact utility, against that string.\n"
            f"ms: median per segment, features included.\n{signature}\n")
     yield from _recommendations(summary)
+
+
+def aligned(rows: Sequence[Sequence[str]], labels: int = 1) -> list[str]:
+    """The rows of a table as lines: first the columns of labels, then those of numbers.
+
+    >>> aligned([["system", "score"], ["a", "9.5"]])
+    ['system  score', 'a         9.5']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([*map(str.ljust, cells[:labels], widths),
+                       *map(str.rjust, cells[labels:], widths[labels:])]).rstrip()
+            for cells in rows]
 
 
 def _cells(row: TrialSummary) -> tuple[str, ...]:
