@@ -138,9 +138,9 @@ def decode_corpus(
                              options)
     last = None if output is not None else Collect(
         partial(DecodedSegment.of, signature=decoding.ranking_signature))
-    work = choices.work(decoding, config, options.get("seed", 0), last)
+    job = choices.job(decoding, config, options.get("seed", 0), last)
     progress = options.get("progress", False)
-    return (iterate if output is None else complete)(config, work, progress)
+    return (iterate if output is None else complete)(config, job, progress)
 
 
 @overload
@@ -217,11 +217,11 @@ def export(
     decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,
                              options)
     last = None if output is not None else Collect(_Examples(TrainingWriter(training.recipe)))
-    work = training.work(decoding, config, last)
+    job = training.job(decoding, config, last)
     progress = options.get("progress", False)
     if output is not None:
-        return complete(config, work, progress)
-    return _examples(iterate(config, work, progress))
+        return complete(config, job, progress)
+    return _examples(iterate(config, job, progress))
 
 
 def make_decoding(segments: Any, metric: MetricLike | None, strategy: StrategyLike | None,

@@ -117,6 +117,6 @@ def inspect(
                 references=columns_of(references or ()), seed=options.get("seed", 0))
     inspecting = Inspecting(decoding, view, page)
     with PageBuilder() as builder:
-        done = complete(config, inspecting.work(config, builder), options.get("progress", False))
+        done = complete(config, inspecting.job(config, builder), options.get("progress", False))
         chunks = inspecting.page(builder, done.segments)
         return Report(done.segments, done.failed, b"".join(chunks))

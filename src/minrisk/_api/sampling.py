@@ -111,9 +111,9 @@ def sample(
         raise InputError("repeat= is for output=; samples have their counts")
     sampling = _sampling(prompts, chosen, n, seed, on_blank, input_format, options)
     last = Collect(SampledPrompt.of) if output is None else None
-    work = SampleOutput(repeat).work(sampling, config, last)
+    job = SampleOutput(repeat).job(sampling, config, last)
     progress = options.get("progress", False)
-    return (iterate if output is None else complete)(config, work, progress)
+    return (iterate if output is None else complete)(config, job, progress)
 
 
 @overload
@@ -289,9 +289,9 @@ def _best(prompts: Prompts, n: int, sampler: SamplerLike | None, metric: MetricL
     sampling = _sampling(prompts, chosen, n, seed, on_blank, input_format, options)
     last = None if output is not None else Collect(
         partial(DecodedSegment.of, signature=signature(decision)))
-    work = choices.work(sampling, decision, config, last)
+    job = choices.job(sampling, decision, config, last)
     progress = options.get("progress", False)
-    return (iterate if output is None else complete)(config, work, progress)
+    return (iterate if output is None else complete)(config, job, progress)
 
 
 def _sampler(sampler: SamplerLike | None, options: Mapping[str, Any]) -> Sampler:

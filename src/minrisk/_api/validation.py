@@ -134,11 +134,11 @@ def validate(
     validating = Validating(
         corpus, as_metric(metric), _names(strategies), scope, weighting, skipped.append,
         {name: as_metric(value, name) for name, value in further.items() if value})
-    work, study = validating.work(config), validating.study
+    job, study = validating.job(config), validating.study
     progress = options.get("progress", False)
-    collected = list(iterate(config, work, progress)) if output is None else []
+    collected = list(iterate(config, job, progress)) if output is None else []
     if output is not None:
-        complete(config, work, progress)
+        complete(config, job, progress)
     found = validating.outcomes(config, collected)
     return Validation(summarise(study.trials, found, tolerance), study.signature, skipped, study)
 

@@ -24,4 +24,4 @@ def answer(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOptio
     """
     options.apply()
     drawn = prompts.sampling(sampling.make())
-    return execute(options, output.work(drawn, method.make(), options)).code
+    return execute(options, output.job(drawn, method.make(), options)).code

@@ -26,4 +26,4 @@ def decode(method: StrategyOptions, segments: SegmentInput, options: RunOptions,
     """
     options.apply()
     decoding = segments.decoding(method.make())
-    return execute(options, output.work(decoding, options, method.seed or 0)).code
+    return execute(options, output.job(decoding, options, method.seed or 0)).code

@@ -77,7 +77,7 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
     inspecting = Inspecting(decoding, segments.view(output, method.seed or 0), output)
     with PageBuilder() as builder:
         run = replace(options, output="-", overwrite=False)
-        done = execute(run, inspecting.work(run, builder), written=[options.output])
+        done = execute(run, inspecting.job(run, builder), written=[options.output])
         size = save_page(inspecting.page(builder, done.counts["segments"]), options.output)
     _tell_size(options.output, size, output.show, options.quiet)
     return done.code

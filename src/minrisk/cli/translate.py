@@ -25,4 +25,4 @@ def translate(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOp
     """
     options.apply()
     drawn = prompts.sampling(sampling.make())
-    return execute(options, output.work(drawn, method.make(), options)).code
+    return execute(options, output.job(drawn, method.make(), options)).code

@@ -66,7 +66,7 @@ def validate(metrics: StudyOptions, scope: ValidateScope, segments: JsonInput, o
         corpus, metrics.make(), scope.strategy or None, scope, segments.weighting(corpus),
         Progress(options.quiet, lambda: None).note, metrics.further())
     study = validating.study
-    done = execute(options, validating.work(options), written=output.plot)
+    done = execute(options, validating.job(options), written=output.plot)
     outcomes = validating.outcomes(options, done.values)
     summary = summarise(study.trials, outcomes, scope.tolerance)
     for path in output.plot:

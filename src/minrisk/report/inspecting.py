@@ -1,4 +1,4 @@
-"""The work of `inspect`: decode segments, and make a page of them."""
+"""The job of `inspect`: decode segments, and make a page of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from minrisk._core.errors import InputError
 from minrisk._core.options import Options, flag
 from minrisk.io.inputs import InputFile
-from minrisk.pipeline.job import RunConfig, Work
+from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import Write
 from minrisk.report.page import PageBuilder
 from minrisk.report.stages import BuildViews, ViewWriter
@@ -49,12 +49,12 @@ class Inspecting:
         if options.note:
             self._facts["note"] = options.note
 
-    def work(self, config: RunConfig, builder: PageBuilder) -> Work:
+    def job(self, config: RunConfig, builder: PageBuilder) -> Job:
         """The views of segments go to the builder of the page."""
         views = BuildViews(self._decoding.strategy, config.batch_size, config.on_error,
                            view=self._view)
-        work = self._decoding.work(views, config, Write(ViewWriter()), settings={})
-        return replace(work, stream=builder)
+        job = self._decoding.job(views, config, Write(ViewWriter()), settings={})
+        return replace(job, stream=builder)
 
     def page(self, builder: PageBuilder, segments: int) -> Iterator[bytes]:
         """The page, when all of its segments are in the builder."""

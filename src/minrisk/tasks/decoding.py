@@ -1,4 +1,4 @@
-"""The work of `decode` and `export`: rank segments, and write choices or training data."""
+"""The job of `decode` and `export`: rank segments, and write choices or training data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minrisk.io.record import AUTO, Weighting
 from minrisk.io.training import SOURCE, PairChoice, TrainingRecipe, TrainingWriter
 from minrisk.io.writer import ChoiceWriter
 from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
-from minrisk.pipeline.job import RunConfig, Work
+from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import CheckRecords, Decode, Stage, Write
 from minrisk.strategies.confident import Confident
 from minrisk.strategies.uncertain import Uncertain
@@ -101,12 +101,12 @@ class Decoding:
     def _oracle(self) -> dict[str, str]:
         return {"oracle": self.oracle} if self.oracle else {}
 
-    def work(self, choose: Decode, config: RunConfig, *stages: Stage,
+    def job(self, choose: Decode, config: RunConfig, *stages: Stage,
              settings: Mapping[str, Any], extension: str = ".jsonl", checks: tuple[Stage, ...] = (),
-             matrix: str | None = None) -> Work:
-        """The work of ranking the segments with this stage, and then of further ones."""
+             matrix: str | None = None) -> Job:
+        """The job of ranking the segments with this stage, and then of further ones."""
         lines = partial(self.reader, weighting=self.weighting, oracle=self.oracle)
-        return Work(
+        return Job(
             files=self.corpus.files,
             reader=partial(self.corpus.reader, lines),
             pools=[config.pool(*checks, choose, *stages)],
@@ -146,14 +146,14 @@ class ChoiceOutput(MatrixOutput):
             raise InputError("nbest=, utilities=, confidence= and uncertainty= need "
                              "format='json'; text has one line per segment")
 
-    def work(self, decoding: Decoding, config: RunConfig, seed: int = 0,
-             last: Stage | None = None) -> Work:
-        """The work of `decode`; `last` replaces the stage that writes."""
+    def job(self, decoding: Decoding, config: RunConfig, seed: int = 0,
+             last: Stage | None = None) -> Job:
+        """The job of `decode`; `last` replaces the stage that writes."""
         strategy = self._measured(decoding.strategy, seed)
         choose = Decode(strategy, config.batch_size, config.on_error,
                         scores=self.matrix is not None)
         writer = ChoiceWriter(self.format, self.nbest, self.utilities, self.abstain)
-        return decoding.work(choose, config, last or Write(writer), settings=self._settings(seed),
+        return decoding.job(choose, config, last or Write(writer), settings=self._settings(seed),
                              extension=".txt" if self.format == "text" else ".jsonl",
                              matrix=self.matrix)
 
@@ -210,12 +210,12 @@ class TrainingOutput(MatrixOutput):
         return TrainingRecipe(self.pairs, self.stride or 1, self.prompt, self.conversational,
                               self.format == "tsv")
 
-    def work(self, decoding: Decoding, config: RunConfig, last: Stage | None = None) -> Work:
-        """The work of `export`; `last` replaces the stage that writes."""
+    def job(self, decoding: Decoding, config: RunConfig, last: Stage | None = None) -> Job:
+        """The job of `export`; `last` replaces the stage that writes."""
         writer = TrainingWriter(self.recipe)
         choose = Decode(decoding.strategy, config.batch_size, config.on_error,
                         scores=self.matrix is not None)
-        return decoding.work(choose, config, last or Write(writer),
+        return decoding.job(choose, config, last or Write(writer),
                              settings={"recipe": self.recipe},
                              extension=".tsv" if self.format == "tsv" else ".jsonl",
                              checks=(CheckRecords(writer.check),), matrix=self.matrix)

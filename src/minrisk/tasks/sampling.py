@@ -1,4 +1,4 @@
-"""The work of `sample` and `translate`: draw samples for prompts, and choose among them."""
+"""The job of `sample` and `translate`: draw samples for prompts, and choose among them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minrisk._core.strategy import Strategy
 from minrisk.io.prompts import InputFormat, PromptReader
 from minrisk.io.record import Weighting
 from minrisk.io.writer import ChoiceWriter, SampleWriter
-from minrisk.pipeline.job import RunConfig, Work
+from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import Decode, GenerateSamples, SamplesToSegments, Stage, Write
 from minrisk.pipeline.workers import WorkerPool
 from minrisk.tasks.corpus import Corpus
@@ -54,14 +54,14 @@ class Sampling:
                                config.batch_size, config.on_error,
                                self.options.on_blank == "fail", must_instruct)
 
-    def work(self, pools: Sequence[WorkerPool], *, settings: Mapping[str, Any],
+    def job(self, pools: Sequence[WorkerPool], *, settings: Mapping[str, Any],
              drawing: Mapping[str, Any] | None = None, signatures: Sequence[str] = (),
-             extension: str = ".jsonl") -> Work:
-        """The work of these pools, the first of which samples."""
+             extension: str = ".jsonl") -> Job:
+        """The job of these pools, the first of which samples."""
         options = self.options
         lines = partial(PromptReader, form=options.input_format)
         drawn = {"n": options.num_samples, "seed": options.seed, **(drawing or {})}
-        return Work(
+        return Job(
             files=self.corpus.files,
             reader=partial(self.corpus.reader, lines),
             pools=pools,
@@ -82,10 +82,10 @@ class SampleOutput(Options):
     repeat: bool = flag(False, section="Output",
                         help="Write equal samples one by one, instead of one with its count.")
 
-    def work(self, sampling: Sampling, config: RunConfig, last: Stage | None = None) -> Work:
-        """The work of `sample`; `last` replaces the stage that writes."""
+    def job(self, sampling: Sampling, config: RunConfig, last: Stage | None = None) -> Job:
+        """The job of `sample`; `last` replaces the stage that writes."""
         stages = (sampling.stage(config), last or Write(SampleWriter(self.repeat)))
-        return sampling.work([config.pool(*stages)], settings={},
+        return sampling.job([config.pool(*stages)], settings={},
                              drawing={"repeat": self.repeat})
 
 
@@ -112,9 +112,9 @@ class TranslationOutput(Options):
             raise InputError("nbest= and utilities= need format='json'; "
                              "text has one line per segment")
 
-    def work(self, sampling: Sampling, strategy: Strategy, config: RunConfig,
-             last: Stage | None = None) -> Work:
-        """The work of `translate`; `last` replaces the stage that writes."""
+    def job(self, sampling: Sampling, strategy: Strategy, config: RunConfig,
+             last: Stage | None = None) -> Job:
+        """The job of `translate`; `last` replaces the stage that writes."""
         choose = (SamplesToSegments(Weighting(self.weights)),
                   Decode(strategy, None, config.on_error),
                   last or Write(ChoiceWriter(self.format, self.nbest, self.utilities)))
@@ -122,7 +122,7 @@ class TranslationOutput(Options):
         pools = [replace(config.pool(sampling.stage(config, self.must_instruct)),
                          workers=self.sampling_workers),
                  config.pool(*choose, gpus=False)]
-        return sampling.work(
+        return sampling.job(
             pools,
             settings=settings_of(strategy) | {
                 "format": self.format, "nbest": self.nbest, "utilities": self.utilities,

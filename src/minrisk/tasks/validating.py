@@ -1,4 +1,4 @@
-"""The work of `validate`: try strategies on segments."""
+"""The job of `validate`: try strategies on segments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minrisk.evaluation.study import SegmentOutcomes, Study
 from minrisk.io.files import Input
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.record import Record, Weighting
-from minrisk.pipeline.job import RunConfig, Work
+from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import Collect, Write
 from minrisk.tasks.corpus import Corpus
 
@@ -53,13 +53,13 @@ class Validating:
         self.study = Study(metric, self._reader.typical(), names, scope.top, note,
                            seed=scope.seed, weights=str(weighting), **further)
 
-    def work(self, config: RunConfig) -> Work:
+    def job(self, config: RunConfig) -> Job:
         """The results of segments go to the output, or are collected if there is none."""
         if config.output is not None and (config.is_stream or config.is_folder):
             raise InputError(f"output={config.output!r} must be a file, which can be read again")
         study = self.study
         last = Collect(_outcomes) if config.output is None else Write(OutcomesWriter())
-        return Work(
+        return Job(
             files=self._corpus.files,
             reader=lambda files, number: self._reader,
             pools=[config.pool(Evaluate(study), last)],
