@@ -25,7 +25,7 @@ from minrisk.io.training import PairChoice, TrainingWriter
 from minrisk.pipeline.stages import Collect
 from minrisk.tasks.corpus import segments_of
 from minrisk.tasks.decoding import (
-    ChoiceOutput,
+    DecodeOutput,
     Decoding,
     OracleOption,
     TrainingOutput,
@@ -132,7 +132,7 @@ def decode_corpus(
                            or abstain is not None):
         raise InputError("format=, nbest=, utilities=, abstain= and matrix= are for output=; "
                          "rankings have all utilities, and their uncertainty")
-    choices = ChoiceOutput(None if matrix is None else os.fspath(matrix), format, nbest, utilities,
+    choices = DecodeOutput(None if matrix is None else os.fspath(matrix), format, nbest, utilities,
                            confidence, uncertainty, abstain)
     decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,
                              options)

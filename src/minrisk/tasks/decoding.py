@@ -102,13 +102,13 @@ class Decoding:
         return {"oracle": self.oracle} if self.oracle else {}
 
     def job(self, choose: Decode, config: RunConfig, *stages: Stage,
-             settings: Mapping[str, Any], extension: str = ".jsonl", checks: tuple[Stage, ...] = (),
-             matrix: str | None = None) -> Job:
+            settings: Mapping[str, Any], extension: str = ".jsonl", checks: tuple[Stage, ...] = (),
+            matrix: str | None = None) -> Job:
         """The job of ranking the segments with this stage, and then of further ones."""
-        lines = partial(self.reader, weighting=self.weighting, oracle=self.oracle)
+        make_reader = partial(self.reader, weighting=self.weighting, oracle=self.oracle)
         return Job(
             files=self.corpus.files,
-            reader=partial(self.corpus.reader, lines),
+            reader=partial(self.corpus.reader, make_reader),
             pools=[config.pool(*checks, choose, *stages)],
             settings=settings_of(self.strategy) | self.corpus.settings | {
                 "weights": self.weighting, "oracle": self.oracle, **settings},
@@ -116,14 +116,14 @@ class Decoding:
             extension=extension,
             block=LIGHT_BLOCK if choose.is_light else BATCH,
             matrix=matrix,
-            parser=self.corpus.parser(lines),
+            parser=self.corpus.parser(make_reader),
             also_read=self.corpus.further_files,
         )
 
 
 @dataclass(frozen=True)
 class ChoiceOutput(MatrixOutput):
-    """What the output of `decode` says of each segment."""
+    """What an output says of the choice of each segment."""
 
     format: Literal["json", "text"] = flag(
         "json", section="Output", help="JSON lines, or one line of text per segment.")
@@ -146,16 +146,18 @@ class ChoiceOutput(MatrixOutput):
             raise InputError("nbest=, utilities=, confidence= and uncertainty= need "
                              "format='json'; text has one line per segment")
 
-    def job(self, decoding: Decoding, config: RunConfig, seed: int = 0,
-             last: Stage | None = None) -> Job:
-        """The job of `decode`; `last` replaces the stage that writes."""
-        strategy = self._measured(decoding.strategy, seed)
-        choose = Decode(strategy, config.batch_size, config.on_error,
-                        scores=self.matrix is not None)
-        writer = ChoiceWriter(self.format, self.nbest, self.utilities, self.abstain)
-        return decoding.job(choose, config, last or Write(writer), settings=self._settings(seed),
-                             extension=".txt" if self.format == "text" else ".jsonl",
-                             matrix=self.matrix)
+    def choose(self, strategy: Strategy, config: RunConfig, seed: int) -> Decode:
+        """The stage that ranks, with what the output adds to rankings."""
+        return Decode(self._measured(strategy, seed), config.batch_size, config.on_error,
+                      scores=self.matrix is not None)
+
+    def write(self) -> Write:
+        """The stage that writes."""
+        return Write(ChoiceWriter(self.format, self.nbest, self.utilities, self.abstain))
+
+    @property
+    def extension(self) -> str:
+        return ".txt" if self.format == "text" else ".jsonl"
 
     def _measured(self, strategy: Strategy, seed: int) -> Strategy:
         """The strategy wrapped to add confidence and uncertainty."""
@@ -165,11 +167,23 @@ class ChoiceOutput(MatrixOutput):
             strategy = Uncertain(strategy, seed=seed)
         return strategy
 
-    def _settings(self, seed: int) -> dict[str, Any]:
+    def settings(self, seed: int) -> dict[str, Any]:
         return {"format": self.format, "nbest": self.nbest, "utilities": self.utilities,
                 "confidence": self.confidence, "uncertainty": self.uncertainty,
                 "abstain": self.abstain,
                 **({"confidence.seed": seed} if self.confidence else {})}
+
+
+@dataclass(frozen=True)
+class DecodeOutput(ChoiceOutput):
+    """The output of `decode`."""
+
+    def job(self, decoding: Decoding, config: RunConfig, seed: int = 0,
+            last: Stage | None = None) -> Job:
+        """The job of `decode`; `last` replaces the stage that writes."""
+        choose = self.choose(decoding.strategy, config, seed)
+        return decoding.job(choose, config, last or self.write(), settings=self.settings(seed),
+                            extension=self.extension, matrix=self.matrix)
 
 
 @dataclass(frozen=True)
@@ -216,6 +230,6 @@ class TrainingOutput(MatrixOutput):
         choose = Decode(decoding.strategy, config.batch_size, config.on_error,
                         scores=self.matrix is not None)
         return decoding.job(choose, config, last or Write(writer),
-                             settings={"recipe": self.recipe},
-                             extension=".tsv" if self.format == "tsv" else ".jsonl",
-                             checks=(CheckRecords(writer.check),), matrix=self.matrix)
+                            settings={"recipe": self.recipe},
+                            extension=".tsv" if self.format == "tsv" else ".jsonl",
+                            checks=(CheckRecords(writer.check),), matrix=self.matrix)

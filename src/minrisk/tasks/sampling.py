@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from minrisk._core.errors import InputError
 from minrisk._core.options import Options, flag
 from minrisk._core.sampler import Sampler
 from minrisk._core.signature import settings as settings_of
@@ -15,12 +14,12 @@ from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.prompts import InputFormat, PromptReader
 from minrisk.io.record import Weighting
-from minrisk.io.writer import ChoiceWriter, SampleWriter
+from minrisk.io.writer import SampleWriter
 from minrisk.pipeline.job import Job, RunConfig
-from minrisk.pipeline.stages import Decode, GenerateSamples, SamplesToSegments, Stage, Write
+from minrisk.pipeline.stages import GenerateSamples, SamplesToSegments, Stage, Write
 from minrisk.pipeline.workers import WorkerPool
 from minrisk.tasks.corpus import Corpus
-from minrisk.tasks.decoding import NBEST_HELP, UTILITIES_HELP
+from minrisk.tasks.decoding import ChoiceOutput
 
 OnBlank = Literal["copy", "fail"]
 
@@ -55,22 +54,23 @@ class Sampling:
                                self.options.on_blank == "fail", must_instruct)
 
     def job(self, pools: Sequence[WorkerPool], *, settings: Mapping[str, Any],
-             drawing: Mapping[str, Any] | None = None, signatures: Sequence[str] = (),
-             extension: str = ".jsonl") -> Job:
+            drawing: Mapping[str, Any] | None = None, signatures: Sequence[str] = (),
+            extension: str = ".jsonl", matrix: str | None = None) -> Job:
         """The job of these pools, the first of which samples."""
         options = self.options
-        lines = partial(PromptReader, form=options.input_format)
+        make_reader = partial(PromptReader, form=options.input_format)
         drawn = {"n": options.num_samples, "seed": options.seed, **(drawing or {})}
         return Job(
             files=self.corpus.files,
-            reader=partial(self.corpus.reader, lines),
+            reader=partial(self.corpus.reader, make_reader),
             pools=pools,
             settings=settings_of(self.sampler, "sampler") | drawn | {
                 "input_format": options.input_format, "on_blank": options.on_blank, **settings},
             signatures=[signature(self.sampler, "sampler", **drawn), *signatures],
             extension=extension,
             block=self.sampler.batch_size(options.num_samples),
-            parser=self.corpus.parser(lines),
+            matrix=matrix,
+            parser=self.corpus.parser(make_reader),
             is_streaming=self.sampler.streams,
         )
 
@@ -86,49 +86,43 @@ class SampleOutput(Options):
         """The job of `sample`; `last` replaces the stage that writes."""
         stages = (sampling.stage(config), last or Write(SampleWriter(self.repeat)))
         return sampling.job([config.pool(*stages)], settings={},
-                             drawing={"repeat": self.repeat})
+                            drawing={"repeat": self.repeat})
 
 
 @dataclass(frozen=True)
-class TranslationOutput(Options):
+class TranslationOutput(ChoiceOutput):
     """How `translate` chooses among samples, and what its output says of each source."""
 
     must_instruct: ClassVar[bool] = True  # a causal model must be told to translate
 
-    weights: Literal["uniform", "logprobs"] = flag(
-        "uniform", section="Method",
-        help="Weights of samples as references: equal, or their probabilities.")
-    format: Literal["text", "json"] = flag(
+    format: Literal["json", "text"] = flag(
         "text", section="Output", help="One line of text per segment, or JSON lines.")
-    nbest: int | None = flag(None, section="Output", metavar="K", ge=1, help=NBEST_HELP)
-    utilities: bool = flag(False, section="Output", help=UTILITIES_HELP)
+    weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
+        "uniform", section="Method",
+        help="Weights of samples as references: equal, their probabilities, or these per token.")
     sampling_workers: int | None = flag(
         None, metavar="W", ge=1, advanced=True,
         help="Number of workers that sample, on the GPUs; --workers is the number that decode.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.format == "text" and (self.nbest or self.utilities):
-            raise InputError("nbest= and utilities= need format='json'; "
-                             "text has one line per segment")
-
     def job(self, sampling: Sampling, strategy: Strategy, config: RunConfig,
-             last: Stage | None = None) -> Job:
+            last: Stage | None = None) -> Job:
         """The job of `translate`; `last` replaces the stage that writes."""
-        choose = (SamplesToSegments(Weighting(self.weights)),
-                  Decode(strategy, None, config.on_error),
-                  last or Write(ChoiceWriter(self.format, self.nbest, self.utilities)))
+        seed = sampling.options.seed
+        choose = self.choose(strategy, replace(config, batch_size=None), seed)  # it is for sampling
         # the first pool samples, on GPUs if there are any; the second decodes the samples
         pools = [replace(config.pool(sampling.stage(config, self.must_instruct)),
                          workers=self.sampling_workers),
-                 config.pool(*choose, gpus=False)]
+                 config.pool(SamplesToSegments(Weighting(self.weights)), choose,
+                             last or self.write(), gpus=False)]
         return sampling.job(
             pools,
-            settings=settings_of(strategy) | {
-                "format": self.format, "nbest": self.nbest, "utilities": self.utilities,
-                "weights": self.weights},
-            signatures=[signature(strategy, weights=self.weights)],
-            extension=".txt" if self.format == "text" else ".jsonl")
+            settings=settings_of(strategy) | self.settings(seed) | {"weights": self.weights},
+            signatures=[self.signature(strategy)],
+            extension=self.extension,
+            matrix=self.matrix)
+
+    def signature(self, strategy: Strategy) -> str:
+        return signature(strategy, weights=self.weights)
 
 
 @dataclass(frozen=True)
@@ -137,5 +131,5 @@ class AnswerOutput(TranslationOutput):
 
     must_instruct: ClassVar[bool] = False
 
-    format: Literal["text", "json"] = flag(
+    format: Literal["json", "text"] = flag(
         "json", section="Output", help="JSON lines, or one line of text per segment.")

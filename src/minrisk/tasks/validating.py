@@ -43,8 +43,8 @@ class Validating:
                  scope: StudyScope, weighting: Weighting, note: Callable[[str], None],
                  further: Mapping[str, AnyMetric]) -> None:
         self._corpus, self._scope = corpus, scope
-        self._lines = partial(SampleReader, weighting=weighting)
-        self._whole = corpus.reader(self._lines, tuple(corpus.files), None)
+        self._make_reader = partial(SampleReader, weighting=weighting)
+        self._whole = corpus.reader(self._make_reader, tuple(corpus.files), None)
         self._reader = Peeked(self._whole, scope.limit)
         for name in strategies or ():
             STRATEGIES.get(name)  # raises InputError if there is none
@@ -66,7 +66,7 @@ class Validating:
             settings={"signature": study.signature, "limit": self._scope.limit,
                       "trials": [trial.label for trial in study.trials]},
             signatures=[study.signature],
-            parser=self._corpus.parser(self._lines) or self._whole,
+            parser=self._corpus.parser(self._make_reader) or self._whole,
             also_read=self._corpus.further_files,
         )
 
