@@ -141,6 +141,9 @@ def test_a_matrix_and_confidence_are_those_of_the_command_line(tmp_path):
     assert (tmp_path / "api.jsonl").read_bytes() == (tmp_path / "cli.jsonl").read_bytes()
     ours, theirs = np.load(tmp_path / "api.npz"), np.load(tmp_path / "cli.npz")
     assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
+    minrisk.export(path, output=tmp_path / "train.jsonl", matrix=tmp_path / "train.npz")
+    trained = np.load(tmp_path / "train.npz")
+    assert all(np.array_equal(trained[name], theirs[name]) for name in theirs)
     [first, _] = minrisk.decode_corpus(path, confidence=True)
     assert first.ranking.confidence is not None
 
@@ -517,7 +520,7 @@ def test_a_segment_that_gives_no_example_is_told():
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"format": "xml", "output": "o"}, "format must be 'json' or 'tsv'; got 'xml'"),
-    ({"format": "tsv"}, "format='tsv' is for output="),
+    ({"format": "tsv"}, "format='tsv' and matrix= are for output="),
     ({"format": "tsv", "output": "o", "pairs": "best-worst"}, "need format='json'"),
     ({"pairs": "best"}, "pairs must be 'best-worst' or"), ({"stride": 0}, "stride must be"),
     ({"stride": 2}, "stride= goes with pairs='consecutive'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import openai_server
@@ -120,6 +121,18 @@ def test_translate_is_sample_and_decode(sample, translate, sources, tmp_path):
     assert text.out.splitlines() == [record["text"] for record in apart]
     assert "sampler:openai|" in text.err
     assert "strategy:aggregate-to-fine|metric:chrf|" in text.err
+
+
+def test_translate_measures_its_choices_as_decode_does(sample, translate, sources, tmp_path):
+    samples = tmp_path / "samples.jsonl"
+    sample(sources, "-n", "20", "--prompt", "In French: {source}", "--seed", "2", "-o", samples)
+    measures = ["--confidence", "--uncertainty", "--weights", "length-normalised", "--matrix"]
+    apart = run("decode", samples, "--seed", "2", *measures, tmp_path / "apart.npz").records
+    result = translate(sources, "-n", "20", "--seed", "2", "--format", "json", *measures,
+                       tmp_path / "whole.npz")
+    assert [{k: v for k, v in r.items() if k != "source"} for r in result.records] == apart
+    with np.load(tmp_path / "apart.npz") as one, np.load(tmp_path / "whole.npz") as other:
+        assert {k: v.tolist() for k, v in one.items()} == {k: v.tolist() for k, v in other.items()}
 
 
 def test_progress_tells_samples_per_second(sample, sources, monkeypatch):

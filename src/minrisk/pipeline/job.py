@@ -115,11 +115,7 @@ class RunConfig(WorkerConfig):
     @property
     def is_stream(self) -> bool:
         """A queue, standard output, a pipe or a device, which cannot be read again."""
-        if self.output in (None, "-"):
-            return True
-        assert self.output is not None
-        return (not remote.is_url(self.output) and os.path.exists(self.output)
-                and not self.is_folder and not stat.S_ISREG(os.stat(self.output).st_mode))
+        return self.output is None or is_stream(self.output)
 
     @property
     def memory(self) -> int:
@@ -175,6 +171,13 @@ def open_run(config: RunConfig, job: Job, read: Sequence[str] = (),
 def _with_parser(pools: Sequence[WorkerPool], reader: Reader) -> list[WorkerPool]:
     first, *others = pools
     return [replace(first, stages=(Parse(reader), *first.stages)), *others]
+
+
+def is_stream(path: str) -> bool:
+    """Whether a path is standard output, a pipe or a device."""
+    return path == "-" or (not remote.is_url(path) and os.path.exists(path)
+                           and not names_folder(path)
+                           and not stat.S_ISREG(os.stat(path).st_mode))
 
 
 def names_folder(path: str) -> bool:

@@ -13,6 +13,8 @@ from minrisk._core.registry import STRATEGIES
 from minrisk.evaluation.budgets import OTHER_AIMS
 from minrisk.evaluation.stages import Evaluate, OutcomesWriter, Peeked, read_outcomes
 from minrisk.evaluation.study import SegmentOutcomes, Study
+from minrisk.evaluation.summary import summarise
+from minrisk.evaluation.validation import Validation
 from minrisk.io.files import Input
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.record import Record, Weighting
@@ -70,8 +72,15 @@ class Validating:
             also_read=self._corpus.further_files,
         )
 
-    def outcomes(self, config: RunConfig,
-                 collected: Sequence[SegmentOutcomes | None]) -> list[SegmentOutcomes]:
+    def result(self, config: RunConfig, collected: Sequence[SegmentOutcomes | None],
+               skipped: Sequence[str] = ()) -> Validation:
+        """The result of the run; `skipped` are strategies that could not be tried."""
+        outcomes = self._outcomes(config, collected)
+        summary = summarise(self.study.trials, outcomes, self._scope.tolerance)
+        return Validation(summary, self.study.signature, skipped, self.study)
+
+    def _outcomes(self, config: RunConfig,
+                  collected: Sequence[SegmentOutcomes | None]) -> list[SegmentOutcomes]:
         """The results of all segments that did not fail: those collected, or in the output."""
         if config.output is not None:
             return list(read_outcomes(Input(config.output), config.output, self.study))
