@@ -16,6 +16,8 @@ from minrisk.version import __version__
 
 if TYPE_CHECKING:
     from minrisk._api.decoding import decode_corpus, export
+    from minrisk._api.inspecting import Report, inspect
+    from minrisk._api.parts import decode_parts
     from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
     from minrisk._api.sampling import sample, translate
     from minrisk._api.validation import Validation, validate
@@ -56,8 +58,6 @@ if TYPE_CHECKING:
     from minrisk.metrics.symbolic import Symbolic
     from minrisk.metrics.symmetric import Symmetric
     from minrisk.metrics.ter import Ter
-    from minrisk.pipeline.references import decode_parts
-    from minrisk.report.inspecting import Report, inspect
     from minrisk.samplers.ct2 import CTranslate2
     from minrisk.samplers.hf import Transformers
     from minrisk.samplers.openai import Endpoint
@@ -79,6 +79,8 @@ if TYPE_CHECKING:
 
 _HOME = {  # the same names by module, at run time
     "_api.decoding": ("decode_corpus", "export"),
+    "_api.inspecting": ("Report", "inspect"),
+    "_api.parts": ("decode_parts",),
     "_api.results": ("DecodedSegment", "RunSummary", "SampledPrompt"),
     "_api.sampling": ("sample", "translate"),
     "_api.validation": ("Validation", "validate"),
@@ -114,8 +116,6 @@ _HOME = {  # the same names by module, at run time
     "metrics.symbolic": ("Symbolic",),
     "metrics.symmetric": ("Symmetric",),
     "metrics.ter": ("Ter",),
-    "pipeline.references": ("decode_parts",),
-    "report.inspecting": ("Report", "inspect"),
     "samplers.ct2": ("CTranslate2",),
     "samplers.hf": ("Transformers",),
     "samplers.openai": ("Endpoint",),

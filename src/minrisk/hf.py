@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from minrisk._core.decoding import METRIC, STRATEGY, make_strategy
+from minrisk._core.decoding import MetricLike, StrategyLike, add_texts, resolve_strategy
 from minrisk._core.errors import InputError, needs_extra
-from minrisk._core.metric import AnyMetric
 from minrisk._core.sampler import Sample
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import Strategy
 
 with needs_extra("minrisk.hf", "hf"):
     import torch
@@ -31,18 +29,25 @@ with needs_extra("minrisk.hf", "hf"):
     from transformers.utils.generic import ModelOutput
 
     from minrisk._torch.loading import load_tokenizer
-    from minrisk.samplers.hf.engine import Engine, SampledSequence
+    from minrisk.samplers.hf.engine import SampledSequence, SamplingEngine
     from minrisk.samplers.hf.prefixes import TokenizedPrompt
     from minrisk.samplers.hf.truncation import Truncation
 
 
 @dataclass
 class MbrOutput(ModelOutput):  # type: ignore[misc,unused-ignore]
-    """The result of `generate` with `return_dict_in_generate=True`."""
+    """The result of `generate` with `return_dict_in_generate=True`.
 
-    sequences: Tensor | None = None  # (B * num_return_sequences, T) token ids
-    samples: list[list[Sample]] | None = None  # distinct samples of each source, in sampling order
-    utilities: list[Any] | None = None  # (distinct samples,) of each source
+    Attributes:
+        sequences: (B * num_return_sequences, T) token ids.
+        samples: the distinct samples of each row of the batch, in sampling order.
+        utilities: the utility of each distinct sample, for each row of the batch.
+        rankings: the ranking of the samples of each row of the batch.
+    """
+
+    sequences: Tensor | None = None
+    samples: list[list[Sample]] | None = None
+    utilities: list[Any] | None = None
     rankings: list[Ranking] | None = None
 
 
@@ -56,8 +61,8 @@ def generate(
     *,
     tokenizer: Any = None,
     num_samples: int = 256,
-    metric: str | AnyMetric | None = None,
-    strategy: str | Strategy = STRATEGY,
+    metric: MetricLike | None = None,
+    strategy: StrategyLike | None = None,
     strategy_options: Mapping[str, Any] | None = None,
     seed: int | None = None,
     **model_kwargs: Any,
@@ -73,9 +78,10 @@ def generate(
             model_kwargs: what `generate` of transformers passes.
         tokenizer: the tokenizer; that of the model's name or folder unless given.
         num_samples: number of samples of each row.
-        metric: a metric or its name; chrF unless given.
-        strategy: a strategy or its name; standard MBR unless given.
-        strategy_options: options of a strategy that is given by name.
+        metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
+            given.
+        strategy: a strategy, its name or class; standard MBR unless given.
+        strategy_options: options of a strategy that is given by name or class.
         seed: seed of the samples; unless given, torch's own generator (`torch.manual_seed`).
 
     Returns:
@@ -83,17 +89,30 @@ def generate(
 
     Raises:
         InputError: if an option of the config is not supported, or there is no tokenizer.
+
+    With a seq2seq model of transformers and its tokenizer:
+
+    >>> import minrisk.hf
+    >>> inputs = tokenizer(["the cat sat", "a dog ran"], return_tensors="pt", padding=True)
+    >>> found = model.generate(input_ids=inputs.input_ids, attention_mask=inputs.attention_mask,
+    ...                        custom_generate=minrisk.hf.generate, num_samples=16,
+    ...                        epsilon_cutoff=0.02, return_dict_in_generate=True)
+    >>> texts = tokenizer.batch_decode(found.sequences, skip_special_tokens=True)
+    >>> texts == [ranking.text for ranking in found.rankings]
+    True
     """
     config = model.generation_config if generation_config is None else generation_config
     _check(config, num_samples, logits_processor, stopping_criteria)
     words = _tokenizer(model) if tokenizer is None else tokenizer
     prefixes, prompts = _prompts(model, input_ids, inputs_tensor, model_kwargs)
     limit = config.max_length - input_ids.shape[1]
-    drawn = Engine(model, config, _truncation(config), limit).draw(
+    drawn = SamplingEngine(model, config, _truncation(config), limit).draw(
         prompts, num_samples, _next_seed() if seed is None else seed, range(len(prompts)))
     segments = [_segment(words, prompt, own, place)
                 for place, (prompt, own) in enumerate(zip(prompts, drawn, strict=True))]
-    rankings = _strategy(strategy, metric, strategy_options).rank(segments)
+    chosen = resolve_strategy(strategy, metric, dict(strategy_options or {}))
+    rankings = [add_texts(ranking, segment, chosen) for ranking, segment
+                in zip(chosen.rank(segments), segments, strict=True)]
     sequences = _sequences(prefixes, drawn, rankings, config, input_ids.device)
     if not config.return_dict_in_generate:
         return sequences
@@ -156,16 +175,6 @@ def _truncation(config: Any) -> Truncation:
     return Truncation(temperature=config.temperature or 1.0, top_k=config.top_k or 0,
                       top_p=config.top_p or 1.0, min_p=config.min_p or 0.0,
                       epsilon=config.epsilon_cutoff or 0.0, eta=config.eta_cutoff or 0.0)
-
-
-def _strategy(strategy: str | Strategy, metric: str | AnyMetric | None,
-              options: Mapping[str, Any] | None) -> Strategy:
-    if isinstance(strategy, str):
-        return make_strategy(strategy, METRIC if metric is None else metric, **options or {})
-    if metric is not None or options:
-        raise InputError(f"the strategy {strategy.name!r} has its metric and options already; "
-                         "give it by name, or these to its constructor")
-    return strategy
 
 
 def _segment(tokenizer: Any, prompt: TokenizedPrompt, drawn: Sequence[SampledSequence],

@@ -227,17 +227,18 @@ def check_partial_statistics_add_up(metric: Any, case: Case, rtol: float) -> Non
                   metric.finalize(hyps, whole, source), rtol)
 
 
-Check = Callable[[Any, Case, float], None]
+ContractCheck = Callable[[Any, Case, float], None]
 
-METRIC_CHECKS: tuple[Check, ...] = (
+METRIC_CHECKS: tuple[ContractCheck, ...] = (
     check_shape, check_order_does_not_matter, check_rows, check_utility,
     check_utility_against_itself,
 )
-AGGREGATE_CHECKS: tuple[Check, ...] = (
+AGGREGATE_CHECKS: tuple[ContractCheck, ...] = (
     check_singleton_groups, check_grouped_duplicates, check_weights_are_repetitions,
     check_aggregate_of_aggregates,
 )
-PARTS_CHECKS: tuple[Check, ...] = (check_partial_statistics, check_partial_statistics_add_up)
+PARTS_CHECKS: tuple[ContractCheck, ...] = (check_partial_statistics,
+                                           check_partial_statistics_add_up)
 
 
 def _features(metric: AnyMetric, case: Case) -> tuple[Features, Features, Features | None]:

@@ -268,7 +268,7 @@ def test_a_corpus_may_be_empty(tmp_path):
     ((["nowhere.jsonl"],), {}, "strings are names of files here: for the samples of one segment"),
     ((["x", ["a"]],), {}, r"found \['a'\] among names of files"),
     (("*.nothing",), {}, r"no file matches \*.nothing"),
-    (([],), {"workers": -1}, "run: workers must be an integer of at least 1 or None; got -1"),
+    (([],), {"workers": -1}, "workers must be an integer of at least 1 or None; got -1"),
     (([],), {"workers": "two"}, "workers must be an integer"),
     (([],), {"engine": "spark"}, "engine must be 'local' or 'ray' or None; got 'spark'"),
     (([],), {"on_error": "explode"}, "on_error must be 'stop' or 'skip'; got 'explode'"),

@@ -239,6 +239,12 @@ def test_former_names_of_lists_say_the_new_ones():
     assert "`minrisk metrics` is now `minrisk list metrics`" in result.err
 
 
+def test_an_unknown_command_is_answered_with_the_closest_one():
+    result = run("decod", "in.jsonl")
+    assert result.code == 2
+    assert result.err.startswith("minrisk: error: unknown command 'decod'; did you mean 'decode'?")
+
+
 def test_a_list_may_be_of_some_names():
     assert [e["name"] for e in run("list", "metrics", "bleu", "ter", "--json").records] == [
         "bleu", "ter"]

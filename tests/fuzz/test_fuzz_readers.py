@@ -156,6 +156,11 @@ def archives(draw: st.DrawFn) -> tuple[bytes, bytes]:
     return text, draw(mutated(st.just(compress(text))))
 
 
+def _has_checksum(content: bytes) -> bool:
+    """All three formats have checksums, but a flag in the header of zst can turn its own off."""
+    return not content.startswith(b"\x28\xb5\x2f\xfd") or bool(content[4:5] and content[4] & 4)
+
+
 @fuzz(archive=archives())
 def test_damaged_archives_are_read_right_or_told(archive, tmp_path):
     text, content = archive
@@ -168,7 +173,7 @@ def test_damaged_archives_are_read_right_or_told(archive, tmp_path):
     except InputError:
         assert source.number == len(found)
         return
-    if codec_of(content):  # all three have checksums
+    if codec_of(content) and _has_checksum(content):
         whole = b"\n".join(found) + b"\n" * text.endswith(b"\n")
         assert whole in {text * times for times in range(5)}  # the whole file may be there twice
 

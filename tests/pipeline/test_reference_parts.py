@@ -136,8 +136,8 @@ def test_not_too_many_parts_wait_for_one_before_them(tmp_path, monkeypatch):
     ({"strategy": "prune"}, "'prune' needs all references at once"),
     ({"strategy": minrisk.Aggregate(minrisk.ChrF(), groups=2)}, "expected groups=1, got groups=2"),
     ({"metric": Edit()}, "needs a metric that averages references"),
-    ({"workers": 0}, "workers must be at least 1; got 0"),
-    ({"address": "auto"}, "address= needs engine='ray'"),
+    ({"workers": 0}, "workers must be an integer of at least 1 or None; got 0"),
+    ({"address": "auto"}, "address= is of a Ray cluster; give engine='ray'"),
     ({"hypotheses": []}, "zero hypotheses"),
     ({"strategy": minrisk.Standard(minrisk.ChrF()), "metric": "bleu"}, "metric: already part of"),
 ])
@@ -203,6 +203,14 @@ def ranked(*args):
     assert done.code == 0, done.err
     [record] = done.records
     return record
+
+
+def test_a_warning_of_workers_is_shown_once():
+    metric = minrisk.ExactMatch(pattern="#(.*)")
+    with pytest.warns(UserWarning, match="matches none of") as shown:
+        minrisk.decode_parts(HYPS, [REFS[:2], REFS[:2], REFS[:2]], metric=metric, workers=2)
+    of_references = [found for found in shown if "none of 2 texts" in str(found.message)]
+    assert len(of_references) == 1
 
 
 @pytest.mark.parametrize("strategy", ["aggregate", "standard"])

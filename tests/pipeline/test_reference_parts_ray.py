@@ -20,14 +20,6 @@ from reference_shards import HYPS, REFS, shards
 pytestmark = pytest.mark.xdist_group("ray")
 
 
-@pytest.fixture
-def connected(cluster):
-    """When somebody has connected us before."""
-    ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
-    yield
-    ray.shutdown()
-
-
 def test_no_cluster_at_an_address_is_told():
     with pytest.raises(minrisk.MinriskError, match="no Ray cluster at nobody"):
         minrisk.decode_parts(HYPS, [REFS], engine="ray", address="nobody")
@@ -92,6 +84,7 @@ def test_without_ray_the_extra_is_named(monkeypatch):
 
 def test_without_an_address_a_cluster_is_started_and_ended():
     """After the tests with another cluster, to which a process cannot come back for actors."""
+    ray.shutdown()
     found = minrisk.decode_parts(HYPS, shards(2), engine="ray", workers=1)
     np.testing.assert_array_equal(found.utility, minrisk.decode_parts(HYPS, shards(2)).utility)
     assert not ray.is_initialized()

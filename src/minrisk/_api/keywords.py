@@ -16,27 +16,11 @@ ShowProgress = bool | Callable[[int, int], object]  # called with segments done 
 
 
 class RunKeywords(TypedDict, total=False):
-    """Options of a run.
+    """Options of a run, which `minrisk decode --help-all` explains.
 
-    Args:
-        workers: number of worker processes; none unless given. A script that has some begins under
-            `if __name__ == "__main__":`, because they import it.
-        engine: "local" for worker processes of this machine, one per core, GPU or model; "ray" for
-            a Ray cluster.
-        address: address of the Ray cluster, or "auto".
-        gpus_per_worker: number of GPUs of each worker; may be a fraction.
-        batch_size: number of segments per batch; chosen by the metric or the sampler unless given.
-        threads: number of threads of each process; one per core unless given.
-        segment_timeout: seconds after which a segment fails; it then runs in a worker process.
-        on_error: what to do when a segment fails: "skip" gives its error in its place, "stop"
-            raises it.
-        max_errors: number of failed segments after which the run stops.
-        resume: whether to resume an interrupted run; failed segments are tried again.
-        overwrite: whether to replace an output that exists.
-        buffer: gigabytes of segments that may be in memory at a time.
-        work: local folder for unfinished results when the output is a URL.
-        progress: True for a line on standard error, or a function that is called with the numbers
-            of segments that are done and that failed.
+    A script that has `workers` begins under `if __name__ == "__main__":`, because they import it.
+    `progress` is True for a line on standard error, or a function that is called with the numbers
+    of segments that are done and that failed.
     """
 
     workers: int | None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Sample
 from minrisk._core.segment import Ranking, shortened
-from minrisk.io.record import Record, Result
+from minrisk.io.record import Record
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,23 +116,5 @@ class RunSummary:
     unfinished: Sequence[str] = ()  # the reasons why inputs could not be read to their end
 
 
-@dataclass(frozen=True)
-class Collect:
-    """The last stage if nothing is written: turns each record into an object for the caller."""
-
-    name: ClassVar[str] = "render"
-    is_light: ClassVar[bool] = True
-
-    make: Callable[[Record], Any]
-
-    def prepare(self) -> None:
-        pass
-
-    def __call__(self, items: Iterator[Record]) -> Iterator[Result]:
-        for record in items:
-            yield Result(record.shard, record.index, record.checksum, "", {}, record.failure,
-                         value=self.make(record))
-
-
 def _error(record: Record) -> str | None:
-    return None if record.error is None else f"{record.where}: {record.error}"
+    return None if record.error is None else record.message

@@ -4,47 +4,40 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Unpack, overload
 
 from minrisk._api.keywords import SampleKeywords, TranslateKeywords
-from minrisk._api.results import Collect, DecodedSegment, RunSummary, SampledPrompt
-from minrisk._api.runs import (
-    CorpusInput,
-    complete,
-    field_names,
-    iterate,
-    other_options,
-    prompt_input,
-    run_config,
-)
+from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
+from minrisk._api.runs import complete, field_names, iterate, other_options, run_config
 from minrisk._core.adapters import as_sampler
 from minrisk._core.decoding import (
     STRATEGY,
     MetricLike,
     SamplerLike,
     StrategyLike,
+    default_sampler,
     make_sampler,
     resolve_strategy,
 )
 from minrisk._core.errors import InputError
-from minrisk._core.options import Bounds, checked
 from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk._core.sampler import Message, Sampler, check_numbers
-from minrisk._core.signature import settings, signature
-from minrisk.io.prompts import InputFormat, PromptReader
-from minrisk.io.record import Weighting
+from minrisk._core.signature import signature
+from minrisk.io.prompts import InputFormat
 from minrisk.io.text_files import FilePath
-from minrisk.io.writer import ChoiceWriter, SampleWriter
-from minrisk.pipeline.job import RunConfig, Work
-from minrisk.pipeline.stages import Decode, GenerateSamples, SamplesToSegments, Stage, Write
-from minrisk.pipeline.workers import WorkerPool
+from minrisk.pipeline.stages import Collect
+from minrisk.tasks.corpus import prompts_of
+from minrisk.tasks.sampling import (
+    OnBlank,
+    PromptOptions,
+    SampleOutput,
+    Sampling,
+    TranslationOutput,
+)
 
-SAMPLER, ENDPOINT = "hf", "openai"  # defaults: without an endpoint, and with one
 Prompts = os.PathLike[str] | Iterable[
     str | Mapping[str, Any] | Sequence[Message] | os.PathLike[str]]
-OnBlank = Literal["copy", "fail"]
 
 
 @overload
@@ -113,14 +106,11 @@ def sample(
     [['Hello!'], ['Bye!']]
     """
     config, chosen = run_config(output, options), _sampler(sampler, options)
-    draw = _draw(chosen, n, seed, config, on_blank)
-    drawing = {"n": n, "seed": seed, "repeat": repeat}
-    last: Stage = (Collect(SampledPrompt.of) if output is None
-                   else Write(SampleWriter(checked("repeat", repeat, bool))))
     if output is None and repeat:
         raise InputError("repeat= is for output=; samples have their counts")
-    work = _work(prompt_input(prompts, options), chosen, draw, input_format, on_blank, drawing,
-                 pools=[config.pool(draw, last)])
+    sampling = _sampling(prompts, chosen, n, seed, on_blank, input_format, options)
+    last = Collect(SampledPrompt.of) if output is None else None
+    work = SampleOutput(repeat).work(sampling, config, last)
     progress = options.get("progress", False)
     return (iterate if output is None else complete)(config, work, progress)
 
@@ -202,9 +192,11 @@ def translate(
     ['Hello!', 'Bye!']
     """
     config = run_config(output, options)
-    _check_output(output, format, nbest, utilities)
-    checked("sampling_workers", sampling_workers, int | None, Bounds(ge=1))
-    sampler_fields = field_names(SAMPLERS, sampler, _default_sampler(options))
+    if output is None and (format != "text" or nbest or utilities):
+        raise InputError("format=, nbest= and utilities= are for output=; rankings have all "
+                         "utilities")
+    choices = TranslationOutput(weights, format, nbest, utilities, sampling_workers)
+    sampler_fields = field_names(SAMPLERS, sampler, default_sampler(options.get("endpoint")))
     fields = field_names(STRATEGIES, strategy, STRATEGY)
     others = other_options(options, sampler_fields, fields)
     chosen = _sampler(sampler, {k: v for k, v in others.items() if k in sampler_fields})
@@ -212,47 +204,20 @@ def translate(
     if "seed" in fields and isinstance(strategy, str | type | None):
         own["seed"] = seed
     decision = resolve_strategy(strategy, metric, own)
-    weighting = Weighting(checked("weights", weights, Literal["uniform", "logprobs"]))
-    draw = _draw(chosen, n, seed, config, on_blank, must_instruct=True)
-    last: Stage = (Collect(partial(DecodedSegment.of, signature=signature(decision)))
-                   if output is None else Write(ChoiceWriter(format, nbest, utilities)))
-    choose = (SamplesToSegments(weighting), Decode(decision, None, config.on_error), last)
-    changes = {"form": format, "nbest": nbest, "utilities": utilities, "weights": weights}
-    work = _work(
-        prompt_input(sources, options), chosen, draw, input_format, on_blank,
-        {"n": n, "seed": seed},
-        # the first pool samples, on GPUs if there are any; the second decodes the samples
-        pools=[replace(config.pool(draw), workers=sampling_workers),
-               config.pool(*choose, gpus=False)],
-        changes=settings(decision) | changes,
-        signatures=[signature(decision, weights=weights)],
-        extension=".txt" if format == "text" else ".jsonl")
+    sampling = _sampling(sources, chosen, n, seed, on_blank, input_format, options)
+    last = None if output is not None else Collect(
+        partial(DecodedSegment.of, signature=signature(decision)))
+    work = choices.work(sampling, decision, config, last)
     progress = options.get("progress", False)
     return (iterate if output is None else complete)(config, work, progress)
 
 
-def _check_output(output: FilePath | None, format: str, nbest: int | None,
-                  utilities: bool) -> None:
-    checked("format", format, Literal["text", "json"])
-    checked("nbest", nbest, int | None, Bounds(ge=1))
-    if output is None and (format != "text" or nbest or utilities):
-        raise InputError("format=, nbest= and utilities= are for output=; rankings have all "
-                         "utilities")
-    if format == "text" and (nbest or utilities):
-        raise InputError("nbest= and utilities= need format='json'; text has one line per segment")
-
-
-def _default_sampler(options: Mapping[str, Any]) -> str:
-    """The `openai` sampler if an endpoint is given, otherwise `hf`."""
-    return ENDPOINT if options.get("endpoint") is not None else SAMPLER
-
-
 def _sampler(sampler: SamplerLike | None, options: Mapping[str, Any]) -> Sampler:
     """A sampler by name with its options, or one that has them."""
-    fields = field_names(SAMPLERS, sampler, _default_sampler(options))
+    fields = field_names(SAMPLERS, sampler, default_sampler(options.get("endpoint")))
     own = other_options(options, fields)
     if sampler is None or isinstance(sampler, str):
-        return make_sampler(sampler or _default_sampler(options), **own)
+        return make_sampler(sampler or default_sampler(options.get("endpoint")), **own)
     found = as_sampler(sampler)
     if own:
         raise InputError(f"{', '.join(own)}: already part of the sampler {found.name!r}; give the "
@@ -260,27 +225,8 @@ def _sampler(sampler: SamplerLike | None, options: Mapping[str, Any]) -> Sampler
     return found
 
 
-def _draw(sampler: Sampler, n: int, seed: int, config: RunConfig, on_blank: OnBlank,
-          must_instruct: bool = False) -> GenerateSamples:
+def _sampling(prompts: Prompts, sampler: Sampler, n: int, seed: int, on_blank: OnBlank,
+              input_format: InputFormat, options: Mapping[str, Any]) -> Sampling:
     check_numbers(n, seed)
-    checked("on_blank", on_blank, OnBlank)
-    return GenerateSamples(sampler, n, seed, config.batch_size, config.on_error,
-                           on_blank == "fail", must_instruct)
-
-
-def _work(source: CorpusInput, sampler: Sampler, draw: GenerateSamples, form: InputFormat,
-          on_blank: OnBlank, drawing: Mapping[str, Any],
-          pools: Sequence[WorkerPool], changes: Mapping[str, Any] | None = None,
-          signatures: Sequence[str] = (), extension: str = ".jsonl") -> Work:
-    lines = partial(PromptReader, form=checked("input_format", form, InputFormat))
-    return Work(
-        files=source.files,
-        reader=partial(source.reader, lines),
-        pools=pools,
-        settings=settings(sampler, "sampler") | dict(changes or {}) | dict(drawing) | {
-            "input_format": form, "on_blank": on_blank},
-        signatures=[signature(sampler, "sampler", **drawing), *signatures],
-        extension=extension,
-        block=sampler.batch_size(draw.n),
-        parser=source.parser(lines),
-    )
+    return Sampling(prompts_of(prompts, options.get("engine")), sampler,
+                    PromptOptions(input_format, on_blank, n, seed))

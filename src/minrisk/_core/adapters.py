@@ -26,7 +26,7 @@ from minrisk._core.metric import (
 )
 from minrisk._core.options import owner
 from minrisk._core.registry import METRICS, SAMPLERS
-from minrisk._core.sampler import AnyRequest, Result, Sample, Sampler
+from minrisk._core.sampler import AnyRequest, Sample, Sampler, SamplingResult
 from minrisk._core.segment import Ranking, Segment
 
 MAX_LOADED_METRICS = 4  # metrics made by name that are cached
@@ -288,8 +288,8 @@ class SamplerAdapter(Sampler):
         return found
 
     def stream(self, requests: Iterable[AnyRequest], n: int,
-               seed: int = 0) -> Generator[tuple[AnyRequest, Result]]:
+               seed: int = 0) -> Generator[tuple[AnyRequest, SamplingResult]]:
         if not self.streams:
             return super().stream(requests, n, seed)
-        found: Generator[tuple[AnyRequest, Result]] = self.sampler.stream(requests, n, seed)
+        found: Generator[tuple[AnyRequest, SamplingResult]] = self.sampler.stream(requests, n, seed)
         return found

@@ -20,6 +20,7 @@ from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy, as_strategy
 
 METRIC, STRATEGY = "chrf", "standard"  # the defaults
+SAMPLER, ENDPOINT_SAMPLER = "hf", "openai"  # the defaults without an endpoint, and with one
 
 MetricName = Literal[
     "chrf", "bleu", "comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx",
@@ -33,6 +34,11 @@ SamplerName = Literal["hf", "openai", "ct2"]
 MetricLike = MetricName | str | AnyMetric | type[Any] | Callable[[str, str], float]
 StrategyLike = StrategyName | str | Strategy | type[Any]
 SamplerLike = SamplerName | str | Sampler
+
+
+def default_sampler(endpoint: str | None) -> str:
+    """The name of the sampler where none is given."""
+    return SAMPLER if endpoint is None else ENDPOINT_SAMPLER
 
 
 def make_metric(name: MetricName | str, /, **options: Any) -> AnyMetric:

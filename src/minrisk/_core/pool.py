@@ -350,6 +350,11 @@ class Batch(Sequence[Segment]):
         return [pool.keep(rows) for pool, rows in zip(theirs, self._rows, strict=True)]
 
 
+def as_batch(segments: Sequence[Segment]) -> Batch:
+    """The segments as a batch, so that strategies that share a metric share the features."""
+    return segments if isinstance(segments, Batch) else Batch(segments)
+
+
 def bind(metric: Metric[F], segments: Sequence[Segment]) -> Iterable[Pool[F]]:
     """One pool per segment, with its features by this metric.
 

@@ -64,7 +64,7 @@ class Request(Protocol):
 
 
 AnyRequest = TypeVar("AnyRequest", bound=Request)
-Result = list[Sample] | MinriskError  # of a request
+SamplingResult = list[Sample] | MinriskError  # of a request
 
 
 class Sampler(Options, ABC):
@@ -129,7 +129,7 @@ class Sampler(Options, ABC):
         """
 
     def stream(self, requests: Iterable[AnyRequest], n: int,
-               seed: int = 0) -> Generator[tuple[AnyRequest, Result]]:
+               seed: int = 0) -> Generator[tuple[AnyRequest, SamplingResult]]:
         """Results of requests as they finish; requests are read when there is capacity.
 
         Results come in any order, each with its request, and may be an error of that request. An
@@ -149,6 +149,6 @@ def check_numbers(n: int, seed: int) -> None:
 class PartialError(InputError):
     """An error of some prompts; `results` has the samples of the others."""
 
-    def __init__(self, results: Sequence[Result]) -> None:
+    def __init__(self, results: Sequence[SamplingResult]) -> None:
         super().__init__(next(r for r in results if isinstance(r, MinriskError)))
         self.results = results

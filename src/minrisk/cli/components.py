@@ -12,17 +12,24 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from minrisk._core.adapters import named_metric
-from minrisk._core.decoding import METRIC, STRATEGY, make_sampler
+from minrisk._core.decoding import (
+    ENDPOINT_SAMPLER,
+    METRIC,
+    SAMPLER,
+    STRATEGY,
+    default_sampler,
+    make_sampler,
+)
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric, Metric
+from minrisk._core.options import Flag, flag
 from minrisk._core.recipe import key
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry
 from minrisk._core.sampler import Sampler
 from minrisk._core.strategy import Strategy
 from minrisk.cli.fields import Field, entries, fields_of
-from minrisk.cli.options import FieldOption, Flag, flag
+from minrisk.cli.options import FieldOption
 
-SAMPLER, ENDPOINT = "hf", "openai"  # unless given; the second with an --endpoint
 COMMON = ("metric", "seed")  # fields of strategies with an option that every strategy has
 _METRIC_HELP = "Metric that scores hypotheses; --metric.FIELD sets its fields."
 Names = Mapping[str, Any]  # of metrics, strategies and samplers, by the options that give them
@@ -185,22 +192,23 @@ class SamplerOptions(ComponentOptions):
     sampler: str | None = flag(
         None, section="Sampling", metavar="NAME", registry=SAMPLERS,
         help="Sampler; --FIELD sets its fields.  "
-        f"[default: {SAMPLER}, or {ENDPOINT} with an --endpoint]")
+        f"[default: {SAMPLER}, or {ENDPOINT_SAMPLER} with an --endpoint]")
     endpoint: str | None = flag(
         None, section="Sampling", metavar="URL",
         help="Address of a server with OpenAI's protocol, such as http://localhost:8000/v1.")
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
-        name = names.get("sampler") or (ENDPOINT if names.get("endpoint") else SAMPLER)
+        name = names.get("sampler") or default_sampler(names.get("endpoint"))
         yield sampler_component(name, ["endpoint"], not {"sampler", "endpoint"} & names.keys())
 
     def make(self) -> Sampler:
         options = self.values("sampler")
-        name = self.sampler or (ENDPOINT if self.endpoint else SAMPLER)
+        name = self.sampler or default_sampler(self.endpoint)
         if self.endpoint is not None:
             if "endpoint" not in [field.name for field in fields_of(SAMPLERS.get(name))]:
-                raise InputError(f"--endpoint is of sampler {ENDPOINT}; leave out --sampler {name}")
+                raise InputError(f"--endpoint is of sampler {ENDPOINT_SAMPLER}; "
+                                 f"leave out --sampler {name}")
             options["endpoint"] = self.endpoint
         return make_sampler(name, **options)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -21,7 +20,7 @@ from minrisk.io.files import check_writable
 from minrisk.io.record import Result
 from minrisk.io.run_store import RunStore
 from minrisk.io.shards import Shard
-from minrisk.io.sink import Sink
+from minrisk.io.sink import QueueSink, Sink
 from minrisk.pipeline.job import Work, open_run
 from minrisk.pipeline.run import Run
 
@@ -32,6 +31,7 @@ _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens")  #
 class Outcome(NamedTuple):
     code: int  # the exit code
     counts: Mapping[str, int]  # of everything in the output
+    values: Sequence[Any] = ()  # the results, if there is no output
 
 
 def execute(options: RunOptions, work: Work, written: Sequence[str] = ()) -> Outcome:
@@ -53,7 +53,11 @@ def execute(options: RunOptions, work: Work, written: Sequence[str] = ()) -> Out
         for reason in run.broken.values():
             progress.note(f"unfinished: {reason}")
         failed = run.sink.counts["failed"] + len(run.broken)
-        return Outcome(SOME_FAILED if failed else 0, run.sink.counts)
+        return Outcome(SOME_FAILED if failed else 0, run.sink.counts, _values(run.sink))
+
+
+def _values(sink: Sink) -> list[Any]:
+    return [result.value for result in sink.queue] if isinstance(sink, QueueSink) else []
 
 
 def _size(shards: Sequence[Shard]) -> int | None:
@@ -82,45 +86,31 @@ def _introduce(progress: Progress, options: RunOptions, work: Work, sink: Sink,
 
 
 def _run(run: Run, progress: Progress, options: RunOptions) -> None:
-    shown: set[str] = set()
     # what a metric prints is no result
     with redirect_stdout(sys.stderr), summary(progress, options.output, options.is_stream):
         try:
             for result in run.results():
                 _count(progress, result)
-                _show_warnings(run, shown)
         finally:
-            _show_warnings(run, shown)
             if stages := stage_summary(run, progress):
                 progress.note(stages)
 
 
 def _count(progress: Progress, result: Result) -> None:
-    failure = result.failure
-    if failure and not progress.failed:
-        progress.note(f"the first failure: {failure['file']}:{failure['line']}: "
-                      f"{failure['reason']}")
+    if result.failure and not progress.failed:
+        progress.note(f"the first failure: {result.message}")
     progress.count(**{name: n for name, n in result.counts.items() if name in _SHOWN})
-    progress.advance(failed=failure is not None)
-
-
-def _show_warnings(run: Run, shown: set[str]) -> None:
-    """Each once, whichever worker it came from."""
-    while run.warnings:
-        message = run.warnings.pop(0)
-        if message not in shown:
-            shown.add(message)
-            warnings.warn(message, stacklevel=2)
+    progress.advance(failed=result.failure is not None)
 
 
 @contextmanager
-def summary(progress: Progress, output: str, is_stream: bool) -> Iterator[None]:
+def summary(progress: Progress, output: str | None, is_stream: bool) -> Iterator[None]:
     """Show the progress of the work inside, and how much was done, however it ends."""
     try:
         with progress_listener(progress.stage):
             yield
     except KeyboardInterrupt as stop:
-        where = "standard output" if output == "-" else remote.shown(output)
+        where = "standard output" if output in (None, "-") else remote.shown(output)
         hint = "" if is_stream else "; --resume goes on"
         click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}{hint}", err=True)
         if type(stop) is not KeyboardInterrupt:  # SIGTERM

@@ -101,7 +101,7 @@ class Progress:
             click.echo("\r\x1b[K", nl=False, err=True)
 
 
-def has_room_for_bar(output: str) -> bool:
+def has_room_for_bar(output: str | None) -> bool:
     """Whether no results go to the terminal, where they would mix with a live bar."""
     return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
 

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from minrisk._core.signature import settings, signature
 from minrisk.cli.command import command
 from minrisk.cli.components import SamplerOptions
 from minrisk.cli.execute import execute
-from minrisk.cli.options import flag
 from minrisk.cli.prompt_input import PromptInput
 from minrisk.cli.run_options import RunOptions
-from minrisk.io.writer import SampleWriter
-from minrisk.pipeline.job import Work
-from minrisk.pipeline.stages import Write
-
-
-@dataclass(frozen=True)
-class SampleOutput:
-    repeat: bool = flag(False, section="Output",
-                        help="Write equal samples one by one, instead of one with its count.")
+from minrisk.tasks.sampling import SampleOutput
 
 
 @command(examples="""\
@@ -37,15 +25,4 @@ def sample(sampling: SamplerOptions, prompts: PromptInput, options: RunOptions,
     "logprobs"}. Beside a file, FILE.run.json says how it was made.
     """
     options.apply()
-    sampler = sampling.make()
-    draw = prompts.draw(sampler, options)
-    drawing = {"n": prompts.num_samples, "seed": prompts.seed, "repeat": output.repeat}
-    return execute(options, Work(
-        files=prompts.files(),
-        reader=prompts.reader,
-        pools=[options.pool(draw, Write(SampleWriter(output.repeat)))],
-        settings=settings(sampler, "sampler") | drawing | prompts.settings(),
-        signatures=[signature(sampler, "sampler", **drawing)],
-        block=sampler.batch_size(draw.n),
-        is_streaming=sampler.streams,
-    )).code
+    return execute(options, output.work(prompts.sampling(sampling.make()), options)).code

@@ -8,17 +8,17 @@ from typing import Literal
 
 from minrisk._core.errors import InputError
 from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.options import flag
 from minrisk._core.threads import MAX_THREADS, set_threads
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricsOptions
-from minrisk.cli.options import argument, flag
-from minrisk.cli.run_options import THREADS_HELP
+from minrisk.cli.options import argument
 from minrisk.cli.score_report import ScoreColumn, show, show_sentences
 from minrisk.evaluation.scoring import SEED, Score, sacrebleu_signature, score_signature
 from minrisk.evaluation.scoring import score as score_systems
 from minrisk.io.files import Input
 from minrisk.io.remote import shown
-from minrisk.pipeline.job import check_files
+from minrisk.pipeline.job import THREADS_HELP, check_files
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,7 @@ def _one_system() -> InputError:
 
 
 def _lines(path: str) -> list[str]:
-    source = Input(path)
-    return [source.text(line).rstrip() for line in source]  # as sacreBLEU reads them
+    return [text.rstrip() for text in Input(path).texts()]  # as sacreBLEU reads them
 
 
 def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:

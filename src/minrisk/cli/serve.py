@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from minrisk._core.decoding import make_strategy
+from minrisk._core.decoding import SAMPLER, make_strategy
 from minrisk._core.errors import InputError, needs_extra, unknown
+from minrisk._core.options import flag
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk._core.strategy import Strategy
 from minrisk.cli.command import command
 from minrisk.cli.components import (
-    SAMPLER,
     Component,
     ComponentOptions,
     Names,
     StrategyOptions,
     sampler_component,
 )
-from minrisk.cli.options import flag
 from minrisk.io.files import Input
 from minrisk.io.record import Weighting
 
@@ -276,8 +275,7 @@ def _keys(path: str | None) -> Keys:
 
     lines = os.environ.get(_KEYS, "").replace(",", "\n").splitlines()
     if path is not None:
-        source = Input(path)
-        lines += [source.text(line) for line in source]
+        lines += Input(path).texts()
     keys = [line.strip() for line in lines if line.strip()]
     if path is not None and not keys:
         raise InputError(f"{path}: found no key, wanted one a line")

@@ -91,6 +91,11 @@ class Record:
         return cls(raw.index, raw.index, raw.file, raw.line, last_line, raw.checksum, raw.shard)
 
     @property
+    def message(self) -> str:
+        """Its error, after its position in the input."""
+        return _located_reason(self.where, str(self.error))
+
+    @property
     def failure(self) -> Failure | None:
         if self.error is None:
             return None
@@ -116,6 +121,13 @@ class Result:
     scores: Floats | None = None
     value: Any = None
 
+    @property
+    def message(self) -> str:
+        """The reason of its failure, after its position in the input."""
+        assert self.failure is not None
+        where = located(self.failure["file"], self.failure["line"])
+        return _located_reason(where, self.failure["reason"])
+
 
 class Reader(Protocol):
     """Reads and parses the records of one output; it can be pickled and used on any machine."""
@@ -135,6 +147,10 @@ def located(file: str, line: int, last: int | None = None) -> str:
     if not line:
         return file
     return f"{file}:{line}" + (f"-{last}" if last is not None and last > line else "")
+
+
+def _located_reason(where: str, reason: str) -> str:
+    return reason if reason.startswith(f"{where}:") else f"{where}: {reason}"
 
 
 def checksum(*contents: bytes) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -208,6 +208,20 @@ def locked(store: Store) -> Iterator[None]:
     finally:
         for folder in made:
             _remove_if_empty(folder)
+
+
+def write_whole(path: str, chunks: Iterable[bytes]) -> int:
+    """Write a file whole or not at all, also at a URL; returns the number of bytes."""
+    store, name = file_store(path, None)
+    with locked(store):
+        temporary = os.path.join(store.work, "file")
+        try:
+            with as_input_error("write", path), open(temporary, "wb") as output:
+                size = sum(map(output.write, chunks))
+            store.put(temporary, name)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    return size
 
 
 def _has_lock(stream: BinaryIO, path: str) -> bool:

@@ -120,7 +120,7 @@ def json_line(fields: Mapping[str, Any]) -> str:
 
 def error_line(record: Record, fields: Mapping[str, Any] = MappingProxyType({})) -> str:
     """The line of a record that failed, with the reason."""
-    return json_line({"id": record.id, **fields, "error": f"{record.where}: {record.error}"})
+    return json_line({"id": record.id, **fields, "error": record.message})
 
 
 def _choice(segment: Segment, ranking: Ranking, index: int) -> dict[str, Any]:

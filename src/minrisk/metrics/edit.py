@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import MissingExtra
+from minrisk._core.errors import needs_extra
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
 from minrisk._core.threads import threads
@@ -47,12 +47,9 @@ class Edit(Metric[Objects]):
 
     def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
         """(H, R) similarity of every pair, 0 to 1."""
-        try:
+        with needs_extra("the 'edit' metric", "edit"):
             from rapidfuzz.distance import Levenshtein
             from rapidfuzz.process import cdist
-        except ImportError as error:
-            raise MissingExtra(f"the 'edit' metric needs {error.name}: "
-                               "pip install 'minrisk[edit]'") from None
         result: Floats = cdist(hyps, refs, scorer=Levenshtein.normalized_similarity,
                                dtype=np.float64, workers=threads())
         return result

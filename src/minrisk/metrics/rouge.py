@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import MissingExtra
+from minrisk._core.errors import needs_extra
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
@@ -120,12 +120,9 @@ class RougeL(Metric[Objects]):
 
 def _common_lengths(hyps: Objects, refs: Objects) -> Floats:
     """(H, R) lengths of the longest common subsequences, in words."""
-    try:
+    with needs_extra("the 'rouge-l' metric", "rouge"):
         from rapidfuzz.distance import LCSseq
         from rapidfuzz.process import cdist
-    except ImportError as error:
-        raise MissingExtra(f"the 'rouge-l' metric needs {error.name}: "
-                           "pip install 'minrisk[rouge]'") from None
     numbers: dict[str, int] = {}
     texts, others = ([[numbers.setdefault(word, len(numbers)) for word in words] for words in side]
                      for side in (hyps, refs))
@@ -138,11 +135,8 @@ def _word_splitter(stemmer: bool) -> Callable[[str], list[str]]:
     """A function from a text to its words, or their stems."""
     if not stemmer:
         return lambda text: _WORD.findall(text.lower())
-    try:
+    with needs_extra("ROUGE's stemmer", "rouge"):
         from nltk.stem.porter import PorterStemmer
-    except ImportError as error:
-        raise MissingExtra(f"ROUGE's stemmer needs {error.name}: "
-                           "pip install 'minrisk[rouge]'") from None
     stem = PorterStemmer().stem
     return lambda text: [stem(word) if len(word) > _MAX_UNSTEMMED else word
                          for word in _WORD.findall(text.lower())]

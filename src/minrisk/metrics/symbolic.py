@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import MissingExtra
+from minrisk._core.errors import needs_extra
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
 from minrisk.metrics._base import Objects, objects
@@ -45,9 +45,9 @@ class Symbolic(Metric[Objects]):
                             help="seconds without a result after which a comparison fails")
 
     def prepare(self) -> None:
-        if find_spec("math_verify") is None:
-            raise MissingExtra("the 'symbolic' metric needs math_verify: "
-                               "pip install 'minrisk[math]'")
+        with needs_extra("the 'symbolic' metric", "math"):
+            if find_spec("math_verify") is None:  # imported by the program alone, for it is slow
+                raise ModuleNotFoundError(name="math_verify")
 
     def features(self, texts: Sequence[str]) -> Objects:
         return objects(texts)

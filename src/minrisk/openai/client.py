@@ -11,12 +11,13 @@ import random
 from asyncio import sleep
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from minrisk._core.errors import MinriskError, MissingExtra, UnusableError
+from minrisk._core.errors import MinriskError, UnusableError, needs_extra
 from minrisk.openai.errors import (
     Detail,
     Refusal,
@@ -344,9 +345,5 @@ def _proxy(url: str) -> str | None:
 
 
 def _aiohttp() -> Any:
-    try:
-        import aiohttp
-    except ImportError:
-        raise MissingExtra("the 'openai' sampler needs aiohttp: "
-                           "pip install 'minrisk[openai]'") from None
-    return aiohttp
+    with needs_extra("the 'openai' sampler", "openai"):
+        return import_module("aiohttp")

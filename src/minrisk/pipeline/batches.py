@@ -12,7 +12,7 @@ BATCH = 16  # segments, unless the metric or the sampler prefers another number
 # segments that take milliseconds each: sending a block costs more than decoding a segment
 LIGHT_BLOCK = 64
 OnError = Literal["stop", "skip"]
-Work = Callable[[Sequence[Record]], Sequence[Record]]
+BatchWork = Callable[[Sequence[Record]], Sequence[Record]]
 
 
 def batched(records: Iterable[Record], size: int) -> Iterator[Record | list[Record]]:
@@ -44,7 +44,7 @@ def is_finished(record: Record) -> bool:
     return record.error is not None or (record.samples is not None and record.segment is None)
 
 
-def in_batches(records: Iterable[Record], size: int, work: Work,
+def in_batches(records: Iterable[Record], size: int, work: BatchWork,
                on_error: OnError) -> Iterator[Record]:
     """Each record with the result of the work, or with its error."""
     for batch in batched(records, size):
@@ -54,7 +54,7 @@ def in_batches(records: Iterable[Record], size: int, work: Work,
             yield from _attempt(work, batch, on_error)
 
 
-def _attempt(work: Work, batch: Sequence[Record], on_error: OnError) -> Iterator[Record]:
+def _attempt(work: BatchWork, batch: Sequence[Record], on_error: OnError) -> Iterator[Record]:
     """Do the work on a batch; if it fails, on its halves, down to single records.
 
     So a bad record does not fail the others, and a batch that is too large for memory succeeds in

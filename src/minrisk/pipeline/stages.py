@@ -266,3 +266,21 @@ class Write:
         counts = {} if record.error is not None else self.writer.counts(record)
         return Result(record.shard, record.index, record.checksum, text, counts, record.failure,
                       scores, record.value)
+
+
+@dataclass(frozen=True)
+class Collect:
+    """The last stage if nothing is written: turns each record into an object for the caller."""
+
+    name: ClassVar[str] = "render"
+    is_light: ClassVar[bool] = True
+
+    make: Callable[[Record], Any]
+
+    def prepare(self) -> None:
+        pass
+
+    def __call__(self, items: Iterator[Record]) -> Iterator[Result]:
+        for record in items:
+            yield Result(record.shard, record.index, record.checksum, "", {}, record.failure,
+                         value=self.make(record))

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from minrisk._core.errors import InputError, MissingExtra, UnusableError
+from minrisk._core.errors import InputError, UnusableError, needs_extra
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
 from minrisk._core.sampler import Sample, Sampler, check_numbers
@@ -199,7 +199,5 @@ class SeededWorkers:
 
 
 def _package(name: str) -> Any:
-    try:
+    with needs_extra("the 'ct2' sampler", "ct2"):
         return import_module(name)
-    except ImportError:
-        raise MissingExtra(f"the 'ct2' sampler needs {name}: pip install 'minrisk[ct2]'") from None

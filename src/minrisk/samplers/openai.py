@@ -22,15 +22,15 @@ from minrisk._core.sampler import (
     AnyRequest,
     PartialError,
     Prompt,
-    Result,
     Sample,
     Sampler,
+    SamplingResult,
     check_numbers,
 )
 from minrisk.openai.capabilities import REPLACEABLE, Capabilities
 from minrisk.openai.client import Client, Health
 from minrisk.openai.completions import Completions, Query
-from minrisk.samplers.background import Call, Work, stream
+from minrisk.samplers.background import AsyncWork, Callback, stream
 from minrisk.samplers.connection import Connection, EarlyStop
 from minrisk.samplers.prompt import check_template, fill
 
@@ -146,7 +146,7 @@ class Endpoint(Sampler):
         places = range(len(prompts)) if places is None else places
         requests = [_Numbered(prompt, place, number) for number, (prompt, place)
                     in enumerate(zip(prompts, places, strict=True))]
-        found: dict[int, Result] = {}
+        found: dict[int, SamplingResult] = {}
         failed: MinriskError | None = None
         try:
             with closing(self._stream(requests, n, seed, len(requests))) as results:
@@ -162,7 +162,7 @@ class Endpoint(Sampler):
         return samples
 
     def stream(self, requests: Iterable[AnyRequest], n: int,
-               seed: int = 0) -> Generator[tuple[AnyRequest, Result]]:
+               seed: int = 0) -> Generator[tuple[AnyRequest, SamplingResult]]:
         """Results of requests as they finish; requests are read when there is capacity."""
         check_numbers(n, seed)
         parts = -(-n // self.per_request)
@@ -192,9 +192,11 @@ class Endpoint(Sampler):
                      partial(self._seed, seed, index), REPLACEABLE - self._extra.keys())
 
     def _stream(self, requests: Iterable[AnyRequest], n: int, seed: int,
-                ahead: int) -> Generator[tuple[AnyRequest, Result]]:
+                ahead: int) -> Generator[tuple[AnyRequest, SamplingResult]]:
         @asynccontextmanager
-        async def connect(call: Callable[[Call], None]) -> AsyncIterator[Work[AnyRequest, Result]]:
+        async def connect(
+            call: Callable[[Callback], None],
+        ) -> AsyncIterator[AsyncWork[AnyRequest, SamplingResult]]:
             def note(message: str) -> None:
                 call(partial(warnings.warn, message, stacklevel=2))
 

@@ -8,9 +8,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from minrisk._api.inspecting import inspect
 from minrisk._core.strategy import Strategy
 from minrisk.io.record import Weighting
-from minrisk.report.inspecting import inspect
 
 _MAX_REQUESTS = 100
 _MAX_SIZE = 16 << 20  # characters of all records

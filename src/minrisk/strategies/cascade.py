@@ -11,9 +11,10 @@ from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
-from minrisk._core.pool import Batch
+from minrisk._core.pool import as_batch
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import SELF_HELP, Strategy, leaves_self_out, stage_option
+from minrisk.strategies._wrapper import StrategyWrapper
 from minrisk.strategies.aggregate import CONTIGUOUS_HELP, GROUPS_HELP, Aggregate
 from minrisk.strategies.standard import Standard
 
@@ -52,8 +53,7 @@ class Cascade(Options):
         return leaves_self_out(self.fine)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        # stages that share a metric share the features
-        batch = segments if isinstance(segments, Batch) else Batch(segments)
+        batch = as_batch(segments)
         first = self.coarse.rank(batch)
         kept = [best_rows(ranking, self.keep) for ranking in first]
         second = self.fine.rank(batch.keep(kept))
@@ -61,18 +61,10 @@ class Cascade(Options):
 
 
 @dataclass(frozen=True)
-class UncountedStage(Options):
+class UncountedStage(StrategyWrapper):
     """A first stage with another metric, whose pairs are not counted."""
 
     strategy: Strategy = stage_option(help="strategy of the stage")
-
-    @property
-    def name(self) -> str:
-        return self.strategy.name
-
-    @property
-    def metric(self) -> AnyMetric:
-        return self.strategy.metric
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [replace(ranking, pairs=0) for ranking in self.strategy.rank(segments)]

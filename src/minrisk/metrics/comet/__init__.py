@@ -144,18 +144,10 @@ class CometQE(ReferenceFree, EmbeddingModel):
     Needs minrisk[comet].
 
     Args:
-        model: hub name, folder or .ckpt file of the model.
-        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
-        tokens: maximum number of tokens in a batch; None chooses by the device.
-        encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
-            checkpoint names, or the folder `encoder` beside it.
-        fast: whether packed batches and fused kernels are used where they can run.
-        cache: folder of a cache of embeddings, which runs and processes may share; None is none.
+        model, dtype, device, tokens, encoder, fast, cache: as in `Comet`.
 
     Raises:
-        InputError: when it is used, if the model cannot be read or is of another class.
-        MissingExtra: when it is used, if torch or transformers is not installed.
+        InputError, MissingExtra: as `Comet`.
 
     >>> import minrisk
     >>> strategy = minrisk.QualityThenMBR("chrf", quality=minrisk.CometQE(), keep=2)

@@ -92,11 +92,7 @@ class MetricXQE(ReferenceFree, MetricX):
 
     Args:
         model: hub name or folder of the model; for version "23" one of its QE models.
-        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
-        tokens: maximum number of tokens in a batch; None chooses by the device.
-        tokenizer: hub name or folder of mT5's tokenizer.
-        version: input format, "24" or "23".
+        dtype, device, tokens, tokenizer, version: as in `MetricX`.
 
     Raises:
         InputError: as `MetricX`.

@@ -53,7 +53,7 @@ class SampledSequence:
 
 
 @dataclass(frozen=True)
-class Engine:
+class SamplingEngine:
     """Draws token sequences from a model."""
 
     model: Any

@@ -17,7 +17,7 @@ from minrisk._torch.detokenizing import Detokenizer
 from minrisk._torch.device import choose_device, choose_dtype
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
 from minrisk.samplers.hf.beam_search import beam_search
-from minrisk.samplers.hf.engine import Engine, SampledSequence
+from minrisk.samplers.hf.engine import SampledSequence, SamplingEngine
 from minrisk.samplers.hf.generic_decoder import decoder_config
 from minrisk.samplers.hf.logits_processing import token_id_list
 from minrisk.samplers.hf.prefixes import not_finite_error
@@ -55,8 +55,8 @@ class Generator:
         self._drawn, self._cut, self._next_warning = 0, 0, 1
         memory = None if options.memory is None else options.memory * 1e9
         self._stop = self._stop_strings()
-        self._engine = Engine(self._model, self._config, truncation, self._limit, options.rows,
-                              memory, self._stop)
+        self._engine = SamplingEngine(self._model, self._config, truncation, self._limit,
+                                      options.rows, memory, self._stop)
 
     @property
     def is_causal(self) -> bool:
