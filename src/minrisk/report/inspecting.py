@@ -28,8 +28,6 @@ class PageOptions(Options):
                      "the most probable and the best of other meanings.")
     title: str | None = flag(None, section="Output", metavar="TEXT",
                              help="Title of the page; the name of INPUT unless given.")
-    note: str | None = flag(None, section="Output", metavar="TEXT", advanced=True,
-                            help="A further line below the title.")
     reference_field: str = flag(
         REFERENCE, section="Input", metavar="FIELD",
         help="Field of INPUT with a human reference, or a list of them.")
@@ -41,13 +39,12 @@ class PageOptions(Options):
 class Inspecting:
     """A page about segments, and the run that makes it."""
 
-    def __init__(self, decoding: Decoding, view: View, options: PageOptions) -> None:
+    def __init__(self, decoding: Decoding, view: View, options: PageOptions,
+                 note: str = "") -> None:
         self._decoding, self._view = decoding, view
         self._facts = page_facts(
             view, options.title or title_of(decoding.corpus.files), decoding.strategy.name,
-            decoding.signature, options.validation)
-        if options.note:
-            self._facts["note"] = options.note
+            decoding.signature, options.validation) | ({"note": note} if note else {})
 
     def job(self, config: RunConfig, builder: PageBuilder) -> Job:
         """The views of segments go to the builder of the page."""
