@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import signal
+import sys
 import threading
 from typing import Any
 
@@ -23,7 +24,7 @@ from minrisk.metrics.judge.cache import answer_cache
 from minrisk.openai.choices import Choice
 from minrisk.testing import check_metric
 from openai_server import Faulty, likeness, scoring, status
-from project import blocks
+from project import ROOT, blocks
 from tolerance import assert_close
 
 HYPS = ["the cat sat", "a cat sat", "dogs bark", "the cat sat down"]
@@ -433,3 +434,18 @@ def test_the_example_of_the_page_runs(server, monkeypatch, capsys):
     text, pairs, requests = capsys.readouterr().out.rsplit(maxsplit=2)
     assert text.startswith(("The", "Paris", "It"))
     assert int(pairs) < 16 < int(requests) == len(server.bodies) == 17
+
+
+def test_the_table_of_the_benchmark_is_made_of_its_results(monkeypatch):
+    folder = ROOT / "benchmarks" / "judge"
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.syspath_prepend(folder.parent)
+    import run as benchmark
+
+    monkeypatch.delitem(sys.modules, "run")
+    result = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    assert benchmark.table(result) in (folder / "README.md").read_text(encoding="utf-8")
+    exact, *others = result["results"]
+    assert exact["requests"] == result["samples"] ** 2
+    assert [row["strategy"] for row in others] == [
+        trial.label for trial in benchmark.trials(result["samples"])]
