@@ -122,10 +122,11 @@ def table(result: dict[str, Any]) -> str:
     lines = ["| strategy | requests | same choice | utility lost |", "|---|---|---|---|"]
     lines += [f"| {row['strategy']} | {row['requests']:.1f} | {row['same']:.0%} | "
               f"{row['lost']:.4f} |" for row in result["results"]]
+    where = f"{result['machine']['cpu']} (load {result['machine']['load']})"
     return "\n".join([
-        f"{result['prompts']} prompts with {result['samples']} answers each; "
-        f"{result['machine']['cpu']} (load {result['machine']['load']}). Exact MBR gains {result['gain']:.4f} over an answer at "
-        f"random; its requests took {result['seconds_per_request']:.2f} s each.", "", *lines, ""])
+        f"{result['prompts']} prompts with {result['samples']} answers each; {where}. Exact MBR gains "
+        f"{result['gain']:.4f} over an answer at random; its requests took "
+        f"{result['seconds_per_request']:.2f} s each.", "", *lines, ""])
 
 
 def main() -> None:
