@@ -124,8 +124,8 @@ def table(result: dict[str, Any]) -> str:
               f"{row['lost']:.4f} |" for row in result["results"]]
     where = f"{result['machine']['cpu']} (load {result['machine']['load']})"
     return "\n".join([
-        f"{result['prompts']} prompts with {result['samples']} answers each; {where}. Exact MBR gains "
-        f"{result['gain']:.4f} over an answer at random; its requests took "
+        f"{result['prompts']} prompts with {result['samples']} answers each; {where}. Exact MBR "
+        f"gains {result['gain']:.4f} over an answer at random; its requests took "
         f"{result['seconds_per_request']:.2f} s each.", "", *lines, ""])
 
 

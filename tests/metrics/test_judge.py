@@ -307,6 +307,7 @@ def test_both_directions_are_asked_for_if_it_is_symmetric(server):
         prompt.index("REF")) else {"2": 1.0})
     metric = minrisk.Symmetric(judge(server))
     hyps, refs, source = map(metric.features, (["HYP"], ["REF"], [SOURCE]))
+    assert_close(metric.metric.scores(hyps, refs, source), [[4.6]])
     assert_close(metric.scores(hyps, refs, source), [[(4.6 + 2) / 2]])
 
 
