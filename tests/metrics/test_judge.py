@@ -273,6 +273,13 @@ def test_a_wrong_key_ends_the_run_and_no_key_is_shown(server, monkeypatch):
     assert KEY not in minrisk.signature(minrisk.Standard(judge(server, key_variable="MY_KEY")))
 
 
+@pytest.mark.parametrize("name", ["judge", "reward"])
+def test_a_key_that_is_missing_is_told_before_the_first_segment(server, name):
+    metric = minrisk.make_metric(name, model="m", endpoint=server.endpoint, key_variable="NO_KEY")
+    with pytest.raises(InputError, match="the environment variable NO_KEY is not set"):
+        metric.prepare()
+
+
 def test_a_key_in_an_answer_is_not_shown(server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     server.always = answering(choice(f"My key is {KEY}"))
