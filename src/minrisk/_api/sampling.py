@@ -44,6 +44,7 @@ Prompts = os.PathLike[str] | Iterable[
 @overload
 def sample(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None, seed: int = 0,
+    reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
     output: None = None, on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
     **options: Unpack[SampleKeywords],
 ) -> Generator[SampledPrompt]: ...
@@ -52,6 +53,7 @@ def sample(
 @overload
 def sample(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None, seed: int = 0,
+    reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
     output: FilePath, repeat: bool = False, on_blank: OnBlank = "copy",
     input_format: InputFormat = "auto", **options: Unpack[SampleKeywords],
 ) -> RunSummary: ...
@@ -63,6 +65,8 @@ def sample(
     *,
     sampler: SamplerLike | None = None,
     seed: int = 0,
+    reference_samples: int | None = None,
+    reference_options: Mapping[str, Any] | None = None,
     output: FilePath | None = None,
     repeat: bool = False,
     on_blank: OnBlank = "copy",
@@ -81,6 +85,10 @@ def sample(
         n: number of samples of each prompt.
         sampler: a sampler or its name; "hf" unless given, or "openai" where there is an `endpoint`.
         seed: seed of everything that is drawn at random.
+        reference_samples: number of further samples of each prompt that are the references, and
+            no hypotheses; the samples themselves are the references unless given.
+        reference_options: options of the sampler of these, such as `{"temperature": 1.0}`, where
+            they differ; their random streams do in any case.
         output: file or folder to write, as the command line does.
         repeat: whether the output has a sample as often as it was drawn, instead of its count.
         on_blank: what a blank source gives: "copy" for blank samples, or "fail".
@@ -109,7 +117,8 @@ def sample(
     config, chosen = run_config(output, options), _sampler(sampler, options)
     if output is None and repeat:
         raise InputError("repeat= is for output=; samples have their counts")
-    sampling = _sampling(prompts, chosen, n, seed, on_blank, input_format, options)
+    drawn = _prompt_options(n, seed, reference_samples, on_blank, input_format)
+    sampling = _sampling(prompts, chosen, drawn, reference_options, options)
     last = Collect(SampledPrompt.of) if output is None else None
     work = SampleOutput(repeat).work(sampling, config, last)
     progress = options.get("progress", False)
@@ -120,6 +129,7 @@ def sample(
 def translate(
     sources: Prompts, n: int, *, sampler: SamplerLike | None = None,
     metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
+    reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
     output: None = None, weights: Literal["uniform", "logprobs"] = "uniform",
     on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
     sampling_workers: int | None = None, **options: Unpack[TranslateKeywords],
@@ -130,6 +140,7 @@ def translate(
 def translate(
     sources: Prompts, n: int, *, sampler: SamplerLike | None = None,
     metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
+    reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
     output: FilePath, format: Literal["text", "json"] = "text", nbest: int | None = None,
     utilities: bool = False, weights: Literal["uniform", "logprobs"] = "uniform",
     on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
@@ -145,6 +156,8 @@ def translate(
     metric: MetricLike | None = None,
     strategy: StrategyLike | None = None,
     seed: int = 0,
+    reference_samples: int | None = None,
+    reference_options: Mapping[str, Any] | None = None,
     output: FilePath | None = None,
     format: Literal["text", "json"] = "text",
     nbest: int | None = None,
@@ -165,6 +178,10 @@ def translate(
             given.
         strategy: a strategy, its name or class; standard MBR unless given.
         seed: seed of everything that is drawn at random.
+        reference_samples: number of further samples of each prompt that are the references, and
+            no hypotheses; the samples themselves are the references unless given.
+        reference_options: options of the sampler of these, such as `{"temperature": 1.0}`, where
+            they differ; their random streams do in any case.
         output: file or folder to write, as the command line does.
         format: of the output: "text" for a line of text per source, "json" for JSON lines.
         nbest: number of best samples of each source to add to the output.
@@ -192,15 +209,16 @@ def translate(
     >>> [result.text for result in translate(["Hello", "Bye"], 4, sampler=Parrot())]
     ['Hello!', 'Bye!']
     """
-    return _best(sources, n, sampler, metric, strategy, seed, output,
-                 TranslationOutput(weights, format, nbest, utilities, sampling_workers),
-                 on_blank, input_format, options)
+    return _best(sources, _prompt_options(n, seed, reference_samples, on_blank, input_format),
+                 reference_options, sampler, metric, strategy, output,
+                 TranslationOutput(weights, format, nbest, utilities, sampling_workers), options)
 
 
 @overload
 def answer(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None,
     metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
+    reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
     output: None = None, weights: Literal["uniform", "logprobs"] = "uniform",
     on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
     sampling_workers: int | None = None, **options: Unpack[TranslateKeywords],
@@ -211,6 +229,7 @@ def answer(
 def answer(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None,
     metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
+    reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
     output: FilePath, format: Literal["text", "json"] = "json", nbest: int | None = None,
     utilities: bool = False, weights: Literal["uniform", "logprobs"] = "uniform",
     on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
@@ -226,6 +245,8 @@ def answer(
     metric: MetricLike | None = None,
     strategy: StrategyLike | None = None,
     seed: int = 0,
+    reference_samples: int | None = None,
+    reference_options: Mapping[str, Any] | None = None,
     output: FilePath | None = None,
     format: Literal["text", "json"] = "json",
     nbest: int | None = None,
@@ -242,8 +263,9 @@ def answer(
     otherwise, because answers may have many lines.
 
     Args:
-        prompts, n, sampler, metric, strategy, seed, output, format, nbest, utilities, weights,
-            on_blank, input_format, sampling_workers, options: as of `translate`.
+        prompts, n, sampler, metric, strategy, seed, reference_samples, reference_options, output,
+            format, nbest, utilities, weights, on_blank, input_format, sampling_workers, options:
+            as of `translate`.
 
     Returns:
         As `translate` does; with the metric "exact-match", `details` has the answer and its votes.
@@ -263,14 +285,14 @@ def answer(
     ...                                                metric=metric)]
     ['4']
     """
-    return _best(prompts, n, sampler, metric, strategy, seed, output,
-                 AnswerOutput(weights, format, nbest, utilities, sampling_workers),
-                 on_blank, input_format, options)
+    return _best(prompts, _prompt_options(n, seed, reference_samples, on_blank, input_format),
+                 reference_options, sampler, metric, strategy, output,
+                 AnswerOutput(weights, format, nbest, utilities, sampling_workers), options)
 
 
-def _best(prompts: Prompts, n: int, sampler: SamplerLike | None, metric: MetricLike | None,
-          strategy: StrategyLike | None, seed: int, output: FilePath | None,
-          choices: TranslationOutput, on_blank: OnBlank, input_format: InputFormat,
+def _best(prompts: Prompts, drawn: PromptOptions, reference_options: Mapping[str, Any] | None,
+          sampler: SamplerLike | None, metric: MetricLike | None, strategy: StrategyLike | None,
+          output: FilePath | None, choices: TranslationOutput,
           options: Mapping[str, Any]) -> Generator[DecodedSegment] | RunSummary:
     """The best sample of every prompt: `translate` and `answer`."""
     config = run_config(output, options)
@@ -284,9 +306,9 @@ def _best(prompts: Prompts, n: int, sampler: SamplerLike | None, metric: MetricL
     chosen = _sampler(sampler, {k: v for k, v in others.items() if k in sampler_fields})
     own = {k: v for k, v in others.items() if k not in sampler_fields}
     if "seed" in fields and isinstance(strategy, str | type | None):
-        own["seed"] = seed
+        own["seed"] = drawn.seed
     decision = resolve_strategy(strategy, metric, own)
-    sampling = _sampling(prompts, chosen, n, seed, on_blank, input_format, options)
+    sampling = _sampling(prompts, chosen, drawn, reference_options, options)
     last = None if output is not None else Collect(
         partial(DecodedSegment.of, signature=signature(decision)))
     work = choices.work(sampling, decision, config, last)
@@ -307,8 +329,14 @@ def _sampler(sampler: SamplerLike | None, options: Mapping[str, Any]) -> Sampler
     return found
 
 
-def _sampling(prompts: Prompts, sampler: Sampler, n: int, seed: int, on_blank: OnBlank,
-              input_format: InputFormat, options: Mapping[str, Any]) -> Sampling:
+def _prompt_options(n: int, seed: int, reference_samples: int | None, on_blank: OnBlank,
+                    input_format: InputFormat) -> PromptOptions:
     check_numbers(n, seed)
-    return Sampling(prompts_of(prompts, options.get("engine")), sampler,
-                    PromptOptions(input_format, on_blank, n, seed))
+    return PromptOptions(input_format, on_blank, n, seed, reference_samples)
+
+
+def _sampling(prompts: Prompts, sampler: Sampler, drawn: PromptOptions,
+              reference_options: Mapping[str, Any] | None,
+              options: Mapping[str, Any]) -> Sampling:
+    return Sampling(prompts_of(prompts, options.get("engine")), sampler, drawn,
+                    dict(reference_options or {}))

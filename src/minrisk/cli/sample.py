@@ -25,4 +25,4 @@ def sample(sampling: SamplerOptions, prompts: PromptInput, options: RunOptions,
     "logprobs"}. Beside a file, FILE.run.json says how it was made.
     """
     options.apply()
-    return execute(options, output.work(prompts.sampling(sampling.make()), options)).code
+    return execute(options, output.work(prompts.sampling(sampling), options)).code

@@ -63,6 +63,7 @@ class CTranslate2(Sampler):
     """
 
     name: ClassVar[str] = "ct2"
+    is_random: ClassVar[bool] = True
 
     model: str = option(help="folder that ct2-transformers-converter wrote")
     temperature: float = option(1.0, gt=0, help="divisor of the logits; below 1 sharpens")
