@@ -211,9 +211,11 @@ def test_a_server_that_ignores_the_temperature_is_told_once(server, sources, com
     options = ["--endpoint", server.endpoint, "--model", "m", "--prompt", "{source}", "-n", "4"]
     result = run(command, sources, *options)
     assert result.code == 0
-    assert result.err.count("the samples of a prompt are all equal") == 1
+    assert result.err.count("all samples of a prompt are equal") == 1
     assert "or raise --temperature" in result.err
-    assert "all equal" not in run(command, sources, *options, "--temperature", "0").err
+    both = run(command, sources, *options, "--reference-samples", "9")
+    assert both.err.count("all samples of a prompt are equal") == 1
+    assert "are equal" not in run(command, sources, *options, "--temperature", "0").err
 
 
 def test_progress_tells_samples_per_second(sample, sources, monkeypatch):

@@ -174,18 +174,17 @@ class EqualSamples:
         self._is_decided = False
 
     def check(self, samples: Sequence[Sample]) -> None:
-        total = sum(sample.count for sample in samples)
-        if self._is_decided or total < 2:
+        if self._is_decided or sum(sample.count for sample in samples) < 2:
             return
         is_equal = len({sample.text for sample in samples}) == 1
         self._prompts += is_equal
         self._is_decided = not is_equal or self._prompts == _PROMPTS_WITH_EQUAL_SAMPLES
         if is_equal and self._is_decided:
-            warnings.warn(f"the samples of a prompt are all equal ({total} of them, for each of "
-                          f"the first {self._prompts} prompts), so there is nothing to choose "
-                          "from; the server may ignore the temperature or return cached answers, "
-                          "or sampling is cut to the likeliest tokens: check the server's "
-                          "settings, or raise temperature=", stacklevel=2)
+            warnings.warn("all samples of a prompt are equal, for each of the first "
+                          f"{self._prompts} prompts, so there is nothing to choose from; the "
+                          "server may ignore the temperature or return cached answers, or "
+                          "sampling is cut to the likeliest tokens: check the server's settings, "
+                          "or raise temperature=", stacklevel=2)
 
 
 @dataclass(frozen=True)
