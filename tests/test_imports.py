@@ -87,10 +87,10 @@ def modules() -> list[Path]:
 
 
 def package_of(path: Path) -> str:
-    return room(path.relative_to(SOURCE).with_suffix("").parts)
+    return package(path.relative_to(SOURCE).with_suffix("").parts)
 
 
-def room(parts: Sequence[str]) -> str:
+def package(parts: Sequence[str]) -> str:
     return ".".join(parts[:2] if parts[0] == "_core" else parts[:1])
 
 
@@ -105,7 +105,7 @@ def named(path: Path) -> Iterator[str]:
 
 def imported(path: Path) -> set[str]:
     """The parts of minrisk that a file names."""
-    return {room(name.split(".")[1:]) for name in named(path) if name.startswith("minrisk.")}
+    return {package(name.split(".")[1:]) for name in named(path) if name.startswith("minrisk.")}
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
@@ -116,7 +116,7 @@ def test_the_import_graph_is_the_one_of_the_design(path):
 
 
 def test_torch_is_out_of_reach_of_the_core():
-    """Neither by its own name nor through the room that holds it."""
+    """Neither by its own name nor through the package that holds it."""
     reach = {package_of(path) for path in modules()
              if "_torch" in imported(path) or TORCH & {name.split(".")[0] for name in named(path)}}
     assert reach == MAY_NAME_TORCH

@@ -97,7 +97,7 @@ def prompts(count: int, length: int, vocabulary: int = 1000) -> list[TokenizedPr
 
 def run_ours(model: Any, given: list[TokenizedPrompt], samples: int, limit: int) -> list[Any]:
     engine = SamplingEngine(model, model.generation_config, Truncation(), limit)
-    return engine.draw(given, samples, 0, range(len(given)))
+    return engine.sample(given, samples, 0, range(len(given)))
 
 
 @torch.inference_mode()

@@ -68,7 +68,7 @@ class Contest:
         start = (self.config.decoder_start_token_id,)
         prompts = [TokenizedPrompt(tuple(self.tokenizer(text)["input_ids"]), start)
                    for text in texts]
-        return self.engine.draw(prompts, self.samples, 0, range(len(prompts)))
+        return self.engine.sample(prompts, self.samples, 0, range(len(prompts)))
 
     def theirs(self, texts: Sequence[str]) -> list[torch.Tensor]:
         """One source after the other, as `num_return_sequences` has it."""
@@ -183,7 +183,7 @@ def wmt19_shape(args: argparse.Namespace, sharpness: float) -> dict[str, Any]:
     given = torch.tensor([source], device=args.device)
 
     def sample() -> list[SampledSequence]:
-        return engine.draw([TokenizedPrompt(source, (2,))], 1024, 0, [0])[0]
+        return engine.sample([TokenizedPrompt(source, (2,))], 1024, 0, [0])[0]
 
     with tempfile.TemporaryDirectory() as folder:
         metric = random_comet(Path(folder) / "comet", args.device)

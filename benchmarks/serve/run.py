@@ -188,30 +188,51 @@ async def load(url: str, clients: int, requests: int, **fields: Any) -> dict[str
 
 
 async def cancelled(address: str, url: str, count: int, at_once: int = 200) -> dict[str, int]:
-    """Clients that leave after a moment, and what the server then still has open."""
-    async def leave(client: aiohttp.ClientSession, number: int) -> None:
+    """Clients that leave, and what the server then still has open.
+
+    Four of five leave when their requests are at the upstream, the others at any moment before.
+    """
+    async def leave_early(client: aiohttp.ClientSession, number: int) -> None:
         with suppress(TimeoutError, aiohttp.ClientError):
-            async with asyncio.timeout(0.002 * (number % 100)):
-                await ask(client, address, delay=30)
+            async with asyncio.timeout(0.001 * number):
+                await ask(client, address, delay=60)
 
     async with session() as client:
         await ask(client, address)  # now the server knows what the upstream takes
-        for start in range(0, count, at_once):
-            await asyncio.gather(*(leave(client, number)
-                                   for number in range(start, min(count, start + at_once))))
-        port = urlsplit(url).port
-        assert port is not None
+        for _ in range(0, count, at_once):
+            late = [asyncio.create_task(ask(client, address, delay=60))
+                    for _ in range(at_once * 4 // 5)]
+            await asyncio.gather(*(leave_early(client, number)
+                                   for number in range(at_once - len(late))))
+            await _until_open(client, url, len(late))
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         end = time.monotonic() + SETTLE
-        while open_connections(port) and time.monotonic() < end:
-            await asyncio.sleep(0.1)
-        connections = open_connections(port)
-        async with client.get(f"{address}/metrics") as response:
-            lines = dict(line.rsplit(" ", 1) for line in (await response.text()).splitlines())
+        while any((left := await _open(client, address, url)).values()) and time.monotonic() < end:
+            await asyncio.sleep(0.2)
         async with client.get(f"{url}/open") as response:
             upstream = await response.json()
-    return {"clients": count, "open_upstream_connections": connections,
-            "open_upstream_requests": upstream["open"],
-            "aborted_upstream_requests": upstream["aborted"],
+    return {"clients": count, **left, "open_upstream_requests": upstream["open"],
+            "aborted_upstream_requests": upstream["aborted"]}
+
+
+async def _until_open(client: aiohttp.ClientSession, url: str, requests: int) -> None:
+    end = time.monotonic() + SETTLE
+    while time.monotonic() < end:
+        async with client.get(f"{url}/open") as response:
+            if (await response.json())["open"] >= requests:
+                return
+        await asyncio.sleep(0.02)
+
+
+async def _open(client: aiohttp.ClientSession, address: str, url: str) -> dict[str, int]:
+    """What the server has open or waiting."""
+    async with client.get(f"{address}/metrics") as response:
+        lines = dict(line.rsplit(" ", 1) for line in (await response.text()).splitlines())
+    port = urlsplit(url).port
+    assert port is not None
+    return {"open_upstream_connections": open_connections(port),
             **{name: int(lines[f"minrisk_{name}"]) for name in ("in_flight", "queued", "drawing")}}
 
 

@@ -40,8 +40,8 @@ def speed(results: Results) -> str:
     if peer:
         rows.append([f"optillm {results['optillm']['version']}, best of n", peer[0]["median_ms"],
                      peer[0]["p99_ms"], *rates(peer)])
-    head = ["", "median, ms", "99th, ms", *(f"requests/s, {run['clients']} clients"
-                                            for run in results["minrisk"])]
+    head = ["", "median, ms", "99th, ms", "requests/s, 1 client", *(
+        f"{run['clients']} clients" for run in results["minrisk"][1:])]
     return f"{machine(results)}\n\n{markdown(head, rows)}"
 
 
@@ -69,8 +69,8 @@ def bars(results: Results) -> str:
         [f"memory over {memory['requests']:,} requests", "flat",
          f"{memory['start_mb']}, {memory['half_mb']}, {memory['end_mb']} MB"],
         [f"{left['clients']:,} clients that left", "nothing open",
-         f"{left['open_upstream_connections']} connections, {left['open_upstream_requests']} "
-         f"requests ({left['aborted_upstream_requests']:,} were cancelled)"],
+         f"{left['open_upstream_connections']} upstream connections, {left['in_flight']} requests "
+         f"({left['aborted_upstream_requests']:,} had reached the upstream)"],
         [f"kill -9 after {killed['answers']:,} answers", "no whole record lost",
          f"{killed['whole_records']:,} records, {killed['lost_records']} lost"],
         ["processor time of the server per request", "",

@@ -106,17 +106,17 @@ def generate(
     words = _tokenizer(model) if tokenizer is None else tokenizer
     prefixes, prompts = _prompts(model, input_ids, inputs_tensor, model_kwargs)
     limit = config.max_length - input_ids.shape[1]
-    drawn = SamplingEngine(model, config, _truncation(config), limit).draw(
+    samples = SamplingEngine(model, config, _truncation(config), limit).sample(
         prompts, num_samples, _next_seed() if seed is None else seed, range(len(prompts)))
-    segments = [_segment(words, prompt, own, place)
-                for place, (prompt, own) in enumerate(zip(prompts, drawn, strict=True))]
+    segments = [_segment(words, prompt, own, index)
+                for index, (prompt, own) in enumerate(zip(prompts, samples, strict=True))]
     chosen = resolve_strategy(strategy, metric, dict(strategy_options or {}))
     rankings = [add_texts(ranking, segment, chosen) for ranking, segment
                 in zip(chosen.rank(segments), segments, strict=True)]
-    sequences = _sequences(prefixes, drawn, rankings, config, input_ids.device)
+    sequences = _sequences(prefixes, samples, rankings, config, input_ids.device)
     if not config.return_dict_in_generate:
         return sequences
-    return MbrOutput(sequences=sequences, samples=_samples(segments, drawn),
+    return MbrOutput(sequences=sequences, samples=_samples(segments, samples),
                      utilities=[ranking.utility for ranking in rankings], rankings=rankings)
 
 
@@ -177,26 +177,26 @@ def _truncation(config: Any) -> Truncation:
                       epsilon=config.epsilon_cutoff or 0.0, eta=config.eta_cutoff or 0.0)
 
 
-def _segment(tokenizer: Any, prompt: TokenizedPrompt, drawn: Sequence[SampledSequence],
-             place: int) -> Segment:
-    texts = tokenizer.batch_decode([one.tokens for one in drawn], skip_special_tokens=True)
+def _segment(tokenizer: Any, prompt: TokenizedPrompt, samples: Sequence[SampledSequence],
+             index: int) -> Segment:
+    texts = tokenizer.batch_decode([one.tokens for one in samples], skip_special_tokens=True)
     source = tokenizer.decode(prompt.source or prompt.prefix, skip_special_tokens=True)
-    return Segment(texts, source=source, index=place, counts=[one.count for one in drawn])
+    return Segment(texts, source=source, index=index, counts=[one.count for one in samples])
 
 
 def _samples(segments: Sequence[Segment],
-             drawn: Sequence[Sequence[SampledSequence]]) -> list[list[Sample]]:
+             samples: Sequence[Sequence[SampledSequence]]) -> list[list[Sample]]:
     return [[Sample(text, one.count, one.logprob, one.truncated_logprob, one.tokens)
              for text, one in zip(segment.hypotheses, own, strict=True)]
-            for segment, own in zip(segments, drawn, strict=True)]
+            for segment, own in zip(segments, samples, strict=True)]
 
 
-def _sequences(prefixes: Sequence[list[int]], drawn: Sequence[Sequence[SampledSequence]],
+def _sequences(prefixes: Sequence[list[int]], samples: Sequence[Sequence[SampledSequence]],
                rankings: Sequence[Ranking], config: Any, device: Any) -> Tensor:
     """(B * num_return_sequences, T) token ids, padded at the end."""
-    rows = [[*prefix, *own[place].tokens]
-            for prefix, own, ranking in zip(prefixes, drawn, rankings, strict=True)
-            for place in _best(ranking, config.num_return_sequences or 1)]
+    rows = [[*prefix, *own[best].tokens]
+            for prefix, own, ranking in zip(prefixes, samples, rankings, strict=True)
+            for best in _best(ranking, config.num_return_sequences or 1)]
     pad = config.pad_token_id if config.pad_token_id is not None else config.eos_token_id
     pad = pad[0] if isinstance(pad, list) else pad
     width = max(map(len, rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import sys
 from collections.abc import Iterator
 from multiprocessing import active_children
 from pathlib import Path
@@ -372,6 +373,10 @@ def test_nothing_is_shown_unless_it_is_asked_for(capfd):
     out, err = capfd.readouterr()
     assert out == ""
     assert err.startswith("minrisk: 7 segments, 1 failed, ")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stderr", None)  # as under pythonw
+        list(minrisk.decode_corpus(corpus(), progress=True))
+    assert capfd.readouterr() == ("", "")
     with pytest.raises(minrisk.InputError, match="progress must be True, False or a function"):
         list(minrisk.decode_corpus(corpus(), progress=3))  # type: ignore[call-overload]
 
@@ -472,7 +477,7 @@ def test_a_sampler_without_options_can_draw_references_too():
     class Parrot:
         name = "parrot"
 
-        def sample(self, prompts, n, seed=0, places=None):
+        def sample(self, prompts, n, seed=0, indices=None):
             return [[Sample(f"{prompt} {seed}", n)] for prompt in prompts]
 
     [found] = minrisk.sample(["Hello"], 4, sampler=Parrot(), reference_samples=2)

@@ -9,9 +9,9 @@ import pytest
 
 import openai_server
 from commands import read, run, spawn, wait_for, write
-from minrisk.cli import progress
 from minrisk.cli.execute import SOME_FAILED
 from minrisk.io.journal import Journal
+from minrisk.pipeline import progress
 from openai_server import Faulty, status
 from tolerance import assert_close
 

@@ -30,7 +30,7 @@ class Echo(Sampler):
     name: ClassVar[str] = "echo"
     takes_messages: ClassVar[bool] = True
 
-    def sample(self, prompts, n, seed=0, places=None):
+    def sample(self, prompts, n, seed=0, indices=None):
         return [[Sample(str(prompt)[:5], n)] for prompt in prompts]
 
 

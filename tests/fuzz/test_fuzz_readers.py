@@ -236,8 +236,8 @@ class Scripted:
     name: ClassVar[str] = "scripted"
     samples: ClassVar[list[list[Sample]]] = []
 
-    def sample(self, prompts, n, seed=0, places=None):
-        return [self.samples[place % len(self.samples)] for place in places]
+    def sample(self, prompts, n, seed=0, indices=None):
+        return [self.samples[index % len(self.samples)] for index in indices]
 
 
 SAMPLES = st.builds(

@@ -136,6 +136,17 @@ def test_averages_in_parts_are_scaled_once_they_are_whole(by):
                              strategy=minrisk.Standard(metric))
 
 
+@pytest.mark.parametrize(("strategy", "options"), [
+    ("n-by-s", {"subset": 5}), ("aggregate-to-fine", {"keep": 4}),
+    ("coarse-to-fine", {"coarse": "edit", "keep": 4}),
+    ("cluster", {"similarity": "chrf", "threshold": 0.0})])
+def test_strategies_that_need_no_pairs_take_scaled_utilities(strategy, options):
+    metric = Combined((CHRF, ExactMatch()), by="z-score")
+    texts, refs = SAMPLES[:4], SAMPLES
+    found = minrisk.decode(texts, refs, metric=metric, strategy=strategy, **options)
+    assert_close(found.utility, minrisk.decode(texts, refs, metric=metric).utility, ulps=1e4)
+
+
 @pytest.mark.parametrize("strategy", ["prune", "adaptive", "low-rank", "diverse", "medoids"])
 def test_strategies_of_pairs_refuse_scaled_utilities(strategy):
     with pytest.raises(minrisk.InputError, match="by='z-score' compares hypotheses by their util"):

@@ -17,6 +17,7 @@ from minrisk.metrics._transport import exact_transport, sinkhorn_transport
 from minrisk.metrics.documents import Documents, sentences
 from minrisk.metrics.edit import Edit
 from minrisk.testing import METRIC_CHECKS
+from project import TESTS
 from small_metrics import Common
 from tolerance import assert_close
 
@@ -158,6 +159,23 @@ def test_an_error_stays_one_and_the_source_is_read_whole():
     assert metric.needs_source
     ranking = minrisk.decode(["a. b.", "c."], source="a. c.", metric=metric)
     assert_close(ranking.utility, [0.25, 0.5])
+
+
+def test_documents_are_read_by_comet_sentence_by_sentence():
+    pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
+    folder = TESTS / "metrics" / "comet"
+    options = {"model": str(folder / "checkpoints" / "xlmr_mix_sparsemax"), "device": "cpu",
+               "encoder": str(folder / "encoders" / "xlm-roberta")}
+    comet = minrisk.make_metric("comet", **options)
+    metric = minrisk.make_metric("documents:comet",
+                                 **{f"comet__{name}": value for name, value in options.items()})
+    assert metric == Documents(comet)
+    source = "Le chat. Il dort."
+    found = minrisk.decode(["a cat. it sleeps."], ["it sleeps. a cat."], source, metric=metric)
+    parts = ["a cat.", "it sleeps."]
+    matrix = comet.scores(*(comet.features(texts) for texts in (parts, parts, [source])))
+    best = max(matrix[0, 0] + matrix[1, 1], matrix[0, 1] + matrix[1, 0]) / 2
+    assert_close(found.utility, [best], "fp32")
 
 
 def test_the_command_line_compares_documents(tmp_path):

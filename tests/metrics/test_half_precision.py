@@ -1,4 +1,4 @@
-"""Where fp16 is the default, numbers beyond its range are computed in bf16; here on the CPU."""
+"""Where fp16 is the default, numbers beyond its range are computed in bf16; and int8 on CPUs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[comet]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
 
+import minrisk
 from comet_models import CHECKPOINTS, enter_hub
 from minrisk._torch import device
+from minrisk._torch.int8 import Int8Linear
 from minrisk.metrics.comet import Comet, CometQE
 from minrisk.metrics.comet.unified import CometKiwi, XComet
 from tolerance import assert_close
@@ -25,6 +27,9 @@ TEXTS = ["The old bridge.", "A new bridge?", "My glasses.", "Where?"]
 # forms products
 INSIDE = "encoder.layer.0.intermediate.dense.weight"
 OUTPUT = ("encoder.layer.1.output.LayerNorm.weight", "encoder.layer.1.output.LayerNorm.bias")
+
+
+NEEDS_VNNI = pytest.mark.skipif(not torch.cpu._is_vnni_supported(), reason="needs VNNI")
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +128,43 @@ def test_cached_embeddings_of_a_model_that_overflows_are_read_again(tmp_path):
 
 
 
-def test_threads_share_a_precision_and_wait_for_another_and_the_callers_returns():
+@NEEDS_VNNI
+@pytest.mark.parametrize(("kind", "variant"), [(Comet, "xlmr_mix_sparsemax"), (Comet, "rembert"),
+                                               (CometKiwi, "kiwi")])
+def test_int8_is_near(kind, variant):
+    """Its numbers have as many digits as those of bf16, and one scale for a token."""
+    model = str(CHECKPOINTS / variant)
+    found, exact = (scores(of_kind(kind, model, dtype)) for dtype in ("int8", "fp32"))
+    assert_close(found, exact, "bf16")
+    assert np.any(found != exact)
+
+
+@NEEDS_VNNI
+def test_int8_leaves_no_linear_layer_of_the_encoder():
+    metric = of_kind(Comet, str(CHECKPOINTS / "xlmr_mix_sparsemax"), "int8")
+    modules = metric._embedder.encoder.model.modules()
+    assert not any(isinstance(module, torch.nn.Linear) for module in modules)
+
+
+@NEEDS_VNNI
+def test_in_int8_a_text_does_not_depend_on_its_batch():
+    layer = Int8Linear(torch.nn.Linear(24, 5))
+    texts = torch.randn(3, 4, 24) * torch.tensor([1.0, 100.0, 0.0])[:, None, None]
+    with torch.inference_mode():
+        together, alone = layer(texts), torch.stack([layer(text) for text in texts])
+    assert_close(together, alone, "fp32")
+
+
+def test_int8_is_refused_where_it_cannot_run(monkeypatch):
+    monkeypatch.setattr(device, "choose_device", torch.device)
+    with pytest.raises(minrisk.InputError, match="'int8' cannot be used: the device is cuda"):
+        device.Runtime("cuda", "int8")
+    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
+    with pytest.raises(minrisk.InputError, match="the CPU has no VNNI instructions"):
+        device.Runtime("cpu", "int8")
+
+
+def test_threads_compute_one_after_the_other_and_the_callers_precision_returns():
     before = torch.get_float32_matmul_precision()
     exact, fast = device.Runtime("cpu", "fp32"), device.Runtime("cpu", "tf32")
     seen = []
@@ -132,12 +173,11 @@ def test_threads_share_a_precision_and_wait_for_another_and_the_callers_returns(
         with runtime.precision():
             seen.append(torch.get_float32_matmul_precision())
 
-    with ThreadPoolExecutor(2) as threads:
-        with exact.precision():
-            threads.submit(enter, exact).result()
+    with ThreadPoolExecutor(1) as threads:
+        with exact.precision(), exact.precision():
             waiting = threads.submit(enter, fast)
-            threads.submit(enter, exact).result()
             assert torch.get_float32_matmul_precision() == "highest"
+            assert seen == []
         waiting.result()
-    assert seen == ["highest", "highest", "high"]
+    assert seen == ["high"]
     assert torch.get_float32_matmul_precision() == before

@@ -12,7 +12,10 @@ from project import SUPPORT
 # only busy has ten seconds to answer each time.
 HEALTH = {"RAY_health_check_initial_delay_ms": "500", "RAY_health_check_period_ms": "500",
           "RAY_health_check_failure_threshold": "3", "RAY_health_check_timeout_ms": "10000"}
-# Every process of Ray takes a second of a processor to start: no more of them than tests need.
+# Every process of Ray takes a second of a processor to start: there are no more than tests need,
+# and a worker that has read for one run waits for the next. None gives way to other programs.
+WORKERS = {"RAY_prestart_worker_first_driver": "0", "RAY_worker_niceness": "0",
+           "RAY_idle_worker_killing_time_threshold_ms": "600000"}
 FEW = {"include_log_monitor": False, "object_store_memory": 200_000_000}
 
 
@@ -32,9 +35,8 @@ def cluster(tmp_path_factory):
     from ray.cluster_utils import Cluster
 
     flag = tmp_path_factory.mktemp("ray") / "flag"
-    given = HEALTH | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_prestart_worker_first_driver": "0",
-                      "RAY_worker_niceness": "0",  # not to wait for all others of a busy machine
-                      "PYTHONPATH": str(SUPPORT), "MINRISK_TEST_FLAG": str(flag)}
+    given = HEALTH | WORKERS | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(SUPPORT),
+                                "MINRISK_TEST_FLAG": str(flag)}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in given.items():
             patch.setenv(name, value)
@@ -48,12 +50,14 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def connected(cluster):
-    """This process as a driver of the cluster: what reads for one test goes on to the next."""
+    """This process as a driver of the cluster for all tests of a file, which share its workers."""
     import ray
 
-    ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
-    yield cluster
-    ray.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")  # which would be an actor of its own
+        ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+        yield cluster
+        ray.shutdown()
 
 
 @pytest.fixture

@@ -392,7 +392,8 @@ def test_the_page_of_a_server_opens_with_the_password(browser):
         with opened(browser, f"{server.url}/", http_credentials=credentials) as page:
             assert page.locator("#count").text_content() == "2 segments"
             assert page.locator("#segment .chosen").text_content() == "the cat sat"
-            assert "ready: yes" in page.locator("h1").text_content()
+            assert page.locator("h1").text_content() == "minrisk serve"
+            assert "ready: yes" in page.locator("#facts").text_content()
 
 
 def test_the_page_of_a_server_without_requests_opens(browser):

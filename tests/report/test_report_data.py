@@ -313,6 +313,12 @@ def test_a_report_can_be_saved_twice(tmp_path):
         assert data_of(tmp_path / name).column("samples") == [6]
 
 
+def test_a_note_is_part_of_the_page_if_there_is_one():
+    noted = minrisk.inspect([["a", "b"]], note="of today")
+    assert page_data(noted.html).index["note"] == "of today"
+    assert "note" not in page_data(minrisk.inspect([["a", "b"]]).html).index
+
+
 def test_records_of_chats_show_the_last_message():
     record = {"messages": [{"role": "user", "content": "6 * 7?"}], "samples": ["42", "42", "43"]}
     assert page_data(minrisk.inspect([record]).html).column("source") == ["6 * 7?"]

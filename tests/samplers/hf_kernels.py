@@ -155,7 +155,7 @@ def check_drawing(kind: str, largest: int) -> None:
     start = (model.generation_config.decoder_start_token_id,)
     given = ([TokenizedPrompt((), source[:3]) for source in SOURCES] if kind in tiny_models.CAUSAL
              else [TokenizedPrompt(source, start) for source in SOURCES])
-    plain = engine(model).draw(given, SAMPLES, 3, range(3))
+    plain = engine(model).sample(given, SAMPLES, 3, range(3))
     fast_decoder.MAX_RECORDED_ROWS = largest
     for module in (fast_decoder, truncation):
         module.triton_not_supported_reasons = lambda device: []
@@ -164,14 +164,14 @@ def check_drawing(kind: str, largest: int) -> None:
     for batch in (given[:2], given[1:2]):
         first = given.index(batch[0])
         places = range(first, first + len(batch))
-        drawn = made.draw(batch, SAMPLES, 3, places)
+        drawn = made.sample(batch, SAMPLES, 3, places)
         assert counts(drawn) == counts([plain[place] for place in places])
         for own, place in zip(drawn, places, strict=True):
             assert_close([d.logprob for d in own], [d.logprob for d in plain[place]], "fp32",
                          ulps=1024)  # a sum over tokens, each after a whole decoder
     recorded = made._decoder(LIMIT + 3)._graphs._recorded
     before = len(recorded)
-    made.draw(given[1:2], SAMPLES, 3, [1])
+    made.sample(given[1:2], SAMPLES, 3, [1])
     assert 0 < before == len(recorded) < 20, before
     for module in (fast_decoder, truncation):
         module.triton_not_supported_reasons = triton_not_supported_reasons

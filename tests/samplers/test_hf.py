@@ -163,7 +163,7 @@ def test_messages_become_what_the_chat_template_makes_of_them(chat):
     assert written(sampler, messages) == tokens(
         "<s> en_XX user the cat fr_XX en_XX assistant sat fr_XX en_XX user on a \ufffd mat fr_XX "
         "en_XX dog")
-    alone, text = sampler.sample([messages[:1], "the cat"], 5, places=[7, 7])
+    alone, text = sampler.sample([messages[:1], "the cat"], 5, indices=[7, 7])
     assert alone == text
 
 

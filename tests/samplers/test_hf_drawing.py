@@ -103,7 +103,7 @@ def test_samples_have_the_distribution_that_enumeration_gives(kind, options):
     model = tiny_models.model(kind)
     model.generation_config.forced_eos_token_id = None
     [prompt] = prompts(model)[:1]
-    [drawn] = engine(model, 3, **options).draw([prompt], 8000, 1, [0])
+    [drawn] = engine(model, 3, **options).sample([prompt], 8000, 1, [0])
 
     def cut(logs):
         logs = logs / options.get("temperature", 1.0)
@@ -122,9 +122,9 @@ def test_counts_are_those_of_independent_draws():
     model = tiny_models.model("marian")
     [prompt] = prompts(model)[:1]
     made = engine(model, 2, epsilon=0.02)
-    [many] = made.draw([prompt], 8000, 0, [0])
+    [many] = made.sample([prompt], 8000, 0, [0])
     agree = sum((d.count / 8000) ** 2 for d in many)
-    runs = made.draw([prompt] * 2000, 2, 3, range(2000))
+    runs = made.sample([prompt] * 2000, 2, 3, range(2000))
     same = sum(len(run) == 1 for run in runs) / 2000
     assert abs(same - agree) < 4 * math.sqrt(agree * (1 - agree) / 2000)
 
@@ -135,7 +135,8 @@ def test_samples_have_the_distribution_of_generate(kind):
     model = tiny_models.model(kind)
     [prompt] = prompts(model)[:1]
     n, limit = 4000, 6
-    [drawn] = engine(model, limit, epsilon=0.03, top_k=8, temperature=0.9).draw([prompt], n, 5, [0])
+    made = engine(model, limit, epsilon=0.03, top_k=8, temperature=0.9)
+    [drawn] = made.sample([prompt], n, 5, [0])
     torch.manual_seed(0)
     given = {"input_ids": torch.tensor([prompt.source or prompt.prefix])}
     theirs = model.generate(**given, attention_mask=torch.ones_like(given["input_ids"]),
@@ -165,7 +166,7 @@ def two_sample(one: Counter, other: Counter) -> float:
 def test_every_kind_of_model_scores_its_samples_as_without_a_cache(kind):
     model = tiny_models.model(kind)
     given = prompts(model)
-    for prompt, drawn in zip(given, engine(model, 5).draw(given, 8, 0, range(3)), strict=True):
+    for prompt, drawn in zip(given, engine(model, 5).sample(given, 8, 0, range(3)), strict=True):
         assert sum(d.count for d in drawn) == 8
         assert len(drawn) > 3
         for one in drawn:
@@ -176,12 +177,12 @@ def test_every_kind_of_model_scores_its_samples_as_without_a_cache(kind):
 def test_samples_do_not_depend_on_the_batch(kind):
     model = tiny_models.model(kind)
     given = prompts(model)
-    together = engine(model).draw(given, 40, 7, [3, 1, 4])
-    alone = [engine(model).draw([prompt], 40, 7, [place])[0]
+    together = engine(model).sample(given, 40, 7, [3, 1, 4])
+    alone = [engine(model).sample([prompt], 40, 7, [place])[0]
              for prompt, place in zip(given, [3, 1, 4], strict=True)]
-    small = engine(model, rows=7).draw(given, 40, 7, [3, 1, 4])
+    small = engine(model, rows=7).sample(given, 40, 7, [3, 1, 4])
     assert counts(together) == counts(alone) == counts(small)
-    assert counts(together) != counts(engine(model).draw(given, 40, 8, [3, 1, 4]))
+    assert counts(together) != counts(engine(model).sample(given, 40, 8, [3, 1, 4]))
 
 
 def counts(drawn) -> list[list[tuple[tuple[int, ...], int]]]:
@@ -192,9 +193,10 @@ def counts(drawn) -> list[list[tuple[tuple[int, ...], int]]]:
 def test_too_little_memory_splits_the_work(kind):
     model = tiny_models.model(kind)
     given = prompts(model)
-    whole = engine(model, 4).draw(given, 20, 0, range(3))
+    whole = engine(model, 4).sample(given, 20, 0, range(3))
     for memory in (6000.0, 1.0):  # less than one batch takes, less than one sample takes
-        assert counts(engine(model, 4, memory=memory).draw(given, 20, 0, range(3))) == counts(whole)
+        small = engine(model, 4, memory=memory)
+        assert counts(small.sample(given, 20, 0, range(3))) == counts(whole)
 
 
 @pytest.mark.parametrize("options", [{"top_k": 1}, {"temperature": 1e-6}], ids=str)
@@ -205,7 +207,7 @@ def test_the_likeliest_tokens_are_those_of_greedy_search(kind, options):
     model = tiny_models.model(kind)
     given = prompts(model)
     best = beam_search(model, model.generation_config, given, 1, 1, 8)
-    ours = engine(model, 8, **options).draw(given, 3, 0, range(3))
+    ours = engine(model, 8, **options).sample(given, 3, 0, range(3))
     for [one], [other] in zip(ours, best, strict=True):
         assert (one.tokens, one.count) == (other.tokens, 3)
         assert_close(one.logprob, other.logprob, "fp32")
@@ -256,7 +258,7 @@ def possible(found, scores):
 def test_drawing_inverts_the_cumulative_distribution(options, wants):
     """Of the vocabulary in its order, or of the likeliest tokens first."""
     logs = torch.tensor([[0.51, 0.0, 0.49], [0.25, 0.75, 0.0]]).log()
-    found = Truncation(**options)(logs, logs, torch.tensor([[0.0], [-1.0]])).draw(
+    found = Truncation(**options)(logs, logs, torch.tensor([[0.0], [-1.0]])).sample(
         np.array([0.0, 0.5099, 0.5101, 1.2, 1.26, 2 - 2**-32]))
     assert found.tokens.tolist() == wants
     chosen = [float(logs[row, token]) for row, token in zip([0, 0, 0, 1, 1, 1], wants, strict=True)]
@@ -267,7 +269,8 @@ def test_drawing_inverts_the_cumulative_distribution(options, wants):
 def test_a_list_that_is_too_short_is_made_again():
     logs = torch.linspace(0, 0.1, 5000).repeat(2, 1).log_softmax(1)
     logs[0, 1:] = -math.inf
-    found = Truncation(top_p=0.9)(logs, logs, torch.zeros(2, 1)).draw(np.array([0.5, 1.0, 1.9999]))
+    candidates = Truncation(top_p=0.9)(logs, logs, torch.zeros(2, 1))
+    found = candidates.sample(np.array([0.5, 1.0, 1.9999]))
     [first, second, third] = found.tokens.tolist()
     assert (first, second) == (0, 4999)
     assert 450 < third < 550
@@ -294,7 +297,7 @@ def test_the_generation_config_is_obeyed_as_by_generate(kind, name):
     for setting, value in RULES[name].items():
         setattr(model.generation_config, setting, value)
     given = prompts(model)
-    for prompt, [ours] in zip(given, engine(model, 8, top_k=1).draw(given, 2, 0, range(3)),
+    for prompt, [ours] in zip(given, engine(model, 8, top_k=1).sample(given, 2, 0, range(3)),
                               strict=True):
         tokens = torch.tensor([prompt.source or prompt.prefix])
         [theirs] = model.generate(input_ids=tokens, attention_mask=torch.ones_like(tokens),
@@ -305,7 +308,7 @@ def test_the_generation_config_is_obeyed_as_by_generate(kind, name):
 def test_a_text_is_forced_to_end_at_the_limit():
     model = tiny_models.model("marian")
     model.generation_config.min_new_tokens = 3
-    [drawn] = engine(model, 4).draw(prompts(model)[:1], 50, 0, [0])
+    [drawn] = engine(model, 4).sample(prompts(model)[:1], 50, 0, [0])
     assert {d.tokens[-1] for d in drawn} == {tiny_models.EOS}
     assert max(len(d.tokens) for d in drawn) == 4
     assert min(len(d.tokens) for d in drawn) == 4
@@ -325,9 +328,9 @@ def test_the_fast_decoder_draws_what_the_generic_one_draws(kind, monkeypatch):
     given = prompts(model)
     reasons = causal_reasons if kind in CAUSAL else fast_reasons
     assert reasons(model) == []
-    fast = engine(model).draw(given, 60, 2, range(3))
+    fast = engine(model).sample(given, 60, 2, range(3))
     monkeypatch.setattr(SamplingEngine, "_not_supported_reasons", lambda self, tokens: ["told"])
-    slow = engine(model).draw(given, 60, 2, range(3))
+    slow = engine(model).sample(given, 60, 2, range(3))
     assert any(tiny_models.PAD in d.tokens[:-1] for own in fast for d in own) == (kind != "fsmt")
     assert counts(fast) == counts(slow)
     for own, others in zip(fast, slow, strict=True):
@@ -348,14 +351,14 @@ def test_prompts_are_held_once_for_all_of_their_samples():
     small = engine(model, 4, 8, float(50 + 8 * 4) * size)
     with mock.patch.object(FastDecoder, "start", autospec=True,
                            side_effect=FastDecoder.start) as start:
-        small.draw(given, 8, 0, [0])
+        small.sample(given, 8, 0, [0])
     assert start.call_count == 1
 
 
 def test_the_attention_function_of_a_model_is_its_own_again():
     model = tiny_models.model("llama")
     before = model.config._attn_implementation
-    engine(model).draw(prompts(model)[:1], 3, 0, [0])
+    engine(model).sample(prompts(model)[:1], 3, 0, [0])
     assert model.config._attn_implementation == before
 
 
@@ -372,10 +375,10 @@ def test_the_fast_decoder_says_why_it_cannot():
 def test_graphs_draw_what_the_cpu_draws(options):
     model = tiny_models.model("marian")
     given = prompts(model)
-    plain = engine(model, 12, **options).draw(given, 50, 3, range(3))
+    plain = engine(model, 12, **options).sample(given, 50, 3, range(3))
     made = engine(model.to("cuda"), 12, **options)
     for _ in range(2):
-        assert counts(made.draw(given, 50, 3, range(3))) == counts(plain)
+        assert counts(made.sample(given, 50, 3, range(3))) == counts(plain)
 
 
 @pytest.mark.parametrize("beams", [5, 25])
@@ -427,14 +430,14 @@ def test_logits_that_are_no_numbers_are_told(kind, options, value):
     for given in itertools.permutations([good, bad, other]):
         found = f"source {10 + given.index(bad) + 1}: the model's logits are not numbers"
         with pytest.raises(InputError, match=found):
-            engine(model, **options).draw(given, 7, 0, range(10, 13))
+            engine(model, **options).sample(given, 7, 0, range(10, 13))
 
 
 def test_a_setting_that_needs_more_than_a_prefix_is_refused():
     model = tiny_models.model("marian")
     model.generation_config.guidance_scale = 2.0
     with pytest.raises(InputError, match="sets guidance_scale"):
-        engine(model).draw(prompts(model), 2, 0, range(3))
+        engine(model).sample(prompts(model), 2, 0, range(3))
 
 
 @pytest.mark.parametrize("rows", [50, 500])
@@ -442,7 +445,7 @@ def test_progress_is_told_while_a_batch_is_drawn(rows):
     model = tiny_models.model("marian")
     told = []
     with progress_listener(lambda *said: told.append(said)):
-        engine(model, limit=6, rows=rows).draw(prompts(model), 50, 0, range(3))
+        engine(model, limit=6, rows=rows).sample(prompts(model), 50, 0, range(3))
     assert {(what, total) for what, _, total in told} == {("samples", 150)}
     ended = [done for _, done, _ in told]
     assert ended == sorted(ended)

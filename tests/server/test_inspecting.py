@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import threading
 from base64 import b64encode
 from dataclasses import dataclass
@@ -35,12 +34,12 @@ def upstream():
 
 
 def shown(server, **headers):
-    """The page at /, as data, and its title."""
+    """The page at /, as data, and the line with the state."""
     reply = server.call("/", **headers)
     assert reply.status == 200
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
-    html = reply.raw.decode()
-    return page_data(html), re.search(r"<h1>(.*?)</h1>", html)[1]
+    found = page_data(reply.raw.decode())
+    return found, found.index["note"]
 
 
 def assert_agrees(found, row, reply):
@@ -61,11 +60,11 @@ def test_the_page_shows_the_last_requests_where_the_operator_allows_it(upstream)
     with serving(upstream.url, settings(show_page=True, uncertainty=True)) as server:
         assert shown(server)[0].index["columns"]["id"] == []
         replies = [server.chat(f"question {number}") for number in range(3)]
-        found, title = shown(server)
+        found, note = shown(server)
     for row, reply in enumerate(reversed(replies)):
         assert_agrees(found, row, reply)
     assert found.column("source") == ["question 2", "question 1", "question 0"]
-    assert title == ("minrisk serve · ready: yes · in flight: 0 · queued: 0 · samples at once: 0")
+    assert note == "ready: yes · in flight: 0 · queued: 0 · samples at once: 0"
 
 
 def test_the_page_counts_requests_that_failed(upstream):
@@ -75,8 +74,8 @@ def test_the_page_counts_requests_that_failed(upstream):
         server.chat()
         server.chat()
         wait_for(lambda: len(server.log) == 3)
-        _, title = shown(server)
-    assert title.endswith("failed requests: 3 (502 upstream_error: 2, 400: 1)")
+        _, note = shown(server)
+    assert note.endswith("failed requests: 3 (502 upstream_error: 2, 400: 1)")
 
 
 def test_the_page_has_a_bounded_number_of_requests_and_of_characters(upstream, monkeypatch):
@@ -98,9 +97,9 @@ def test_answers_of_other_methods_are_counted(upstream):
     with serving(upstream.url, settings(show_page=True, aliases={"careful": careful})) as server:
         server.chat()
         server.chat(model="careful")
-        found, title = shown(server)
+        found, note = shown(server)
     assert (found.index["metric"], found.column("samples")) == ("bleu", [3])
-    assert title.endswith("answers by other methods: 1")
+    assert note.endswith("answers by other methods: 1")
 
 
 def test_samples_weigh_on_the_page_as_they_weighed_for_the_answer():

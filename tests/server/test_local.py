@@ -90,6 +90,13 @@ def test_options_of_a_request_are_the_samplers(chat):
     assert len(chat.chat("the cat", model="tiny", temperature=0, n=3).body["choices"]) == 3
 
 
+def test_the_likeliest_text_can_be_streamed(chat):
+    whole = chat.chat("the cat", model="tiny", temperature=0).text
+    *events, end = chat.chat("the cat", model="tiny", temperature=0, stream=True).events
+    assert end is None
+    assert "".join(one["choices"][0]["delta"].get("content") or "" for one in events) == whole
+
+
 @pytest.mark.parametrize("fields", [
     {"tools": [{"type": "function"}]}, {"response_format": {"type": "json_object"}},
     {"top_p": 7}, {"max_tokens": 0}, {"temperature": -1}, {"temperature": "hot"},

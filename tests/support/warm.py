@@ -1,4 +1,4 @@
-"""Processes of their own that need not import torch and transformers, which takes seconds.
+"""Commands and scripts in processes of their own, without the seconds that torch takes to import.
 
 They are forks of one that did, and share nothing else. Triton runs in its interpreter there, which
 must be on before it is imported. Tests with them are of the group `warm`, to share that one.

@@ -77,6 +77,7 @@ def inspect(
     validation: FilePath | None = None,
     show: int = 16,
     title: str | None = None,
+    note: str | None = None,
     weights: Weights = "auto",
     weights_temperature: float | None = None,
     **options: Unpack[DecodeKeywords],
@@ -93,6 +94,7 @@ def inspect(
         validation: the file that `minrisk validate -o` wrote.
         show: number of samples of a segment that the page holds.
         title: of the page; the name of the file unless given.
+        note: a further line below the title.
         weights, weights_temperature: as of `decode_corpus`.
         options: of a strategy that is given by name or class, and of the run, as of
             `decode_corpus`.
@@ -106,7 +108,7 @@ def inspect(
     >>> inspect([{"id": "one", "source": "eine Katze", "samples": ["a cat", "a cat", "dogs"]}])
     Report(1 segment, 0 failed, 0.1 MB)
     """
-    page = PageOptions(show, title, reference_field,
+    page = PageOptions(show, title, note, reference_field,
                        None if validation is None else fspath(validation))
     config = run_config("-", options)
     decoding = make_decoding(samples, metric, strategy, weights, weights_temperature, None, options,

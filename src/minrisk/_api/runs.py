@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
-from time import monotonic
 from typing import Any
 
 from minrisk._api.keywords import ShowProgress
@@ -17,9 +15,9 @@ from minrisk._core.registry import Registry
 from minrisk.io.sink import QueueSink
 from minrisk.io.text_files import FilePath
 from minrisk.pipeline.job import RunConfig, Work, open_run
+from minrisk.pipeline.progress import RunProgress
 
 RUN_OPTIONS = frozenset(f.name for f in dataclasses.fields(RunConfig)) - {"output"} | {"progress"}
-_SECONDS_BETWEEN_LINES = 1.0
 
 
 def output_path(output: FilePath | None) -> str | None:
@@ -54,11 +52,11 @@ def field_names(registry: Registry, value: Any, default: str) -> list[str]:
 
 def iterate(config: RunConfig, work: Work, progress: ShowProgress = False) -> Generator[Any]:
     """The value of each result in input order; records are read on demand."""
-    show = _Progress(progress)
+    show = CallProgress(progress)
     with open_run(config, work) as run, closing(run.results()) as results:
         assert isinstance(run.sink, QueueSink)
         for result in results:
-            show(result.failure is not None)
+            show.advance(failed=result.failure is not None)
             while run.sink.queue:
                 yield run.sink.queue.popleft().value
     show.finish()
@@ -66,44 +64,28 @@ def iterate(config: RunConfig, work: Work, progress: ShowProgress = False) -> Ge
 
 def complete(config: RunConfig, work: Work, progress: ShowProgress = False) -> RunSummary:
     """Write the output; returns a summary of it."""
-    show, start = _Progress(progress), monotonic()
+    show = CallProgress(progress)
     with open_run(config, work) as run, closing(run.results()) as results:
         for result in results:
-            show(result.failure is not None)
+            show.advance(failed=result.failure is not None)
         counts = dict(run.sink.counts)
         unfinished = list(run.broken.values())
     show.finish()
     return RunSummary(config.output or "", counts.pop("segments", 0), counts.pop("failed", 0),
-                      monotonic() - start, counts, list(work.signatures), unfinished)
+                      show.seconds, counts, list(work.signatures), unfinished)
 
 
-class _Progress:
-    """Calls the function that was given, or writes a line on standard error."""
+class CallProgress(RunProgress):
+    """Writes lines on standard error, or calls the function that was given."""
 
     def __init__(self, show: ShowProgress) -> None:
         if not isinstance(show, bool) and not callable(show):
             raise InputError("progress must be True, False or a function of two numbers; got "
                              f"{brief(show)}")
+        super().__init__(quiet=show is not True, live=False)
         self._call: Callable[[int, int], object] | None = None if isinstance(show, bool) else show
-        self._prints = show is True
-        self._done = self._failed = 0
-        self._start = self._last = monotonic()
 
-    def __call__(self, failed: bool) -> None:
-        self._done += 1
-        self._failed += failed
+    def advance(self, segments: int = 1, failed: int = 0) -> None:
+        super().advance(segments, failed)
         if self._call is not None:
-            self._call(self._done, self._failed)
-        elif self._prints and monotonic() - self._last >= _SECONDS_BETWEEN_LINES:
-            self._last = monotonic()
-            self._print()
-
-    def finish(self) -> None:
-        if self._prints:
-            self._print()
-
-    def _print(self) -> None:
-        if sys.stderr is not None:
-            seconds = max(monotonic() - self._start, 1e-9)
-            print(f"minrisk: {self._done} segments, {self._failed} failed, "
-                  f"{self._done / seconds:.1f} segments/s", file=sys.stderr, flush=True)
+            self._call(self.done, self.failed)

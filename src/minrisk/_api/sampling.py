@@ -109,7 +109,7 @@ def sample(
     >>> from minrisk.plugins import Sample, Sampler
     >>> class Parrot(Sampler):
     ...     name = "parrot"
-    ...     def sample(self, prompts, n, seed=0, places=None):
+    ...     def sample(self, prompts, n, seed=0, indices=None):
     ...         return [[Sample(f"{prompt}!", count=n)] for prompt in prompts]
     >>> [result.texts for result in sample(["Hello", "Bye"], 4, sampler=Parrot())]
     [['Hello!'], ['Bye!']]
@@ -117,8 +117,8 @@ def sample(
     config, chosen = run_config(output, options), _sampler(sampler, options)
     if output is None and repeat:
         raise InputError("repeat= is for output=; samples have their counts")
-    drawn = _prompt_options(n, seed, reference_samples, on_blank, input_format)
-    sampling = _sampling(prompts, chosen, drawn, reference_options, options)
+    prompt_options = _prompt_options(n, seed, reference_samples, on_blank, input_format)
+    sampling = _sampling(prompts, chosen, prompt_options, reference_options, options)
     last = Collect(SampledPrompt.of) if output is None else None
     work = SampleOutput(repeat).work(sampling, config, last)
     progress = options.get("progress", False)
@@ -204,7 +204,7 @@ def translate(
     >>> from minrisk.plugins import Sample, Sampler
     >>> class Parrot(Sampler):
     ...     name = "parrot"
-    ...     def sample(self, prompts, n, seed=0, places=None):
+    ...     def sample(self, prompts, n, seed=0, indices=None):
     ...         return [[Sample(f"{prompt}!", n - 1), Sample("What?")] for prompt in prompts]
     >>> [result.text for result in translate(["Hello", "Bye"], 4, sampler=Parrot())]
     ['Hello!', 'Bye!']
@@ -277,7 +277,7 @@ def answer(
     >>> from minrisk.plugins import Sample, Sampler
     >>> class Guesser(Sampler):
     ...     name = "guesser"
-    ...     def sample(self, prompts, n, seed=0, places=None):
+    ...     def sample(self, prompts, n, seed=0, indices=None):
     ...         return [[Sample("It is 4.", n - 2), Sample("5", 1), Sample("It's 5.", 1)]
     ...                 for _ in prompts]
     >>> metric = minrisk.ExactMatch(pattern=r"\\d+")
@@ -290,9 +290,10 @@ def answer(
                  AnswerOutput(weights, format, nbest, utilities, sampling_workers), options)
 
 
-def _best(prompts: Prompts, drawn: PromptOptions, reference_options: Mapping[str, Any] | None,
-          sampler: SamplerLike | None, metric: MetricLike | None, strategy: StrategyLike | None,
-          output: FilePath | None, choices: TranslationOutput,
+def _best(prompts: Prompts, prompt_options: PromptOptions,
+          reference_options: Mapping[str, Any] | None, sampler: SamplerLike | None,
+          metric: MetricLike | None, strategy: StrategyLike | None, output: FilePath | None,
+          choices: TranslationOutput,
           options: Mapping[str, Any]) -> Generator[DecodedSegment] | RunSummary:
     """The best sample of every prompt: `translate` and `answer`."""
     config = run_config(output, options)
@@ -306,9 +307,9 @@ def _best(prompts: Prompts, drawn: PromptOptions, reference_options: Mapping[str
     chosen = _sampler(sampler, {k: v for k, v in others.items() if k in sampler_fields})
     own = {k: v for k, v in others.items() if k not in sampler_fields}
     if "seed" in fields and isinstance(strategy, str | type | None):
-        own["seed"] = drawn.seed
+        own["seed"] = prompt_options.seed
     decision = resolve_strategy(strategy, metric, own)
-    sampling = _sampling(prompts, chosen, drawn, reference_options, options)
+    sampling = _sampling(prompts, chosen, prompt_options, reference_options, options)
     last = None if output is not None else Collect(
         partial(DecodedSegment.of, signature=signature(decision)))
     work = choices.work(sampling, decision, config, last)
@@ -335,8 +336,8 @@ def _prompt_options(n: int, seed: int, reference_samples: int | None, on_blank: 
     return PromptOptions(input_format, on_blank, n, seed, reference_samples)
 
 
-def _sampling(prompts: Prompts, sampler: Sampler, drawn: PromptOptions,
+def _sampling(prompts: Prompts, sampler: Sampler, prompt_options: PromptOptions,
               reference_options: Mapping[str, Any] | None,
               options: Mapping[str, Any]) -> Sampling:
-    return Sampling(prompts_of(prompts, options.get("engine")), sampler, drawn,
+    return Sampling(prompts_of(prompts, options.get("engine")), sampler, prompt_options,
                     dict(reference_options or {}))

@@ -299,8 +299,8 @@ class SamplerAdapter(Sampler):
             self.sampler.prepare()
 
     def sample(self, prompts: Sequence[Any], n: int, seed: int = 0,
-               places: Sequence[int] | None = None) -> list[list[Sample]]:
-        found: list[list[Sample]] = self.sampler.sample(prompts, n, seed, places)
+               indices: Sequence[int] | None = None) -> list[list[Sample]]:
+        found: list[list[Sample]] = self.sampler.sample(prompts, n, seed, indices)
         return found
 
     def stream(self, requests: Iterable[AnyRequest], n: int,

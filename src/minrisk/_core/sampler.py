@@ -78,7 +78,7 @@ class Sampler(Options, ABC):
     >>> @dataclass(frozen=True)
     ... class Echo(Sampler):
     ...     name: ClassVar[str] = "echo"
-    ...     def sample(self, prompts, n, seed=0, places=None):
+    ...     def sample(self, prompts, n, seed=0, indices=None):
     ...         return [[Sample(prompt, count=n)] for prompt in prompts]
     >>> Echo().sample(["Hello!"], n=8)
     [[Sample(text='Hello!', count=8, ...)]]
@@ -132,10 +132,10 @@ class Sampler(Options, ABC):
 
     @abstractmethod
     def sample(self, prompts: Sequence[Any], n: int, seed: int = 0,
-               places: Sequence[int] | None = None) -> list[list[Sample]]:
+               indices: Sequence[int] | None = None) -> list[list[Sample]]:
         """Generate n samples of each prompt; equal samples may be merged into one with a count.
 
-        `places` are the positions of the prompts in the input: with the seed they determine the
+        `indices` are the positions of the prompts in the input: with the seed they determine the
         random stream of each prompt, so that the samples are the same in any batch.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Condition, Lock
+from threading import Lock, RLock
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -14,11 +14,13 @@ import torch
 from torch import Tensor
 
 from minrisk._core.errors import InputError
+from minrisk._torch.int8 import int8_not_supported_reasons
 
 T = TypeVar("T")
+_launching = RLock()
 
 _DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16,
-           "fp16": torch.float16}
+           "fp16": torch.float16, "int8": torch.float32}  # int8 is for some layers only
 _TOKENS_PER_BATCH = {True: 32768, False: 4096}  # tokens in a batch, with and without CUDA
 
 
@@ -70,37 +72,6 @@ def pinned(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     return tensor.pin_memory() if device.type == "cuda" else tensor
 
 
-class _MatmulPrecision:
-    """torch's precision of float32 matrix products, which all threads of a process share."""
-
-    def __init__(self) -> None:
-        self._users = 0
-        self._caller = ""  # the precision before the first user came
-        self._changed = Condition()
-
-    @contextmanager
-    def using(self, precision: str) -> Iterator[None]:
-        """Sets a precision; waits while other threads need another one."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._users
-                                   or torch.get_float32_matmul_precision() == precision)
-            if not self._users:
-                self._caller = torch.get_float32_matmul_precision()
-                torch.set_float32_matmul_precision(precision)
-            self._users += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._users -= 1
-                if not self._users:
-                    torch.set_float32_matmul_precision(self._caller)
-                    self._changed.notify_all()
-
-
-_matmul_precision = _MatmulPrecision()
-
-
 def use_own_stream(device: torch.device) -> None:
     """Gives this thread a CUDA stream of its own, once models are loaded by the default one."""
     torch.cuda.default_stream(device).synchronize()
@@ -117,7 +88,12 @@ class Runtime:
         self.dtype = choose_dtype(dtype, self.device, on_cuda)
         self.tokens = tokens or _TOKENS_PER_BATCH[self.device.type == "cuda"]
         self.may_fall_back = dtype == "auto" and self.dtype == torch.float16
+        self.is_int8 = dtype == "int8"
         self._tf32 = dtype == "tf32"
+        reasons = int8_not_supported_reasons(self.device) if self.is_int8 else []
+        if reasons:
+            raise InputError(f"dtype 'int8' cannot be used: {' and '.join(reasons)}; choose "
+                             "another one")
 
     def checked(self, compute: Callable[[], T], is_valid: Callable[[T], bool]) -> T:
         """The result of a computation; if fp16, which "auto" chose, is too small for its numbers,
@@ -139,9 +115,18 @@ class Runtime:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """Sets the precision of float32 matrix products, and restores the caller's afterwards."""
-        with _matmul_precision.using("high" if self._tf32 else "highest"):
-            yield
+        """Sets the precision of float32 matrix products, and restores the caller's afterwards.
+
+        One thread at a time: all of them share the precision, and threads that launch kernels in
+        turns take longer than one after the other.
+        """
+        with _launching:
+            before = torch.get_float32_matmul_precision()
+            torch.set_float32_matmul_precision("high" if self._tf32 else "highest")
+            try:
+                yield
+            finally:
+                torch.set_float32_matmul_precision(before)
 
     @contextmanager
     def inference(self) -> Iterator[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from minrisk._core.errors import InputError
 from minrisk._core.metric import Ability, AnyMetric
@@ -13,7 +12,7 @@ from minrisk._core.threads import MAX_THREADS, set_threads
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricsOptions
 from minrisk.cli.options import argument
-from minrisk.cli.score_report import ScoreColumn, show, show_sentences
+from minrisk.cli.score_report import ScoreColumn, ScoreFormat, show, show_sentences
 from minrisk.evaluation.metric_bias import origin_of, warn_of_bias
 from minrisk.evaluation.scoring import SEED, Score, sacrebleu_signature, score_signature
 from minrisk.evaluation.scoring import score as score_systems
@@ -38,7 +37,7 @@ class ScoreOptions:
     resamples: int = flag(1000, "--confidence-n", "--paired-bs-n", section="Method", metavar="N",
                           ge=1, help="Number of resamples.")
     seed: int = flag(SEED, section="Method", metavar="S", ge=0, help="Seed of the resampling.")
-    format: Literal["json", "text", "latex"] = flag(
+    format: ScoreFormat = flag(
         "json", "-f", section="Output", help="Format of the scores; LaTeX is a table of systems.")
     score_only: bool = flag(False, "-b", section="Output", help="Print just the number.")
     width: int = flag(1, "-w", section="Output", metavar="W", ge=0, le=15,

@@ -28,6 +28,8 @@ class PageOptions(Options):
                      "the most probable and the best of other meanings.")
     title: str | None = flag(None, section="Output", metavar="TEXT",
                              help="Title of the page; the name of INPUT unless given.")
+    note: str | None = flag(None, section="Output", metavar="TEXT", advanced=True,
+                            help="A further line below the title.")
     reference_field: str = flag(
         REFERENCE, section="Input", metavar="FIELD",
         help="Field of INPUT with a human reference, or a list of them.")
@@ -44,6 +46,8 @@ class Inspecting:
         self._facts = page_facts(
             view, options.title or title_of(decoding.corpus.files), decoding.strategy.name,
             decoding.signature, options.validation)
+        if options.note:
+            self._facts["note"] = options.note
 
     def work(self, config: RunConfig, builder: PageBuilder) -> Work:
         """The views of segments go to the builder of the page."""

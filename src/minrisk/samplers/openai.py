@@ -55,8 +55,8 @@ class Endpoint(ClientOptions, Sampler):
         prompt: template of a prompt, with {source} for the source.
         system: system message before every chat that has none.
         temperature: divisor of the logits; 0 is greedy.
-        top_p: probability mass of the likeliest tokens that may be drawn.
-        top_k: number of likeliest tokens that may be drawn; OpenAI's own server has no such option.
+        top_p: probability mass of the likeliest tokens that may be sampled.
+        top_k: number of likeliest tokens to sample from; OpenAI's own server has no such option.
         max_tokens: largest number of tokens of a sample.
         stop: text that ends a sample, or a JSON list of them.
         extra: JSON object of further fields of a request; null leaves a field out.
@@ -130,11 +130,11 @@ class Endpoint(ClientOptions, Sampler):
         return max(1, 4 * self.concurrency // -(-n // self.per_request))
 
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
-               places: Sequence[int] | None = None) -> list[list[Sample]]:
+               indices: Sequence[int] | None = None) -> list[list[Sample]]:
         check_numbers(n, seed)
-        places = range(len(prompts)) if places is None else places
-        requests = [_Numbered(prompt, place, number) for number, (prompt, place)
-                    in enumerate(zip(prompts, places, strict=True))]
+        indices = range(len(prompts)) if indices is None else indices
+        requests = [_Numbered(prompt, index, number) for number, (prompt, index)
+                    in enumerate(zip(prompts, indices, strict=True))]
         found: dict[int, SamplingResult] = {}
         failed: MinriskError | None = None
         try:

@@ -28,8 +28,7 @@ class Ranker:
         self._seconds_per_unit = inf  # of the last segment
 
     def is_quick(self, segment: Segment) -> bool:
-        """Whether ranking is expected to take less time than it takes to change threads and more.
-        """
+        """Whether ranking is expected to take so little time that no other request suffers."""
         return self.is_light and self._seconds_per_unit * _size(segment) < _MAX_BLOCKING
 
     def rank(self, segment: Segment) -> Ranking:

@@ -14,7 +14,7 @@ from minrisk.io.record import Weighting
 
 _MAX_REQUESTS = 100
 _MAX_SIZE = 16 << 20  # characters of all records
-_MAX_REASONS = 3  # reasons of failures in the title
+_MAX_REASONS = 3  # reasons of failures in the note
 
 
 class _Answered(NamedTuple):
@@ -46,11 +46,12 @@ class RecentRequests:
         """
         strategy = self._answers[-1].strategy if self._answers else default
         lines = [one.line for one in reversed(self._answers) if one.strategy == strategy]
-        title = self._title(state, len(lines))
+        note = self._note(state, len(lines))
 
         def page() -> bytes:
             records = [self._weighted(json.loads(line)) for line in lines]
-            return inspect(records, strategy=strategy, title=title).page
+            return inspect(records, strategy=strategy, title="minrisk serve",
+                           note=note).page
 
         return strategy, page
 
@@ -62,7 +63,8 @@ class RecentRequests:
                                      record["counts"])
         return record | {"weights": weights.tolist()}
 
-    def _title(self, state: Mapping[str, object], shown: int) -> str:
+    def _note(self, state: Mapping[str, object], shown: int) -> str:
+        """The state of the server, and the requests that the page does not show."""
         parts = [f"{name}: {value}" for name, value in state.items()]
         if len(self._answers) > shown:
             parts.append(f"answers by other methods: {len(self._answers) - shown}")
@@ -70,4 +72,4 @@ class RecentRequests:
             reasons = Counter(self._failures).most_common(_MAX_REASONS)
             parts.append(f"failed requests: {len(self._failures)} ("
                          + ", ".join(f"{reason}: {count}" for reason, count in reasons) + ")")
-        return " · ".join(["minrisk serve", *parts])
+        return " · ".join(parts)

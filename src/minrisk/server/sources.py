@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -55,15 +55,17 @@ class _Limited:
     limit: SampleLimit
 
     async def post(self, path: str, body: Mapping[str, Any], check: Check | None = None) -> Answer:
-        n = body.get("n")
-        async with self.limit.hold(n if isinstance(n, int) else 1):
+        async with self._room(body):
             return await self.client.post(path, body, check)
 
     async def stream(self, path: str, body: Mapping[str, Any], receive: Receive,
                      check: Check | None = None) -> Answer:
-        n = body.get("n")
-        async with self.limit.hold(n if isinstance(n, int) else 1):
+        async with self._room(body):
             return await self.client.stream(path, body, receive, check)
+
+    def _room(self, body: Mapping[str, Any]) -> AbstractAsyncContextManager[None]:
+        n = body.get("n")
+        return self.limit.hold(n if isinstance(n, int) else 1)
 
 
 class Upstream:

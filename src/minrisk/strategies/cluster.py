@@ -12,7 +12,7 @@ from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Ints, sums
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
-from minrisk._core.pool import Batch, Pool
+from minrisk._core.pool import Pool, as_batch
 from minrisk._core.segment import Ranking, Segment
 from minrisk.strategies.cascade import UncountedStage, rank_among
 from minrisk.strategies.standard import Standard
@@ -50,7 +50,7 @@ class Cluster(Options):
                               "others")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        batch = segments if isinstance(segments, Batch) else Batch(segments)
+        batch = as_batch(segments)
         first = UncountedStage(Standard(self.similarity)).rank(batch)
         pools = zip(first, batch.pools(self.similarity), strict=True)
         kept = [self._heaviest(ranking, pool) for ranking, pool in pools]

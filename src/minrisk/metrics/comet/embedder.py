@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
 from minrisk._torch.device import InDtype, Runtime
+from minrisk._torch.int8 import quantize_linear_layers
 from minrisk._torch.weights import fingerprint, load_weights, meta_build
 from minrisk.metrics._embedding_cache import EmbeddingCache, Vectors
 from minrisk.metrics.comet import checkpoint, packed
@@ -79,11 +80,12 @@ class Embedder:
     @torch.inference_mode()
     def encode(self, ids: Sequence[Ints]) -> Tensor:
         """(N, D)"""
-        with self.runtime.inference():
-            return self.runtime.checked(lambda: self._encode(ids), _have_products)
+        return self.runtime.checked(lambda: self._encode(ids), _have_products)
 
     def _encode(self, ids: Sequence[Ints]) -> Tensor:
-        return self.encoder.encode(ids, self.runtime.tokens).to(self.runtime.dtype)
+        encoder = self.encoder
+        with self.runtime.inference():
+            return encoder.encode(ids, self.runtime.tokens).to(self.runtime.dtype)
 
     def network(self, *wanted: str) -> InDtype[nn.Sequential]:
         """The feed-forward network of the estimator; the model must be of a wanted class."""
@@ -139,6 +141,8 @@ class Embedder:
         words = spec.word_layer if spec.class_identifier == checkpoint.XCOMET else None
         encoder = CometEncoder.of(self._checkpoint, self._options.encoder, words)
         encoder.model.to(self.runtime.device, self.runtime.dtype)
+        if self.runtime.is_int8:
+            quantize_linear_layers(encoder.model)
         if self._options.fast and not packed.not_supported_reasons(encoder):
             return replace(encoder, packed=packed.PackedEncoder(encoder))
         return encoder
@@ -158,7 +162,7 @@ class Embedder:
     def _number_format(self) -> str:
         if self.runtime.may_fall_back:  # whether it did already depends on the texts so far
             return "torch.float16 or torch.bfloat16"
-        return str(self.runtime.dtype)
+        return "int8" if self.runtime.is_int8 else str(self.runtime.dtype)
 
 
 def _have_products(embeddings: Tensor) -> bool:

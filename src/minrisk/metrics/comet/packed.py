@@ -50,6 +50,7 @@ class PackedTexts:
     tokens: Tensor  # (T,)
     positions: Tensor  # (T,) of each token in its text
     starts: Tensor  # (B + 1,) of each text, and the end
+    counts: Tensor  # (B, 1) tokens of each text
     longest: int
 
     @classmethod
@@ -58,7 +59,8 @@ class PackedTexts:
         starts = np.concatenate([[0], np.cumsum(lengths)])
         positions = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
         return cls(_upload_int32(np.concatenate(ids), device), _upload_int32(positions, device),
-                   _upload_int32(starts, device), int(lengths.max()))
+                   _upload_int32(starts, device), _upload_int32(lengths[:, None], device),
+                   int(lengths.max()))
 
 
 def _upload_int32(numbers: Ints, device: torch.device) -> Tensor:
@@ -78,12 +80,11 @@ class PackedEncoder:
         encoder = self._encoder
         texts = PackedTexts.of(ids, next(encoder.model.parameters()).device)
         hidden = self._embeddings(texts)
-        pooled: Tensor | float = 0.0
+        pooled = hidden.new_zeros(len(ids), hidden.shape[1], dtype=torch.float32)
         for place, layer in enumerate([None, *self._layers]):
             hidden = hidden if layer is None else layer(hidden, texts)
             if place in encoder.mix:
-                pooled = pooled + encoder.mix[place] * self._pool(hidden, texts)
-        assert isinstance(pooled, Tensor)
+                pooled.add_(self._pool(hidden, texts), alpha=encoder.mix[place])
         return pooled
 
     def _embeddings(self, texts: PackedTexts) -> Tensor:
@@ -101,7 +102,7 @@ class PackedEncoder:
         """(B, D) float32: one layer, pooled as `pooling.LinearPooling` does it."""
         from minrisk.metrics.comet.kernels import token_sums
 
-        counts = texts.starts.diff()[:, None]
+        counts = texts.counts
         sums = token_sums(hidden, texts.starts)
         pooled = hidden[texts.starts[:-1]].float() if self._encoder.pool == "cls" else sums / counts
         if not self._encoder.layer_norm:

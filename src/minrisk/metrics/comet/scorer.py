@@ -79,17 +79,19 @@ class TorchScorer:
     @torch.inference_mode()
     def _utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                  source: WeightedRows) -> Floats:
-        estimator = self.estimator
-        mt, src = estimator.cast(text_embeddings(hyps), text_embeddings(source))
-        weights = _device_weights(mass, mt.device)
-        progress = PairProgress(len(hyps) * len(refs), mt.device.type == "cpu")
-        pairs = self._pairs_per_block(estimator, len(hyps) * len(refs))
         with self._runtime.precision():
+            estimator = self.estimator
+            mt, src = estimator.cast(text_embeddings(hyps), text_embeddings(source))
+            weights = _device_weights(mass, mt.device)
+            progress = PairProgress(len(hyps) * len(refs), mt.device.type == "cpu")
+            pairs = self._pairs_per_block(estimator, len(hyps) * len(refs))
             if _same_texts(hyps, refs):
                 texts = estimator.both(mt, src)
-                return to_numpy(estimator.symmetric_utility(texts, weights, pairs, progress))
-            left, right = estimator.hypotheses(mt, src), self._references(estimator, refs)
-            return to_numpy(estimator.utility(left, right, weights, pairs, progress))
+                found = estimator.symmetric_utility(texts, weights, pairs, progress)
+            else:
+                left, right = estimator.hypotheses(mt, src), self._references(estimator, refs)
+                found = estimator.utility(left, right, weights, pairs, progress)
+        return to_numpy(found)  # here, since another thread may launch its work meanwhile
 
     @torch.inference_mode()
     def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Floats:

@@ -43,8 +43,9 @@ class RewardServer:
             return await client.post(_PATH, body, lambda found: check_scores(found, len(block)))
 
         @asynccontextmanager
-        async def connect(call: Callable[[Callback], None],
-                          ) -> AsyncIterator[AsyncWork[range, Answer]]:
+        async def connect(
+            call: Callable[[Callback], None],
+        ) -> AsyncIterator[AsyncWork[range, Answer]]:
             async with self._options.client() as client:
                 yield lambda block: score(client, block)
 

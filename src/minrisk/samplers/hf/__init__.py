@@ -39,7 +39,7 @@ class Transformers(Sampler):
     Prompts and messages of a chat model go through its chat template; a prompt that has the markers
     of the template already is passed as it is.
 
-    The samples of a prompt depend on the seed, the prompt's place in the input and n alone, except
+    The samples of a prompt depend on the seed, the prompt's index in the input and n alone, except
     for rounding: in a batch of another shape the last digits of a probability may differ, and
     rarely a sample with them.
 
@@ -62,7 +62,7 @@ class Transformers(Sampler):
         overlong: treatment of a source that is longer than the model takes: "cut" or "error".
         device: "cuda", "cpu", or "auto" for the best there is.
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        rows: maximum number of samples that are drawn together; None is what fits into memory.
+        rows: maximum number of samples that are generated together; None is what fits into memory.
         memory: gigabytes of the KV cache; None is half of what is free.
 
     Raises:
@@ -105,7 +105,7 @@ class Transformers(Sampler):
     device: str = option("auto", help="cuda or cpu; auto is the best there is")
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = option(
         "auto", help="number format; auto is bf16 on CUDA, fp32 elsewhere")
-    rows: int | None = option(None, ge=1, help="maximum number of samples drawn at once",
+    rows: int | None = option(None, ge=1, help="maximum number of samples at a time",
                               affects_results=False)
     memory: float | None = option(None, gt=0, affects_results=False,
                                   help="gigabytes for the KV cache; half of the free ones")
@@ -147,19 +147,19 @@ class Transformers(Sampler):
         return self._generator.prompt_length(prompt)
 
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
-               places: Sequence[int] | None = None) -> list[list[Sample]]:
-        """n samples of each prompt, equal ones as one with a count, in the order first drawn.
+               indices: Sequence[int] | None = None) -> list[list[Sample]]:
+        """n samples of each prompt, equal ones as one with a count, in the order of the first ones.
 
         Beams come best first.
         """
         check_numbers(n, seed)
         if self.beams and n > self.beams:
             raise InputError(f"n must be at most the number of beams, {self.beams}; got {n}")
-        places = range(len(prompts)) if places is None else places
-        for text, place in zip(prompts, places, strict=True):
+        indices = range(len(prompts)) if indices is None else indices
+        for text, index in zip(prompts, indices, strict=True):
             if isinstance(text, str) and not text.strip():
-                raise InputError(f"source {place + 1} is blank; leave it out")
-        return self._generator.generate(prompts, n, seed, places) if prompts else []
+                raise InputError(f"source {index + 1} is blank; leave it out")
+        return self._generator.generate(prompts, n, seed, indices) if prompts else []
 
     def batch_size(self, n: int) -> int:
         """Number of sources in a batch; on a CPU just enough to keep it busy."""
