@@ -465,8 +465,8 @@ def test_separate_references_are_those_of_the_command_line(server, sources, tmp_
                        **options)
         assert (tmp_path / f"api.{name}").read_bytes() == (tmp_path / f"cli.{name}").read_bytes()
         assert summary.counts["samples"] == 4 * (5 + 9)
-        manifests = [json.loads((tmp_path / f"{who}.{name}.run.json").read_text())
-                     for who in ("cli", "api")]
+        manifests = [json.loads((tmp_path / f"{side}.{name}.run.json").read_text())
+                     for side in ("cli", "api")]
         assert manifests[0]["settings"] == manifests[1]["settings"]
         for result in call(SOURCES, 5, sampler=sampler(server), **options):
             assert sum(s.count for s in result.samples) == 5
