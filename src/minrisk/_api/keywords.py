@@ -6,8 +6,8 @@ samplers, which check them; plug-ins have others, which are given to their const
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, TypedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypedDict
 
 from minrisk._core.decoding import MetricLike
 from minrisk.io.text_files import FilePath
@@ -130,6 +130,8 @@ class ChoiceKeywords(TypedDict, total=False):
     sampling_workers: int | None
     on_blank: Literal["copy", "fail"]
     input_format: Literal["auto", "text", "json"]
+    reference_samples: int | None
+    reference_options: Mapping[str, Any] | None
 
 
 class TranslateKeywords(RunKeywords, SamplerKeywords, StrategyKeywords, ChoiceKeywords,

@@ -38,7 +38,7 @@ from minrisk.tasks.sampling import (
     TranslationOutput,
 )
 
-_READING = ("on_blank", "input_format")  # options that say how prompts are read
+_READING = ("on_blank", "input_format", "reference_samples")  # further options of prompts
 Prompts = os.PathLike[str] | Iterable[
     str | Mapping[str, Any] | Sequence[Message] | os.PathLike[str]]
 
@@ -46,6 +46,7 @@ Prompts = os.PathLike[str] | Iterable[
 @overload
 def sample(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None, seed: int = 0,
+    reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
     output: None = None, on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
     **options: Unpack[SampleKeywords],
 ) -> Generator[SampledPrompt]: ...
@@ -54,6 +55,7 @@ def sample(
 @overload
 def sample(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None, seed: int = 0,
+    reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
     output: FilePath, repeat: bool = False, on_blank: OnBlank = "copy",
     input_format: InputFormat = "auto", **options: Unpack[SampleKeywords],
 ) -> RunSummary: ...
@@ -65,6 +67,8 @@ def sample(
     *,
     sampler: SamplerLike | None = None,
     seed: int = 0,
+    reference_samples: int | None = None,
+    reference_options: Mapping[str, Any] | None = None,
     output: FilePath | None = None,
     repeat: bool = False,
     on_blank: OnBlank = "copy",
@@ -83,6 +87,10 @@ def sample(
         n: number of samples of each prompt.
         sampler: a sampler or its name; "hf" unless given, or "openai" where there is an `endpoint`.
         seed: seed of everything that is drawn at random.
+        reference_samples: number of further samples of each prompt that are the references, and
+            no hypotheses; the samples themselves are the references unless given.
+        reference_options: options of the sampler of these, such as `{"temperature": 1.0}`, where
+            they differ; their random streams do in any case.
         output: file or folder to write, as the command line does.
         repeat: whether the output has a sample as often as it was drawn, instead of its count.
         on_blank: what a blank source gives: "copy" for blank samples, or "fail".
@@ -103,7 +111,7 @@ def sample(
     >>> from minrisk.plugins import Sample, Sampler
     >>> class Parrot(Sampler):
     ...     name = "parrot"
-    ...     def sample(self, prompts, n, seed=0, places=None):
+    ...     def sample(self, prompts, n, seed=0, indices=None):
     ...         return [[Sample(f"{prompt}!", count=n)] for prompt in prompts]
     >>> [result.texts for result in sample(["Hello", "Bye"], 4, sampler=Parrot())]
     [['Hello!'], ['Bye!']]
@@ -111,8 +119,8 @@ def sample(
     config, chosen = run_config(output, options), _sampler(sampler, options)
     if output is None and repeat:
         raise InputError("repeat= is for output=; samples have their counts")
-    sampling = _sampling(prompts, chosen, n, seed, options, on_blank=on_blank,
-                         input_format=input_format)
+    sampling = _sampling(prompts, chosen, n, seed, reference_options, options, on_blank=on_blank,
+                         input_format=input_format, reference_samples=reference_samples)
     last = Collect(SampledPrompt.of) if output is None else None
     job = SampleOutput(repeat).job(sampling, config, last)
     progress = options.get("progress", False)
@@ -160,7 +168,7 @@ def translate(
         options: `weights` of samples as references ("uniform", "logprobs" or
             "length-normalised"); `confidence` and `uncertainty`, as of `decode_corpus`; of the
             output `format` ("text" or "json"), `nbest`, `utilities`, `abstain` and `matrix`;
-            `on_blank` and `input_format`, as of `sample`; `sampling_workers`, the number of
+            `on_blank`, `input_format`, `reference_samples` and `reference_options`, as of `sample`; `sampling_workers`, the number of
             workers that sample, on the GPUs, where `workers` is the number that decode; options of
             a sampler and a strategy that are given by name; and those of the run, as of
             `decode_corpus`.
@@ -249,14 +257,16 @@ def _best(kind: type[TranslationOutput], prompts: Prompts, n: int, sampler: Samp
     sampler_fields = field_names(SAMPLERS, sampler, default_sampler(options.get("endpoint")))
     fields = field_names(STRATEGIES, strategy, STRATEGY)
     choice_fields = [f.name for f in dataclasses.fields(kind)]
-    others = other_options(options, sampler_fields, fields, choice_fields, _READING)
+    others = other_options(options, sampler_fields, fields, choice_fields, _READING,
+                           ["reference_options"])
+    reference_options = others.pop("reference_options", None)
     choices = _choices(kind, {k: others.pop(k) for k in choice_fields if k in others}, output)
     reading = {k: others.pop(k) for k in _READING if k in others}
     chosen = _sampler(sampler, {k: others.pop(k) for k in sampler_fields if k in others})
     if "seed" in fields and isinstance(strategy, str | type | None):
         others["seed"] = seed
     decision = resolve_strategy(strategy, metric, others)
-    sampling = _sampling(prompts, chosen, n, seed, options, **reading)
+    sampling = _sampling(prompts, chosen, n, seed, reference_options, options, **reading)
     last = None if output is not None else Collect(
         partial(DecodedSegment.of, signature=choices.signature(decision)))
     job = choices.job(sampling, decision, config, last)
@@ -290,7 +300,9 @@ def _sampler(sampler: SamplerLike | None, options: Mapping[str, Any]) -> Sampler
 
 
 def _sampling(prompts: Prompts, sampler: Sampler, n: int, seed: int,
-              options: Mapping[str, Any], **reading: Any) -> Sampling:
+              reference_options: Mapping[str, Any] | None, options: Mapping[str, Any],
+              **reading: Any) -> Sampling:
     check_numbers(n, seed)
     return Sampling(prompts_of(prompts, options.get("engine")), sampler,
-                    PromptOptions(num_samples=n, seed=seed, **reading))
+                    PromptOptions(num_samples=n, seed=seed, **reading),
+                    dict(reference_options or {}))

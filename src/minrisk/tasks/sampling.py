@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
+from minrisk._core.errors import InputError
 from minrisk._core.options import Options, flag
 from minrisk._core.sampler import Sampler
 from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.prompts import InputFormat, PromptReader
-from minrisk.io.record import Weighting
+from minrisk.io.record import Record, Weighting
 from minrisk.io.writer import SampleWriter
 from minrisk.pipeline.job import Job, RunConfig
-from minrisk.pipeline.stages import GenerateSamples, SamplesToSegments, Stage, Write
+from minrisk.pipeline.stages import (
+    CheckRecords,
+    GenerateReferences,
+    GenerateSamples,
+    SamplesToSegments,
+    Stage,
+    Write,
+)
 from minrisk.pipeline.workers import WorkerPool
 from minrisk.tasks.corpus import Corpus
 from minrisk.tasks.decoding import ChoiceOutput
@@ -38,6 +48,10 @@ class PromptOptions(Options):
                             help="Number of samples of each source.")
     seed: int = flag(0, section="Sampling", metavar="S", ge=0,
                      help="Seed of everything that is drawn at random.")
+    reference_samples: int | None = flag(
+        None, section="Sampling", metavar="M", ge=1,
+        help="Number of further samples of each source that are the references; "
+        "--references.FIELD sets fields of their sampler, otherwise equal to those above.")
 
 
 @dataclass(frozen=True)
@@ -47,11 +61,27 @@ class Sampling:
     corpus: Corpus
     sampler: Sampler
     options: PromptOptions
+    reference_options: Mapping[str, Any] = field(default_factory=dict)  # changes to the sampler
 
-    def stage(self, config: RunConfig, must_instruct: bool = False) -> GenerateSamples:
-        return GenerateSamples(self.sampler, self.options.num_samples, self.options.seed,
-                               config.batch_size, config.on_error,
-                               self.options.on_blank == "fail", must_instruct)
+    def __post_init__(self) -> None:
+        if self.reference_options and self.options.reference_samples is None:
+            raise InputError("reference_options= needs reference_samples=, their number")
+
+    @cached_property
+    def reference_sampler(self) -> Sampler:
+        return self.sampler.with_options(**self.reference_options)
+
+    def stages(self, config: RunConfig, must_instruct: bool = False) -> list[Stage]:
+        """The stages that sample, for hypotheses and then for references of their own."""
+        options = self.options
+        samples = GenerateSamples(self.sampler, options.num_samples, options.seed,
+                                  config.batch_size, config.on_error, options.on_blank == "fail",
+                                  must_instruct)
+        if options.reference_samples is None:
+            return [samples]
+        return [samples, GenerateReferences(replace(
+            samples, sampler=self.reference_sampler, n=options.reference_samples,
+            seed=reference_seed(options.seed)))]
 
     def job(self, pools: Sequence[WorkerPool], *, settings: Mapping[str, Any],
             drawing: Mapping[str, Any] | None = None, signatures: Sequence[str] = (),
@@ -60,19 +90,41 @@ class Sampling:
         options = self.options
         make_reader = partial(PromptReader, form=options.input_format)
         drawn = {"n": options.num_samples, "seed": options.seed, **(drawing or {})}
+        references = self._references
         return Job(
             files=self.corpus.files,
             reader=partial(self.corpus.reader, make_reader),
             pools=pools,
-            settings=settings_of(self.sampler, "sampler") | drawn | {
+            settings=settings_of(self.sampler, "sampler") | drawn | references | {
                 "input_format": options.input_format, "on_blank": options.on_blank, **settings},
-            signatures=[signature(self.sampler, "sampler", **drawn), *signatures],
+            signatures=[signature(self.sampler, "sampler", **drawn, **references), *signatures],
             extension=extension,
             block=self.sampler.batch_size(options.num_samples),
             matrix=matrix,
             parser=self.corpus.parser(make_reader),
             is_streaming=self.sampler.streams,
         )
+
+    @property
+    def _references(self) -> dict[str, Any]:
+        """The number of separate references, and the options that differ from the samples'."""
+        if self.options.reference_samples is None:
+            return {}
+        own = settings_of(self.sampler, "sampler")
+        others = settings_of(self.reference_sampler, "sampler")
+        return {"reference_samples": self.options.reference_samples, **{
+            f"references.{name}": value for name, value in others.items() if value != own[name]}}
+
+
+def reference_seed(seed: int) -> int:
+    """The seed of separate references, whose random streams must not be those of the samples."""
+    return int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
+
+
+def _check_no_references(record: Record) -> None:
+    if "references" in record.fields:
+        raise InputError("found references in the input, which those of reference_samples= would "
+                         "replace; rename the field, or leave out reference_samples=")
 
 
 @dataclass(frozen=True)
@@ -84,7 +136,8 @@ class SampleOutput(Options):
 
     def job(self, sampling: Sampling, config: RunConfig, last: Stage | None = None) -> Job:
         """The job of `sample`; `last` replaces the stage that writes."""
-        stages = (sampling.stage(config), last or Write(SampleWriter(self.repeat)))
+        check = [CheckRecords(_check_no_references)] if sampling.options.reference_samples else []
+        stages = (*check, *sampling.stages(config), last or Write(SampleWriter(self.repeat)))
         return sampling.job([config.pool(*stages)], settings={},
                             drawing={"repeat": self.repeat})
 
@@ -110,7 +163,7 @@ class TranslationOutput(ChoiceOutput):
         seed = sampling.options.seed
         choose = self.choose(strategy, replace(config, batch_size=None), seed)  # it is for sampling
         # the first pool samples, on GPUs if there are any; the second decodes the samples
-        pools = [replace(config.pool(sampling.stage(config, self.must_instruct)),
+        pools = [replace(config.pool(*sampling.stages(config, self.must_instruct)),
                          workers=self.sampling_workers),
                  config.pool(SamplesToSegments(Weighting(self.weights)), choose,
                              last or self.write(), gpus=False)]
