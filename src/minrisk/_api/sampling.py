@@ -168,10 +168,10 @@ def translate(
         options: `weights` of samples as references ("uniform", "logprobs" or
             "length-normalised"); `confidence` and `uncertainty`, as of `decode_corpus`; of the
             output `format` ("text" or "json"), `nbest`, `utilities`, `abstain` and `matrix`;
-            `on_blank`, `input_format`, `reference_samples` and `reference_options`, as of `sample`; `sampling_workers`, the number of
-            workers that sample, on the GPUs, where `workers` is the number that decode; options of
-            a sampler and a strategy that are given by name; and those of the run, as of
-            `decode_corpus`.
+            `on_blank`, `input_format`, `reference_samples` and `reference_options`, as of
+            `sample`; `sampling_workers`, the number of workers that sample, on the GPUs, where
+            `workers` is the number that decode; options of a sampler and a strategy that are
+            given by name; and those of the run, as of `decode_corpus`.
 
     Returns:
         An iterator of results in input order, each with its `ranking` and `samples`, or its `error`
