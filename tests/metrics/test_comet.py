@@ -27,7 +27,7 @@ from minrisk._core.errors import MissingExtra
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability
 from minrisk._core.progress import progress_listener
-from minrisk._torch.tokens import length_batches, token_batches
+from minrisk._torch.tokens import length_batches
 from minrisk.metrics.comet import Comet, CometQE, checkpoint
 from minrisk.metrics.comet.estimator import mean_distance
 from minrisk.metrics.comet.pair_blocks import PairProgress, blocks
@@ -412,18 +412,6 @@ def test_batches_hold_what_they_may_and_all_of_it():
     assert sorted(row for rows in found for row in rows) == list(range(7))
     for rows in found:
         assert len(rows) == 1 or len(rows) * max(lengths[r] for r in rows) <= 21
-
-
-@pytest.mark.parametrize("budget", [1, 30, 64, 1000])
-def test_batches_without_padding_have_about_as_many_tokens_each(budget):
-    lengths = [3, 50, 7, 7, 120, 1, 3]
-    found = token_batches(lengths, budget)
-    assert sorted(row for rows in found for row in rows) == list(range(7))
-    assert [lengths[row] for rows in found for row in rows] == sorted(lengths, reverse=True)
-    for rows in found:
-        assert sum(lengths[row] for row in rows) <= budget + max(lengths[row] for row in rows)
-    assert (len(found) == 1) == (budget >= sum(lengths))
-    assert token_batches([], budget) == []
 
 
 def test_layers_without_weight_are_not_run():

@@ -66,19 +66,6 @@ def length_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         start += size
 
 
-def token_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Batches of texts without padding, longest first, with about as many tokens each.
-
-    A batch has at most `budget` tokens and one text.
-    """
-    order = np.argsort(-np.asarray(lengths, np.intp), kind="stable")
-    ends = np.cumsum(np.asarray(lengths, np.intp)[order])
-    total = int(ends[-1]) if len(ends) else 0
-    count = max(1, -(-total // budget))
-    parts = np.split(order, np.searchsorted(ends, np.arange(1, count) * (total / count)))
-    return [part.tolist() for part in parts if part.size]
-
-
 def pad_batch(ids: Sequence[Ints], pad: int) -> tuple[Tensor, Tensor]:
     """(B, T) padded tokens, and a mask that is 0 where they are padding."""
     lengths = np.array([own.size for own in ids])

@@ -17,7 +17,7 @@ from minrisk._core.errors import InputError, needs_extra
 from minrisk._core.progress import report_progress
 from minrisk._torch.device import upload
 from minrisk._torch.loading import load_config, load_tokenizer, model_file
-from minrisk._torch.tokens import length_batches, pad_batch, token_batches, token_ids
+from minrisk._torch.tokens import length_batches, pad_batch, token_ids
 from minrisk._torch.weights import load_weights, meta_build
 from minrisk.metrics.comet.checkpoint import Architecture, Checkpoint
 from minrisk.metrics.comet.packed import PackedEncoder
@@ -88,8 +88,7 @@ class CometEncoder:
     def encode(self, ids: Sequence[Ints], budget: int) -> Tensor:
         """(N, D) in the order given; batches have about `budget` tokens, padding included."""
         parts, order = [], []
-        split = length_batches if self.packed is None else token_batches
-        for rows in split([own.size for own in ids], budget):
+        for rows in length_batches([own.size for own in ids], budget):
             parts.append(self.embed([ids[r] for r in rows]))
             order += rows
             report_progress("texts encoded", len(order), len(ids))
