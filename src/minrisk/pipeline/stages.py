@@ -23,7 +23,7 @@ from minrisk._core.segment import Segment
 from minrisk._core.strategy import (
     Strategy,
     batch_size_of,
-    concurrency_of,
+    concurrent_batches_of,
     is_light,
     prepare,
     prepare_thread,
@@ -270,7 +270,7 @@ class Decode:
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
         size = self.batch_size or batch_size_of(self.strategy)
-        threads = concurrency_of(self.strategy)
+        threads = concurrent_batches_of(self.strategy)
         if threads == 1:
             return in_batches(items, size, self._rank, self.on_error)
         return in_threads(items, size, self._rank, self.on_error, threads,
