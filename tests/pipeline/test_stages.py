@@ -55,7 +55,7 @@ class Lengths:
 class Concurrent(ChrF):
     """A metric whose batches are scored in two threads."""
 
-    concurrency = 2
+    concurrent_batches = 2
 
 
 class InThreads(Lengths):
