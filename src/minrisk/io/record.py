@@ -74,6 +74,7 @@ class Record:
     fields: Mapping[str, Any] = field(default_factory=dict)  # passed on to the output
     prompt: Prompt | None = None
     samples: Sequence[Sample] | None = None
+    reference_samples: Sequence[Sample] | None = None  # if references are sampled separately
     segment: Segment | None = None
     ranking: Ranking | None = None
     scores: Floats | None = None  # (H, R), if they are to be kept
@@ -105,7 +106,7 @@ class Record:
         """The same record with the reason why it has no result."""
         kind = "" if isinstance(error, MinriskError) else f"{type(error).__name__}: "
         return replace(self, error=InputError(f"{kind}{error}"), segment=None, samples=None,
-                       ranking=None, scores=None, value=None)
+                       reference_samples=None, ranking=None, scores=None, value=None)
 
 
 @dataclass(frozen=True)

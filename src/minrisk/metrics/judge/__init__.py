@@ -159,6 +159,9 @@ class Judge(ClientOptions, Metric[Objects]):
         """The requests of this process so far that were answered, and their tokens if known."""
         return {"requests": 0} | self._usage
 
+    def prepare(self) -> None:
+        self.key()
+
     def features(self, texts: Sequence[str]) -> Objects:
         return objects(valid_unicode(text) for text in texts)
 

@@ -29,6 +29,7 @@ class RewardServer:
     def __init__(self, options: Reward) -> None:
         self._options = ClientOptions(options.model, options.endpoint, timeout=options.timeout,
                                       retries=options.retries, key_variable=options.key_variable)
+        self._options.key()  # so that a missing one is told before the first request
 
     def quality(self, hyps: Sequence[str], source: str) -> Floats:
         """(H,) scores of the hypotheses, in requests of some of them each."""
