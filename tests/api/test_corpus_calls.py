@@ -271,7 +271,7 @@ def test_a_corpus_may_be_empty(tmp_path):
     (({"samples": ["a"]},), {}, "segments must be file names"),
     (("nowhere.jsonl",), {}, "cannot read .*nowhere.jsonl: No such file"),
     ((["nowhere.jsonl"],), {}, "strings are names of files here: for the samples of one segment"),
-    ((["x", ["a"]],), {}, r"found \['a'\] among names of files"),
+    ((["x", ["a"]],), {}, r"give either names of files or objects, not both; got \['a'\]"),
     (("*.nothing",), {}, r"no file matches \*.nothing"),
     (([],), {"workers": -1}, "workers must be an integer of at least 1 or None; got -1"),
     (([],), {"workers": "two"}, "workers must be an integer"),

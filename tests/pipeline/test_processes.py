@@ -58,7 +58,8 @@ def alone(inputs: Path, *args: object) -> dict[str, bytes]:
 
 
 def shards(paths: list[str]) -> list[Shard]:
-    return folder_shards(paths, ".jsonl", lambda number, file: SampleReader((file,)))
+    return folder_shards([InputFile.at(path) for path in paths], ".jsonl",
+                         lambda number, file: SampleReader((file,)))
 
 
 def reading(path: Path, records: int, size: int = 10**6, done: Any = None,

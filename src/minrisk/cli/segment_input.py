@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from minrisk._core.errors import InputError
 from minrisk._core.options import flag
 from minrisk._core.strategy import Strategy
 from minrisk.cli.options import argument
-from minrisk.io.inputs import InputFile, expand
+from minrisk.io.inputs import InputFile, input_files
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.text_files import TextFiles
 from minrisk.tasks.corpus import Corpus
@@ -19,13 +19,12 @@ from minrisk.tasks.decoding import Decoding, OracleOption, WeightOptions
 _TEXT_ONLY = ("source", "references", "reference_lprobs", "num_references")
 
 
-def input_files(paths: Iterable[str]) -> list[InputFile]:
+def _files(paths: Sequence[str]) -> Sequence[InputFile]:
     """The files that paths and patterns name; standard input where there are none."""
-    found = expand(paths)
-    if not found and sys.stdin is not None and sys.stdin.isatty():
+    if not paths and sys.stdin is not None and sys.stdin.isatty():
         raise InputError("no INPUT was given, and standard input is a terminal; "
                          "name a file, or pipe JSON lines")
-    return [InputFile.at(path) for path in found or ["-"]]
+    return input_files(paths or ["-"])
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,8 @@ class InputOptions:
     inputs: tuple[str, ...] = argument("[INPUT]...")
     input: tuple[str, ...] = flag((), section="Input", hidden=True)  # for configuration files
 
-    def files(self) -> list[InputFile]:
-        return input_files(self.inputs or self.input)
+    def files(self) -> Sequence[InputFile]:
+        return _files(self.inputs or self.input)
 
 
 @dataclass(frozen=True)
@@ -78,8 +77,8 @@ class SegmentInput(OracleOption, JsonInput):
             if self.num_candidates is None and getattr(self, name) is not None:
                 raise InputError(f"{name}= needs num_candidates=: it is only for plain text")
 
-    def files(self) -> list[InputFile]:
-        return input_files([*self.inputs, *self.translations] or self.input)
+    def files(self) -> Sequence[InputFile]:
+        return _files([*self.inputs, *self.translations] or self.input)
 
     def corpus(self) -> Corpus:
         if self.num_candidates is None:

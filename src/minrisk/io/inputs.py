@@ -7,9 +7,9 @@ import os
 import warnings
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, brief
 from minrisk.io import remote
 from minrisk.io.files import Input
 from minrisk.io.parquet import ParquetInput, is_parquet
@@ -48,6 +48,22 @@ class InputFile(NamedTuple):
 
 def open_input(path: str, name: str | None = None) -> Input:
     return ParquetInput(path, name) if is_parquet(path) else Input(path, name)
+
+
+def input_files(paths: Iterable[Any],
+                wanted: str = "inputs must be names of files") -> tuple[InputFile, ...]:
+    """The existing files that paths and patterns name; `wanted` begins the message if one is none.
+
+    Nothing is read.
+    """
+    names = list(paths)
+    for path in names:
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"{wanted}; got {brief(path)}")
+    files = tuple(InputFile.at(path) for path in expand(map(os.fspath, names)))
+    for file in files:
+        file.open()  # raises InputError if it does not exist
+    return files
 
 
 def expand(paths: Iterable[str]) -> list[str]:

@@ -26,17 +26,16 @@ class Shard:
     reader: Reader
 
 
-def folder_shards(paths: Sequence[str], extension: str,
+def folder_shards(files: Sequence[InputFile], extension: str,
                   reader_of: Callable[[int, InputFile], Reader]) -> list[Shard]:
     """One shard per input, named after it, below the folder that the inputs have in common."""
-    files = [InputFile.at(path) for path in paths]
     for file in files:
         if not file.can_be_read_again:
             raise InputError(f"{'standard input' if file.location == '-' else file.name}: a folder "
                              "as output needs files as input, which can be read again; found a "
                              "pipe: write to one file, or save the input first")
     below = [_below_root(file) for file in files]
-    common = os.path.commonpath([os.path.dirname(path) for path in below]) if below else ""
+    common = os.path.commonpath([os.path.dirname(path) for path in below])
     made: dict[str, str] = {ERRORS: "the list of errors", MANIFEST: "the manifest"}
     shards = []
     for number, (file, path) in enumerate(zip(files, below, strict=True)):
@@ -46,8 +45,6 @@ def folder_shards(paths: Sequence[str], extension: str,
                              f"become {name}; rename one of them, or write to two folders")
         made[name] = file.name
         shards.append(Shard(name, (file,), reader_of(number, file)))
-    if not shards:
-        raise InputError("a folder as output needs files as input, not standard input")
     return shards
 
 

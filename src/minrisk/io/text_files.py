@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from minrisk._core.errors import InputError, brief
+from minrisk._core.errors import InputError
 from minrisk._core.options import Options, option
-from minrisk.io.inputs import InputFile, expand
+from minrisk.io.inputs import InputFile, input_files
 from minrisk.io.lines import Column, TextReader
 from minrisk.io.record import Weighting
 
@@ -58,8 +58,7 @@ class TextFiles(Options):
 
     @cached_property
     def files(self) -> tuple[InputFile, ...]:
-        given = self.hypotheses
-        return _files([given] if isinstance(given, str | os.PathLike) else given, "hypotheses")
+        return _files(self.hypotheses, "hypotheses")
 
     def further_files(self) -> list[InputFile]:
         return [file for files in self._columns.values() for file in files]
@@ -86,7 +85,7 @@ class TextFiles(Options):
 
     @cached_property
     def _columns(self) -> dict[str, tuple[InputFile, ...]]:
-        return {name: _files([getattr(self, name)], name) for name in _COLUMNS
+        return {name: _files(getattr(self, name), name) for name in _COLUMNS
                 if getattr(self, name) is not None}
 
     def _column(self, name: str, size: int, option: str, number: int | None) -> Column | None:
@@ -100,12 +99,7 @@ class TextFiles(Options):
         return Column(files[number:number + 1], size, option)
 
 
-def _files(paths: Iterable[Any], name: str) -> tuple[InputFile, ...]:
-    found = list(paths) if isinstance(paths, Iterable) else [paths]
-    for path in found:
-        if not isinstance(path, str | os.PathLike):
-            raise InputError(f"{name} must be the name of a file; got {brief(path)}")
-    files = tuple(InputFile.at(path) for path in expand(map(os.fspath, found)))
-    for file in files:
-        file.open()  # raises InputError if it does not exist; nothing is read
-    return files
+def _files(paths: Any, name: str) -> tuple[InputFile, ...]:
+    """The files of one path, or of several."""
+    is_one = isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable)
+    return input_files([paths] if is_one else paths, f"{name} must be the name of a file")

@@ -187,12 +187,10 @@ def names_folder(path: str) -> bool:
 
 def _shards(config: RunConfig, job: Job) -> list[Shard]:
     if config.is_folder:
-        paths = [file.location if remote.is_url(file.location) else file.name
-                 for file in job.files]
-        if not paths:
+        if not job.files:
             raise InputError("a folder as output needs files as input, a shard for each; for "
                              "segments in memory, name a file")
-        return folder_shards(paths, job.extension, lambda n, file: job.reader((file,), n))
+        return folder_shards(job.files, job.extension, lambda n, file: job.reader((file,), n))
     return [Shard("", tuple(job.files), job.reader(tuple(job.files), None))]
 
 

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from minrisk._core.errors import InputError, brief
-from minrisk.io.inputs import InputFile, expand
+from minrisk.io.inputs import InputFile, input_files
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.objects import ObjectReader
 from minrisk.io.prompts import PromptReader
@@ -97,12 +97,4 @@ def _peek(items: Any, wanted: str) -> tuple[Any, Iterable[Any]]:
 
 
 def _files(paths: Iterable[Any]) -> Corpus:
-    names = list(paths)
-    for path in names:
-        if not isinstance(path, str | os.PathLike):
-            raise InputError(f"found {brief(path)} among names of files; give either files or "
-                             "objects")
-    files = [InputFile.at(path) for path in expand(map(os.fspath, names))]
-    for file in files:
-        file.open()  # raises InputError if it does not exist; nothing is read
-    return Corpus(files)
+    return Corpus(input_files(paths, "give either names of files or objects, not both"))
