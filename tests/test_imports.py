@@ -15,11 +15,12 @@ from project import ROOT
 
 SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {f"_core.{name}" for name in (
-    "arrays", "errors", "options", "segment", "groups", "kmeans", "lazy", "threads", "progress",
+    "arrays", "errors", "options", "weights", "segment", "groups", "kmeans", "lazy", "threads",
+    "progress",
     "references", "foreign", "unicode", "sqlite_cache", "sampler", "sample_columns",
     "templates", "vote")} | {"version"}
 PROTOCOLS = PLAIN | {f"_core.{name}" for name in (
-    "metric", "adapters", "weighted_rows", "strategy", "pool", "registry", "signature")}
+    "metric", "adapters", "weighted_rows", "strategy", "pool", "batch", "registry", "signature")}
 CORE = PROTOCOLS | {"_core.recipe", "_core.reference_parts", "_core.decoding"}
 
 # package (of the core: module) -> what of minrisk it may import; "*" is everything
@@ -37,6 +38,7 @@ MAY_IMPORT = {
     "_core.unicode": set(),
     "_core.sqlite_cache": {"_core.errors"},
     "_core.kmeans": {"_core.arrays"},
+    "_core.weights": {"_core.arrays", "_core.errors"},
     "_core.segment": PLAIN,
     "_core.sampler": PLAIN,
     "_core.sample_columns": PLAIN,
@@ -48,7 +50,8 @@ MAY_IMPORT = {
     "_core.adapters": PLAIN | {"_core.metric", "_core.registry", "metrics"},
     "_core.weighted_rows": PLAIN,
     "_core.strategy": PLAIN | {"_core.metric", "_core.adapters"},
-    "_core.pool": PLAIN | {"_core.metric", "_core.adapters"},
+    "_core.pool": PLAIN | {"_core.metric"},
+    "_core.batch": PLAIN | {"_core.metric", "_core.adapters", "_core.pool"},
     "_core.reference_parts": PROTOCOLS,
     "_core.recipe": PLAIN,
     "_core.registry": PLAIN | {"_core.recipe"},

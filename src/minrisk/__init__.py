@@ -21,20 +21,16 @@ if TYPE_CHECKING:
     from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
     from minrisk._api.sampling import answer, sample, translate
     from minrisk._api.validation import validate
+    from minrisk._core.batch import Batch, bind
     from minrisk._core.decoding import decode, make_metric, make_sampler, make_strategy
     from minrisk._core.errors import InputError, MinriskError, MissingExtra, UnusableError
     from minrisk._core.groups import Groups
-    from minrisk._core.pool import Batch, Pool, bind
+    from minrisk._core.pool import Pool
     from minrisk._core.references import References
-    from minrisk._core.segment import (
-        Confidence,
-        Ranking,
-        Segment,
-        Uncertainty,
-        weights_from_logprobs,
-    )
+    from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty
     from minrisk._core.signature import signature
     from minrisk._core.threads import set_threads
+    from minrisk._core.weights import weights_from_logprobs
     from minrisk.evaluation.scoring import Score, score
     from minrisk.evaluation.validation import Validation
     from minrisk.io.references import ReferenceFile
@@ -96,15 +92,16 @@ _HOME = {  # the same names by module, at run time
     "_api.results": ("DecodedSegment", "RunSummary", "SampledPrompt"),
     "_api.sampling": ("answer", "sample", "translate"),
     "_api.validation": ("validate",),
+    "_core.batch": ("Batch", "bind"),
     "_core.decoding": ("decode", "make_metric", "make_sampler", "make_strategy"),
     "_core.errors": ("InputError", "MinriskError", "MissingExtra", "UnusableError"),
     "_core.groups": ("Groups",),
-    "_core.pool": ("Batch", "Pool", "bind"),
+    "_core.pool": ("Pool",),
     "_core.references": ("References",),
-    "_core.segment": ("Confidence", "Ranking", "Segment", "Uncertainty",
-                      "weights_from_logprobs"),
+    "_core.segment": ("Confidence", "Ranking", "Segment", "Uncertainty"),
     "_core.signature": ("signature",),
     "_core.threads": ("set_threads",),
+    "_core.weights": ("weights_from_logprobs",),
     "evaluation.scoring": ("Score", "score"),
     "evaluation.validation": ("Validation",),
     "io.references": ("ReferenceFile",),

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minrisk
+from minrisk._core.batch import Batch, bind
 from minrisk._core.groups import Groups
 from minrisk._core.options import inner_field
-from minrisk._core.pool import Batch, bind
 from minrisk._core.registry import METRICS, STRATEGIES, Registry
 from minrisk._core.signature import signature
 from tolerance import assert_close

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minrisk
-from minrisk._core.pool import bind
+from minrisk._core.batch import bind
 from minrisk._core.segment import Ranking, Segment
 from minrisk.strategies.uncertain import clusters
 from tolerance import assert_close

@@ -17,10 +17,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from minrisk._core.arrays import Floats, sums
+from minrisk._core.batch import bind
 from minrisk._core.errors import InputError
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric, PartialStatistics
-from minrisk._core.pool import Pool, Tally, bind
+from minrisk._core.pool import Pool, Tally
 from minrisk._core.references import ReferencePart, References
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import Strategy

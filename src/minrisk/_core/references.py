@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
-from minrisk._core.segment import checked_counts, checked_texts, checked_weights
+from minrisk._core.weights import checked_counts, checked_texts, checked_weights
 
 BLOCK = 1 << 13  # references in memory at a time
 

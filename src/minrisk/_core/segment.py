@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from html import escape
 from itertools import chain, repeat
@@ -11,14 +11,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from minrisk._core.arrays import Floats, Ints, sums
-from minrisk._core.errors import InputError, brief
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import InputError
 from minrisk._core.options import Bounds, checked
+from minrisk._core.weights import (
+    check_total,
+    checked_counts,
+    checked_logprobs,
+    checked_numbers,
+    checked_outcomes,
+    checked_texts,
+    normalised,
+)
 
 TIE = 1e-9  # relative to the largest utility: smaller differences are ties
 _MAX_SHOWN = 60  # characters of a text in messages
 _TABLE_ROWS = 5  # hypotheses in the HTML table of a ranking
-MAX_SAMPLES = 1 << 20  # of a segment: a count of k becomes k references
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -80,7 +88,7 @@ class Segment:
         times = (np.ones(len(hyps), np.intp) if counts is None
                  else checked_counts(counts, len(hyps)))
         if counts is not None and references is None:
-            _check_total(times)
+            check_total(times)
             refs = tuple(chain.from_iterable(map(repeat, hyps, times.tolist())))
             mass = normalised(np.repeat(mass, times), len(refs))
         fields = {
@@ -92,11 +100,11 @@ class Segment:
             "counts": times,
             "own": np.cumsum(times) - times if references is None else None,
             "rows": None,
-            "logprobs": None if logprobs is None else _logprobs(logprobs, len(hyps)),
-            "lengths": None if lengths is None else _numbers(lengths, len(hyps), "lengths",
+            "logprobs": None if logprobs is None else checked_logprobs(logprobs, len(hyps)),
+            "lengths": None if lengths is None else checked_numbers(lengths, len(hyps), "lengths",
                                                              "hypothesis"),
             "outcomes": None if outcomes is None else Segment(
-                _checked_outcomes(outcomes, len(hyps)), references, source, weights, index, counts),
+                checked_outcomes(outcomes, len(hyps)), references, source, weights, index, counts),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -275,165 +283,6 @@ def _ranks(utility: Floats) -> Ints:
     return np.concatenate([[0], np.cumsum(apart)])
 
 
-def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
-    """Weights that sum to 1; uniform if none are given."""
-    if weights is None:
-        return np.full(count, 1.0 / count)
-    given = checked_weights(weights, count)
-    largest = given.max()
-    if largest == 0:
-        raise InputError("weights are all zero; at least one must be positive")
-    scaled = given / largest  # so that huge weights do not add up to infinity
-    result: Floats = scaled / scaled.sum()
-    return result
-
-
-def checked_weights(weights: npt.ArrayLike, count: int) -> Floats:
-    """(R,) finite, non-negative weights, not normalised."""
-    given = _numbers(weights, count, "weights")
-    wrong = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
-    if wrong.size:
-        raise InputError(f"weights must be finite and not negative; found {given[wrong[0]]} "
-                         f"as number {wrong[0] + 1}")
-    return given
-
-
-def weights_from_logprobs(logprobs: npt.ArrayLike, texts: Sequence[str] | None = None,
-                          counts: npt.ArrayLike | None = None, *,
-                          lengths: npt.ArrayLike | None = None,
-                          temperature: float = 1.0) -> Floats:
-    """Reference weights for model-based MBR: the weight of a distinct text is its probability.
-
-    The number of samples of a text does not count on top of its probability, so equal texts share
-    the weight of the most probable one. Pass the result as `weights`, with the same texts and
-    counts; weights times counts sum to 1.
-
-    Args:
-        logprobs: the log-probability of each text under the model.
-        texts: the references; without them, all are taken to be distinct.
-        counts: number of equal samples that each text stands for; 1 unless given.
-        lengths: divisors of the log-probabilities; lengths in tokens give the mean
-            log-probability of a token.
-        temperature: divisor of the log-probabilities; above 1, weights become more uniform.
-
-    Returns:
-        (N,) one weight per given text.
-
-    Raises:
-        InputError: if the lists differ in length, or a value is not valid.
-
-    >>> texts = ["a", "b", "a"]
-    >>> weights_from_logprobs(np.log([0.6, 0.2, 0.6]), texts).round(3).tolist()
-    [0.375, 0.25, 0.375]
-    """
-    if not 0 < temperature < np.inf:
-        raise InputError(f"temperature must be a number above 0; got {temperature}")
-    given = _logprobs(logprobs, None if texts is None else len(texts))
-    copies = (np.ones(given.size) if counts is None
-              else checked_counts(counts, given.size).astype(np.float64))
-    place, likeliest = _distinct_texts(texts, given)
-    with np.errstate(over="ignore"):  # overflow to -inf is the probability 0
-        logs = (given if lengths is None else given / _lengths(lengths, given.size))[likeliest]
-        if not np.isfinite(logs.max()):
-            raise InputError("logprobs divided by lengths must be numbers that a double can hold; "
-                             f"found {logs.max()}")
-        probability = normalised(np.exp((logs - logs.max()) / temperature), logs.size)
-    weights: Floats = (probability / sums(place, copies, logs.size))[place]
-    return weights
-
-
-def _distinct_texts(texts: Sequence[str] | None, logprobs: Floats) -> tuple[Ints, Ints]:
-    """The position of each text among the distinct ones, and the most probable row of each."""
-    if texts is None:
-        return np.arange(logprobs.size), np.arange(logprobs.size)
-    known: dict[str, int] = {}
-    place = np.array([known.setdefault(text, len(known))
-                      for text in checked_texts(texts, "references")], dtype=np.intp)
-    by_text = np.lexsort((-logprobs, place))
-    return place, by_text[np.searchsorted(place[by_text], np.arange(len(known)))]
-
-
-def _logprobs(logprobs: npt.ArrayLike, count: int | None) -> Floats:
-    given = _numbers(logprobs, count, "logprobs")
-    wrong = np.flatnonzero(~(given < np.inf))
-    if wrong.size or not np.any(np.isfinite(given)):
-        found = f"{given[wrong[0]]} as number {wrong[0] + 1}" if wrong.size else "none that is"
-        raise InputError("logprobs must be numbers below infinity, and one at least finite; "
-                         f"found {found}")
-    return given
-
-
-def _lengths(lengths: npt.ArrayLike, count: int) -> Floats:
-    given = _numbers(lengths, count, "lengths")
-    wrong = np.flatnonzero(~((given > 0) & np.isfinite(given)))
-    if wrong.size:
-        raise InputError(f"lengths must be positive; found {given[wrong[0]]} "
-                         f"as number {wrong[0] + 1}")
-    return given
-
-
-def checked_counts(counts: npt.ArrayLike, count: int) -> Ints:
-    given = _numbers(counts, count, "counts", "sample")
-    wrong = np.flatnonzero(~((given >= 1) & (given == np.floor(given))))
-    if wrong.size:
-        raise InputError(f"counts must be integers of at least 1; found {given[wrong[0]]:g} "
-                         f"as number {wrong[0] + 1}")
-    if not given.sum() < np.iinfo(np.intp).max:
-        raise InputError(f"counts add up to {given.sum():g}, which is too large")
-    return given.astype(np.intp)
-
-
-def _checked_outcomes(outcomes: Sequence[str | None], count: int) -> tuple[str, ...]:
-    """(H,) the outcomes; no outcome is an empty one."""
-    is_list = isinstance(outcomes, Sequence) and not isinstance(outcomes, str)
-    given = ["" if outcome is None else outcome for outcome in outcomes] if is_list else outcomes
-    found = checked_texts(given, "outcomes")
-    if len(found) != count:
-        raise InputError(f"expected {count} outcomes (one per hypothesis), got {len(found)}")
-    return found
-
-
-def _check_total(counts: Ints) -> None:
-    if counts.sum() > MAX_SAMPLES:
-        raise InputError(f"counts add up to {counts.sum():,} samples of one segment; the maximum "
-                         f"is {MAX_SAMPLES:,}: give weights instead")
-
-
-def _numbers(values: npt.ArrayLike, count: int | None, name: str,
-             of: str = "reference") -> Floats:
-    try:
-        given = np.asarray(values)
-        array = given.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} must be a list of numbers that a double can hold") from None
-    if given.dtype.kind not in "biufO":
-        raise InputError(f"{name} must be a list of numbers; found {given.dtype.name}")
-    if array.ndim != 1 or (count is not None and array.size != count):
-        wanted = "a list of" if count is None else str(count)
-        raise InputError(f"expected {wanted} {name} (one per {of}), got {_shape(array)}")
-    return array
-
-
-def _shape(array: Floats) -> str:
-    if array.ndim == 1:
-        return str(array.size)
-    return "a scalar" if array.ndim == 0 else f"a table of {' x '.join(map(str, array.shape))}"
-
-
 def shortened(text: str) -> str:
     """A text for messages, quoted; only the beginning of a long one."""
     return repr(text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}...")
-
-
-def checked_texts(texts: Sequence[Any], name: str) -> tuple[str, ...]:
-    if isinstance(texts, str):
-        raise InputError(f"{name} must be a list of strings, not one string")
-    if not isinstance(texts, Iterable) or isinstance(texts, Set | Mapping):
-        raise InputError(f"{name} must be a list of strings; found {type(texts).__name__}")
-    result = tuple(texts)
-    if not result:
-        raise InputError(f"zero {name}; at least one is needed")
-    for text in result:
-        if not isinstance(text, str):
-            raise InputError(f"{name} must be strings; found {type(text).__name__}: {brief(text)}")
-    return result

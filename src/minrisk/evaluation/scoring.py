@@ -12,13 +12,15 @@ import numpy as np
 
 from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Floats
+from minrisk._core.batch import bind
 from minrisk._core.decoding import METRIC, MetricLike
 from minrisk._core.errors import InputError
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Bounds, checked
-from minrisk._core.pool import Pool, bind
-from minrisk._core.segment import Segment, checked_texts
+from minrisk._core.pool import Pool
+from minrisk._core.segment import Segment
 from minrisk._core.signature import join, metric_signature
+from minrisk._core.weights import checked_texts
 from minrisk.evaluation.metric_bias import warn_of_bias
 from minrisk.version import __version__
 

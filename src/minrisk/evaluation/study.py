@@ -11,11 +11,11 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
+from minrisk._core.batch import Batch, bind
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.groups import Groups
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import checked
-from minrisk._core.pool import Batch, bind
 from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import parts_signature

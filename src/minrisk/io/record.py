@@ -11,7 +11,8 @@ from zlib import crc32
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.sampler import Prompt, Sample
-from minrisk._core.segment import Ranking, Segment, checked_texts, weights_from_logprobs
+from minrisk._core.segment import Ranking, Segment
+from minrisk._core.weights import checked_texts, weights_from_logprobs
 from minrisk.io.files import Input
 
 Failure = dict[str, Any]  # file, line, id and reason, as errors.jsonl has them

@@ -15,8 +15,8 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol
 
 from minrisk._core.arrays import Floats
+from minrisk._core.batch import Batch, bind
 from minrisk._core.errors import InputError, MinriskError
-from minrisk._core.pool import Batch, bind
 from minrisk._core.sample_columns import columns
 from minrisk._core.sampler import PartialError, Sample, Sampler
 from minrisk._core.segment import Segment

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from minrisk._core.batch import Batch
 from minrisk._core.errors import InputError
-from minrisk._core.pool import Batch
 from minrisk.io.jsonl import SampleReader, show
 from minrisk.io.record import Record
 from minrisk.pipeline.stages import Decode

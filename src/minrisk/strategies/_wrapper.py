@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from minrisk._core.batch import as_batch
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options
-from minrisk._core.pool import Pool, as_batch
+from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import Strategy, leaves_self_out
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from minrisk._core.adapters import metric_option
+from minrisk._core.batch import bind
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
-from minrisk._core.pool import Pool, bind
+from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import segment_rng, shuffled
 from minrisk.strategies.race import Race

@@ -10,11 +10,12 @@ import numpy as np
 
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Ints
+from minrisk._core.batch import as_batch
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
-from minrisk._core.pool import Pool, as_batch
+from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import SELF_HELP, Strategy, leaves_self_out, stage_option
 from minrisk.strategies._wrapper import StrategyWrapper

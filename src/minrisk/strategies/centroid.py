@@ -12,11 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk._core.adapters import metric_option
+from minrisk._core.batch import bind
 from minrisk._core.groups import Groups
 from minrisk._core.kmeans import kmeans
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
-from minrisk._core.pool import Pool, bind
+from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import segment_rng
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Ints, sums
+from minrisk._core.batch import as_batch
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
-from minrisk._core.pool import Pool, as_batch
+from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk.strategies.cascade import UncountedStage, rank_among
 from minrisk.strategies.standard import Standard

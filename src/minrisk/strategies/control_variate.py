@@ -15,9 +15,10 @@ import numpy as np
 
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Floats, Ints
+from minrisk._core.batch import bind
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
-from minrisk._core.pool import Pool, Tally, bind
+from minrisk._core.pool import Pool, Tally
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import segment_rng, shuffled
 from minrisk.strategies.race import Race, steps_of

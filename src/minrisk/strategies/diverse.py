@@ -14,9 +14,10 @@ import numpy as np
 
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Floats, Ints
+from minrisk._core.batch import bind
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
-from minrisk._core.pool import Pool, bind
+from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 
 SIZE_HELP = "size of the set, if there are as many different texts"

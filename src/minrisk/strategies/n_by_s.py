@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Ints
+from minrisk._core.batch import bind
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
-from minrisk._core.pool import Pool, bind
+from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import SELF_HELP, segment_rng, shuffled
 

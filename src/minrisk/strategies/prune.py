@@ -13,10 +13,11 @@ import numpy as np
 
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Ints
+from minrisk._core.batch import bind
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
-from minrisk._core.pool import Pool, bind
+from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import resampled, segment_rng, shuffled
 from minrisk.strategies.race import Race

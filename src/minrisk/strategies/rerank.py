@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from minrisk._core.adapters import metric_option
+from minrisk._core.batch import bind
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options
-from minrisk._core.pool import bind
 from minrisk._core.segment import Ranking, Segment
 
 

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from minrisk._core.arrays import Floats, Ints, sums
+from minrisk._core.batch import bind
 from minrisk._core.groups import Groups
 from minrisk._core.options import option
-from minrisk._core.pool import Pool, bind
+from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment, Uncertainty
 from minrisk._core.strategy import Strategy, segment_rng, stage_option
 from minrisk.strategies._wrapper import MeasuringStrategy
