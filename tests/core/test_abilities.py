@@ -16,7 +16,7 @@ from minrisk._core.metric import Ability, Metric
 from minrisk._core.options import Options
 from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.signature import signature
-from minrisk._core.strategy import Strategy, batch_size_of, is_light, metrics_of, prepare
+from minrisk._core.strategy import Strategy, batch_size_of, loads_model, metrics_of, prepare
 from minrisk.metrics.combined import Combined
 from minrisk.metrics.comet import Comet, CometQE
 from minrisk.metrics.edit import Edit
@@ -70,24 +70,24 @@ HEAVY = [minrisk.Standard(Comet()), minrisk.Standard(MQM()), minrisk.Standard(Le
 
 @pytest.mark.parametrize("strategy", LIGHT, ids=signature)
 def test_without_a_model_there_is_a_worker_per_core_and_a_segment_at_a_time(strategy):
-    assert is_light(strategy)
+    assert not loads_model(strategy)
     assert batch_size_of(strategy) == 1
-    assert Decode(strategy).is_light
+    assert not Decode(strategy).loads_model
 
 
 @pytest.mark.parametrize("strategy", HEAVY, ids=signature)
 def test_one_model_anywhere_makes_a_strategy_heavy(strategy):
-    assert not is_light(strategy)
+    assert loads_model(strategy)
     assert batch_size_of(strategy) > 1
-    assert not Decode(strategy).is_light
+    assert Decode(strategy).loads_model
 
 
 def test_parts_of_references_are_as_heavy_as_their_metric():
     segment = minrisk.Segment(["a", "b"])
     light, heavy = (ComputePartialStatistics(PartsDecoder(minrisk.Aggregate(metric), segment))
                     for metric in (CHRF, Combined((CHRF, Comet()), (0.5, 1.0))))
-    assert light.is_light
-    assert not heavy.is_light
+    assert not light.loads_model
+    assert heavy.loads_model
 
 
 def test_a_sum_with_a_model_reads_the_texts_of_a_batch_together():

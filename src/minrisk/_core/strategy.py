@@ -86,14 +86,14 @@ def _all_metrics(strategy: Strategy) -> Iterator[AnyMetric]:
             yield from _all_metrics(value)
 
 
-def is_light(strategy: Strategy) -> bool:
-    """Whether none of its metrics loads a model, so that one worker per core is cheap."""
-    return not any(metric.loads_model for metric in metrics_of(strategy))
+def loads_model(strategy: Strategy) -> bool:
+    """Whether one of its metrics loads a model; otherwise one worker per core is cheap."""
+    return any(metric.loads_model for metric in metrics_of(strategy))
 
 
 def batch_size_of(strategy: Strategy) -> int:
     """The preferred number of segments per batch: 16 if a metric loads a model, otherwise 1."""
-    return 1 if is_light(strategy) else MODEL_BATCH
+    return MODEL_BATCH if loads_model(strategy) else 1
 
 
 def concurrent_batches_of(strategy: Strategy) -> int:

@@ -69,7 +69,7 @@ class Evaluate:
     """From a segment to what every strategy made of it."""
 
     name: ClassVar[str] = "evaluate"
-    is_light: ClassVar[bool] = False
+    loads_model: ClassVar[bool] = True
 
     study: Study
 

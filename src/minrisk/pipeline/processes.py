@@ -90,7 +90,7 @@ def plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
 def _workers(pool: WorkerPool, cores: int) -> int:
     if pool.gpus:
         return workers_that_fit(_gpus(), pool.gpus)
-    return max(1, cores // (pool.threads or 1)) if pool.is_light else 1
+    return 1 if pool.loads_model else max(1, cores // (pool.threads or 1))
 
 
 def _check_gpus(pools: Sequence[WorkerPool]) -> None:

@@ -135,7 +135,7 @@ def _plan_workers(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
 def _capacity(pool: WorkerPool) -> int:
     if pool.gpus:
         return _capacity_of_gpus(pool.gpus)
-    if pool.is_light:
+    if not pool.loads_model:
         available = ray.cluster_resources()
         return int((available["CPU"] - 1) / (pool.threads or 1))  # one is for reading
     return sum(node["Alive"] for node in ray.nodes())

@@ -15,7 +15,7 @@ from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.progress import report_progress
 from minrisk._core.reference_parts import PartsDecoder, PartsStrategy, PartStatistics
 from minrisk._core.references import ReferencePart
-from minrisk._core.strategy import Strategy, is_light, prepare
+from minrisk._core.strategy import Strategy, loads_model, prepare
 from minrisk.io.files import Input
 from minrisk.io.record import RawRecord, Record, Result
 from minrisk.io.shards import Shard
@@ -53,8 +53,8 @@ class ComputePartialStatistics:
     decoder: PartsDecoder
 
     @property
-    def is_light(self) -> bool:
-        return is_light(self.decoder.strategy)
+    def loads_model(self) -> bool:
+        return loads_model(self.decoder.strategy)
 
     def prepare(self) -> None:
         prepare(self.decoder.strategy)

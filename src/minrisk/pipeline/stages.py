@@ -24,7 +24,7 @@ from minrisk._core.strategy import (
     Strategy,
     batch_size_of,
     concurrent_batches_of,
-    is_light,
+    loads_model,
     prepare,
     prepare_thread,
 )
@@ -44,8 +44,8 @@ class Stage(Protocol):
     def name(self) -> str: ...
 
     @property
-    def is_light(self) -> bool:
-        """Whether it loads no model, so that one worker per core is cheap."""
+    def loads_model(self) -> bool:
+        """Whether it loads a model; otherwise one worker per core is cheap."""
 
     def prepare(self) -> None:
         """Load models; raises errors that would concern every record."""
@@ -58,7 +58,7 @@ class Parse:
     """The stage from raw records to records."""
 
     name: ClassVar[str] = "parse"
-    is_light: ClassVar[bool] = True
+    loads_model: ClassVar[bool] = False
 
     reader: Reader  # the reader of any shard; parsing does not depend on its files
 
@@ -81,7 +81,7 @@ class GenerateSamples:
     """The stage from prompts to samples."""
 
     name: ClassVar[str] = "sample"
-    is_light: ClassVar[bool] = False
+    loads_model: ClassVar[bool] = True
 
     sampler: Sampler
     n: int
@@ -192,7 +192,7 @@ class GenerateReferences:
     """The stage that samples again, for references that are no hypotheses."""
 
     name: ClassVar[str] = "references"
-    is_light: ClassVar[bool] = False
+    loads_model: ClassVar[bool] = True
 
     generate: GenerateSamples
 
@@ -213,7 +213,7 @@ class SamplesToSegments:
     """The stage from samples to segments."""
 
     name: ClassVar[str] = "segment"
-    is_light: ClassVar[bool] = True
+    loads_model: ClassVar[bool] = False
 
     weighting: Weighting = AUTO
 
@@ -262,8 +262,8 @@ class Decode:
     scores: bool = False  # also keep the matrix of all scores
 
     @property
-    def is_light(self) -> bool:
-        return is_light(self.strategy)
+    def loads_model(self) -> bool:
+        return loads_model(self.strategy)
 
     def prepare(self) -> None:
         prepare(self.strategy)
@@ -294,7 +294,7 @@ class CheckRecords:
     """The stage that fails the records that an output cannot use."""
 
     name: ClassVar[str] = "check"
-    is_light: ClassVar[bool] = True
+    loads_model: ClassVar[bool] = False
 
     check: Callable[[Record], None]
 
@@ -317,7 +317,7 @@ class Write:
     """The stage from records to their lines of the output."""
 
     name: ClassVar[str] = "render"
-    is_light: ClassVar[bool] = True
+    loads_model: ClassVar[bool] = False
 
     writer: Writer
 
@@ -346,7 +346,7 @@ class Collect:
     """The last stage if nothing is written: turns each record into an object for the caller."""
 
     name: ClassVar[str] = "render"
-    is_light: ClassVar[bool] = True
+    loads_model: ClassVar[bool] = False
 
     make: Callable[[Record], Any]
 

@@ -83,8 +83,8 @@ class WorkerPool:
                     self.stages[0].name)
 
     @property
-    def is_light(self) -> bool:
-        return all(stage.is_light for stage in self.stages)
+    def loads_model(self) -> bool:
+        return any(stage.loads_model for stage in self.stages)
 
     def prepare(self) -> None:
         """Load the models of the stages in this process."""

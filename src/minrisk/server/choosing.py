@@ -12,7 +12,7 @@ from threading import Lock
 from typing import NamedTuple, TypeVar
 
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import MODEL_BATCH, Strategy, is_light
+from minrisk._core.strategy import MODEL_BATCH, Strategy, loads_model
 from minrisk.server.batching import BatchThread
 
 T = TypeVar("T")
@@ -24,12 +24,13 @@ class Ranker:
 
     def __init__(self, strategy: Strategy) -> None:
         self.strategy = strategy
-        self.is_light = is_light(strategy)
+        self.loads_model = loads_model(strategy)
         self._seconds_per_unit = inf  # of the last segment
 
     def is_quick(self, segment: Segment) -> bool:
         """Whether ranking is expected to take so little time that no other request suffers."""
-        return self.is_light and self._seconds_per_unit * _size(segment) < _MAX_BLOCKING
+        return (not self.loads_model
+                and self._seconds_per_unit * _size(segment) < _MAX_BLOCKING)
 
     def rank(self, segment: Segment) -> Ranking:
         begin = time.thread_time()
@@ -65,7 +66,7 @@ class Chooser:
 
     async def rank(self, ranker: Ranker, segment: Segment) -> Ranking:
         """The ranking of a segment; cancelled requests are skipped."""
-        if not ranker.is_light:
+        if ranker.loads_model:
             job = _RankingJob(ranker.strategy, segment)
             return await asyncio.wrap_future(self._model_thread.submit(job))
         if ranker.is_quick(segment):
@@ -76,7 +77,7 @@ class Chooser:
     async def run(self, strategy: Strategy, work: Callable[[], T]) -> T:
         """The result of other work with a strategy, in a thread; with a model, between batches."""
         def alone() -> T:
-            with nullcontext() if is_light(strategy) else self._model:
+            with self._model if loads_model(strategy) else nullcontext():
                 return work()
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, alone)

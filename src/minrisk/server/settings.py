@@ -15,7 +15,7 @@ from minrisk._core.adapters import as_metric
 from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.metric import AnyMetric
-from minrisk._core.strategy import Strategy, is_light, prepare
+from minrisk._core.strategy import Strategy, loads_model, prepare
 from minrisk.io.record import Weighting
 from minrisk.server.choosing import Ranker
 from minrisk.server.errors import ApiError
@@ -177,7 +177,7 @@ class Settings:
         return {id(strategy): self._ranker(strategy) for strategy in strategies}
 
     def _ranker(self, strategy: Strategy) -> Ranker:
-        if is_light(strategy) if self.confidence is None else self.confidence:
+        if self.confidence or (self.confidence is None and not loads_model(strategy)):
             strategy = Confident(strategy)
         if self.uncertainty or self.abstain is not None:
             strategy = Uncertain(strategy)

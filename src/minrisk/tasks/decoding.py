@@ -115,7 +115,7 @@ class Decoding:
                 "weights": self.weighting, "oracle": self.oracle, **settings},
             signatures=[self.signature],
             extension=extension,
-            block=LIGHT_BLOCK if choose.is_light else BATCH,
+            block=BATCH if choose.loads_model else LIGHT_BLOCK,
             matrix=matrix,
             parser=self.corpus.parser(make_reader),
             also_read=self.corpus.further_files,
