@@ -93,7 +93,7 @@ def test_plugins_have_what_they_export():
     for name in minrisk.plugins.__all__:
         assert hasattr(minrisk.plugins, name)
     needed = {"Metric", "Strategy", "Sampler", "Sample", "option", "Groups", "Pool", "bind",
-              "segment_rng"}
+              "segment_rng", "PartialError", "Samples", "UnusableError"}
     assert needed <= set(minrisk.plugins.__all__)
 
 

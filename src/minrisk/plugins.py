@@ -8,12 +8,12 @@ Names of other packages are found by their entry points: `minrisk.metrics`, `min
 
 from minrisk._core.adapters import inner, metric_option
 from minrisk._core.batch import Batch, bind
-from minrisk._core.errors import InputError, MissingExtra
+from minrisk._core.errors import InputError, MissingExtra, UnusableError
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric, Features, Metric, Surrogate
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
-from minrisk._core.sampler import PartialError, Sample, Sampler
+from minrisk._core.sampler import PartialError, Sample, Sampler, Samples
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import Strategy, segment_rng, stage_option
 from minrisk._core.weighted_rows import WeightedRows
@@ -33,9 +33,11 @@ __all__ = [
     "Ranking",
     "Sample",
     "Sampler",
+    "Samples",
     "Segment",
     "Strategy",
     "Surrogate",
+    "UnusableError",
     "WeightedRows",
     "bind",
     "inner",
