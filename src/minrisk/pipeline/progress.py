@@ -45,10 +45,6 @@ class RunProgress:
     def count(self, **more: int) -> None:
         self.counts.update({name: number for name, number in more.items() if number})
 
-    def expect(self, total: int) -> None:
-        """Set the number of segments; progress is then the share of segments, not of input."""
-        self._fraction = lambda: self.done / total if total else None
-
     def stage(self, what: str, done: int, total: int) -> None:
         """The current step of a metric or a sampler, inside a batch of segments."""
         self._stage = f"{what}: {done:,} of {total:,}"
