@@ -18,7 +18,7 @@ from settings import Settings, Utility
 
 from minrisk import Batch, Segment
 from minrisk._core.signature import parts_signature
-from minrisk.evaluation.study import TrialOutcome
+from minrisk.evaluation.study import TrialResult
 
 
 class Decoded:
@@ -41,8 +41,8 @@ class Decoded:
         """What a method chose for each segment."""
         return [record["choices"][method] for record in self._records]
 
-    def outcomes(self, label: str) -> list[TrialOutcome]:
-        return [TrialOutcome(**record["outcomes"][label]) for record in self._records]
+    def outcomes(self, label: str) -> list[TrialResult]:
+        return [TrialResult(**record["outcomes"][label]) for record in self._records]
 
 
 def decode(utility: Utility, material: Material, count: int, settings: Settings, work: Path,
@@ -95,7 +95,7 @@ def _judged(segment: Segment, methods: Methods, top: int, curves: bool) -> Field
     outcomes, choices, count = {}, {}, len(segment.hypotheses)
     for point in methods.points(count) if curves else ():
         [ranking] = point.strategy.rank(batch)
-        outcomes[point.label] = asdict(TrialOutcome.of(segment, exact, ranking, top, 0.0))
+        outcomes[point.label] = asdict(TrialResult.of(segment, exact, ranking, top, 0.0))
     for name, strategy in methods.choices(count):
         [ranking] = strategy.rank(batch)
         choices[name] = segment.hypotheses[ranking.best]

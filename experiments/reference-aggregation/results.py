@@ -19,7 +19,7 @@ from settings import Settings
 
 import minrisk
 from minrisk._core.metric import AnyMetric
-from minrisk.evaluation.study import TrialOutcome
+from minrisk.evaluation.study import TrialResult
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from machine import processor
@@ -42,7 +42,7 @@ class Results:
     beams: list[Row] = field(default_factory=list)
     statistics: list[Row] = field(default_factory=list)
     claims: list[Row] = field(default_factory=list)
-    outcomes: dict[Place, list[TrialOutcome]] = field(default_factory=dict)  # of each segment
+    outcomes: dict[Place, list[TrialResult]] = field(default_factory=dict)  # of each segment
 
     @property
     def machines(self) -> str:
@@ -66,7 +66,7 @@ class Results:
                     writer.writerows(rows)
 
 
-def outcomes(decoded: Decoded) -> Iterable[tuple[Place, list[TrialOutcome]]]:
+def outcomes(decoded: Decoded) -> Iterable[tuple[Place, list[TrialResult]]]:
     """Every point of every curve; at n all but the coarse metric are standard MBR itself."""
     for label in decoded.labels:
         curve, _, effective = label.rpartition(" ")
@@ -75,7 +75,7 @@ def outcomes(decoded: Decoded) -> Iterable[tuple[Place, list[TrialOutcome]]]:
                decoded.outcomes(label))
 
 
-def accuracy_rows(points: Mapping[Place, Sequence[TrialOutcome]], samples: int, top: int,
+def accuracy_rows(points: Mapping[Place, Sequence[TrialResult]], samples: int, top: int,
                   machine: str) -> Iterable[Row]:
     for (utility, dataset, curve, effective), found in points.items():
         yield {"utility": utility, "dataset": dataset, "segments": len(found), "samples": samples,

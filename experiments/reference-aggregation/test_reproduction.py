@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import minrisk
 from minrisk import ChrF, InputError, Segment
-from minrisk.evaluation.study import TrialOutcome
+from minrisk.evaluation.study import TrialResult
 from project import ROOT, TESTS
 from small_metrics import Curved
 from tolerance import assert_close
@@ -239,9 +239,9 @@ def test_samples_with_counts_are_drawn_in_any_order(tmp_path):
     assert found == material(counted, settings(beams=()), tmp_path).samples
 
 
-def outcomes(right: int, of: int, first: int = 0) -> list[TrialOutcome]:
+def outcomes(right: int, of: int, first: int = 0) -> list[TrialResult]:
     """Segments of which the first so many came out right."""
-    return [TrialOutcome(i < first, i < right, 0.0, 1, 0.0) for i in range(of)]
+    return [TrialResult(i < first, i < right, 0.0, 1, 0.0) for i in range(of)]
 
 
 def measured(*, utility="chrF", difference=(0.0, 0.0, 0.0), **curves) -> Results:

@@ -19,7 +19,7 @@ from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk.cli.execute import SOME_FAILED
 from minrisk.evaluation import budgets
 from minrisk.evaluation.budgets import Budget, Trial, trials
-from minrisk.evaluation.study import EXACT, SegmentOutcomes, Study, TrialOutcome
+from minrisk.evaluation.study import EXACT, Study, TrialResult, TrialResults
 from minrisk.evaluation.summary import summarise
 from project import SUPPORT
 from small_metrics import Counting, Curved
@@ -139,14 +139,14 @@ def test_gain_counts_equal_samples_as_often_as_they_were_drawn():
 
 def test_judgements_survive_json():
     segment = Study(ChrF(), [Segment(HYPS)], ["n-by-s"]).evaluate(Segment(HYPS))
-    assert SegmentOutcomes.from_json(json.loads(json.dumps(segment.as_json())),
+    assert TrialResults.from_json(json.loads(json.dumps(segment.as_json())),
                                      list(segment.outcomes)) == segment
 
 
 @pytest.mark.parametrize(("before", "after", "message"), [
     (b'"outcomes"', b'"outc\xffmes"', "found byte 0xff"), (b'"gain"', b'"gai\\"', "invalid JSON"),
-    (b'"outcomes"', b'"outcomez"', "found no outcomes of a segment ('outcomes')"),
-    (b'"standard"', b'"standart"', "found no outcomes of a segment ('standard')"),
+    (b'"outcomes"', b'"outcomez"', "found no results of trials ('outcomes')"),
+    (b'"standard"', b'"standart"', "found no results of trials ('standard')"),
     (b'"first": true', b'"first": null', "first must be True or False; got None"),
     (b'{"first"', b'["first"', "invalid JSON"), (b'"features": 0', b'"features": "', "invalid"),
 ])
@@ -168,7 +168,7 @@ def test_ids_may_have_any_character(tmp_path):
 
 
 def test_a_gain_that_rounding_makes_negative_is_summed_up():
-    segment = SegmentOutcomes(-1e-17, 3, 0.1, {EXACT.label: TrialOutcome(True, True, 0.0, 9, 0.1)})
+    segment = TrialResults(-1e-17, 3, 0.1, {EXACT.label: TrialResult(True, True, 0.0, 9, 0.1)})
     summary = summarise([EXACT], [segment])
     assert summary.recommended is summary.fewest_pairs is summary.exact
 
@@ -232,9 +232,9 @@ def test_real_samples_give_the_known_accuracy(ntrex):
 
 def summary_of(*rows, tolerance=None):
     """A summary of one segment; a row is strategy, loss, pairs and seconds."""
-    made = {name: TrialOutcome(lost == 0, True, lost, pairs, seconds)
+    made = {name: TrialResult(lost == 0, True, lost, pairs, seconds)
             for name, lost, pairs, seconds in rows}
-    segment = SegmentOutcomes(10.0, 8, 0.5, made)
+    segment = TrialResults(10.0, 8, 0.5, made)
     return summarise([Trial(name) for name in made], [segment, segment], tolerance)
 
 

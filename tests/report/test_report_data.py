@@ -195,7 +195,7 @@ def test_validation_becomes_a_table_of_strategies(samples, tmp_path):
 def test_what_is_no_validation_is_refused(samples, tmp_path):
     done = run("inspect", samples, "--validation", samples, "-o", tmp_path / "r.html")
     assert done.code == 2
-    assert "found no outcomes of a segment" in done.err
+    assert "found no results of trials" in done.err
 
 
 HOSTILE = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "%DETAILS%",

@@ -28,13 +28,13 @@ SOME_FAILED = 3  # the exit code of a finished run in which some segments failed
 _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens")  # in the summary
 
 
-class Outcome(NamedTuple):
+class RunResult(NamedTuple):
     code: int  # the exit code
     counts: Mapping[str, int]  # of everything in the output
     values: Sequence[Any] = ()  # the results, if there is no output
 
 
-def execute(options: RunOptions, job: Job, written: Sequence[str] = ()) -> Outcome:
+def execute(options: RunOptions, job: Job, written: Sequence[str] = ()) -> RunResult:
     """Do the work, with progress, a summary and a report; `written` are further files of it."""
     if options.report:
         check_writable(options.report)
@@ -53,7 +53,7 @@ def execute(options: RunOptions, job: Job, written: Sequence[str] = ()) -> Outco
         for reason in run.broken.values():
             progress.note(f"unfinished: {reason}")
         failed = run.sink.counts["failed"] + len(run.broken)
-        return Outcome(SOME_FAILED if failed else 0, run.sink.counts, _values(run.sink))
+        return RunResult(SOME_FAILED if failed else 0, run.sink.counts, _values(run.sink))
 
 
 def _values(sink: Sink) -> list[Any]:

@@ -29,8 +29,8 @@ def export(method: StrategyOptions, segments: SegmentInput, options: RunOptions,
     trainer reads them.
     """
     options.apply()
-    outcome = execute(options, output.job(segments.decoding(method.make()), options))
-    if outcome.counts["without_pairs"] and not options.quiet:
+    result = execute(options, output.job(segments.decoding(method.make()), options))
+    if result.counts["without_pairs"] and not options.quiet:
         click.echo("minrisk: segments without two hypotheses of different utility: "
-                   f"{outcome.counts['without_pairs']}", err=True)
-    return outcome.code
+                   f"{result.counts['without_pairs']}", err=True)
+    return result.code

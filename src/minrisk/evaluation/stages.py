@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.segment import Segment
-from minrisk.evaluation.study import SegmentOutcomes, Study
+from minrisk.evaluation.study import Study, TrialResults
 from minrisk.io.files import Input, text_of
 from minrisk.io.jsonl import parse
 from minrisk.io.record import RawRecord, Reader, Record, error_location
@@ -20,7 +20,7 @@ _TYPICAL = 32  # segments whose sizes decide which budgets are tried
 
 
 @dataclass
-class Peeked:
+class PeekableReader:
     """A reader whose first records may be looked at before it is read, also from a pipe."""
 
     reader: Reader
@@ -86,8 +86,8 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
-class OutcomesWriter:
-    """The outcomes of every segment."""
+class TrialResultsWriter:
+    """Writes the results of all trials on every segment."""
 
     def __call__(self, record: Record) -> str:
         return json_line({"id": record.id} | record.value.as_json())
@@ -99,9 +99,9 @@ class OutcomesWriter:
         return {}
 
 
-def read_outcomes(source: Input, advice: str,
-                  labels: Sequence[str] = ()) -> Iterator[SegmentOutcomes]:
-    """Of the segments that did not fail, as `OutcomesWriter` wrote them.
+def read_trial_results(source: Input, advice: str,
+                  labels: Sequence[str] = ()) -> Iterator[TrialResults]:
+    """Of the segments that did not fail, as `TrialResultsWriter` wrote them.
 
     Args:
         source: the file.
@@ -112,6 +112,6 @@ def read_outcomes(source: Input, advice: str,
         with error_location(source.where):
             fields = parse(text_of(line, source.number), advice)
             if "error" not in fields:
-                found = SegmentOutcomes.from_json(fields, labels)
+                found = TrialResults.from_json(fields, labels)
                 labels = labels or list(found.outcomes)
                 yield found

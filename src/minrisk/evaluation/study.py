@@ -26,8 +26,8 @@ _PROBE_TEXTS = 16  # of the small segment on which strategies are tested
 
 
 @dataclass(frozen=True)
-class TrialOutcome:
-    """The outcome of a trial on one segment."""
+class TrialResult:
+    """The result of a trial on one segment."""
 
     first: bool  # whether it chooses the text that standard MBR chooses
     among: bool  # whether that text is among its first `top` hypotheses
@@ -37,8 +37,8 @@ class TrialOutcome:
 
     @classmethod
     def of(cls, segment: Segment, exact: Ranking, ranking: Ranking, top: int,
-           seconds: float) -> TrialOutcome:
-        """The outcome of a ranking, compared with that of standard MBR."""
+           seconds: float) -> TrialResult:
+        """The result of a ranking, compared with that of standard MBR."""
         target = segment.hypotheses[exact.best]
         best = [segment.hypotheses[i] for i in ranking.order[:top]]
         lost = exact.utility[exact.best] - exact.utility[ranking.best]
@@ -46,27 +46,27 @@ class TrialOutcome:
 
 
 @dataclass(frozen=True)
-class SegmentOutcomes:
-    """The outcomes of all trials on one segment."""
+class TrialResults:
+    """The results of all trials on one segment."""
 
     gain: float  # utility of standard MBR's choice minus that of a random sample
     references: int
     features: float  # seconds to extract them
-    outcomes: dict[str, TrialOutcome]  # by the label of the trial
+    outcomes: dict[str, TrialResult]  # by label of the trial; files have this name too
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any], labels: Sequence[str]) -> SegmentOutcomes:
-        """The outcomes of the trials with these labels, or of all; InputError if one lacks."""
+    def from_json(cls, fields: Mapping[str, Any], labels: Sequence[str]) -> TrialResults:
+        """The results of the trials with these labels, or of all; InputError if one lacks."""
         try:
             given = fields["outcomes"]
-            found = {label: _typed(TrialOutcome, given[label]) for label in labels or given}
+            found = {label: _typed(TrialResult, given[label]) for label in labels or given}
             return cls(**_typed(cls, fields) | {
-                "outcomes": {label: TrialOutcome(**values) for label, values in found.items()}})
+                "outcomes": {label: TrialResult(**values) for label, values in found.items()}})
         except (KeyError, TypeError) as error:
-            raise InputError(f"found no outcomes of a segment ({error}); remove the file, and run "
+            raise InputError(f"found no results of trials ({error}); remove the file, and run "
                              "again") from None
 
 
@@ -92,14 +92,14 @@ class Study:
     def signature(self) -> str:
         return parts_signature(metric=self.metric, top=self.top, **self._options)
 
-    def evaluate(self, segment: Segment) -> SegmentOutcomes:
+    def evaluate(self, segment: Segment) -> TrialResults:
         batch, features = self._prepared(segment)
         exact, seconds = self._timed(EXACT, batch)
         found = {EXACT: (exact, seconds)}
         found |= {trial: self._timed(trial, batch) for trial in self.trials[1:]}
         gain = exact.utility[exact.best] - np.average(exact.utility, weights=segment.counts)
-        return SegmentOutcomes(float(gain), len(segment.references), features, {
-            trial.label: TrialOutcome.of(segment, exact, ranking, self.top, seconds)
+        return TrialResults(float(gain), len(segment.references), features, {
+            trial.label: TrialResult.of(segment, exact, ranking, self.top, seconds)
             for trial, (ranking, seconds) in found.items()
         })
 

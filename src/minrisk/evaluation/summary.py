@@ -8,7 +8,7 @@ from statistics import fmean, median
 from typing import Any
 
 from minrisk.evaluation.budgets import Trial
-from minrisk.evaluation.study import EXACT, SegmentOutcomes
+from minrisk.evaluation.study import EXACT, TrialResults
 
 _TOLERATED_SHARE = 0.01  # of the gain, unless a tolerance is given
 _MIN_SPEEDUP = 2.0  # how much faster an approximation must be to be worth its errors
@@ -72,7 +72,7 @@ class Summary:
                 "trials": [row.as_json() for row in self.rows]}
 
 
-def summarise(trials: Iterable[Trial], segments: Sequence[SegmentOutcomes],
+def summarise(trials: Iterable[Trial], segments: Sequence[TrialResults],
               tolerance: float | None = None) -> Summary:
     gain = fmean(segment.gain for segment in segments)
     rows = [_summarised(trial, segments) for trial in trials]
@@ -82,7 +82,7 @@ def summarise(trials: Iterable[Trial], segments: Sequence[SegmentOutcomes],
                    _TOLERATED_SHARE * gain if tolerance is None else tolerance)
 
 
-def _summarised(trial: Trial, segments: Sequence[SegmentOutcomes]) -> TrialSummary:
+def _summarised(trial: Trial, segments: Sequence[TrialResults]) -> TrialSummary:
     found = [segment.outcomes[trial.label] for segment in segments]
     features = median(segment.features for segment in segments)
     return TrialSummary(trial, fmean(o.first for o in found), fmean(o.among for o in found),

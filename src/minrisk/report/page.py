@@ -21,7 +21,7 @@ from typing import IO, Any, Self
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric
 from minrisk.io.store import write_whole
-from minrisk.report.stages import packed
+from minrisk.report.stages import compact_json
 from minrisk.report.systems import Systems
 
 SCRIPTS = ("data.js", "state.js", "dom.js", "charts.js", "list.js", "segment.js", "corpus.js",
@@ -67,7 +67,7 @@ class PageBuilder:
         """The page, from its beginning to its end."""
         if self._waiting:
             self._flush()
-        index = packed({**facts, "metric": metric.name, "is_error": metric.is_error,
+        index = compact_json({**facts, "metric": metric.name, "is_error": metric.is_error,
                         "columns": self.columns, "parts": self._parts,
                         "systems": self.systems.columns(metric)})
         head, end = _template(str(facts["title"]), _element("index", index))

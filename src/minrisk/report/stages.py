@@ -66,15 +66,15 @@ class ViewWriter:
 
     def __call__(self, record: Record) -> str:
         row, details = record.value
-        return f"{packed(row)}\t{packed(details)}\n"
+        return f"{compact_json(row)}\t{compact_json(details)}\n"
 
     def failed(self, record: Record) -> str:
-        return f"{packed(failed_row(record))}\t{{}}\n"
+        return f"{compact_json(failed_row(record))}\t{{}}\n"
 
     def counts(self, record: Record) -> Mapping[str, int]:
         return {"pairs": record.ranking.pairs if record.ranking else 0}
 
 
-def packed(value: Any) -> str:
+def compact_json(value: Any) -> str:
     """JSON without a tab or a line break outside of its escapes."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

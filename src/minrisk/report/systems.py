@@ -13,7 +13,7 @@ from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.metric import AnyMetric
 from minrisk.evaluation.budgets import Trial
 from minrisk.evaluation.scoring import Score, compare_means, score
-from minrisk.evaluation.stages import read_outcomes
+from minrisk.evaluation.stages import read_trial_results
 from minrisk.evaluation.summary import summarise
 from minrisk.io.inputs import InputFile
 from minrisk.report.views import CHOICE, number, numbers
@@ -115,10 +115,10 @@ def _summary(found: Score) -> dict[str, Any]:
 def read_validation(path: str) -> dict[str, Any]:
     """The results of `minrisk validate -o`: strategies at each budget, and the recommendation."""
     source, advice = InputFile.at(path).open(), "give what `minrisk validate -o` wrote"
-    outcomes = list(read_outcomes(source, advice))
-    if not outcomes:
-        raise InputError(f"{source.name}: no outcomes of a segment; {advice}")
-    summary = summarise([Trial(label) for label in outcomes[0].outcomes], outcomes).as_json()
+    results = list(read_trial_results(source, advice))
+    if not results:
+        raise InputError(f"{source.name}: no results of trials; {advice}")
+    summary = summarise([Trial(label) for label in results[0].outcomes], results).as_json()
     return summary | {"trials": [_trial(trial) for trial in summary["trials"]]}
 
 

@@ -11,8 +11,13 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, flag
 from minrisk._core.registry import STRATEGIES
 from minrisk.evaluation.budgets import OTHER_AIMS
-from minrisk.evaluation.stages import Evaluate, OutcomesWriter, Peeked, read_outcomes
-from minrisk.evaluation.study import SegmentOutcomes, Study
+from minrisk.evaluation.stages import (
+    Evaluate,
+    PeekableReader,
+    TrialResultsWriter,
+    read_trial_results,
+)
+from minrisk.evaluation.study import Study, TrialResults
 from minrisk.evaluation.summary import summarise
 from minrisk.evaluation.validation import Validation
 from minrisk.io.files import Input
@@ -47,7 +52,7 @@ class Validating:
         self._corpus, self._scope = corpus, scope
         self._make_reader = partial(SampleReader, weighting=weighting)
         self._whole = corpus.reader(self._make_reader, tuple(corpus.files), None)
-        self._reader = Peeked(self._whole, scope.limit)
+        self._reader = PeekableReader(self._whole, scope.limit)
         for name in strategies or ():
             STRATEGIES.get(name)  # raises InputError if there is none
         names = strategies if strategies is not None else [
@@ -60,7 +65,7 @@ class Validating:
         if config.output is not None and (config.is_stream or config.is_folder):
             raise InputError(f"output={config.output!r} must be a file, which can be read again")
         study = self.study
-        last = Collect(_outcomes) if config.output is None else Write(OutcomesWriter())
+        last = Collect(_results) if config.output is None else Write(TrialResultsWriter())
         return Job(
             files=self._corpus.files,
             reader=lambda files, number: self._reader,
@@ -72,22 +77,23 @@ class Validating:
             also_read=self._corpus.further_files,
         )
 
-    def result(self, config: RunConfig, collected: Sequence[SegmentOutcomes | None],
+    def result(self, config: RunConfig, collected: Sequence[TrialResults | None],
                skipped: Sequence[str] = ()) -> Validation:
         """The result of the run; `skipped` are strategies that could not be tried."""
-        outcomes = self._outcomes(config, collected)
-        summary = summarise(self.study.trials, outcomes, self._scope.tolerance)
+        results = self._results(config, collected)
+        summary = summarise(self.study.trials, results, self._scope.tolerance)
         return Validation(summary, self.study.signature, skipped, self.study)
 
-    def _outcomes(self, config: RunConfig,
-                  collected: Sequence[SegmentOutcomes | None]) -> list[SegmentOutcomes]:
+    def _results(self, config: RunConfig,
+                  collected: Sequence[TrialResults | None]) -> list[TrialResults]:
         """The results of all segments that did not fail: those collected, or in the output."""
         if config.output is not None:
-            return list(read_outcomes(Input(config.output), "remove the file to have it made again",
-                                      [trial.label for trial in self.study.trials]))
+            labels = [trial.label for trial in self.study.trials]
+            return list(read_trial_results(Input(config.output),
+                                           "remove the file to have it made again", labels))
         return [found for found in collected if found is not None]
 
 
-def _outcomes(record: Record) -> SegmentOutcomes | None:
-    found: SegmentOutcomes | None = record.value
+def _results(record: Record) -> TrialResults | None:
+    found: TrialResults | None = record.value
     return found
