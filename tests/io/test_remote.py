@@ -16,7 +16,7 @@ from minrisk.cli.execute import SOME_FAILED
 from minrisk.io.files import Input, Output, file_key
 from minrisk.io.inputs import open_input
 from minrisk.io.parquet import ParquetInput
-from minrisk.io.remote import hidden, shown
+from minrisk.io.remote import redact, redact_url
 
 SEGMENTS = [
     {"id": "a", "source": "Katze", "samples": ["a cat", "the cat", "a cat", "日本"],
@@ -200,15 +200,15 @@ def test_urls_that_lead_nowhere_are_told(memory, url, wants):
     ("/a folder/who@where?.jsonl", "/a folder/who@where?.jsonl"),
 ])
 def test_secrets_of_urls_are_not_shown(url, seen):
-    assert shown(url) == seen
+    assert redact_url(url) == seen
     for said in (f"{url} is missing", f"403, url='{url}'"):
-        assert "secret" not in hidden(said, url)
+        assert "secret" not in redact(said, url)
     without_protocol = url.partition("://")[2]
-    assert "secret" not in hidden(f"no such file: {without_protocol}", url)
+    assert "secret" not in redact(f"no such file: {without_protocol}", url)
 
 
 def test_a_password_that_others_repeat_is_hidden():
-    assert hidden("me may not enter with secret", "ftp://me:secret@host/x") == (
+    assert redact("me may not enter with secret", "ftp://me:secret@host/x") == (
         "me may not enter with ***")
 
 

@@ -81,7 +81,7 @@ def _introduce(progress: Progress, options: RunOptions, job: Job, sink: Sink,
             shards = len(job.files)
             of = f"{shards - remaining} of {shards} shards and " if options.is_folder else ""
             retried = f", {sink.retried} failed ones are tried again" if sink.retried else ""
-            progress.note(f"resuming {remote.shown(options.output)}: {of}"
+            progress.note(f"resuming {remote.redact_url(options.output)}: {of}"
                           f"{sink.counts['segments']} segments finished{retried}")
 
 
@@ -110,7 +110,7 @@ def summary(progress: Progress, output: str | None, is_stream: bool) -> Iterator
         with progress_listener(progress.stage):
             yield
     except KeyboardInterrupt as stop:
-        where = "standard output" if output in (None, "-") else remote.shown(output)
+        where = "standard output" if output in (None, "-") else remote.redact_url(output)
         hint = "" if is_stream else "; --resume goes on"
         click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}{hint}", err=True)
         if type(stop) is not KeyboardInterrupt:  # SIGTERM

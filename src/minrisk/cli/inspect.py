@@ -83,10 +83,10 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
 
 def _tell_size(path: str, size: int, show: int, quiet: bool) -> None:
     if not quiet:
-        click.echo(f"minrisk: {remote.shown(path)}: {size / 10**6:.1f} MB", err=True)
+        click.echo(f"minrisk: {remote.redact_url(path)}: {size / 10**6:.1f} MB", err=True)
     if is_large(size):
-        warnings.warn(f"{remote.shown(path)} has {size / 10**6:.0f} MB and takes long to open; "
-                      f"lower --show {show}, or inspect a part of the segments", stacklevel=2)
+        warnings.warn(f"{remote.redact_url(path)} has {size / 10**6:.0f} MB and takes long to "
+                      f"open; lower --show {show}, or inspect a part of the segments", stacklevel=2)
 
 
 def _named(given: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from minrisk.evaluation.metric_bias import origin_of, warn_of_bias
 from minrisk.evaluation.scoring import SEED, Score, sacrebleu_signature, score_signature
 from minrisk.evaluation.scoring import score as score_systems
 from minrisk.io.files import Input
-from minrisk.io.remote import shown
+from minrisk.io.remote import redact_url
 from minrisk.pipeline.job import THREADS_HELP, check_files
 
 
@@ -48,7 +48,7 @@ class ScoreOptions:
 
     def __post_init__(self) -> None:
         check_files([*self.systems, *self.references, *filter(None, [self.source])], written=[])
-        names = [shown(path) for path in self.systems]
+        names = [redact_url(path) for path in self.systems]
         for name in names:
             if names.count(name) > 1:
                 raise InputError(f"{name} was given twice; name each system once")
@@ -82,7 +82,7 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     set_threads(options.threads)
     metrics = chosen.make()
     _check(options, metrics)
-    systems = {shown(path): _lines(path) for path in options.systems}
+    systems = {redact_url(path): _lines(path) for path in options.systems}
     references = _references(options.references) if options.references else None
     sources = _lines(options.source) if options.source else None
     columns = []
@@ -90,7 +90,7 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
         scores = score_systems(systems, references, sources, metric=metric,
                                resamples=options.resample_count, seed=options.seed)
         columns.append(_column(metric, scores, options))
-        warn_of_bias({shown(path): origin_of(path) for path in options.systems}, metric)
+        warn_of_bias({redact_url(path): origin_of(path) for path in options.systems}, metric)
     if options.sentence_level:
         show_sentences(columns[0], options.width, options.score_only)
     else:
@@ -121,8 +121,8 @@ def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:
     streams = [_lines(path) for path in paths]
     for path, lines in zip(paths, streams, strict=True):
         if len(lines) != len(streams[0]):
-            raise InputError(f"{shown(path)} has {len(lines)} lines, {shown(paths[0])} has "
-                             f"{len(streams[0])}; check that the references belong together")
+            raise InputError(f"{redact_url(path)} has {len(lines)} lines, {redact_url(paths[0])} "
+                             f"has {len(streams[0])}; check that the references belong together")
     return list(zip(*streams, strict=True))
 
 

@@ -207,7 +207,7 @@ def as_input_error(verb: str, path: str) -> Iterator[None]:
     except BrokenPipeError:  # the reader has closed the pipe, which is no error
         raise
     except OSError as error:
-        reason = remote.hidden(error.strerror or str(error), path)
+        reason = remote.redact(error.strerror or str(error), path)
         raise InputError(f"cannot {verb} {_name(verb, path)}: {reason}") from None
     except Exception as error:
         if not remote.is_url(path):
@@ -228,7 +228,7 @@ def _check_name(verb: str, path: str) -> None:
 def _name(verb: str, path: str) -> str:
     if path == "-":
         return "standard input" if verb == "read" else "standard output"
-    return remote.shown(path)
+    return remote.redact_url(path)
 
 
 def _size(path: str) -> int | None:

@@ -27,7 +27,7 @@ class InputFile(NamedTuple):
     @classmethod
     def at(cls, path: str) -> InputFile:
         is_elsewhere = path == "-" or remote.is_url(path)
-        return cls(remote.shown(path), path if is_elsewhere else os.path.abspath(path))
+        return cls(remote.redact_url(path), path if is_elsewhere else os.path.abspath(path))
 
     def open(self) -> Input:
         return open_input(self.location, None if self.location == "-" else self.name)
@@ -76,7 +76,7 @@ def expand(paths: Iterable[str]) -> list[str]:
     shards = [path for path in found if not _is_beside_shards(path)]
     beside = sorted(set(given) & set(found) - set(shards))
     if beside and shards:
-        names = ", ".join(map(remote.shown, beside))
+        names = ", ".join(map(remote.redact_url, beside))
         belong = "it belongs" if len(beside) == 1 else "they belong"
         warnings.warn(f"ignored {names}: {belong} to the run that wrote the folder", stacklevel=2)
     return shards or found
@@ -90,7 +90,7 @@ def _matches(path: str) -> list[str]:
     else:
         found = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
     if not found:
-        raise InputError(f"no file matches {remote.shown(path)}")
+        raise InputError(f"no file matches {remote.redact_url(path)}")
     return found
 
 

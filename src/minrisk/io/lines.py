@@ -12,7 +12,7 @@ from minrisk._core.errors import InputError
 from minrisk._core.segment import Segment
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
-from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum, error_location, located
+from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum, error_location, location
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Lines(NamedTuple):
 
     @property
     def where(self) -> str:
-        return located(self.file, self.first, self.last)
+        return location(self.file, self.first, self.last)
 
     def texts(self) -> list[str]:
         return [self._text(line, number) for number, line in enumerate(self.lines, self.first)]

@@ -31,7 +31,7 @@ class PromptReader:
     """A reader of prompts from several files."""
 
     files: tuple[InputFile, ...]
-    form: InputFormat = "auto"
+    format: InputFormat = "auto"
 
     def open(self) -> list[Input]:
         return [file.open() for file in self.files]
@@ -39,7 +39,7 @@ class PromptReader:
     def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
         index = 0
         for source in inputs:
-            as_json, lines = peek_format(source, self.form)
+            as_json, lines = peek_format(source, self.format)
             for line in lines:
                 if line.strip() or not as_json:
                     yield RawRecord(index, source.name, source.number, line, checksum(line),
@@ -71,18 +71,18 @@ def is_source(record: Record) -> bool:
     return "prompt" not in record.fields and "messages" not in record.fields
 
 
-def peek_format(source: Input, form: InputFormat = "auto") -> tuple[bool, Iterator[bytes]]:
+def peek_format(source: Input, format: InputFormat = "auto") -> tuple[bool, Iterator[bytes]]:
     """Whether an input is JSON lines, and all of its lines."""
     lines = iter(source)
     first = next(lines, b"")
-    as_json = source.has_fields or is_json(form, source.path, first)
+    as_json = source.has_fields or is_json(format, source.path, first)
     return as_json, chain([first] if source.number else [], lines)
 
 
-def is_json(form: InputFormat, path: str, line: bytes) -> bool:
+def is_json(format: InputFormat, path: str, line: bytes) -> bool:
     """Whether a file is JSON lines, by the given format, its name, or its first line."""
-    if form != "auto":
-        return form == "json"
+    if format != "auto":
+        return format == "json"
     for extension in EXTENSIONS:
         path = path.removesuffix(extension)
     return path.endswith(JSON) or line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")

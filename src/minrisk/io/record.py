@@ -85,7 +85,7 @@ class Record:
 
     @property
     def where(self) -> str:
-        return located(self.file, self.line, self.last_line)
+        return location(self.file, self.line, self.last_line)
 
     @classmethod
     def of(cls, raw: RawRecord, last_line: int | None = None) -> Record:
@@ -95,7 +95,7 @@ class Record:
     @property
     def message(self) -> str:
         """Its error, after its position in the input."""
-        return _located_reason(self.where, str(self.error))
+        return _reason_with_location(self.where, str(self.error))
 
     @property
     def failure(self) -> Failure | None:
@@ -127,8 +127,8 @@ class Result:
     def message(self) -> str:
         """The reason of its failure, after its position in the input."""
         assert self.failure is not None
-        where = located(self.failure["file"], self.failure["line"])
-        return _located_reason(where, self.failure["reason"])
+        where = location(self.failure["file"], self.failure["line"])
+        return _reason_with_location(where, self.failure["reason"])
 
 
 class Reader(Protocol):
@@ -144,14 +144,14 @@ class Reader(Protocol):
         """Parse a record; an error becomes part of the record."""
 
 
-def located(file: str, line: int, last: int | None = None) -> str:
+def location(file: str, line: int, last: int | None = None) -> str:
     """The position of a record, for messages; without a file it has no line."""
     if not line:
         return file
     return f"{file}:{line}" + (f"-{last}" if last is not None and last > line else "")
 
 
-def _located_reason(where: str, reason: str) -> str:
+def _reason_with_location(where: str, reason: str) -> str:
     return reason if reason.startswith(f"{where}:") else f"{where}: {reason}"
 
 

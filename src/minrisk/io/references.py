@@ -18,7 +18,7 @@ from minrisk.io.inputs import open_input
 from minrisk.io.jsonl import parse, references_of
 from minrisk.io.prompts import peek_format
 from minrisk.io.record import error_location
-from minrisk.io.remote import shown
+from minrisk.io.remote import redact_url
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ReferenceFile:
 
     @property
     def name(self) -> str:
-        return shown(self.given or self.path)
+        return redact_url(self.given or self.path)
 
     def blocks(self) -> Iterator[References]:
         source = open_input(self.path, None if self.path == "-" else self.name)

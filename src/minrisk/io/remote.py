@@ -19,14 +19,14 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
-def shown(path: str) -> str:
+def redact_url(path: str) -> str:
     """A path for messages: a URL without password and query, which may be secret."""
     return _QUERY.sub("***", _USER.sub(r"\1", path)) if is_url(path) else path
 
 
-def hidden(text: str, url: str) -> str:
+def redact(text: str, url: str) -> str:
     """A message of a library without the secrets of the URL."""
-    text = shown(text)
+    text = redact_url(text)
     for secret in filter(None, _secrets(url)):
         text = text.replace(secret, "***")
     return text
@@ -56,7 +56,7 @@ def size(path: str) -> int | None:
     files, place = system(path)
     found = files.info(place)
     if found["type"] == "directory":
-        raise InputError(f"cannot read {shown(path)}: it is a directory; wanted a file")
+        raise InputError(f"cannot read {redact_url(path)}: it is a directory; wanted a file")
     size: int | None = found["size"]
     return size
 
@@ -79,12 +79,12 @@ def as_minrisk_error(verb: str, path: str, error: Exception) -> MinriskError:
     if isinstance(error, MinriskError):
         return error
     if isinstance(error, ImportError):
-        return MissingExtra(f"{shown(path)} needs one more package: {error}")
+        return MissingExtra(f"{redact_url(path)} needs one more package: {error}")
     if isinstance(error, NotImplementedError):
-        return InputError(f"cannot {verb} {shown(path)}: its protocol cannot {verb}; "
+        return InputError(f"cannot {verb} {redact_url(path)}: its protocol cannot {verb}; "
                           "use a URL with another one")
-    return InputError(f"cannot {verb} {shown(path)}: {hidden(str(error), path)}; check the URL "
-                      "and the credentials")
+    return InputError(f"cannot {verb} {redact_url(path)}: {redact(str(error), path)}; check the "
+                      "URL and the credentials")
 
 
 def _fsspec() -> ModuleType:

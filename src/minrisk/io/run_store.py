@@ -31,7 +31,7 @@ from minrisk.io.journal import Journal
 from minrisk.io.matrices import MatrixWriter
 from minrisk.io.partial_shard import PartialShard
 from minrisk.io.record import Failure, Result
-from minrisk.io.remote import shown
+from minrisk.io.remote import redact_url
 from minrisk.io.shards import Shard
 from minrisk.io.sink import UnfinishedShard
 from minrisk.io.store import LOCK, Store, another_run, file_store, folder_store, locked
@@ -193,11 +193,11 @@ class RunStore:
     @property
     def _name(self) -> str:
         single = len(self._shards) == 1 and self._errors is None
-        return shown(self.store.location(self._shards[0].name)) if single else self.store.name
+        return redact_url(self.store.location(self._shards[0].name)) if single else self.store.name
 
     def _refuse_others(self, sizes: Mapping[str, int]) -> None:
         if sizes:
-            there = shown(self.store.location(next(iter(sizes))))
+            there = redact_url(self.store.location(next(iter(sizes))))
             raise InputError(f"{there} exists, but has no manifest, so it cannot be resumed; "
                              "overwrite=True replaces it, or name another output")
 
@@ -210,7 +210,7 @@ class RunStore:
                 raise ValueError
             differing = differences(before, self._settings)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            path = shown(self.store.location(self._manifest))
+            path = redact_url(self.store.location(self._manifest))
             raise InputError(f"{path}, which says how the output was made, is no manifest of this "
                              "version; overwrite=True starts again, or name another "
                              "output") from None
@@ -225,7 +225,7 @@ class RunStore:
                 del self._finished[name]
             elif "size" in entry and entry["size"] != sizes[name]:
                 raise InputError(
-                    f"{shown(self.store.location(name))} has {sizes[name]} bytes, but had "
+                    f"{redact_url(self.store.location(name))} has {sizes[name]} bytes, but had "
                     f"{entry['size']} when it was finished; remove it to make it again")
 
     def _is_unfinished(self, shard: Shard) -> bool:

@@ -100,7 +100,7 @@ class RemoteStore:
     """A folder at a URL, on any file system that fsspec can write to."""
 
     def __init__(self, url: str, work: str, writer: str) -> None:
-        self.name = remote.shown(url)
+        self.name = remote.redact_url(url)
         self.writer: str | None = writer
         self.work = os.path.join(work, sha256(self.name.encode()).hexdigest()[:16])
         self._url = url
@@ -215,7 +215,7 @@ def check_new(path: str, overwrite: bool) -> None:
     """Raise InputError if a file exists and may not be replaced."""
     is_there = remote.exists if remote.is_url(path) else os.path.exists
     if is_there(path) and not overwrite:
-        raise InputError(f"{remote.shown(path)} exists; overwrite=True replaces it, or name "
+        raise InputError(f"{remote.redact_url(path)} exists; overwrite=True replaces it, or name "
                          "another file")
 
 

@@ -35,7 +35,7 @@ class Writer(Protocol):
 class ChoiceWriter:
     """Writes the best hypothesis of every segment, unless the samples disagree too much."""
 
-    form: Format = "json"
+    format: Format = "json"
     nbest: int | None = None
     utilities: bool = False
     abstain: float | None = None  # minimum share of the largest cluster, or there is no text
@@ -46,7 +46,7 @@ class ChoiceWriter:
         best = _choice(record.segment, record.ranking, record.ranking.best)
         if self.abstain is not None and abstains(record.ranking, self.abstain):
             best |= {"text": None, "abstained": True}
-        if self.form == "text":
+        if self.format == "text":
             return _one_line(best["text"] or "") + "\n"
         computed = {"id": record.id, **best, **record.details,
                     **self._details(record.segment, record.ranking)}
@@ -54,7 +54,7 @@ class ChoiceWriter:
         return json_line(computed | passed)
 
     def failed(self, record: Record) -> str:
-        return "\n" if self.form == "text" else error_line(record)
+        return "\n" if self.format == "text" else error_line(record)
 
     def counts(self, record: Record) -> Mapping[str, int]:
         counts = {"pairs": record.ranking.pairs if record.ranking else 0}

@@ -217,7 +217,7 @@ def check_files(read: Sequence[str], written: Sequence[str]) -> None:
     for output in written:
         key = file_key(output, "stdout")
         if key is not None and key in keys:
-            raise InputError(f"the output is the input {remote.shown(keys[key])}; "
+            raise InputError(f"the output is the input {remote.redact_url(keys[key])}; "
                              "write to another file")
 
 

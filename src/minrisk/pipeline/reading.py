@@ -9,7 +9,7 @@ from time import perf_counter
 
 from minrisk._core.errors import InputError, MinriskError
 from minrisk.io.files import Input
-from minrisk.io.record import RawRecord, located
+from minrisk.io.record import RawRecord, location
 from minrisk.io.sink import MISSING, UnfinishedShard
 from minrisk.pipeline.workers import Block, End
 
@@ -67,7 +67,7 @@ class _BlockIterator:
             if known == MISSING:
                 yield raw
             elif known != raw.checksum:
-                raise _ChangedError(f"{located(raw.file, raw.line)} has changed since the run "
+                raise _ChangedError(f"{location(raw.file, raw.line)} has changed since the run "
                                     "began; resume with the same input, or write to another "
                                     "output")
         if self._count < len(done):

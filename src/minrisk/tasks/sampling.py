@@ -88,7 +88,7 @@ class Sampling:
             extension: str = ".jsonl", matrix: str | None = None) -> Job:
         """The job of these pools, the first of which samples."""
         options = self.options
-        make_reader = partial(PromptReader, form=options.input_format)
+        make_reader = partial(PromptReader, format=options.input_format)
         drawn = {"n": options.num_samples, "seed": options.seed, **(drawing or {})}
         references = self._references
         return Job(
