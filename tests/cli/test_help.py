@@ -35,7 +35,7 @@ def test_every_option_is_explained_by_help_all_or_is_not_for_typing(command):
     declared = [p for p in COMMANDS[command].params if isinstance(p, FieldOption)]
     explained = shown(run(command, "--help-all").out) or shown(run(command, "--help").out)
     assert {option.flag for option in declared if not option.hidden} <= explained
-    rare = {option.flag for option in declared if option.look.advanced}
+    rare = {option.flag for option in declared if option.spec.advanced}
     assert rare.isdisjoint(shown(run(command, "--help").out))
 
 

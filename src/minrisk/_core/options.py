@@ -50,8 +50,8 @@ def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = 
 
 
 @dataclass(frozen=True)
-class Flag:
-    """The look of an option on the command line, beyond its field."""
+class FlagSpec:
+    """How an option appears on the command line, beyond its field."""
 
     names: tuple[str, ...] = ()  # further spellings; short ones are shown
     section: str = "Running"
@@ -66,9 +66,9 @@ def flag(default: Any, *names: str, help: str = "", section: str = "Running",
          registry: Any = None, ge: float | None = None, gt: float | None = None,
          le: float | None = None) -> Any:
     """A dataclass field that is an option of calls and of commands, where its name is the flag."""
-    look = Flag(names, section, metavar, advanced, hidden, registry)
+    spec = FlagSpec(names, section, metavar, advanced, hidden, registry)
     return dataclasses.field(default=default, metadata={
-        "help": help, "bounds": Bounds(ge=ge, gt=gt, le=le), "flag": look})
+        "help": help, "bounds": Bounds(ge=ge, gt=gt, le=le), "flag": spec})
 
 
 class Options:

@@ -55,7 +55,7 @@ class OptionsCommand(click.Command):
                 params.setdefault(param.name, param)
         super().__init__(function.__name__, dict(_SETTINGS), function, list(params.values()),
                          help=function.__doc__, epilog=f"\b\nExamples:\n{examples}")
-        if any(isinstance(param, FieldOption) and param.look.advanced for param in self.params):
+        if any(isinstance(param, FieldOption) and param.spec.advanced for param in self.params):
             self.params.append(_HELP_ALL)
         self.groups = groups
         self.registries = [registry for group in groups if issubclass(group, ComponentOptions)
@@ -170,8 +170,8 @@ class OptionsCommand(click.Command):
         others = [component for component in _components(ctx)
                   if component.is_default and len(self.registries) > 1 and not is_all]
         for param in self.params:
-            if isinstance(param, FieldOption) and (is_all or not param.look.advanced):
-                sections[param.look.section].append(param)
+            if isinstance(param, FieldOption) and (is_all or not param.spec.advanced):
+                sections[param.spec.section].append(param)
         sections["Running"] += [param for param in self.get_params(ctx)
                                 if isinstance(param, click.Option)
                                 and not isinstance(param, FieldOption)]  # --help and --help-all

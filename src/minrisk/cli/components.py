@@ -23,7 +23,7 @@ from minrisk._core.decoding import (
 )
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric, Metric
-from minrisk._core.options import Flag, flag
+from minrisk._core.options import FlagSpec, flag
 from minrisk._core.recipe import key
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry
 from minrisk._core.sampler import Sampler
@@ -43,7 +43,7 @@ class ComponentOption(FieldOption):
     def __init__(self, owner: str, field: Field, flag: str, path: Sequence[str] = ()) -> None:
         self.owner = owner  # the option that names the component, such as `metric` or `coarse`
         self.key = "__".join([*map(key, path), field.name])  # as `make_metric` takes it
-        super().__init__(field, Flag(), flag=flag, name=f"{owner}__{self.key}")
+        super().__init__(field, FlagSpec(), flag=flag, name=f"{owner}__{self.key}")
 
 
 @dataclass(frozen=True)

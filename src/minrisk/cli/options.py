@@ -19,7 +19,7 @@ from click.shell_completion import CompletionItem
 
 from minrisk._core.errors import InputError, brief
 from minrisk._core.metric import Metric
-from minrisk._core.options import Flag, checked
+from minrisk._core.options import FlagSpec, checked
 from minrisk._core.registry import METRICS
 from minrisk.cli.fields import Field, as_field
 from minrisk.cli.other_tools import our_value
@@ -60,22 +60,22 @@ def _parameter(f: dataclasses.Field[Any], field: Field) -> click.Parameter:
 class FieldOption(click.Option):
     """An option that fills a field of a dataclass."""
 
-    def __init__(self, field: Field, look: Flag, *, flag: str | None = None,
+    def __init__(self, field: Field, spec: FlagSpec, *, flag: str | None = None,
                  name: str | None = None, default: Any = None) -> None:
-        self.field, self.look, self.flag = field, look, flag or field.flag
+        self.field, self.spec, self.flag = field, spec, flag or field.flag
         several = typing.get_origin(field.type) is tuple
         one = replace(field, type=typing.get_args(field.type)[0]) if several else field
         is_flag = field.type is bool
         long = f"{self.flag}/--no-{self.flag[2:]}" if is_flag else self.flag
-        super().__init__([name or field.name, *look.names, long], default=default,
-                         type=FlagType() if is_flag else FieldType(one, look), multiple=several,
-                         is_flag=is_flag, help=field.help, hidden=look.hidden)
+        super().__init__([name or field.name, *spec.names, long], default=default,
+                         type=BoolType() if is_flag else FieldType(one, spec), multiple=several,
+                         is_flag=is_flag, help=field.help, hidden=spec.hidden)
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         if self.hidden:
             return None
         name = f"--no-{self.flag[2:]}" if self.field.default is True else self.flag
-        short = [other for other in self.look.names if not other.startswith("--")]
+        short = [other for other in self.spec.names if not other.startswith("--")]
         return " ".join(filter(None, [", ".join([*short, name]), self.shown_metavar])), \
             self.field.described
 
@@ -85,7 +85,7 @@ class FieldOption(click.Option):
             return ""
         if self.field.choices:
             return f"[{self.field.kind}]"
-        return self.look.metavar or self.field.kind.upper()
+        return self.spec.metavar or self.field.kind.upper()
 
     def is_given(self, ctx: click.Context) -> bool:
         assert self.name is not None
@@ -102,8 +102,8 @@ class FieldOption(click.Option):
 class FieldType(click.ParamType):  # type: ignore[type-arg] # older versions of click are not generic
     """The click type of a field, with the checks of its dataclass."""
 
-    def __init__(self, field: Field, look: Flag) -> None:
-        self.field, self.look = field, look
+    def __init__(self, field: Field, spec: FlagSpec) -> None:
+        self.field, self.spec = field, spec
         self.name = field.kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -115,14 +115,14 @@ class FieldType(click.ParamType):  # type: ignore[type-arg] # older versions of 
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter,
                        incomplete: str) -> list[CompletionItem]:
-        if self.look.metavar in _FILES:
-            return [CompletionItem(incomplete, type=_FILES[self.look.metavar])]
-        registry = METRICS if self.field.type is Metric else self.look.registry
+        if self.spec.metavar in _FILES:
+            return [CompletionItem(incomplete, type=_FILES[self.spec.metavar])]
+        registry = METRICS if self.field.type is Metric else self.spec.registry
         names = registry.names() if registry else self.field.choices
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-class FlagType(click.types.BoolParamType):
+class BoolType(click.types.BoolParamType):
     """True or false, as a configuration file has it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
