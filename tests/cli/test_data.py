@@ -53,7 +53,7 @@ def test_keeping_hypotheses_keeps_the_references():
     assert kept.hypotheses == ("c", "a")
     assert kept.references == ("a", "b", "c")
     assert kept.index == 7
-    np.testing.assert_array_equal(kept.own, [2, 0])
+    np.testing.assert_array_equal(kept.self_columns, [2, 0])
 
 
 @pytest.mark.parametrize(

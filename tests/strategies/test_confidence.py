@@ -118,7 +118,7 @@ def test_equal_references_are_resampled_together_as_if_they_were_alone(leave_sel
     [pool] = minrisk.bind(CHRF, [minrisk.Segment(hyps, counts=counts)])
     drawn = np.random.default_rng(1).standard_exponential((20_000, sum(counts)))
     drawn /= drawn.sum(axis=1, keepdims=True)
-    own = pool.segment.own if leave_self_out else np.array([], int)
+    own = pool.segment.self_columns if leave_self_out else np.array([], int)
     utility = pool.scores() @ drawn.T
     if leave_self_out:
         itself = drawn.T[own]

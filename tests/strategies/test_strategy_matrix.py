@@ -109,7 +109,7 @@ MATRIX = {
     "quality-then-mbr": Line(
         lambda: minrisk.QualityThenMBR(CHRF, LENGTHS, 3),
         lambda hyps, refs: minrisk.QualityThenMBR(CHRF, LENGTHS, hyps), _EXACT,
-        (cascade, "own_references", lambda segment: segment.own)),
+        (cascade, "own_references", lambda segment: segment.self_columns)),
     "mbr-bon": Line(
         lambda: minrisk.MBRBoN(CHRF, LENGTHS, 0.5),
         lambda hyps, refs: minrisk.MBRBoN(CHRF, LENGTHS, 0.0), minrisk.Rerank(LENGTHS),
@@ -128,7 +128,7 @@ MATRIX = {
     "cluster": Line(
         lambda: minrisk.Cluster(CHRF, minrisk.ChrF(order=2)),
         lambda hyps, refs: minrisk.Cluster(CHRF, minrisk.ChrF(order=2), 0.0), _EXACT,
-        (cascade, "own_references", lambda segment: segment.own)),
+        (cascade, "own_references", lambda segment: segment.self_columns)),
 }
 DRAWING = [name for name, line in MATRIX.items() if line.draws]
 KEEPING = {"aggregate-to-fine", "coarse-to-fine", "quality-then-mbr"}  # so many, equal or not

@@ -136,7 +136,8 @@ def _rows(known: dict[str, int], texts: Iterable[str]) -> Ints:
 def _reference_rows(known: dict[str, int], segment: Segment, hyps: Ints) -> Ints:
     if segment.references is segment.hypotheses:
         return hyps
-    if segment.own is not None and segment.rows is None:  # the hypotheses, repeated by their counts
+    if segment.self_columns is not None and segment.rows is None:
+        # the hypotheses, repeated by their counts
         return np.repeat(hyps, segment.counts)
     return _rows(known, segment.references)
 

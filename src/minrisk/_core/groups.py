@@ -55,17 +55,17 @@ class Groups:
         return int(self.labels.max(initial=-1)) + 1
 
     @lazy
-    def kept(self) -> Ints:
+    def members(self) -> Ints:
         """The rows of the references that are in a group."""
         return np.flatnonzero(self.labels >= 0)
 
     @lazy
     def are_singletons(self) -> bool:
-        return bool(np.all(np.bincount(self.labels[self.kept], minlength=1) <= 1))
+        return bool(np.all(np.bincount(self.labels[self.members], minlength=1) <= 1))
 
     @lazy
     def _totals(self) -> Floats:  # (G,)
-        return sums(self.labels[self.kept], self.weights[self.kept], len(self))
+        return sums(self.labels[self.members], self.weights[self.members], len(self))
 
     @lazy
     def mass(self) -> Floats:
@@ -79,14 +79,14 @@ class Groups:
     @lazy
     def share(self) -> Floats:
         """(R,) weight of each reference within its group; sums to 1 over each group."""
-        sizes = np.bincount(self.labels[self.kept], minlength=len(self))
+        sizes = np.bincount(self.labels[self.members], minlength=len(self))
         # a group without weight is averaged uniformly: its mass is 0, but NaN would spread
         weights = np.where(self._totals[self.labels] > 0, self.weights, 1.0)
         totals = np.where(self._totals > 0, self._totals, sizes)
         share = np.zeros_like(self.weights)
-        share[self.kept] = weights[self.kept] / totals[self.labels[self.kept]]
+        share[self.members] = weights[self.members] / totals[self.labels[self.members]]
         return share
 
-    def only_kept(self) -> Groups:
+    def only_members(self) -> Groups:
         """The same groups without the references that are in none."""
-        return Groups(self.labels[self.kept], self.weights[self.kept])
+        return Groups(self.labels[self.members], self.weights[self.members])

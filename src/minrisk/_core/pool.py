@@ -103,11 +103,11 @@ class Pool(Generic[F]):
             if leave_self_out:
                 raise InputError("an aggregate cannot leave one reference out; "
                                  "leave_self_out needs a strategy that scores pairs")
-            return self._utility_of_aggregates(groups.only_kept(), self.ref_rows[groups.kept])
+            return self._utility_of_aggregates(groups.only_members(), self.ref_rows[groups.members])
         mass = np.zeros(len(self.ref_rows))
-        mass[groups.kept] = groups.mass[groups.labels[groups.kept]]
-        if leave_self_out and self.segment.own is not None:
-            return self._utility_without_self(mass, self.segment.own)
+        mass[groups.members] = groups.mass[groups.labels[groups.members]]
+        if leave_self_out and self.segment.self_columns is not None:
+            return self._utility_without_self(mass, self.segment.self_columns)
         return self._utility(mass)  # without own references, there is no self to leave out
 
     def choices(self) -> Ints:
@@ -277,7 +277,7 @@ class Pool(Generic[F]):
         found = self.metric.utility(self.texts[distinct], refs, groups.mass, self.source)
         return self._finite(found, refs, lambda group: f"average {group} of references")[place]
 
-    def _utility_without_self(self, mass: Floats, own: Ints) -> Floats:
+    def _utility_without_self(self, mass: Floats, self_columns: Ints) -> Floats:
         """(H,) utilities over all references but the hypothesis itself (by position).
 
         The own score is left out of the sum, not subtracted from it: if the hypothesis itself has
@@ -286,7 +286,7 @@ class Pool(Generic[F]):
         size = max(1, _MAX_SCORES_PER_BLOCK // mass.size)
         rows = np.arange(len(self.hyp_rows))
         found = np.concatenate([
-            self.keep(block)._block_without_self(mass, own[block])
+            self.keep(block)._block_without_self(mass, self_columns[block])
             for block in np.split(rows, range(size, rows.size, size))
         ])
         # a hypothesis whose only reference is itself has no utility; it ranks last
@@ -295,9 +295,9 @@ class Pool(Generic[F]):
         result: Floats = np.where(np.isnan(found), lowest, found)
         return result
 
-    def _block_without_self(self, mass: Floats, own: Ints) -> Floats:
-        others = np.tile(mass, (own.size, 1))  # (h, R)
-        others[np.arange(own.size), own] = 0
+    def _block_without_self(self, mass: Floats, self_columns: Ints) -> Floats:
+        others = np.tile(mass, (self_columns.size, 1))  # (h, R)
+        others[np.arange(self_columns.size), self_columns] = 0
         total = others.sum(axis=1)
         summed = (self.scores() * others).sum(axis=1)
         result: Floats = np.divide(summed, total, out=np.full_like(total, np.nan), where=total > 0)

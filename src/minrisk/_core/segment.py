@@ -44,7 +44,7 @@ class Segment:
     source: str | None
     index: int  # position in the input; seeds the segment's random stream
     counts: Ints  # (H,) number of equal samples that each hypothesis stands for
-    own: Ints | None  # (H,) each hypothesis' first place among the references, if they are the same
+    self_columns: Ints | None  # (H,) first column of itself among the references, unless given
     rows: Ints | None  # (H,) positions in the given list, if only some hypotheses are left
     logprobs: Floats | None  # (H,) log-probabilities of the hypotheses, if they are known
     lengths: Floats | None  # (H,) their lengths in tokens, if they are known
@@ -98,7 +98,7 @@ class Segment:
             "source": source,
             "index": checked("index", index, int, Bounds(ge=0)),
             "counts": times,
-            "own": np.cumsum(times) - times if references is None else None,
+            "self_columns": np.cumsum(times) - times if references is None else None,
             "rows": None,
             "logprobs": None if logprobs is None else checked_logprobs(logprobs, len(hyps)),
             "lengths": None if lengths is None else checked_numbers(lengths, len(hyps), "lengths",
@@ -115,7 +115,7 @@ class Segment:
         fields = vars(self) | {
             "hypotheses": tuple(map(self.hypotheses.__getitem__, rows.tolist())),
             "counts": self.counts[rows],
-            "own": None if self.own is None else self.own[rows],
+            "self_columns": None if self.self_columns is None else self.self_columns[rows],
             "rows": rows if self.rows is None else self.rows[rows],
             "logprobs": None if self.logprobs is None else self.logprobs[rows],
             "lengths": None if self.lengths is None else self.lengths[rows],

@@ -129,7 +129,7 @@ def _trained(rows: dict[str, MethodRow]) -> str:
 
 
 def _cells(name: str, row: MethodRow) -> tuple[str, ...]:
-    among = f"{fmean(row.among):.0%}" if row.among else "-"
+    in_top = f"{fmean(row.in_top):.0%}" if row.in_top else "-"
     seconds = f"{1000 * fmean(row.seconds):.1f}" if row.seconds else "-"
-    return (name, f"{fmean(row.utility):.2f}", f"{fmean(row.first):.0%}", among,
+    return (name, f"{fmean(row.utility):.2f}", f"{fmean(row.first):.0%}", in_top,
             f"{fmean(row.human):.2f}", seconds)

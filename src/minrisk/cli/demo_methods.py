@@ -32,7 +32,7 @@ class MethodRow:
 
     utility: list[float] = field(default_factory=list)  # exact, not the method's estimate
     first: list[bool] = field(default_factory=list)  # picked the string that exact MBR picks
-    among: list[bool] = field(default_factory=list)  # has that string among its best 20
+    in_top: list[bool] = field(default_factory=list)  # has that string among its best 20
     human: list[float] = field(default_factory=list)  # chrF against the human reference
     seconds: list[float] = field(default_factory=list)
 
@@ -66,7 +66,7 @@ class Comparison:
             self._judge(self._row(name), choice, target, record["reference"])
         for name, ranking in rankings.items():
             best = [segment.hypotheses[i] for i in ranking.order[:_TOP]]
-            self.rows[name].among.append(target in best)
+            self.rows[name].in_top.append(target in best)
         return choices
 
     def _row(self, name: str) -> MethodRow:

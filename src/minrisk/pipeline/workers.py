@@ -97,10 +97,10 @@ class WorkerPool:
 
     def stream(self, items: Iterator[Any], seconds: Seconds) -> Iterator[Any]:
         """The results of the stages as they finish; adds up the seconds of each stage."""
-        source = last = Clock(items)
+        source = last = StageTimer(items)
         clocks = []
         for stage in self.stages:
-            last = Clock(stage(last))
+            last = StageTimer(stage(last))
             clocks.append((stage.name, last))
         try:
             yield from last
@@ -184,7 +184,7 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-class Clock(Iterator[Any]):
+class StageTimer(Iterator[Any]):
     """An iterator that measures its own time."""
 
     def __init__(self, items: Iterator[Any]) -> None:

@@ -27,7 +27,7 @@ class LogprobReader(SampleReader):
         if self.weighting.by == "auto":  # shown on the page: no warning that they are unused
             fields = {name: value for name, value in fields.items() if name != "logprobs"}
         record = super().parse_fields(fields, record)
-        if record.segment is None or logprobs is None or record.segment.own is None:
+        if record.segment is None or logprobs is None or record.segment.self_columns is None:
             return record
         try:
             return replace(record, value=_checked(logprobs, len(record.segment.hypotheses)))

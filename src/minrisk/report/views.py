@@ -158,14 +158,14 @@ class _SegmentView:
     def _matrix(self, rows: Ints) -> Floats:
         """(M, M) hypotheses against hypotheses."""
         pool = as_references(self._pool.keep(rows))
-        assert pool.segment.own is not None
-        return pool.scores(pool.segment.own)
+        assert pool.segment.self_columns is not None
+        return pool.scores(pool.segment.self_columns)
 
     def _support(self, shown: list[int]) -> dict[str, Any]:
         """The score of the choice against each reference."""
         segment, (columns, mass) = self._pool.segment, self._references
         scores = self._scores[0]
-        if segment.own is None:
+        if segment.self_columns is None:
             best = np.argsort(-mass * scores, kind="stable")[:_MAX_REFERENCES]
             return {"references": [[segment.references[columns[i]], number(mass[i]),
                                     number(scores[i])] for i in best]}

@@ -27,7 +27,7 @@ _OPTIONS = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "m
             "max_tokens": "max_tokens", "max_completion_tokens": "max_tokens"}
 _REFUSED = ("tools", "functions", "logit_bias", "response_format", "frequency_penalty",
             "presence_penalty", "logprobs", "audio")  # ignoring one would change the answer
-_MOST_SAMPLERS = 64  # combinations of options that are remembered
+_MAX_SAMPLERS = 64  # combinations of options that are remembered
 
 RequestOptions = tuple[tuple[str, Any], ...]
 
@@ -73,7 +73,7 @@ class LocalModel:
         self._thread: BatchThread[_SamplingJob, tuple[list[Sample], int]] = BatchThread(
             "minrisk-sample", self._draw, kind=lambda job: job.kind,
             max_batch=lambda job: sampler.batch_size(job.n), window=_WINDOW)
-        self._with_options = lru_cache(_MOST_SAMPLERS)(self._changed)
+        self._with_options = lru_cache(_MAX_SAMPLERS)(self._changed)
 
     async def open(self) -> None:
         await asyncio.to_thread(self._sampler.prepare)

@@ -93,9 +93,9 @@ def rank_among(pool: Pool[Any], rows: Ints, leave_self_out: bool = False) -> Ran
 
 def own_references(segment: Segment) -> Ints | None:
     """The positions of the hypotheses among the references, if these are the samples."""
-    if segment.own is None:
+    if segment.self_columns is None:
         return None
-    copies = map(np.arange, segment.own, segment.own + segment.counts)
+    copies = map(np.arange, segment.self_columns, segment.self_columns + segment.counts)
     return np.concatenate(list(copies))
 
 

@@ -60,7 +60,7 @@ class Confident(MeasuringStrategy):
     def _probability(self, contenders: Pool[Any]) -> float:
         """The share of resamples in which the first of them is the best, or ties with it."""
         rng = segment_rng(self.seed, contenders.segment)
-        own = contenders.segment.own if self.leave_self_out else None
+        own = contenders.segment.self_columns if self.leave_self_out else None
         columns, copies = _equal_references(contenders, own)
         mass = resampled(contenders.segment.weights[columns], self.resamples, rng, copies)
         utility = _utility(contenders.scores(columns), mass,

@@ -100,7 +100,7 @@ def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD) ->
 
 def as_references(distinct: Pool[Any]) -> Pool[Any]:
     """The hypotheses as each other's references."""
-    if distinct.segment.own is not None:
+    if distinct.segment.self_columns is not None:
         return distinct
     given = distinct.segment
     segment = Segment(given.hypotheses, source=given.source,
@@ -111,7 +111,7 @@ def as_references(distinct: Pool[Any]) -> Pool[Any]:
 
 def _weights(pool: Pool[Any], distinct: Pool[Any], place: Ints) -> Floats:
     """(D,) of each distinct hypothesis, as a reference or else as samples."""
-    if pool.segment.own is not None:
+    if pool.segment.self_columns is not None:
         per_text = sums(pool.ref_rows, pool.segment.weights, len(pool.texts))
         return per_text[distinct.hyp_rows]
     counts = sums(place, pool.segment.counts.astype(np.float64), len(distinct.hyp_rows))
@@ -121,7 +121,7 @@ def _weights(pool: Pool[Any], distinct: Pool[Any], place: Ints) -> Floats:
 
 def _labels(pool: Pool[Any], order: Ints, threshold: float) -> Ints:
     """(D,) the cluster of each hypothesis; what is like no centre stands alone."""
-    own = pool.segment.own
+    own = pool.segment.self_columns
     assert own is not None
     centre = np.full(order.size, -1)  # of the cluster of each
     for size in (_BEST, _SOME):
