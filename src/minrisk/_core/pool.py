@@ -93,8 +93,8 @@ class Pool(Generic[F]):
         """The pool with distinct hypotheses only, and the position of each one among them."""
         _, first, row = np.unique(self.hyp_rows, return_index=True, return_inverse=True)
         # in order of the samples, which decides between hypotheses of equal utility
-        kept, place = np.unique(first[row], return_inverse=True)
-        return self.keep(kept), place
+        kept, inverse = np.unique(first[row], return_inverse=True)
+        return self.keep(kept), inverse
 
     def utility(self, groups: Groups | None = None, leave_self_out: bool = False) -> Floats:
         """(H,) expected score over the groups; each reference is its own group by default."""
@@ -115,13 +115,13 @@ class Pool(Generic[F]):
 
         It is negative if the metric finds no answer in the text.
         """
-        distinct, place = self._distinct
+        distinct, inverse = self._distinct
         answers = self.metric.answers(self.texts[distinct])
         if answers is None:
             return self.hyp_rows
         numbers: dict[str | None, int] = {None: -1}
         found = [numbers.setdefault(answer, len(numbers)) for answer in answers]
-        return np.array(found, np.intp)[place]
+        return np.array(found, np.intp)[inverse]
 
     def distinct_references(self) -> tuple[Ints, Floats]:
         """A column of each distinct reference with weight, and the weight of all its copies."""
@@ -132,15 +132,15 @@ class Pool(Generic[F]):
     def scores(self, columns: Ints | None = None) -> Floats:
         """(H, columns) scores against these references, or (H, R) against all."""
         rows = self.ref_rows if columns is None else self.ref_rows[columns]
-        distinct, place = self._distinct
-        others, ref_place = np.unique(rows, return_inverse=True)
+        distinct, inverse = self._distinct
+        others, ref_inverse = np.unique(rows, return_inverse=True)
         self.tally.add(distinct, others.size)
         matrix = self.matrix.at(distinct, others)
         if matrix is None:
             refs = self.texts[others]
             found = self.metric.scores(self.texts[distinct], refs, self.source)
             matrix = self._finite(found, refs, lambda column: self._reference(others[column]))
-        return matrix[np.ix_(place, ref_place)]
+        return matrix[np.ix_(inverse, ref_inverse)]
 
     def keep_scores(self) -> Floats:
         """(H, R) all scores, which are cached for every user of this pool."""
@@ -152,10 +152,10 @@ class Pool(Generic[F]):
 
     def summed_scores(self, refs: F, weights: Floats) -> Floats:
         """(H,) weighted sums of the scores against further references, which add up over parts."""
-        distinct, place = self._distinct
+        distinct, inverse = self._distinct
         self.tally.add(distinct, len(refs))
         found = self.metric.utility(self.texts[distinct], refs, weights, self.source)
-        return self._finite(found, refs, lambda row: f"reference {row} of this part")[place]
+        return self._finite(found, refs, lambda row: f"reference {row} of this part")[inverse]
 
     def partial_statistics(self, refs: F, weights: Floats) -> PartialStatistics:
         """The partial statistics of further references that are to be averaged."""
@@ -163,31 +163,31 @@ class Pool(Generic[F]):
 
     def finalize(self, statistics: PartialStatistics) -> Floats:
         """(H,) scores against the average of the references that the statistics are of."""
-        distinct, place = self._distinct
+        distinct, inverse = self._distinct
         self.tally.add(distinct, 1)
         found = self.metric.finalize(self.texts[distinct], statistics, self.source)
-        return self._finite(found, None, "the average of all references")[place]
+        return self._finite(found, None, "the average of all references")[inverse]
 
     def quality(self) -> Floats:
         """(H,) quality estimates from the source alone; each counts as one pair."""
-        distinct, place = self._distinct
+        distinct, inverse = self._distinct
         self.tally.add(distinct, 1)
         found = self.metric.quality(self.texts[distinct], self.source)
-        return self._finite(found, None, "the source")[place]
+        return self._finite(found, None, "the source")[inverse]
 
     def choice(self) -> Floats:
         """(H,) 1 for the hypothesis that the metric chooses, and for equal ones, 0 for the others.
 
         Counts as one pair for each distinct hypothesis.
         """
-        distinct, place = self._distinct
+        distinct, inverse = self._distinct
         self.tally.add(distinct, 1)
-        counts = np.bincount(place, self.segment.counts, distinct.size).astype(np.intp)
+        counts = np.bincount(inverse, self.segment.counts, distinct.size).astype(np.intp)
         chosen = self.metric.choose(self.texts[distinct], counts, self.source)
         if not 0 <= chosen < distinct.size:
             raise InputError(f"metric {self.metric.name!r} chose {chosen} among {distinct.size} "
                              "hypotheses; expected the row of one")
-        result: Floats = (place == chosen).astype(np.float64)
+        result: Floats = (inverse == chosen).astype(np.float64)
         return result
 
     def surrogate_mean(self) -> Floats:
@@ -195,24 +195,24 @@ class Pool(Generic[F]):
 
         Counts as one pair for each hypothesis, like the score of an aggregate.
         """
-        distinct, place = self._distinct
+        distinct, inverse = self._distinct
         self.tally.add(distinct, 1)
-        return self._finite(self._surrogate[0].mean, None, "all references (surrogate)")[place]
+        return self._finite(self._surrogate[0].mean, None, "all references (surrogate)")[inverse]
 
     def surrogate_values(self) -> Floats:
         """(H, R) values of the metric's surrogate, which count as no pairs."""
-        made, refs, ref_place = self._surrogate
+        made, refs, ref_inverse = self._surrogate
         values = self._finite(made.at(refs), refs, lambda row: f"reference {row} (surrogate)")
-        return values[np.ix_(self._distinct[1], ref_place)]
+        return values[np.ix_(self._distinct[1], ref_inverse)]
 
     def vectors(self) -> Points:
         """(R, D) embeddings of the references."""
-        distinct, place = np.unique(self.ref_rows, return_inverse=True)
+        distinct, inverse = np.unique(self.ref_rows, return_inverse=True)
         points = self.metric.vectors(self.texts[distinct])
         for row in distinct[~finite_rows(points)]:
             raise InputError(f"metric {self.metric.name!r} has a vector that is not finite for "
                              f"{self._reference(row)}; check its model and its precision")
-        return points[place]
+        return points[inverse]
 
     @lazy
     def _distinct(self) -> tuple[Ints, Ints]:
@@ -222,10 +222,10 @@ class Pool(Generic[F]):
     @lazy
     def _surrogate(self) -> tuple[Surrogate[F], F, Ints]:
         """The surrogate, the distinct references, and the position of each reference among them."""
-        rows, place = np.unique(self.ref_rows, return_inverse=True)
-        refs, mass = self.texts[rows], sums(place, self.segment.weights, rows.size)
+        rows, inverse = np.unique(self.ref_rows, return_inverse=True)
+        refs, mass = self.texts[rows], sums(inverse, self.segment.weights, rows.size)
         made = self.metric.surrogate(self.texts[self._distinct[0]], refs, mass, self.source)
-        return made, refs, place
+        return made, refs, inverse
 
     def _finite(self, values: Floats, refs: F | None, name: Callable[[int], str] | str) -> Floats:
         """Scores of the distinct hypotheses, (D,) or (D, columns), checked to be finite.
@@ -252,30 +252,30 @@ class Pool(Generic[F]):
 
     def _reference(self, row: int) -> str:
         """A reference for messages."""
-        place = int(np.flatnonzero(self.ref_rows == row)[0])
-        return f"reference {place} ({shortened(self.segment.references[place])})"
+        column = int(np.flatnonzero(self.ref_rows == row)[0])
+        return f"reference {column} ({shortened(self.segment.references[column])})"
 
     def _utility(self, mass: Floats) -> Floats:
         """(H,) utilities from the mass of each reference; duplicates are scored once."""
         per_row = sums(self.ref_rows, mass, len(self.texts))
         used = np.flatnonzero(per_row)
-        distinct, place = self._distinct
+        distinct, inverse = self._distinct
         self.tally.add(distinct, used.size)
         matrix = self.matrix.at(distinct, used)
         if matrix is not None:
-            result: Floats = (matrix @ per_row[used])[place]
+            result: Floats = (matrix @ per_row[used])[inverse]
             return result
         hyps = self.texts[distinct]
         refs = hyps if np.array_equal(distinct, used) else self.texts[used]
         found = self.metric.utility(hyps, refs, per_row[used], self.source)
-        return self._finite(found, refs, lambda column: self._reference(used[column]))[place]
+        return self._finite(found, refs, lambda column: self._reference(used[column]))[inverse]
 
     def _utility_of_aggregates(self, groups: Groups, rows: Ints) -> Floats:
         refs = self.metric.aggregate(self.texts[rows], groups)
-        distinct, place = self._distinct
+        distinct, inverse = self._distinct
         self.tally.add(distinct, len(groups))
         found = self.metric.utility(self.texts[distinct], refs, groups.mass, self.source)
-        return self._finite(found, refs, lambda group: f"average {group} of references")[place]
+        return self._finite(found, refs, lambda group: f"average {group} of references")[inverse]
 
     def _utility_without_self(self, mass: Floats, self_columns: Ints) -> Floats:
         """(H,) utilities over all references but the hypothesis itself (by position).

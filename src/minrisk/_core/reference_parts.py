@@ -90,8 +90,8 @@ class PartsDecoder:
 
     def _block_statistics(self, block: References) -> PartStatistics:
         texts = list(dict.fromkeys(block.texts))
-        place = {text: row for row, text in enumerate(texts)}
-        rows = np.array([place[text] for text in block.texts], np.intp)
+        row_of = {text: row for row, text in enumerate(texts)}
+        rows = np.array([row_of[text] for text in block.texts], np.intp)
         mass, pool = block.mass(), self._fresh_pool()
         statistics = self.strategy.partial_statistics(
             pool, self.strategy.metric.features(texts), sums(rows, mass, len(texts)))

@@ -135,8 +135,8 @@ class Segment:
 
     def describe(self, row: int) -> str:
         """A hypothesis for messages: its position in the given list and its beginning."""
-        place = row if self.rows is None else self.rows[row]
-        return f"hypothesis {place} ({shortened(self.hypotheses[row])})"
+        index = row if self.rows is None else self.rows[row]
+        return f"hypothesis {index} ({shortened(self.hypotheses[row])})"
 
 
 @dataclass(frozen=True)
@@ -259,12 +259,12 @@ class Ranking:
         rest = self.order[~np.isin(self.order, rows)]
         return replace(self, order=np.concatenate([rows, rest]))
 
-    def repeat(self, place: Ints) -> Ranking:
-        """Expand a ranking of distinct hypotheses: `place` is the row of each one among them."""
+    def repeat(self, inverse: Ints) -> Ranking:
+        """Expand a ranking of distinct hypotheses: `inverse` is the row of each one among them."""
         rank = np.empty_like(self.order)
         rank[self.order] = _ranks(self.utility[self.order])
-        order = np.argsort(rank[place], kind="stable")
-        return replace(self, order=order, utility=self.utility[place])
+        order = np.argsort(rank[inverse], kind="stable")
+        return replace(self, order=order, utility=self.utility[inverse])
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -70,14 +70,14 @@ def weights_from_logprobs(logprobs: npt.ArrayLike, texts: Sequence[str] | None =
     given = checked_logprobs(logprobs, None if texts is None else len(texts))
     copies = (np.ones(given.size) if counts is None
               else checked_counts(counts, given.size).astype(np.float64))
-    place, likeliest = _distinct_texts(texts, given)
+    inverse, likeliest = _distinct_texts(texts, given)
     with np.errstate(over="ignore"):  # overflow to -inf is the probability 0
         logs = (given if lengths is None else given / _divisors(lengths, given.size))[likeliest]
         if not np.isfinite(logs.max()):
             raise InputError("logprobs divided by lengths must be numbers that a double can hold; "
                              f"found {logs.max()}")
         probability = normalised(np.exp((logs - logs.max()) / temperature), logs.size)
-    weights: Floats = (probability / sums(place, copies, logs.size))[place]
+    weights: Floats = (probability / sums(inverse, copies, logs.size))[inverse]
     return weights
 
 
@@ -86,10 +86,10 @@ def _distinct_texts(texts: Sequence[str] | None, logprobs: Floats) -> tuple[Ints
     if texts is None:
         return np.arange(logprobs.size), np.arange(logprobs.size)
     known: dict[str, int] = {}
-    place = np.array([known.setdefault(text, len(known))
-                      for text in checked_texts(texts, "references")], dtype=np.intp)
-    by_text = np.lexsort((-logprobs, place))
-    return place, by_text[np.searchsorted(place[by_text], np.arange(len(known)))]
+    inverse = np.array([known.setdefault(text, len(known))
+                        for text in checked_texts(texts, "references")], dtype=np.intp)
+    by_text = np.lexsort((-logprobs, inverse))
+    return inverse, by_text[np.searchsorted(inverse[by_text], np.arange(len(known)))]
 
 
 def checked_logprobs(logprobs: npt.ArrayLike, count: int | None) -> Floats:

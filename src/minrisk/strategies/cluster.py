@@ -65,8 +65,8 @@ class Cluster(Options):
         Hypotheses without an answer, where the similarity compares answers, give no weight.
         """
         found = clusters(ranking, pool, self.threshold)
-        _, place = pool.distinct_hypotheses()
+        _, inverse = pool.distinct_hypotheses()
         answered = pool.choices()[found.rows] >= 0
         mass = sums(found.labels, found.weights * answered, found.mass.size)
         rows = found.rows[found.labels == Ranking.of(mass).best]
-        return np.flatnonzero(np.isin(place, place[rows]))
+        return np.flatnonzero(np.isin(inverse, inverse[rows]))

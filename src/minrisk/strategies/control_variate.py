@@ -58,18 +58,18 @@ class ControlVariate(Options):
         return [self._rank(pool) for pool in bind(self.metric, segments)]
 
     def _rank(self, whole: Pool[Any]) -> Ranking:
-        pool, place = whole.distinct_hypotheses()
+        pool, inverse = whole.distinct_hypotheses()
         segment = pool.segment
         first = pool.ranking(pool.surrogate_mean())
         count, references = len(first.order), len(segment.references)
         budget = int(self.budget * count * references)
         kept = np.sort(first.order[: _affordable(count, references, budget)])
         if budget < kept.size:
-            return first.repeat(place)
+            return first.repeat(inverse)
         race = CorrectedRace(replace(pool.keep(kept), tally=Tally()), first.utility[kept],
                          shuffled(segment, segment_rng(self.seed, segment)))
         race.halve(budget)
-        return first.refine(kept, race.ranking()).repeat(place)
+        return first.refine(kept, race.ranking()).repeat(inverse)
 
 
 class CorrectedRace(Race):

@@ -57,7 +57,7 @@ class LowRank(Options):
         return [self._rank(pool) for pool in bind(self.metric, segments)]
 
     def _rank(self, whole: Pool[Any]) -> Ranking:
-        pool, place = whole.distinct_hypotheses()
+        pool, inverse = whole.distinct_hypotheses()
         rng = segment_rng(self.seed, pool.segment)
         columns, mass = pool.distinct_references()
         rows = _random_blocks(len(pool.hyp_rows), rng)
@@ -66,7 +66,7 @@ class LowRank(Options):
         scores = _scores(pool, rows, columns[seen])
         utility = np.empty(len(pool.hyp_rows))
         utility[rows[rows >= 0]] = self._utility(scores, mass, seen, rng)[rows >= 0]
-        return pool.ranking(utility).repeat(place)
+        return pool.ranking(utility).repeat(inverse)
 
     def _utility(self, scores: Floats, mass: Floats, seen: Ints,
                  rng: np.random.Generator) -> Floats:

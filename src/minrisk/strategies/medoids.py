@@ -50,10 +50,10 @@ class Medoids(Options):
         return [self._rank(pool) for pool in bind(self.metric, segments)]
 
     def _rank(self, pool: Pool[Any]) -> Ranking:
-        distinct, place = pool.distinct_hypotheses()
+        distinct, inverse = pool.distinct_hypotheses()
         columns, mass = pool.distinct_references()
         scores = distinct.scores(columns)
-        ranking = pool.ranking((scores @ mass)[place])
+        ranking = pool.ranking((scores @ mass)[inverse])
         different = distinct_rows(pool)
         chosen = self._chosen(scores, mass)
         by_utility = chosen[np.argsort(-ranking.utility[different[chosen]], kind="stable")]

@@ -89,13 +89,13 @@ def uncertainty(ranking: Ranking, pool: Pool[Any], found: Clusters, seed: int = 
 
 def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD) -> Clusters:
     """The distinct hypotheses of a segment by meaning."""
-    distinct, place = pool.distinct_hypotheses()
-    order = place[ranking.order]  # distinct hypotheses by rank, with repetitions
+    distinct, inverse = pool.distinct_hypotheses()
+    order = inverse[ranking.order]  # distinct hypotheses by rank, with repetitions
     order = order[np.sort(np.unique(order, return_index=True)[1])]
     labels = _labels(as_references(distinct), order, threshold)
     rows = np.zeros(order.size, np.intp)
-    rows[place[::-1]] = np.arange(place.size)[::-1]  # the first place of each is written last
-    return Clusters(rows[order], _weights(pool, distinct, place)[order], labels[order])
+    rows[inverse[::-1]] = np.arange(inverse.size)[::-1]  # the first of equal ones is written last
+    return Clusters(rows[order], _weights(pool, distinct, inverse)[order], labels[order])
 
 
 def as_references(distinct: Pool[Any]) -> Pool[Any]:
@@ -109,12 +109,12 @@ def as_references(distinct: Pool[Any]) -> Pool[Any]:
     return replace(pool, tally=distinct.tally)
 
 
-def _weights(pool: Pool[Any], distinct: Pool[Any], place: Ints) -> Floats:
+def _weights(pool: Pool[Any], distinct: Pool[Any], inverse: Ints) -> Floats:
     """(D,) of each distinct hypothesis, as a reference or else as samples."""
     if pool.segment.self_columns is not None:
         per_text = sums(pool.ref_rows, pool.segment.weights, len(pool.texts))
         return per_text[distinct.hyp_rows]
-    counts = sums(place, pool.segment.counts.astype(np.float64), len(distinct.hyp_rows))
+    counts = sums(inverse, pool.segment.counts.astype(np.float64), len(distinct.hyp_rows))
     shares: Floats = counts / counts.sum()
     return shares
 
