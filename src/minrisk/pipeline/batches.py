@@ -112,7 +112,7 @@ def _attempt(work: BatchWork, batch: Sequence[Record], on_error: OnError) -> Ite
     try:  # no yield inside: an exception of the consumer is no failure of the work
         made = work(batch)
     except BaseException as error:
-        if concerns_all(error):
+        if is_fatal(error):
             raise
         if len(batch) == 1:
             made = [batch[0].failed(error)]
@@ -128,7 +128,7 @@ def _attempt(work: BatchWork, batch: Sequence[Record], on_error: OnError) -> Ite
                 return
 
 
-def concerns_all(error: BaseException) -> bool:
+def is_fatal(error: BaseException) -> bool:
     """Whether every other record would fail too, so that the run ends.
 
     Any other exception of a model, metric or program, `SystemExit` and a panic of a native library

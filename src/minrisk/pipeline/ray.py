@@ -19,7 +19,7 @@ from minrisk._core.errors import InputError, MinriskError, needs_extra
 from minrisk._core.threads import threads
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Condition, RunningWorkers
-from minrisk.pipeline.workers import Block, Fatal, Item, WorkerPool, workers_that_fit
+from minrisk.pipeline.workers import Block, FatalItem, Item, WorkerPool, workers_that_fit
 
 with needs_extra("engine='ray'", "ray"):
     import ray
@@ -179,5 +179,5 @@ class _Actor:
         item = pickle.loads(pickled)
         if not isinstance(item, Block):
             return pickled
-        made = Fatal(self._error) if self._error else self._pool.run_block(item)
+        made = FatalItem(self._error) if self._error else self._pool.run_block(item)
         return self._pool.pickled(item, made)

@@ -17,7 +17,7 @@ from minrisk.io.sink import Sink
 from minrisk.pipeline.batches import OnError
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Inline, Runner, RunningWorkers
-from minrisk.pipeline.workers import Block, End, Fatal, Item, Seconds, WorkerPool
+from minrisk.pipeline.workers import Block, End, FatalItem, Item, Seconds, WorkerPool
 
 MAX_FAILURES_BEFORE_SUCCESS = 16  # then the reason is taken to concern every segment
 
@@ -91,7 +91,7 @@ class Run:
 
     def _take(self, items: Iterator[Item]) -> Iterator[Result]:
         for item in items:
-            if isinstance(item, Fatal):
+            if isinstance(item, FatalItem):
                 raise item.error
             if isinstance(item, End):
                 self._end(item)

@@ -47,7 +47,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Fatal:
+class FatalItem:
     """An error that every other block would have too."""
 
     error: BaseException
@@ -62,7 +62,7 @@ class ProgressUpdate:
     total: int
 
 
-Item = Block | End | Fatal
+Item = Block | End | FatalItem
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class WorkerPool:
                 seconds[name] = seconds.get(name, 0.0) + clock.seconds - before
                 before = clock.seconds
 
-    def run_block(self, block: Block) -> Block | Fatal:
+    def run_block(self, block: Block) -> Block | FatalItem:
         """Run the stages on a block in a worker."""
         seconds: Seconds = dict(block.seconds)
         items: list[Any] = []
@@ -121,7 +121,7 @@ class WorkerPool:
                 begun = deadline.begun(block.items)
                 items = list(deadline.finished(self.stream(begun, seconds)))
             except (UnusableError, MissingExtra) as error:
-                return Fatal(error)
+                return FatalItem(error)
             except BaseException as error:  # a bug in minrisk, or in a library
                 reason = _reason(error)
         shown = tuple(dict.fromkeys(str(w.message) for w in caught or ()))
@@ -134,7 +134,7 @@ class WorkerPool:
         return replace(block, items=list(self.stream(
             (self._record(item).failed(error) for item in block.items), {})))
 
-    def pickled(self, block: Block, made: Block | Fatal) -> bytes:
+    def pickled(self, block: Block, made: Block | FatalItem) -> bytes:
         """The pickled result of a block; records that cannot be pickled fail."""
         try:
             return pickle.dumps(made)
@@ -152,14 +152,14 @@ class WorkerPool:
             return replace(refused, fields={}) if isinstance(refused, Record) else refused
         return item
 
-    def _one_by_one(self, block: Block, reason: str) -> Block | Fatal:
+    def _one_by_one(self, block: Block, reason: str) -> Block | FatalItem:
         """Run the stages on each record alone, after an unforeseen error."""
         if len(block.items) == 1:
             return self.refuse(block, reason)
         items: list[Any] = []
         for single in block.singles():
             made = self.run_block(replace(single, seconds=block.seconds, warnings=block.warnings))
-            if isinstance(made, Fatal):
+            if isinstance(made, FatalItem):
                 return made
             block = replace(block, seconds=made.seconds, warnings=made.warnings)
             items += made.items
