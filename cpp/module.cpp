@@ -141,7 +141,7 @@ void bind_scores(nb::module_& m, MakeMetric make_metric) {
         }
         return as_array(std::move(result), {task.hyps.size()});
     });
-    m.def("evidence", [](Texts& hyps, const Texts& refs, Ints members, Floats weights) {
+    m.def("partial_statistics", [](Texts& hyps, const Texts& refs, Ints members, Floats weights) {
         check_front_ends(hyps, refs);
         check_rows(members, refs.size());
         if (weights.shape(0) != members.shape(0))
@@ -149,20 +149,20 @@ void bind_scores(nb::module_& m, MakeMetric make_metric) {
         std::vector<double> result;
         {
             nb::gil_scoped_release release;
-            result = minrisk::evidence(hyps, refs, as_texts(members), weights.data());
+            result = minrisk::partial_statistics(hyps, refs, as_texts(members), weights.data());
         }
         const std::size_t size = result.size();
         return as_array(std::move(result), {size});
     });
-    m.def("verdict", [=](Texts& texts, Ints hyps, Floats evidence, Options... options) {
+    m.def("finalize", [=](Texts& texts, Ints hyps, Floats partial, Options... options) {
         check_rows(hyps, texts.size());
-        if (evidence.shape(0) != minrisk::evidence_size(texts.automata()))
-            throw nb::value_error("the evidence is not of these hypotheses: its size differs");
+        if (partial.shape(0) != minrisk::partial_size(texts.automata()))
+            throw nb::value_error("the statistics are not of these hypotheses: their size differs");
         const auto metric = make_metric(texts.front_end(), options...);
         std::vector<double> result;
         {
             nb::gil_scoped_release release;
-            result = minrisk::verdict(texts, as_texts(hyps), evidence.data(), metric);
+            result = minrisk::finalize(texts, as_texts(hyps), partial.data(), metric);
         }
         return as_array(std::move(result), {hyps.shape(0)});
     });

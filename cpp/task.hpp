@@ -1,5 +1,5 @@
 // Texts in the representation of a metric, and their scores: against texts, against averages of
-// texts, and against averages of which only the evidence is known.
+// texts, and against averages of which only partial statistics are known.
 //
 // A front end turns texts into symbols: `kinds(corpus)` of them, each with its maximum order of
 // n-grams. A metric computes scores from matches: for pairs of texts with `Problem`, `kernels`,
@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "aggregate.hpp"
-#include "evidence.hpp"
 #include "hash.hpp"
 #include "ngrams.hpp"
 #include "pairs.hpp"
+#include "partial_statistics.hpp"
 #include "text.hpp"
 
 namespace minrisk {
@@ -240,10 +240,11 @@ private:
     }
 };
 
-// (E,) the evidence of weighted references for the hypotheses.
+// (E,) the partial statistics of weighted references for the hypotheses.
 template <class FrontEnd>
-std::vector<double> evidence(IndexedTexts<FrontEnd>& hyps, const IndexedTexts<FrontEnd>& refs,
-                             Texts members, const double* weights) {
+std::vector<double> partial_statistics(IndexedTexts<FrontEnd>& hyps,
+                                       const IndexedTexts<FrontEnd>& refs, Texts members,
+                                       const double* weights) {
     const Automata& automata = hyps.automata();
     // symbols are numbered in order of appearance: those of the hypotheses come first and are the
     // same for any references
@@ -251,25 +252,26 @@ std::vector<double> evidence(IndexedTexts<FrontEnd>& hyps, const IndexedTexts<Fr
     both.append(refs.corpus());
     for (std::int64_t& member : members) member += std::int64_t(hyps.size());
     const std::vector<Kind> kinds = hyps.front_end().kinds(both);
-    std::vector<double> result(evidence_size(automata));
+    std::vector<double> result(partial_size(automata));
     double* part = result.data();
     for (std::size_t k = 0; k < kinds.size(); ++k) {
         count_ngrams(automata[k], kinds[k].symbols, members, weights, part);
-        part += automata[k].evidence_size();
+        part += automata[k].partial_size();
     }
     return result;
 }
 
-// (H,) scores against the average of references whose weights sum to 1, from their evidence.
+// (H,) scores against the average of references whose weights sum to 1, from their partial
+// statistics.
 template <class FrontEnd, class Metric>
-std::vector<double> verdict(IndexedTexts<FrontEnd>& texts, const Texts& hyps,
-                            const double* evidence, const Metric& metric) {
+std::vector<double> finalize(IndexedTexts<FrontEnd>& texts, const Texts& hyps,
+                             const double* partial, const Metric& metric) {
     const std::vector<Kind> kinds = texts.front_end().kinds(texts.corpus());
-    std::vector<Verdict> verdicts;
+    std::vector<MatchCounter> counters;
     std::size_t orders = 0;
     for (const Automaton& automaton : texts.automata()) {
-        verdicts.emplace_back(automaton, evidence);
-        evidence += automaton.evidence_size();
+        counters.emplace_back(automaton, partial);
+        partial += automaton.partial_size();
         orders += automaton.order();
     }
     std::vector<double> result;
@@ -277,7 +279,7 @@ std::vector<double> verdict(IndexedTexts<FrontEnd>& texts, const Texts& hyps,
     for (std::int64_t hyp : hyps) {
         Statistics* own = statistics.data();
         for (std::size_t k = 0; k < kinds.size(); ++k)
-            own = verdicts[k].statistics(kinds[k].symbols[hyp], own);
+            own = counters[k].statistics(kinds[k].symbols[hyp], own);
         result.push_back(metric.score(statistics));
     }
     return result;

@@ -27,6 +27,17 @@ def test_the_python_of_the_readme_prints_what_it_says():
     assert printed.getvalue() == expected
 
 
+@pytest.mark.parametrize("page", ["docs/utilities.md", "docs/weights.md"])
+def test_the_python_of_a_page_prints_what_it_says(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    examples = blocks(page, "python"), blocks(page, "text")
+    for code, expected in zip(*examples, strict=True):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, {})
+        assert printed.getvalue() == expected
+
+
 @pytest.fixture
 def files(tmp_path) -> Path:
     """The files that the commands of the README name."""

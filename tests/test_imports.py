@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {f"_core.{name}" for name in (
     "arrays", "errors", "options", "segment", "groups", "kmeans", "lazy", "threads", "progress",
     "references", "foreign", "unicode", "sqlite_cache", "sampler", "sample_columns",
-    "vote")} | {"version"}
+    "templates", "vote")} | {"version"}
 PROTOCOLS = PLAIN | {f"_core.{name}" for name in (
     "metric", "adapters", "weighted_rows", "strategy", "pool", "registry", "signature")}
 CORE = PROTOCOLS | {"_core.recipe", "_core.reference_parts", "_core.decoding"}
@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "version": set(),
     "_core.threads": {"_core.errors"},
     "_core.progress": set(),
+    "_core.templates": {"_core.errors"},
     "_core.unicode": set(),
     "_core.sqlite_cache": {"_core.errors"},
     "_core.kmeans": {"_core.arrays"},
@@ -55,7 +56,7 @@ MAY_IMPORT = {
     "_core.decoding": PROTOCOLS | {"_core.recipe"},
     "testing": PROTOCOLS,
     "_torch": PLAIN | {"_torch"},
-    "metrics": PROTOCOLS | {"metrics", "_native", "_torch"},
+    "metrics": PROTOCOLS | {"metrics", "openai", "_native", "_torch"},
     "strategies": PROTOCOLS | {"strategies"},
     "evaluation": PROTOCOLS | {"_core.decoding", "evaluation", "io", "pipeline"},
     "openai": PLAIN | {"openai"},
@@ -63,9 +64,10 @@ MAY_IMPORT = {
     "hf": PROTOCOLS | {"_core.decoding", "samplers", "_torch"},
     "io": PLAIN | {"io"},
     "pipeline": CORE | {"pipeline", "io", "samplers"},
-    "server": CORE | {"server", "openai", "samplers", "io", "metrics", "strategies"},
-    "_api": CORE | {"_api", "io", "pipeline", "evaluation", "strategies"},
-    "report": CORE | {"report", "io", "pipeline", "evaluation", "strategies"},
+    "server": CORE | {"server", "openai", "samplers", "io", "metrics", "strategies", "_api"},
+    "tasks": CORE | {"tasks", "io", "pipeline", "evaluation", "strategies"},
+    "report": CORE | {"report", "tasks", "io", "pipeline", "evaluation", "strategies"},
+    "_api": CORE | {"_api", "tasks", "report", "io", "pipeline", "evaluation"},
     "cli": {"*"},
     "__init__": {"*"},
     "plugins": PROTOCOLS | {"samplers"},
@@ -85,10 +87,10 @@ def modules() -> list[Path]:
 
 
 def package_of(path: Path) -> str:
-    return room(path.relative_to(SOURCE).with_suffix("").parts)
+    return package(path.relative_to(SOURCE).with_suffix("").parts)
 
 
-def room(parts: Sequence[str]) -> str:
+def package(parts: Sequence[str]) -> str:
     return ".".join(parts[:2] if parts[0] == "_core" else parts[:1])
 
 
@@ -103,7 +105,7 @@ def named(path: Path) -> Iterator[str]:
 
 def imported(path: Path) -> set[str]:
     """The parts of minrisk that a file names."""
-    return {room(name.split(".")[1:]) for name in named(path) if name.startswith("minrisk.")}
+    return {package(name.split(".")[1:]) for name in named(path) if name.startswith("minrisk.")}
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
@@ -114,7 +116,7 @@ def test_the_import_graph_is_the_one_of_the_design(path):
 
 
 def test_torch_is_out_of_reach_of_the_core():
-    """Neither by its own name nor through the room that holds it."""
+    """Neither by its own name nor through the package that holds it."""
     reach = {package_of(path) for path in modules()
              if "_torch" in imported(path) or TORCH & {name.split(".")[0] for name in named(path)}}
     assert reach == MAY_NAME_TORCH

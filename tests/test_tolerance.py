@@ -30,6 +30,12 @@ def test_small_results_of_large_numbers_have_the_tolerance_of_those():
         assert_close(1e-12, 0, scale=100, ulps=1)
 
 
+def test_numbers_without_their_precision_have_the_tolerance_of_the_smallest_that_keep_it():
+    assert_close(np.float32(5e-45), np.float32(0), "fp32", scale=1e-45)
+    with pytest.raises(AssertionError):
+        assert_close(1e-40, 0, "fp32", scale=1e-45)
+
+
 def test_what_is_not_finite_must_be_the_same():
     strange = np.array([np.nan, -np.inf, 1.0])
     assert_close(strange, strange)

@@ -38,8 +38,11 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {  # options of names that need
     "bertscore": {"bertscore": {"layer": LAYER}},
     "python": {"python": {"function": "foreign:overlap"}},
     "command": {"command": {"command": f"{sys.executable} -I {FOREIGN}"}},
+    "cutoff": {"cutoff:edit": {"threshold": 0.5}},
 }
-WRAPPERS = {"combined": "chrf+bleu", "symmetric": "symmetric:edit", "cached": "cached:edit"}
+WRAPPERS = {"combined": "chrf+bleu", "symmetric": "symmetric:edit", "cached": "cached:edit",
+            "cutoff": "cutoff:edit", "documents": "documents:edit"}
+LEFT_OUT = {"outcomes"}  # which is exact-match on another field
 
 
 class Minrisk:
@@ -51,6 +54,8 @@ class Minrisk:
         self.version = minrisk.__version__
         self.metrics: dict[str, Any] = {}
         for name in minrisk._core.registry.METRICS.builtin:
+            if name in LEFT_OUT:
+                continue
             made = WRAPPERS.get(name, name)
             for variant, options in VARIANTS.get(name, {made: {}}).items():
                 self._add(variant, made, options)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from minrisk.samplers.hf.engine import Engine
+from minrisk.samplers.hf.engine import SamplingEngine
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 from minrisk.samplers.hf.truncation import Truncation
 
@@ -96,8 +96,8 @@ def prompts(count: int, length: int, vocabulary: int = 1000) -> list[TokenizedPr
 
 
 def run_ours(model: Any, given: list[TokenizedPrompt], samples: int, limit: int) -> list[Any]:
-    engine = Engine(model, model.generation_config, Truncation(), limit)
-    return engine.draw(given, samples, 0, range(len(given)))
+    engine = SamplingEngine(model, model.generation_config, Truncation(), limit)
+    return engine.sample(given, samples, 0, range(len(given)))
 
 
 @torch.inference_mode()

@@ -28,7 +28,7 @@ from transformers import (
 )
 
 import minrisk
-from minrisk.samplers.hf.engine import Engine, SampledSequence
+from minrisk.samplers.hf.engine import SampledSequence, SamplingEngine
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 from minrisk.samplers.hf.truncation import Truncation
 
@@ -61,14 +61,14 @@ class Contest:
         self.model, self.tokenizer, self.samples = model, tokenizer, samples
         self.config = model.generation_config
         limit = self.config.max_length - 1
-        self.engine = Engine(model, self.config, Truncation(epsilon=EPSILON), limit)
+        self.engine = SamplingEngine(model, self.config, Truncation(epsilon=EPSILON), limit)
 
     def ours(self, texts: Sequence[str]) -> list[list[SampledSequence]]:
         """All sources at once: how they are batched is for the sampler to say."""
         start = (self.config.decoder_start_token_id,)
         prompts = [TokenizedPrompt(tuple(self.tokenizer(text)["input_ids"]), start)
                    for text in texts]
-        return self.engine.draw(prompts, self.samples, 0, range(len(prompts)))
+        return self.engine.sample(prompts, self.samples, 0, range(len(prompts)))
 
     def theirs(self, texts: Sequence[str]) -> list[torch.Tensor]:
         """One source after the other, as `num_return_sequences` has it."""
@@ -179,11 +179,11 @@ def wmt19_shape(args: argparse.Namespace, sharpness: float) -> dict[str, Any]:
     MBR with a random COMET of COMET-22's shape, beside a beam search of 5.
     """
     model, source = wmt19(args.device, sharpness), (*range(10, 34), 2)
-    engine = Engine(model, model.generation_config, Truncation(epsilon=EPSILON), TOKENS)
+    engine = SamplingEngine(model, model.generation_config, Truncation(epsilon=EPSILON), TOKENS)
     given = torch.tensor([source], device=args.device)
 
     def sample() -> list[SampledSequence]:
-        return engine.draw([TokenizedPrompt(source, (2,))], 1024, 0, [0])[0]
+        return engine.sample([TokenizedPrompt(source, (2,))], 1024, 0, [0])[0]
 
     with tempfile.TemporaryDirectory() as folder:
         metric = random_comet(Path(folder) / "comet", args.device)

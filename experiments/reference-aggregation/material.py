@@ -150,7 +150,7 @@ def _searched(dataset: Dataset, items: Sequence[Item], beams: int, folder: Path)
 
     def search(left: Sequence[Item]) -> Iterator[Fields]:
         for some, places in _batches(left, len(items)):
-            for [own] in sampler.sample([item.source for item in some], 1, places=places):
+            for [own] in sampler.sample([item.source for item in some], 1, indices=places):
                 yield {"text": own.text}
 
     found = resume(folder / f"beam-{beams}.jsonl", signature(sampler, "sampler"), items, search)

@@ -16,9 +16,11 @@ from minrisk.version import __version__
 
 if TYPE_CHECKING:
     from minrisk._api.decoding import decode_corpus, export
+    from minrisk._api.inspecting import Report, inspect
+    from minrisk._api.parts import decode_parts
     from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
-    from minrisk._api.sampling import sample, translate
-    from minrisk._api.validation import Validation, validate
+    from minrisk._api.sampling import answer, sample, translate
+    from minrisk._api.validation import validate
     from minrisk._core.decoding import decode, make_metric, make_sampler, make_strategy
     from minrisk._core.errors import InputError, MinriskError, MissingExtra, UnusableError
     from minrisk._core.groups import Groups
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from minrisk._core.signature import signature
     from minrisk._core.threads import set_threads
     from minrisk.evaluation.scoring import Score, score
+    from minrisk.evaluation.validation import Validation
     from minrisk.io.references import ReferenceFile
     from minrisk.io.text_files import TextFiles
     from minrisk.metrics.bertscore import BertScore
@@ -41,23 +44,29 @@ if TYPE_CHECKING:
     from minrisk.metrics.bleurt import Bleurt
     from minrisk.metrics.cached import Cached
     from minrisk.metrics.chrf import ChrF
+    from minrisk.metrics.cider import Cider
     from minrisk.metrics.combined import Combined
     from minrisk.metrics.comet import Comet, CometQE
     from minrisk.metrics.comet.unified import CometKiwi, XComet
     from minrisk.metrics.command import Command
+    from minrisk.metrics.cutoff import Cutoff
+    from minrisk.metrics.documents import Documents
     from minrisk.metrics.edit import Edit
     from minrisk.metrics.embedding import Embedding
     from minrisk.metrics.exact_match import ExactMatch
     from minrisk.metrics.json_match import JsonMatch
+    from minrisk.metrics.judge import Judge
+    from minrisk.metrics.logprob import LogProb
     from minrisk.metrics.metricx import MetricX, MetricXQE
     from minrisk.metrics.mqm import MQM
+    from minrisk.metrics.outcomes import Outcomes
     from minrisk.metrics.python import Python
+    from minrisk.metrics.reward import Reward
     from minrisk.metrics.rouge import Rouge, RougeL
     from minrisk.metrics.symbolic import Symbolic
     from minrisk.metrics.symmetric import Symmetric
     from minrisk.metrics.ter import Ter
-    from minrisk.pipeline.references import decode_parts
-    from minrisk.report.inspecting import Report, inspect
+    from minrisk.metrics.wer import Cer, Wer
     from minrisk.samplers.ct2 import CTranslate2
     from minrisk.samplers.hf import Transformers
     from minrisk.samplers.openai import Endpoint
@@ -65,10 +74,12 @@ if TYPE_CHECKING:
     from minrisk.strategies.aggregate import Aggregate
     from minrisk.strategies.cascade import AggregateToFine, Cascade, CoarseToFine
     from minrisk.strategies.centroid import Centroid
+    from minrisk.strategies.cluster import Cluster
     from minrisk.strategies.confident import Confident
     from minrisk.strategies.control_variate import ControlVariate
     from minrisk.strategies.diverse import Diverse
     from minrisk.strategies.low_rank import LowRank
+    from minrisk.strategies.mbr_bon import MBRBoN
     from minrisk.strategies.medoids import Medoids
     from minrisk.strategies.n_by_s import NByS
     from minrisk.strategies.prune import Prune
@@ -76,12 +87,15 @@ if TYPE_CHECKING:
     from minrisk.strategies.rerank import Rerank
     from minrisk.strategies.standard import Standard
     from minrisk.strategies.uncertain import Uncertain
+    from minrisk.strategies.universal_self_consistency import UniversalSelfConsistency
 
 _HOME = {  # the same names by module, at run time
     "_api.decoding": ("decode_corpus", "export"),
+    "_api.inspecting": ("Report", "inspect"),
+    "_api.parts": ("decode_parts",),
     "_api.results": ("DecodedSegment", "RunSummary", "SampledPrompt"),
-    "_api.sampling": ("sample", "translate"),
-    "_api.validation": ("Validation", "validate"),
+    "_api.sampling": ("answer", "sample", "translate"),
+    "_api.validation": ("validate",),
     "_core.decoding": ("decode", "make_metric", "make_sampler", "make_strategy"),
     "_core.errors": ("InputError", "MinriskError", "MissingExtra", "UnusableError"),
     "_core.groups": ("Groups",),
@@ -92,6 +106,7 @@ _HOME = {  # the same names by module, at run time
     "_core.signature": ("signature",),
     "_core.threads": ("set_threads",),
     "evaluation.scoring": ("Score", "score"),
+    "evaluation.validation": ("Validation",),
     "io.references": ("ReferenceFile",),
     "io.text_files": ("TextFiles",),
     "metrics.bertscore": ("BertScore",),
@@ -99,23 +114,29 @@ _HOME = {  # the same names by module, at run time
     "metrics.bleurt": ("Bleurt",),
     "metrics.cached": ("Cached",),
     "metrics.chrf": ("ChrF",),
+    "metrics.cider": ("Cider",),
     "metrics.combined": ("Combined",),
     "metrics.comet": ("Comet", "CometQE"),
     "metrics.comet.unified": ("CometKiwi", "XComet"),
     "metrics.command": ("Command",),
+    "metrics.cutoff": ("Cutoff",),
+    "metrics.documents": ("Documents",),
     "metrics.edit": ("Edit",),
     "metrics.embedding": ("Embedding",),
     "metrics.exact_match": ("ExactMatch",),
     "metrics.json_match": ("JsonMatch",),
+    "metrics.judge": ("Judge",),
+    "metrics.logprob": ("LogProb",),
     "metrics.metricx": ("MetricX", "MetricXQE"),
     "metrics.mqm": ("MQM",),
+    "metrics.outcomes": ("Outcomes",),
     "metrics.python": ("Python",),
+    "metrics.reward": ("Reward",),
     "metrics.rouge": ("Rouge", "RougeL"),
     "metrics.symbolic": ("Symbolic",),
     "metrics.symmetric": ("Symmetric",),
     "metrics.ter": ("Ter",),
-    "pipeline.references": ("decode_parts",),
-    "report.inspecting": ("Report", "inspect"),
+    "metrics.wer": ("Cer", "Wer"),
     "samplers.ct2": ("CTranslate2",),
     "samplers.hf": ("Transformers",),
     "samplers.openai": ("Endpoint",),
@@ -123,10 +144,12 @@ _HOME = {  # the same names by module, at run time
     "strategies.aggregate": ("Aggregate",),
     "strategies.cascade": ("AggregateToFine", "Cascade", "CoarseToFine"),
     "strategies.centroid": ("Centroid",),
+    "strategies.cluster": ("Cluster",),
     "strategies.confident": ("Confident",),
     "strategies.control_variate": ("ControlVariate",),
     "strategies.diverse": ("Diverse",),
     "strategies.low_rank": ("LowRank",),
+    "strategies.mbr_bon": ("MBRBoN",),
     "strategies.medoids": ("Medoids",),
     "strategies.n_by_s": ("NByS",),
     "strategies.prune": ("Prune",),
@@ -134,6 +157,7 @@ _HOME = {  # the same names by module, at run time
     "strategies.rerank": ("Rerank",),
     "strategies.standard": ("Standard",),
     "strategies.uncertain": ("Uncertain",),
+    "strategies.universal_self_consistency": ("UniversalSelfConsistency",),
 }
 _RENAMED = {"decode_shards": "decode_parts (and its argument shards to parts)"}
 _MODULES = {name: module for module, names in _HOME.items() for name in names}
@@ -151,7 +175,10 @@ __all__ = [
     "Cached",
     "Cascade",
     "Centroid",
+    "Cer",
     "ChrF",
+    "Cider",
+    "Cluster",
     "CoarseToFine",
     "Combined",
     "Comet",
@@ -161,8 +188,10 @@ __all__ = [
     "Confidence",
     "Confident",
     "ControlVariate",
+    "Cutoff",
     "DecodedSegment",
     "Diverse",
+    "Documents",
     "Edit",
     "Embedding",
     "Endpoint",
@@ -170,13 +199,17 @@ __all__ = [
     "Groups",
     "InputError",
     "JsonMatch",
+    "Judge",
+    "LogProb",
     "LowRank",
+    "MBRBoN",
     "Medoids",
     "MetricX",
     "MetricXQE",
     "MinriskError",
     "MissingExtra",
     "NByS",
+    "Outcomes",
     "Pool",
     "Prune",
     "Python",
@@ -186,6 +219,7 @@ __all__ = [
     "References",
     "Report",
     "Rerank",
+    "Reward",
     "Rouge",
     "RougeL",
     "RunSummary",
@@ -200,10 +234,13 @@ __all__ = [
     "Transformers",
     "Uncertain",
     "Uncertainty",
+    "UniversalSelfConsistency",
     "UnusableError",
     "Validation",
+    "Wer",
     "XComet",
     "__version__",
+    "answer",
     "bind",
     "decode",
     "decode_corpus",

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from minrisk._core.decoding import METRIC, STRATEGY, make_strategy
+from minrisk._core.decoding import MetricLike, StrategyLike, add_texts, resolve_strategy
 from minrisk._core.errors import InputError, needs_extra
-from minrisk._core.metric import AnyMetric
 from minrisk._core.sampler import Sample
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import Strategy
 
 with needs_extra("minrisk.hf", "hf"):
     import torch
@@ -31,18 +29,25 @@ with needs_extra("minrisk.hf", "hf"):
     from transformers.utils.generic import ModelOutput
 
     from minrisk._torch.loading import load_tokenizer
-    from minrisk.samplers.hf.engine import Engine, SampledSequence
+    from minrisk.samplers.hf.engine import SampledSequence, SamplingEngine
     from minrisk.samplers.hf.prefixes import TokenizedPrompt
     from minrisk.samplers.hf.truncation import Truncation
 
 
 @dataclass
 class MbrOutput(ModelOutput):  # type: ignore[misc,unused-ignore]
-    """The result of `generate` with `return_dict_in_generate=True`."""
+    """The result of `generate` with `return_dict_in_generate=True`.
 
-    sequences: Tensor | None = None  # (B * num_return_sequences, T) token ids
-    samples: list[list[Sample]] | None = None  # distinct samples of each source, in sampling order
-    utilities: list[Any] | None = None  # (distinct samples,) of each source
+    Attributes:
+        sequences: (B * num_return_sequences, T) token ids.
+        samples: the distinct samples of each row of the batch, in sampling order.
+        utilities: the utility of each distinct sample, for each row of the batch.
+        rankings: the ranking of the samples of each row of the batch.
+    """
+
+    sequences: Tensor | None = None
+    samples: list[list[Sample]] | None = None
+    utilities: list[Any] | None = None
     rankings: list[Ranking] | None = None
 
 
@@ -56,8 +61,8 @@ def generate(
     *,
     tokenizer: Any = None,
     num_samples: int = 256,
-    metric: str | AnyMetric | None = None,
-    strategy: str | Strategy = STRATEGY,
+    metric: MetricLike | None = None,
+    strategy: StrategyLike | None = None,
     strategy_options: Mapping[str, Any] | None = None,
     seed: int | None = None,
     **model_kwargs: Any,
@@ -73,9 +78,10 @@ def generate(
             model_kwargs: what `generate` of transformers passes.
         tokenizer: the tokenizer; that of the model's name or folder unless given.
         num_samples: number of samples of each row.
-        metric: a metric or its name; chrF unless given.
-        strategy: a strategy or its name; standard MBR unless given.
-        strategy_options: options of a strategy that is given by name.
+        metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
+            given.
+        strategy: a strategy, its name or class; standard MBR unless given.
+        strategy_options: options of a strategy that is given by name or class.
         seed: seed of the samples; unless given, torch's own generator (`torch.manual_seed`).
 
     Returns:
@@ -83,21 +89,34 @@ def generate(
 
     Raises:
         InputError: if an option of the config is not supported, or there is no tokenizer.
+
+    With a seq2seq model of transformers and its tokenizer:
+
+    >>> import minrisk.hf
+    >>> inputs = tokenizer(["the cat sat", "a dog ran"], return_tensors="pt", padding=True)
+    >>> found = model.generate(input_ids=inputs.input_ids, attention_mask=inputs.attention_mask,
+    ...                        custom_generate=minrisk.hf.generate, num_samples=16,
+    ...                        epsilon_cutoff=0.02, return_dict_in_generate=True)
+    >>> texts = tokenizer.batch_decode(found.sequences, skip_special_tokens=True)
+    >>> texts == [ranking.text for ranking in found.rankings]
+    True
     """
     config = model.generation_config if generation_config is None else generation_config
     _check(config, num_samples, logits_processor, stopping_criteria)
     words = _tokenizer(model) if tokenizer is None else tokenizer
     prefixes, prompts = _prompts(model, input_ids, inputs_tensor, model_kwargs)
     limit = config.max_length - input_ids.shape[1]
-    drawn = Engine(model, config, _truncation(config), limit).draw(
+    samples = SamplingEngine(model, config, _truncation(config), limit).sample(
         prompts, num_samples, _next_seed() if seed is None else seed, range(len(prompts)))
-    segments = [_segment(words, prompt, own, place)
-                for place, (prompt, own) in enumerate(zip(prompts, drawn, strict=True))]
-    rankings = _strategy(strategy, metric, strategy_options).rank(segments)
-    sequences = _sequences(prefixes, drawn, rankings, config, input_ids.device)
+    segments = [_segment(words, prompt, own, index)
+                for index, (prompt, own) in enumerate(zip(prompts, samples, strict=True))]
+    chosen = resolve_strategy(strategy, metric, dict(strategy_options or {}))
+    rankings = [add_texts(ranking, segment, chosen) for ranking, segment
+                in zip(chosen.rank(segments), segments, strict=True)]
+    sequences = _sequences(prefixes, samples, rankings, config, input_ids.device)
     if not config.return_dict_in_generate:
         return sequences
-    return MbrOutput(sequences=sequences, samples=_samples(segments, drawn),
+    return MbrOutput(sequences=sequences, samples=_samples(segments, samples),
                      utilities=[ranking.utility for ranking in rankings], rankings=rankings)
 
 
@@ -158,36 +177,26 @@ def _truncation(config: Any) -> Truncation:
                       epsilon=config.epsilon_cutoff or 0.0, eta=config.eta_cutoff or 0.0)
 
 
-def _strategy(strategy: str | Strategy, metric: str | AnyMetric | None,
-              options: Mapping[str, Any] | None) -> Strategy:
-    if isinstance(strategy, str):
-        return make_strategy(strategy, METRIC if metric is None else metric, **options or {})
-    if metric is not None or options:
-        raise InputError(f"the strategy {strategy.name!r} has its metric and options already; "
-                         "give it by name, or these to its constructor")
-    return strategy
-
-
-def _segment(tokenizer: Any, prompt: TokenizedPrompt, drawn: Sequence[SampledSequence],
-             place: int) -> Segment:
-    texts = tokenizer.batch_decode([one.tokens for one in drawn], skip_special_tokens=True)
+def _segment(tokenizer: Any, prompt: TokenizedPrompt, samples: Sequence[SampledSequence],
+             index: int) -> Segment:
+    texts = tokenizer.batch_decode([one.tokens for one in samples], skip_special_tokens=True)
     source = tokenizer.decode(prompt.source or prompt.prefix, skip_special_tokens=True)
-    return Segment(texts, source=source, index=place, counts=[one.count for one in drawn])
+    return Segment(texts, source=source, index=index, counts=[one.count for one in samples])
 
 
 def _samples(segments: Sequence[Segment],
-             drawn: Sequence[Sequence[SampledSequence]]) -> list[list[Sample]]:
+             samples: Sequence[Sequence[SampledSequence]]) -> list[list[Sample]]:
     return [[Sample(text, one.count, one.logprob, one.truncated_logprob, one.tokens)
              for text, one in zip(segment.hypotheses, own, strict=True)]
-            for segment, own in zip(segments, drawn, strict=True)]
+            for segment, own in zip(segments, samples, strict=True)]
 
 
-def _sequences(prefixes: Sequence[list[int]], drawn: Sequence[Sequence[SampledSequence]],
+def _sequences(prefixes: Sequence[list[int]], samples: Sequence[Sequence[SampledSequence]],
                rankings: Sequence[Ranking], config: Any, device: Any) -> Tensor:
     """(B * num_return_sequences, T) token ids, padded at the end."""
-    rows = [[*prefix, *own[place].tokens]
-            for prefix, own, ranking in zip(prefixes, drawn, rankings, strict=True)
-            for place in _best(ranking, config.num_return_sequences or 1)]
+    rows = [[*prefix, *own[best].tokens]
+            for prefix, own, ranking in zip(prefixes, samples, rankings, strict=True)
+            for best in _best(ranking, config.num_return_sequences or 1)]
     pad = config.pad_token_id if config.pad_token_id is not None else config.eos_token_id
     pad = pad[0] if isinstance(pad, list) else pad
     width = max(map(len, rows))

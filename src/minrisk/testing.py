@@ -13,6 +13,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.groups import Groups
 from minrisk._core.metric import METHODS, Ability, AnyMetric, Features, Metric
-from minrisk._core.options import inner_field
 from minrisk._core.segment import Segment
 from minrisk._core.strategy import Strategy
 
@@ -111,14 +111,17 @@ def check_strategy(strategy: Strategy, segments: Sequence[Segment] | None = None
 def check_abilities(metric: AnyMetric) -> None:
     """Check that the declared abilities are those that the metric has methods for.
 
-    A wrapper has methods for all abilities of its inner metrics, and need not declare all of them.
+    A metric whose abilities depend on its options or its inner metrics has methods for all that it
+    may have, and need not declare all of them.
     """
     cls: type = type(metric)
+    found = getattr_static(cls, "abilities")
+    depends = not isinstance(found, Ability) and found is not getattr_static(Metric, "abilities")
     for ability, methods in METHODS.items():
         overrides = [getattr(cls, method) is not getattr(Metric, method) for method in methods]
         if ability in metric.abilities:
             assert all(overrides), f"{ability!r} is declared without {' and '.join(methods)}"
-        elif inner_field(metric) is None:
+        elif not depends:
             assert not any(overrides), f"{' and '.join(methods)} without {ability!r} in abilities"
 
 
@@ -227,17 +230,18 @@ def check_partial_statistics_add_up(metric: Any, case: Case, rtol: float) -> Non
                   metric.finalize(hyps, whole, source), rtol)
 
 
-Check = Callable[[Any, Case, float], None]
+ContractCheck = Callable[[Any, Case, float], None]
 
-METRIC_CHECKS: tuple[Check, ...] = (
+METRIC_CHECKS: tuple[ContractCheck, ...] = (
     check_shape, check_order_does_not_matter, check_rows, check_utility,
     check_utility_against_itself,
 )
-AGGREGATE_CHECKS: tuple[Check, ...] = (
+AGGREGATE_CHECKS: tuple[ContractCheck, ...] = (
     check_singleton_groups, check_grouped_duplicates, check_weights_are_repetitions,
     check_aggregate_of_aggregates,
 )
-PARTS_CHECKS: tuple[Check, ...] = (check_partial_statistics, check_partial_statistics_add_up)
+PARTS_CHECKS: tuple[ContractCheck, ...] = (check_partial_statistics,
+                                           check_partial_statistics_add_up)
 
 
 def _features(metric: AnyMetric, case: Case) -> tuple[Features, Features, Features | None]:

@@ -18,11 +18,12 @@ pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
 import hostile
 import tiny_models
 from comet_models import CHECKPOINTS, DATA
-from commands import run, spawn, write
+from commands import run, write
 from metricx_model import expand
 from minrisk._core.errors import MissingExtra
 from minrisk.metrics.embedding import Embedding
 from project import TESTS
+from warm import spawn_warm
 
 YES = b"the cat sat\nYes\ny\n1\n" * 500
 
@@ -38,6 +39,10 @@ def bertscore(folder: Path) -> Path:
 def metricx(folder: Path) -> Path:
     expand(folder)
     return folder
+
+
+def reward(folder: Path) -> Path:
+    return Path(tiny_models.save_classifier(folder, "bert"))
 
 
 def comet(folder: Path) -> Path:
@@ -68,6 +73,7 @@ TARGETS = {
     "bertscore": (bertscore, decode("bertscore", "--metric.layer", 1)),
     "metricx": (metricx, decode("metricx", "--metric.tokenizer",
                                 TESTS / "metrics" / "metricx" / "tokenizer")),
+    "reward": (reward, decode("reward")),
     "comet": (comet, decode("comet")),
 }
 # what loads all the same, without the code that it brings; or may, by the version of transformers
@@ -109,32 +115,37 @@ def test_no_code_of_a_folder_is_run(target, poison, tmp_path, questions):
         assert str(model) in line
 
 
+@pytest.mark.xdist_group("warm")
 @pytest.mark.parametrize("target", ["sample", "translate", "bertscore"])
 def test_lines_that_say_yes_are_left_where_they_are(target, tmp_path):
     """In a process of its own, with a pipe as its standard input."""
     make, command = TARGETS[target]
-    model, flag = make(tmp_path / "model"), tmp_path / "PWNED"
+    model, flag, pipe = make(tmp_path / "model"), tmp_path / "PWNED", tmp_path / "pipe"
     hostile.new_kind(model, flag)
-    data, end = os.pipe()
-    os.write(end, YES)
-    os.close(end)
-    with spawn(*command(model, tmp_path), stdin=data) as process:
-        out, err = process.communicate()
-    assert (process.returncode, out) == (2, b""), err
-    assert err.count(b"\n") == 1
-    assert b"is never executed" in err
-    assert not flag.exists()
-    with open(data, "rb") as left:
-        assert left.read() == YES
+    os.mkfifo(pipe)
+    with open(os.open(pipe, os.O_RDWR), "r+b", buffering=0) as lines:
+        lines.write(YES)
+        process = spawn_warm(tmp_path, *command(model, tmp_path), stdin=pipe)
+        process.join()
+        err = (tmp_path / "err").read_text()
+        assert (process.exitcode, (tmp_path / "out").read_text()) == (2, ""), err
+        assert err.count("\n") == 1
+        assert "is never executed" in err
+        assert not flag.exists()
+        assert lines.read(len(YES)) == YES
 
 
+@pytest.mark.xdist_group("warm")
 @pytest.mark.parametrize("name", ["sample", "translate"])
 def test_a_source_that_says_yes_is_no_consent(name, tmp_path):
     model, flag = sampler(tmp_path / "model"), tmp_path / "PWNED"
     hostile.new_kind(model, flag)
-    with spawn(name, "-", "--model", model, "-n", 2, "-q") as process:
-        out, err = process.communicate(YES)
-    assert (process.returncode, out) == (2, b""), err
+    (tmp_path / "sources").write_bytes(YES)
+    process = spawn_warm(tmp_path, name, "-", "--model", model, "-n", 2, "-q",
+                         stdin=tmp_path / "sources")
+    process.join()
+    out, err = ((tmp_path / stream).read_text() for stream in ("out", "err"))
+    assert (process.exitcode, out) == (2, ""), err
     assert not flag.exists()
 
 

@@ -18,8 +18,8 @@ import minrisk
 from commands import PATIENCE, run, spawn, wait_for, write
 from minrisk import Ranking, Standard
 from minrisk._core.registry import METRICS, STRATEGIES
-from minrisk.cli import progress
 from minrisk.cli.fields import Field
+from minrisk.pipeline import progress
 from tolerance import assert_close
 
 SAMPLES = [
@@ -239,6 +239,12 @@ def test_former_names_of_lists_say_the_new_ones():
     assert "`minrisk metrics` is now `minrisk list metrics`" in result.err
 
 
+def test_an_unknown_command_is_answered_with_the_closest_one():
+    result = run("decod", "in.jsonl")
+    assert result.code == 2
+    assert result.err.startswith("minrisk: error: unknown command 'decod'; did you mean 'decode'?")
+
+
 def test_a_list_may_be_of_some_names():
     assert [e["name"] for e in run("list", "metrics", "bleu", "ter", "--json").records] == [
         "bleu", "ter"]
@@ -318,9 +324,9 @@ def test_progress_tells_speed_and_time_left(samples, monkeypatch):
 
 def test_progress_is_a_live_line_on_a_terminal(samples, monkeypatch):
     monkeypatch.setattr(progress, "_LIVE", 0)
-    monkeypatch.setattr(progress.Progress, "is_terminal", True)
+    monkeypatch.setattr(progress.RunProgress, "is_terminal", True)
     result = run("decode", samples)
-    assert re.search(r"\r\[#+-*\] +\d+% 2 segments, [^\n]* left\r", result.err)
+    assert re.search(r"\r\x1b\[K\[#+-*\] +\d+% 2 segments, [^\n]* left\r", result.err)
     assert result.out == run("decode", samples, "-q").out
 
 

@@ -147,6 +147,12 @@ def test_the_signature_says_everything_once():
         f"|contiguous:no|leave_self_out:no|seed:0|version:{minrisk.__version__}")
 
 
+def test_an_option_version_is_in_the_signature_beside_the_version_of_minrisk():
+    parts = signature(minrisk.MetricX(version="24"), "metric").split("|")
+    assert parts[0] == "metric:metricx"
+    assert parts[-2:] == ["metricx.version:24", f"version:{minrisk.__version__}"]
+
+
 def test_threads_must_be_positive():
     with pytest.raises(minrisk.InputError, match="threads must be a number from 1"):
         minrisk.set_threads(0)

@@ -30,6 +30,7 @@ def command():
     ("beta=0.5, wanted more", "--metric.beta 0.5, wanted more"),
     ("smooth_value=-1", "--coarse.smooth-value -1"),
     ("resume=True goes on; max_errors= ends", "--resume goes on; --max-errors ends"),
+    ("overwrite=False keeps it", "--no-overwrite keeps it"),
     ("order=3", "order=3"),  # of two metrics, and nobody knows which
     ("x.keep=9 and no_option=3 and --keep=9", "x.keep=9 and no_option=3 and --keep=9"),
 ])

@@ -110,7 +110,7 @@ NUMBERS = [(name, f) for name in STRATEGIES.builtin for f in STRATEGIES.get(name
 def test_no_strategy_takes_a_text_for_a_number(name, given):
     cls = STRATEGIES.get(name)
     needed = {"subset": 1} if name == "n-by-s" else {}
-    metrics = {f: Anything() for f in ("metric", "coarse", "quality")
+    metrics = {f: Anything() for f in ("metric", "coarse", "quality", "similarity")
                if f in cls.__dataclass_fields__}
     with pytest.raises(minrisk.InputError, match=f"^{name}: {given.name} must be .*; got '6'"):
         cls(**metrics, **needed | {given.name: "6"})

@@ -23,6 +23,7 @@ STRATEGIES = {
     "low-rank": {"budget": 0.5},
     "centroid": {"centroids": 2},
     "rerank": {},
+    "universal-self-consistency": {},
     "diverse": {"size": 2},
     "medoids": {"size": 2},
 }
@@ -55,6 +56,7 @@ def test_both_stages_of_a_cascade_count_if_they_share_the_metric():
                           keep=2).pairs == 2 * 6
     assert minrisk.decode(hyps, source="a", strategy="quality-then-mbr", quality=cheap,
                           keep=2).pairs == 2 * 2
+    assert minrisk.decode(hyps, source="a", strategy="mbr-bon", quality=cheap).pairs == 6 * 6
 
 
 def test_a_batch_that_is_ranked_again_counts_anew():

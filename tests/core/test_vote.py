@@ -11,6 +11,7 @@ from minrisk._core.vote import Vote, answer_of, log_evidence
 from minrisk.metrics.chrf import ChrF
 from minrisk.metrics.exact_match import ExactMatch
 from minrisk.metrics.json_match import JsonMatch
+from minrisk.metrics.symbolic import Symbolic
 
 TRIALS = 400
 
@@ -95,8 +96,29 @@ def test_texts_without_an_answer_vote_for_none():
     assert not vote.leads()
 
 
+class SameLength:
+    """Answers are equal if they are as long; what is empty is none."""
+
+    def __init__(self):
+        self.pairs = 0
+
+    def equal_answers(self, text, others):
+        self.pairs += len(others)
+        return [bool(text) and len(text) == len(other) for other in others]
+
+
+def test_answers_that_can_only_be_compared_are_named_by_the_first():
+    metric = SameLength()
+    find = answer_of(metric)
+    assert [find(text) for text in ("ab", "x", "cd", "", "y", "ab")] == [
+        "ab", "x", "ab", None, "x", "ab"]
+    assert metric.pairs == 1 + 2 + 3 + 3 + 3  # one text is compared once, with one of each class
+    assert answer_of(metric)("cd") == "cd"  # another vote has its own
+
+
 def test_only_metrics_of_equal_answers_can_be_stopped():
     assert answer_of(ChrF()) is None
     assert answer_of(JsonMatch(by="field")) is None
+    assert answer_of(Symbolic()) is not None
     assert answer_of(JsonMatch())('{"b": 1, "a": 2.0}') == '{"a":2,"b":1}'
     assert answer_of(ExactMatch(pattern=r"\d+"))("it is 42.") == "42"

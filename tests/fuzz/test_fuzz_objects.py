@@ -15,7 +15,7 @@ from fuzzing import fuzz
 from minrisk.plugins import Sample, Sampler
 
 FIELDS = ["samples", "counts", "weights", "references", "id", "source", "logprobs", "lengths",
-          "prompt", "messages", "role", "other", 3]
+          "outcomes", "prompt", "messages", "role", "other", 3]
 LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
     st.binary(max_size=3), st.sampled_from([np.array([1.0, 2.0]), np.float32(2), np.int8(1)]),
@@ -30,7 +30,7 @@ class Echo(Sampler):
     name: ClassVar[str] = "echo"
     takes_messages: ClassVar[bool] = True
 
-    def sample(self, prompts, n, seed=0, places=None):
+    def sample(self, prompts, n, seed=0, indices=None):
         return [[Sample(str(prompt)[:5], n)] for prompt in prompts]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from commands import run
 from fuzzing import altered, dump, fuzz, json_values, mutated
 from hostile_server import HostileServer, Reply
+from minrisk._core.errors import MinriskError
 from minrisk._core.sample_columns import columns
 from minrisk._core.sampler import Sample, Samples
 from minrisk.io.jsonl import SampleReader
@@ -96,6 +98,29 @@ def replies(draw: st.DrawFn) -> Reply:
     return Reply(content, closes=draw(st.integers(0, 9)) > 0)
 
 
+CHUNKS = [
+    {"id": "1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": "Bon"}}]},
+    {"id": "1", "choices": [{"index": 0, "delta": {"content": KEY, "tool_calls": [
+        {"index": 0, "function": {"name": "f", "arguments": "{"}}]}, "logprobs": {"content": []}}]},
+    {"choices": [{"index": 0, "text": "Bonjour", "finish_reason": "stop"}]},
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}, *ERRORS]
+events = st.one_of(
+    st.sampled_from(CHUNKS).flatmap(altered).map(lambda chunk: f"data: {dump(chunk)}\n\n"),
+    st.sampled_from(["data: [DONE]\n\n", ": comment\n\n", "data:\n", "\r\n\r\n", f"data: {KEY}\n\n",
+                     "event: error\n", "data: {\ndata: }\n\n"]))
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> Reply:
+    body = "".join(draw(st.lists(events, max_size=6))).encode("utf-8", "surrogatepass")
+    if draw(st.integers(0, 2)) == 0:
+        body = draw(mutated(st.just(body)))
+    size = len(body) + draw(st.sampled_from([0, 0, 0, 9]))  # more than there is: a broken stream
+    return Reply(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                 b"Content-Length: %d\r\n\r\n%b" % (size, body))
+
+
 anything = st.lists(replies() | st.binary(max_size=60).map(Reply), min_size=1, max_size=3)
 
 
@@ -133,6 +158,29 @@ def test_samples_of_any_server_can_be_read_or_it_is_told(found, api, retries, n,
         records = parse(reader, read(reader)[0])
         assert [record.segment is None for record in records] == [
             "failed before" in str(record.error) for record in records]
+
+
+@fuzz(found=streams() | replies())
+def test_any_stream_is_relayed_or_it_is_told(found, server, quick):
+    received = []
+
+    async def receive(chunk):
+        received.append(chunk)
+
+    async def relay():
+        async with client.Client(server.endpoint, KEY, retries=0, timeout=5) as own:
+            return await own.stream("chat/completions", {}, receive, check_answer)
+
+    message = ""
+    with server.replying([found]):
+        try:
+            answer = asyncio.run(relay())
+        except MinriskError as error:
+            message = str(error)
+        else:
+            read_usage(answer.body, read_choices(answer.body))
+    assert KEY not in message
+    assert not any(json.dumps(KEY)[1:-1] in json.dumps(chunk) for chunk in received)
 
 
 def check_secret(out: str, err: str, folder: Path) -> None:

@@ -23,6 +23,7 @@ import object_store  # noqa: F401 - the file system of its URLs
 def flag(tmp_path, monkeypatch) -> Path:
     """One segment fails while it is there; all in this process, for that is quick."""
     monkeypatch.setattr(RunOptions, "runner", lambda *_: Inline())
+    monkeypatch.setattr("os.fsync", lambda _: None)  # slow, and nobody pulls a plug here
     monkeypatch.setenv("MINRISK_TEST_BUCKET", str(tmp_path / "made"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("MINRISK_TEST_FLAG", str(tmp_path / "flag"))

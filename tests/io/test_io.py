@@ -20,7 +20,7 @@ import zstandard
 from pyarrow import parquet
 
 from commands import run, write
-from minrisk import InputError, MissingExtra, Ranking, Segment
+from minrisk import InputError, MissingExtra, Ranking, Segment, decode_corpus
 from minrisk.io import compression
 from minrisk.io.files import Input, Output, file_key
 from minrisk.io.inputs import InputFile
@@ -47,8 +47,7 @@ kinds = pytest.mark.parametrize("kind", list(COMPRESS))
 
 
 def texts(path):
-    source = Input(str(path))
-    return [source.text(line) for line in source]
+    return list(Input(str(path)).texts())
 
 
 def jsonl(path, *lines, **options):
@@ -320,6 +319,16 @@ def test_bad_text_fails_its_segment_only(tmp_path):
     assert f"{path}:4: found byte 0xff" in str(found[1].error)
 
 
+@pytest.mark.parametrize(("size", "where"), [(1, ":4: "), (2, ":3-4: {path}:4: ")])
+def test_a_message_has_the_position_of_its_error_once(tmp_path, size, where):
+    path = tmp_path / "h"
+    path.write_bytes(b"a\nb\nc\n\xff\n")
+    record = records(TextReader(Column(files(path), size, "")))[-1]
+    assert record.message.startswith(f"{path}{where.format(path=path)}found byte 0xff")
+    result = Result(0, record.index, record.checksum, "", failure=record.failure)
+    assert result.message.replace(":3: ", ":3-4: ") == record.message
+
+
 def chosen(*hypotheses, ranking=None, **more):
     """A record with its ranking."""
     ranking = ranking or Ranking.of(np.ones(len(hypotheses)))
@@ -505,3 +514,11 @@ def test_bytes_in_a_map_of_parquet_are_texts(tmp_path):
                           pyarrow.map_(pyarrow.string(), pyarrow.binary()))
     parquet.write_table(pyarrow.table({"samples": [["a"]], "known": known}), path)
     assert run("decode", path).records[0]["known"] == [["a", "café"]]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_a_name_that_no_file_can_have_is_an_input_error(name):
+    with pytest.raises(InputError, match="no file can have this name"):
+        list(decode_corpus(name))
+    with pytest.raises(InputError, match="no file can have this name"):
+        decode_corpus([["a"]], output=name)

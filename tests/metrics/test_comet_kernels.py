@@ -15,21 +15,21 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[comet]")
 pytest.importorskip("triton", reason="needs triton, which comes with torch for CUDA")
 
+from warm import run_script_warm
+
 CHECKS = Path(__file__).parent / "comet" / "kernels.py"
 
 
-def check(device: str, monkeypatch) -> None:
-    monkeypatch.setenv("TRITON_INTERPRET", "0" if device == "cuda" else "1")
-    done = subprocess.run([sys.executable, "-W", "error", str(CHECKS), device],
-                          capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_kernels_agree_with_the_plain_path(monkeypatch):
-    check("cpu", monkeypatch)
+@pytest.mark.xdist_group("warm")
+def test_kernels_agree_with_the_plain_path(tmp_path):
+    code = run_script_warm(tmp_path, CHECKS, "cpu")
+    assert code == 0, (tmp_path / "err").read_text()
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_kernels_agree_with_the_plain_path_on_the_gpu(monkeypatch):
-    check("cuda", monkeypatch)
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    done = subprocess.run([sys.executable, "-W", "error", str(CHECKS), "cuda"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -38,6 +38,7 @@ AVERAGES = st.builds(Combined, st.just((CHRF, ExactMatch(lowercase=True))),
                      weights=st.tuples(st.floats(-2, 2), st.floats(0, 2)),
                      by=st.sampled_from(["score", "rank"]))
 WRAPPED = st.sampled_from([Combined((CHRF, Edit())), Combined((CHRF, Edit()), by="rank"),
+                           Combined((CHRF, Edit()), by="product"),
                            Symmetric(CHRF), Cached(CHRF), Cached(Symmetric(Edit()))])
 
 
@@ -73,6 +74,83 @@ def test_ranks_ignore_scale_and_halve_ties():
     hyps, refs = ["the cat", "a cat", "dogs", ""], ["the cats", "dog"]
     apart = sum(scores(Combined((m,), by="rank"), hyps, refs) for m in (CHRF, Edit()))
     assert_close(scores(metric, hyps, refs), apart)
+
+
+SAMPLES = ["the cat sat", "a cat sat", "the cat sat down", "dogs", "a cat sat"]
+RESCALED = {  # utilities of different hypotheses, the plain way
+    "utility-rank": lambda u: np.array([((u < one).sum() + (u == one).sum() / 2) / u.size
+                                        for one in u]),
+    "z-score": lambda u: (u - u.mean()) / u.std(),
+    "min-max": lambda u: (u - u.min()) / (u.max() - u.min()),
+}
+
+
+@pytest.mark.parametrize("strategy", [minrisk.Standard, minrisk.Aggregate])
+@pytest.mark.parametrize("by", RESCALED)
+def test_utilities_are_ranked_or_scaled_over_the_segment(by, strategy):
+    counts = [1, 2, 1, 3]
+    metric = Combined((CHRF, ExactMatch()), (0.5, 2.0), by)
+    segment = minrisk.Segment(SAMPLES[:4], counts=counts)
+    [found] = strategy(metric).rank([segment])
+    expected = sum(weight * RESCALED[by](strategy(part).rank([segment])[0].utility)
+                   for part, weight in zip(metric.metrics, metric.weights, strict=True))
+    assert_close(found.utility, expected)
+
+
+@pytest.mark.parametrize("by", RESCALED)
+def test_the_scale_of_a_metric_does_not_matter_to_scaled_utilities(by):
+    class Huge(Counting):
+        needs_source = False
+
+        def scores(self, hyps, refs, source=None):
+            return 1e6 * np.minimum.outer(hyps, refs) + 5e7
+
+    class Small(Huge):
+        def scores(self, hyps, refs, source=None):
+            return np.minimum.outer(hyps, refs)
+
+    one, other = (minrisk.decode(SAMPLES, metric=Combined((CHRF, part()), by=by))
+                  for part in (Huge, Small))
+    assert_close(one.utility, other.utility, ulps=1e6)
+    np.testing.assert_array_equal(one.order, other.order)
+
+
+@pytest.mark.parametrize("by", RESCALED)
+def test_hypotheses_that_a_metric_does_not_tell_apart_are_all_the_same_to_it(by):
+    both = Combined((CHRF, ExactMatch()), by=by)
+    texts = ["one", "two", "three three"]
+    found = minrisk.decode(texts, metric=both).utility
+    alone = minrisk.decode(texts, metric=Combined((CHRF,), by=by)).utility
+    assert_close(found - alone, np.full(3, 0.5 if by == "utility-rank" else 0.0), scale=1)
+
+
+@pytest.mark.parametrize("by", RESCALED)
+def test_averages_in_parts_are_scaled_once_they_are_whole(by):
+    metric = Combined((CHRF, ExactMatch()), by=by)
+    parts = minrisk.decode_parts(SAMPLES[:4], [SAMPLES[:2], SAMPLES[2:]],
+                                 strategy=minrisk.Aggregate(metric))
+    whole = minrisk.decode(SAMPLES[:4], SAMPLES, strategy=minrisk.Aggregate(metric))
+    assert_close(parts.utility, whole.utility)
+    with pytest.raises(minrisk.InputError, match="needs all references at once, not in parts"):
+        minrisk.decode_parts(SAMPLES[:4], [SAMPLES[:2], SAMPLES[2:]],
+                             strategy=minrisk.Standard(metric))
+
+
+@pytest.mark.parametrize(("strategy", "options"), [
+    ("n-by-s", {"subset": 5}), ("aggregate-to-fine", {"keep": 4}),
+    ("coarse-to-fine", {"coarse": "edit", "keep": 4}),
+    ("cluster", {"similarity": "chrf", "threshold": 0.0})])
+def test_strategies_that_need_no_pairs_take_scaled_utilities(strategy, options):
+    metric = Combined((CHRF, ExactMatch()), by="z-score")
+    texts, refs = SAMPLES[:4], SAMPLES
+    found = minrisk.decode(texts, refs, metric=metric, strategy=strategy, **options)
+    assert_close(found.utility, minrisk.decode(texts, refs, metric=metric).utility, ulps=1e4)
+
+
+@pytest.mark.parametrize("strategy", ["prune", "adaptive", "low-rank", "diverse", "medoids"])
+def test_strategies_of_pairs_refuse_scaled_utilities(strategy):
+    with pytest.raises(minrisk.InputError, match="by='z-score' compares hypotheses by their util"):
+        minrisk.decode(SAMPLES, metric=Combined((CHRF,), by="z-score"), strategy=strategy)
 
 
 def test_a_combination_averages_references_if_all_of_it_does():

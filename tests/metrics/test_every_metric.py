@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 import minrisk
+import openai_server
 from minrisk._core.metric import Ability, AnyMetric, strategies_with
 from minrisk._core.options import inner_field
 from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk.cli.list_command import strategies_for
+from minrisk.metrics.logprob import LogProb
 from minrisk.testing import TEXTS, cases, check_metric
 from tolerance import SINGLE, assert_close
 
@@ -60,10 +62,27 @@ def command(folder: Path) -> AnyMetric:
                         error=True)
 
 
+def reward(folder: Path) -> AnyMetric:
+    pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
+    from tiny_models import save_classifier
+
+    return METRICS.make("reward", model=save_classifier(folder, "bert"), device="cpu")
+
+
+class Lengths(LogProb):
+    """Log-probabilities that follow from the texts, so that any text has one."""
+
+    def features(self, texts):
+        return -np.array([len(text) for text in texts], float)
+
+    def segment_features(self, segment, texts):
+        return self.features(texts)
+
+
 MADE: dict[str, Callable[[Path], AnyMetric]] = {
     **{name: lambda _, name=name: METRICS.make(name)
-       for name in ("chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "exact-match", "json-match",
-                    "symbolic", "embedding")},
+       for name in ("chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
+                    "exact-match", "json-match", "symbolic", "outcomes", "embedding")},
     "comet": lambda _: comet("comet", "xlmr_mix_sparsemax", "xlm-roberta"),
     "comet-qe": lambda _: comet("comet-qe", "referenceless", "xlm-roberta-short"),
     "comet-kiwi": lambda _: comet("comet-kiwi", "kiwi", "xlm-roberta"),
@@ -73,20 +92,34 @@ MADE: dict[str, Callable[[Path], AnyMetric]] = {
     "metricx": lambda folder: metricx("metricx", folder),
     "metricx-qe": lambda folder: metricx("metricx-qe", folder),
     "bleurt": lambda _: neural("bleurt", model=str(HERE / "bleurt" / "model")),
+    "judge": lambda _: METRICS.make("judge", model="any"),  # on the server of the environment
+    "reward": reward,
+    "logprob": lambda _: Lengths(),
     "python": lambda _: METRICS.make(f"python:{__name__}:overlap"),
     "command": command,
     "combined": lambda _: METRICS.make("chrf*0.5+exact-match*-2"),
     "symmetric": lambda _: METRICS.make("symmetric:bleu"),
+    "cutoff": lambda _: METRICS.make("cutoff:chrf", threshold=40.0),
+    "documents": lambda _: METRICS.make("documents:chrf"),
     "cached": lambda folder: METRICS.make("cached:rouge-l", path=str(folder / "scores.db")),
 }
 
 
 NEURAL = {"embedding", "comet", "comet-qe", "comet-kiwi", "xcomet", "mqm", "bertscore", "metricx",
-          "metricx-qe", "bleurt"}
+          "metricx-qe", "bleurt", "reward"}
+
+
+@pytest.fixture(scope="module")
+def judging():
+    """A server for judges, at the address in the environment."""
+    with openai_server.serving() as server, pytest.MonkeyPatch.context() as patch:
+        server.always = openai_server.scoring(openai_server.likeness)
+        patch.setenv("OPENAI_BASE_URL", server.endpoint)
+        yield server
 
 
 @pytest.fixture(scope="module", params=MADE)
-def metric(request, tmp_path_factory) -> AnyMetric:
+def metric(request, judging, tmp_path_factory) -> AnyMetric:
     return MADE[request.param](tmp_path_factory.mktemp(request.param))
 
 
@@ -141,8 +174,8 @@ def test_a_weight_is_as_many_references(metric, strategy):
     """Also through averages, which a metric that has none refuses."""
     refs, weights = list(TEXTS[:4]), [3, 1, 0, 2]
     copies = [ref for ref, weight in zip(refs, weights, strict=True) for _ in range(weight)]
-    weighted = minrisk.Segment(LITTLE, refs, SOURCE, weights)
-    repeated = minrisk.Segment(LITTLE, copies, SOURCE)
+    weighted = minrisk.Segment(LITTLE, refs, SOURCE, weights, outcomes=LITTLE)
+    repeated = minrisk.Segment(LITTLE, copies, SOURCE, outcomes=LITTLE)
     if strategy is minrisk.Aggregate and Ability.AVERAGES not in metric.abilities:
         with pytest.raises(minrisk.InputError, match="needs a metric that averages references"):
             strategy(metric).rank([weighted])
@@ -169,12 +202,14 @@ class Short:
 
 
 FURTHER = {"n-by-s": {"subset": 2}, "centroid": {"centroids": 2},
-           "coarse-to-fine": {"coarse": "ter"}, "quality-then-mbr": {"quality": Short()}}
+           "coarse-to-fine": {"coarse": "ter"}, "quality-then-mbr": {"quality": Short()},
+           "mbr-bon": {"quality": Short()}, "cluster": {"similarity": "chrf"}}
 
 
 def works(strategy: str, metric: AnyMetric) -> bool:
     """Whether a strategy gets by with a metric that does what it can, whatever it declares."""
-    segment = minrisk.Segment(["a cat", "the cat", "cats"], source=SOURCE)
+    texts = ["a cat", "the cat", "cats"]
+    segment = minrisk.Segment(texts, source=SOURCE, outcomes=texts)
     try:
         minrisk.make_strategy(strategy, metric, **FURTHER.get(strategy, {})).rank([segment])
     except minrisk.InputError:
@@ -201,13 +236,14 @@ def test_whatever_it_needs_can_be_loaded_before_the_first_segment(metric):
 
 
 def test_models_and_programs_are_heavy(metric):
-    light = {"chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "exact-match", "json-match",
-             "chrf*0.5+exact-match*-2", "symmetric:bleu", "cached:rouge-l"}
+    light = {"chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
+             "exact-match", "json-match", "outcomes", "chrf*0.5+exact-match*-2", "symmetric:bleu",
+             "cutoff:chrf", "documents:chrf", "cached:rouge-l", "logprob"}
     assert metric.loads_model == (metric.name not in light)
 
 
 NEURAL = ["comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx", "metricx-qe",
-          "bleurt"]
+          "bleurt", "reward"]
 
 
 @pytest.mark.parametrize("metric", NEURAL, indirect=True)
@@ -248,7 +284,7 @@ def test_a_device_that_is_not_there_is_told(metric, device):
     ("bleu", {"smooth_method": "x"}, "bleu: smooth_method must be .*; got 'x'"),
     ("edit", {"unit": "line"}, "edit: unit must be 'character' or 'word'; got 'line'"),
     ("exact-match", {"pick": "middle"}, "exact-match: pick must be .*; got 'middle'"),
-    ("chrf+edit", {"by": "vote"}, "by must be 'score' or 'rank'; got 'vote'"),
+    ("chrf+edit", {"by": "vote"}, "by must be 'score' or 'rank' or .*; got 'vote'"),
     ("command", {"command": "cat", "timeout": float("nan")}, "timeout must be .*; got nan"),
 ])
 def test_an_option_that_makes_no_sense_is_told(name, options, message):

@@ -107,6 +107,38 @@ def test_the_source_is_a_third_argument_if_asked_for(functions):
         minrisk.decode(["a"], metric=metric)
 
 
+@pytest.mark.parametrize("lists", [False, True])
+def test_a_function_may_judge_by_the_source_alone(functions, lists):
+    """As a reward does: it gets hypothesis and source, in every strategy."""
+    name = "in_lists" if lists else "overlap"
+    metric = Python(f"{functions}:{name}", by_source=True, lists=lists)
+    check_metric(metric)
+    hyps, source = ["a b", "c", "a c d"], "d c a"
+    assert minrisk.decode(hyps, source=source, metric=metric, strategy="rerank").utility.tolist() \
+        == minrisk.decode(hyps, source=source, metric=metric).utility.tolist() == [1, 1, 3]
+    best = minrisk.QualityThenMBR("chrf", metric, keep=1)
+    assert minrisk.decode(hyps, source=source, strategy=best).text == "a c d"
+    total = minrisk.decode(hyps, source=source, metric=minrisk.Combined((metric, "exact-match")))
+    np.testing.assert_allclose(total.utility, [1 + 1 / 3, 1 + 1 / 3, 3 + 1 / 3])
+    with pytest.raises(minrisk.InputError, match="'rerank' needs a metric that judges by the sou"):
+        minrisk.Rerank(Python(f"{functions}:{name}"))
+    with pytest.raises(minrisk.InputError, match="'python' needs the source"):
+        minrisk.decode(hyps, metric=metric, strategy="rerank")
+
+
+def test_a_program_may_judge_by_the_source_alone(tmp_path):
+    (tmp_path / "program.py").write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    own = json.loads(line)\n"
+        "    assert own.keys() == {'hypothesis', 'source'}\n"
+        "    print(len(own['hypothesis']) - len(own['source']), flush=True)\n")
+    metric = minrisk.Command(f"{sys.executable} -I {tmp_path / 'program.py'}", by_source=True)
+    ranking = minrisk.decode(["a", "abcd"], source="ab", metric=metric, strategy="rerank")
+    assert ranking.utility.tolist() == [-1, 2]
+    check_metric(metric)
+
+
 def test_errors_are_negated(functions):
     assert scores(Python(f"{functions}:distance", error=True), ["abc"], ["a"]) == -2
 

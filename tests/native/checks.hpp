@@ -138,7 +138,7 @@ void check_scores(const Case& given, const FrontEnd& front_end, const Metric& me
         }
 }
 
-// References that come in two parts, of which only the evidence is kept.
+// References that come in two parts, of which only partial statistics are kept.
 template <class FrontEnd, class Metric, class Check>
 void check_parts(const Case& given, const FrontEnd& front_end, const Metric& metric,
                  std::size_t middle, Check check) {
@@ -149,11 +149,12 @@ void check_parts(const Case& given, const FrontEnd& front_end, const Metric& met
     minrisk::IndexedTexts hyps(corpus_of(chosen), front_end);
     const minrisk::IndexedTexts refs(corpus_of(given.texts), front_end);
     const double* weights = given.weights.data();
-    auto sum = minrisk::evidence(hyps, refs, {members.begin(), members.begin() + middle}, weights);
-    const auto rest = minrisk::evidence(hyps, refs, {members.begin() + middle, members.end()},
-                                        weights + middle);
+    const auto border = members.begin() + middle;
+    auto sum = minrisk::partial_statistics(hyps, refs, {members.begin(), border}, weights);
+    const auto rest = minrisk::partial_statistics(hyps, refs, {border, members.end()},
+                                                  weights + middle);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += rest[i];
-    const auto found = minrisk::verdict(hyps, first_texts(chosen.size()), sum.data(), metric);
+    const auto found = minrisk::finalize(hyps, first_texts(chosen.size()), sum.data(), metric);
     const Expected expected(given, front_end, metric);
     check(close(found, expected.averages(given.hyps, {0, std::int64_t(count)})), "parts");
 }

@@ -128,8 +128,8 @@ void check_secrets(std::mt19937& random) {
         const Chrf metric{6, 4.0, false};
         const ChrfTask average{batch, all, {offsets, all.data(), shares.data(), 1}, metric};
         auto found = average.scores(portable_kernels, Workers{});
-        const auto parts = evidence(batch, batch, all, shares.data());
-        for (const auto& more : {parts, verdict(batch, all, parts.data(), metric)})
+        const auto parts = partial_statistics(batch, batch, all, shares.data());
+        for (const auto& more : {parts, finalize(batch, all, parts.data(), metric)})
             found.insert(found.end(), more.begin(), more.end());
         if (first.empty()) first = found;
         check(found == first, "the same bits whatever the secret");
@@ -169,17 +169,17 @@ void check_shared_texts(std::mt19937& random) {
     const Chrf metric{6, 4.0, false};
     ChrfTexts batch(corpus_of(texts), {});
     const ChrfTask average{batch, all, {offsets, all.data(), shares.data(), 1}, metric};
-    std::vector<std::vector<double>> scores(4), verdicts(4);
+    std::vector<std::vector<double>> scores(4), finals(4);
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < scores.size(); ++i)
         threads.emplace_back([&, i] {
             scores[i] = average.scores(portable_kernels, Workers{2});
-            const auto parts = evidence(batch, batch, all, shares.data());
-            verdicts[i] = verdict(batch, all, parts.data(), metric);
+            const auto parts = partial_statistics(batch, batch, all, shares.data());
+            finals[i] = finalize(batch, all, parts.data(), metric);
         });
     for (std::thread& thread : threads) thread.join();
     for (std::size_t i = 1; i < scores.size(); ++i)
-        check(scores[i] == scores[0] && verdicts[i] == verdicts[0], "threads share texts");
+        check(scores[i] == scores[0] && finals[i] == finals[0], "threads share texts");
 }
 
 void check_interruption() {

@@ -1,4 +1,4 @@
-"""A Ray cluster for all tests that need one."""
+"""A Ray cluster for all tests that need one, and no more workers than they need."""
 
 from __future__ import annotations
 
@@ -12,6 +12,17 @@ from project import SUPPORT
 # only busy has ten seconds to answer each time.
 HEALTH = {"RAY_health_check_initial_delay_ms": "500", "RAY_health_check_period_ms": "500",
           "RAY_health_check_failure_threshold": "3", "RAY_health_check_timeout_ms": "10000"}
+# Every process of Ray takes a second of a processor to start: there are no more than tests need,
+# and a worker that has read for one run waits for the next. None gives way to other programs.
+WORKERS = {"RAY_prestart_worker_first_driver": "0", "RAY_worker_niceness": "0",
+           "RAY_idle_worker_killing_time_threshold_ms": "600000"}
+FEW = {"include_log_monitor": False, "object_store_memory": 200_000_000}
+
+
+@pytest.fixture(autouse=True)
+def _one_worker(monkeypatch):
+    """A folder has one worker where a test does not give a number: each takes time to start."""
+    monkeypatch.setenv("MINRISK_THREADS", "1")
 
 
 @pytest.fixture(scope="session")
@@ -24,17 +35,29 @@ def cluster(tmp_path_factory):
     from ray.cluster_utils import Cluster
 
     flag = tmp_path_factory.mktemp("ray") / "flag"
-    given = HEALTH | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(SUPPORT),
-                      "MINRISK_TEST_FLAG": str(flag)}
+    given = HEALTH | WORKERS | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(SUPPORT),
+                                "MINRISK_TEST_FLAG": str(flag)}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in given.items():
             patch.setenv(name, value)
         made = Cluster(initialize_head=True, head_node_args={
-            "num_cpus": 2, "include_dashboard": False, "object_store_memory": 200_000_000})
-        made.add_node(num_cpus=1, num_gpus=1, object_store_memory=200_000_000)
+            "num_cpus": 2, "include_dashboard": False, "no_monitor": True, **FEW})
+        made.add_node(num_cpus=1, num_gpus=1, **FEW)
         made.flag = flag
     yield made
     made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def connected(cluster):
+    """This process as a driver of the cluster for all tests of a file, which share its workers."""
+    import ray
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")  # which would be an actor of its own
+        ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+        yield cluster
+        ray.shutdown()
 
 
 @pytest.fixture

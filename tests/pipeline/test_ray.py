@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from commands import Result, read, run, spawn, write
+from commands import Result, read, run, spawn, wait_for, write
 from minrisk._core.errors import InputError
 from minrisk.cli.execute import SOME_FAILED
 from project import SUPPORT
@@ -19,7 +20,6 @@ from shard_folders import (
     kill_at_random,
     lines,
     segments,
-    wait_for_results,
     write_shards,
 )
 
@@ -34,10 +34,10 @@ def inputs(tmp_path) -> Path:
 
 
 @pytest.fixture
-def on_ray(cluster):
+def on_ray(connected):
     """`minrisk ARGS` as a driver of the cluster, in this process."""
     def start(*args: object) -> Result:
-        return run(*args, "--engine", "ray", "--address", cluster.address)
+        return run(*args, "--engine", "ray", "--address", connected.address)
 
     return start
 
@@ -51,10 +51,11 @@ def spawn_on_ray(cluster):
     return start
 
 
-def finish(process: subprocess.Popen[bytes]) -> str:
-    _, error = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, error.decode()
-    return error.decode()
+def held_shards(folder: Path, waits: int, *counts: int) -> Path:
+    """Shards with segments at which the metric python:faults:waiting stays until the flag goes."""
+    write_shards(folder, *counts)
+    write(folder / "9.jsonl", *({"samples": ["wait", "x"]},) * waits)
+    return folder
 
 
 def test_a_cluster_gives_the_bytes_of_one_machine_and_records_the_same_errors(
@@ -84,7 +85,8 @@ def test_a_worker_that_dies_loses_nothing(on_ray, flag, tmp_path):
     assert lines(tmp_path / "out") == {"in.jsonl": run("decode", path, *metric).out.encode()}
 
 
-def test_a_segment_that_kills_its_workers_is_recorded(on_ray, tmp_path):
+def test_a_segment_that_kills_its_workers_is_recorded(on_ray, tmp_path, monkeypatch):
+    monkeypatch.setattr("minrisk.pipeline.ray._RETRIES", 1)  # each is another worker to start
     path = write(tmp_path / "in.jsonl", *segments(5), {"id": "k", "samples": ["deadly"]})
     result = on_ray("decode", path, "-o", f"{tmp_path}/out/", "--metric", "python:faults:equal",
                     "--batch-size", "3", "--workers", "1")
@@ -128,15 +130,26 @@ def test_what_concerns_all_segments_ends_the_run(on_ray, tmp_path):
     assert "Traceback" not in result.err
 
 
-def test_a_node_that_goes_takes_nothing_with_it(cluster, spawn_on_ray, inputs, tmp_path):
-    out = tmp_path / "out"
-    node = cluster.add_node(num_cpus=1, object_store_memory=200_000_000)
-    metric = ("--metric", "python:faults:slow")
-    process = spawn_on_ray("decode", f"{inputs}/*", "-o", f"{out}/", *metric, "--batch-size", "1",
-                     "--workers", "3")
-    wait_for_results(process, out, seconds=PATIENCE)
-    cluster.remove_node(node, allow_graceful=False)
-    finish(process)
+def test_a_node_that_goes_takes_nothing_with_it(on_ray, cluster, flag, tmp_path, monkeypatch):
+    """While every worker has a segment, of which there is one on each node."""
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    flag.touch()
+    inputs, out = held_shards(tmp_path / "in", 3, 5, 0, 2), tmp_path / "out"
+    node = cluster.add_node(num_cpus=1, include_log_monitor=False)
+
+    def lose_the_node() -> None:
+        wait_for(lambda: {"0.jsonl", "2.jsonl"} <= {path.name for path in out.glob("*.jsonl")},
+                 PATIENCE)
+        cluster.remove_node(node, allow_graceful=False)
+        flag.unlink()
+
+    metric = ("--metric", "python:faults:waiting")
+    with ThreadPoolExecutor() as pool:
+        lost = pool.submit(lose_the_node)
+        result = on_ray("decode", f"{inputs}/*", "-o", f"{out}/", *metric, "--batch-size", "1",
+                        "--workers", "3")
+        lost.result()
+    assert result.code == 0, result.err
     assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/local/", *metric).code == 0
     assert lines(out) == lines(tmp_path / "local")
 
@@ -149,7 +162,7 @@ def test_the_driver_may_be_killed(spawn_on_ray, on_ray, tmp_path, kill):
     """Once, for what is written is the same on all engines, whose kills test_processes.py has."""
     inputs, out = write_shards(tmp_path / "in", 5, 0, 2, 12), tmp_path / "out"
     args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:faults:slow",
-            "--batch-size", "1", "--workers", "2", "--resume")
+            "--batch-size", "1", "--workers", "1", "--resume")
     metric = ("--metric", "python:faults:equal")
     assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/local/", *metric).code == 0
     kill(lambda: spawn_on_ray(*args), out)
@@ -158,17 +171,19 @@ def test_the_driver_may_be_killed(spawn_on_ray, on_ray, tmp_path, kill):
     assert errors(out) == []
 
 
-def test_ctrl_c_says_how_to_go_on(spawn_on_ray, on_ray, inputs, tmp_path):
-    out = tmp_path / "out"
-    args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:faults:slow",
+def test_ctrl_c_says_how_to_go_on(spawn_on_ray, on_ray, flag, tmp_path):
+    flag.touch()
+    inputs, out = held_shards(tmp_path / "in", 1, 5, 0, 2), tmp_path / "out"
+    args = ("decode", f"{inputs}/*", "-o", f"{out}/", "--metric", "python:faults:waiting",
             "--batch-size", "1", "--workers", "2")
     with spawn_on_ray(*args) as process:
-        wait_for_results(process, out, seconds=PATIENCE)
+        wait_for(lambda: process.poll() is not None or (out / "2.jsonl").exists(), PATIENCE)
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, error.decode()
     assert b"--resume goes on" in error
     assert b"Traceback" not in error
+    flag.unlink()
     assert on_ray(*args, "--resume").code == 0
     assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/local/", "--metric",
                "python:faults:equal").code == 0

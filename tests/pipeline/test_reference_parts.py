@@ -136,8 +136,8 @@ def test_not_too_many_parts_wait_for_one_before_them(tmp_path, monkeypatch):
     ({"strategy": "prune"}, "'prune' needs all references at once"),
     ({"strategy": minrisk.Aggregate(minrisk.ChrF(), groups=2)}, "expected groups=1, got groups=2"),
     ({"metric": Edit()}, "needs a metric that averages references"),
-    ({"workers": 0}, "workers must be at least 1; got 0"),
-    ({"address": "auto"}, "address= needs engine='ray'"),
+    ({"workers": 0}, "workers must be an integer of at least 1 or None; got 0"),
+    ({"address": "auto"}, "address= is of a Ray cluster; give engine='ray'"),
     ({"hypotheses": []}, "zero hypotheses"),
     ({"strategy": minrisk.Standard(minrisk.ChrF()), "metric": "bleu"}, "metric: already part of"),
 ])
@@ -205,6 +205,14 @@ def ranked(*args):
     return record
 
 
+def test_a_warning_of_workers_is_shown_once():
+    metric = minrisk.ExactMatch(pattern="#(.*)")
+    with pytest.warns(UserWarning, match="matches none of") as shown:
+        minrisk.decode_parts(HYPS, [REFS[:2], REFS[:2], REFS[:2]], metric=metric, workers=2)
+    of_references = [found for found in shown if "none of 2 texts" in str(found.message)]
+    assert len(of_references) == 1
+
+
 @pytest.mark.parametrize("strategy", ["aggregate", "standard"])
 def test_the_command_ranks_as_decode_does(folder, strategy):
     found = ranked("hyps.txt", "a.txt", "b.txt", "--strategy", strategy, "--utilities", "--nbest",
@@ -213,6 +221,18 @@ def test_the_command_ranks_as_decode_does(folder, strategy):
     assert found["text"] == HYPS[expected.best]
     assert [choice["index"] for choice in found["nbest"]] == expected.order[:2].tolist()
     assert_close(found["utilities"], expected.utility)
+
+
+def test_an_output_of_the_command_is_replaced_only_if_told(folder):
+    path = folder / "best.jsonl.gz"
+    assert run("rank", "hyps.txt", "a.txt", "-o", path).code == 0
+    before = path.read_bytes()
+    again = run("rank", "hyps.txt", "a.txt", "-o", path, "--nbest", "2")
+    assert again.code == 2
+    assert "best.jsonl.gz exists; --overwrite replaces it" in again.err
+    assert path.read_bytes() == before
+    assert run("rank", "hyps.txt", "a.txt", "-o", path, "--nbest", 2, "--overwrite").code == 0
+    assert "nbest" in json.loads(gzip.decompress(path.read_bytes()))
 
 
 def test_the_format_of_a_shard_does_not_matter(folder):

@@ -63,11 +63,13 @@ def out(tmp_path, work, monkeypatch) -> Path:
     return tmp_path / "bucket" / "out"
 
 
-@pytest.fixture
-def expected(inputs, tmp_path) -> dict[str, bytes]:
-    """The shards of a folder of this machine."""
-    assert run("decode", f"{inputs}/*", "-o", f"{tmp_path}/here/").code == 0
-    return lines(tmp_path / "here")
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory) -> dict[str, bytes]:
+    """What a folder of this machine gets from the shards in `inputs`."""
+    folder = tmp_path_factory.mktemp("expected")
+    inputs = write_shards(folder / "in")
+    assert run("decode", f"{inputs}/*", "-o", f"{folder}/out/", "--workers", "1").code == 0
+    return lines(folder / "out")
 
 
 @pytest.mark.parametrize("scale", [(), ("--workers", "3", "--batch-size", "1")])

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 import minrisk
+from mbr_server import serving, settings
+from minrisk.server.settings import Keys
+from upstream import mock_upstream
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 expect = playwright.expect  # waits from outside: the policy of the page refuses polling scripts
@@ -46,6 +49,7 @@ def browser():
     arguments = ["--no-sandbox"] if os.getuid() == 0 else []
     with playwright.sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        opened.new_context()
         yield opened
         opened.close()
 
@@ -58,23 +62,27 @@ def report(tmp_path_factory):
 
 
 @contextmanager
-def opened(browser, path, address="", **settings):
-    """A page that must neither complain nor ask for anything."""
-    context = browser.new_context(**settings)
+def opened(browser, path, address="", **options):
+    """A page that must neither complain nor ask for anything.
+
+    Pages without options share a context, and the process that shows them.
+    """
+    context = browser.new_context(**options) if options else browser.contexts[0]
     complaints, requests = [], []
     page = context.new_page()
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
-    page.goto(f"{path.as_uri()}{address}")
+    url = path if isinstance(path, str) else path.as_uri()
+    page.goto(f"{url}{address}")
     page.wait_for_selector("html[data-ready]")
     page.wait_for_selector("#segment > *", state="attached")  # which is opened behind the list
     try:
         yield page
         assert complaints == []
-        assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+        assert [one for one in requests if not one.startswith((url, "data:"))] == []
     finally:
-        context.close()
+        (context if options else page).close()
 
 
 @pytest.fixture
@@ -325,20 +333,24 @@ def test_an_automatic_check_finds_no_barrier(browser, report, address, scheme):
                 for violation in found["violations"]] == []
 
 
-def test_ten_thousand_segments_open_and_only_what_is_visible_is_rendered(browser, tmp_path):
+@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_many_segments_open_and_only_what_is_visible_is_rendered(browser, tmp_path, monkeypatch,
+                                                                 count):
+    monkeypatch.setattr("minrisk.report.page._PART", 1 << 14)  # a thousand come in parts too
     path = tmp_path / "large.html"
     records = [{"id": n, "source": f"source {n}", "samples": [f"one {n}", f"two {n}", f"one {n}"]}
-               for n in range(10_000)]
+               for n in range(count)]
     minrisk.inspect(records).save(path)
+    assert "part-9" in path.read_text(encoding="utf-8")
     with opened(browser, path) as page:
-        assert page.locator("#count").text_content() == "10,000 segments"
+        assert page.locator("#count").text_content() == f"{count:,} segments"
         assert page.locator(".row").count() < 60
         page.evaluate("document.getElementById('list').scrollTop = 1e9")
-        page.wait_for_selector("#row-9999")
+        page.wait_for_selector(f"#row-{count - 1}")
         assert page.locator(".row").count() < 60
-        page.fill("#search", "two 9998")
-        expect(page.locator("#count")).to_have_text("1 of 10,000 segments")
-        assert ids(page) == ["9998"]
+        page.fill("#search", f"two {count - 2}")
+        expect(page.locator("#count")).to_have_text(f"1 of {count:,} segments")
+        assert ids(page) == [str(count - 2)]
 
 
 def test_a_thousand_samples_are_shown_step_by_step(browser, tmp_path):
@@ -367,6 +379,35 @@ def test_a_notebook_shows_the_page_in_a_frame(browser, tmp_path):
     expect(frame.locator("#count")).to_have_text("1 of 6 segments")
     assert complaints == []
     context.close()
+
+
+def test_the_page_of_a_server_opens_with_the_password(browser):
+    keys = Keys(["one-key"])
+    with (mock_upstream(*CATS) as upstream,
+          serving(upstream.url, settings(samples=6, show_page=True, keys=keys)) as server):
+        for question in ("first", "second"):
+            body = {"model": "m", "messages": [{"role": "user", "content": question}]}
+            server.call("/v1/chat/completions", body, Authorization="Bearer one-key")
+        credentials = {"username": "", "password": "one-key"}
+        with opened(browser, f"{server.url}/", http_credentials=credentials) as page:
+            assert page.locator("#count").text_content() == "2 segments"
+            assert page.locator("#segment .chosen").text_content() == "the cat sat"
+            assert page.locator("h1").text_content() == "minrisk serve"
+            assert "ready: yes" in page.locator("#facts").text_content()
+
+
+def test_the_page_of_a_server_without_requests_opens(browser):
+    with (mock_upstream("x") as upstream,
+          serving(upstream.url, settings(show_page=True)) as server):
+        context = browser.new_context()
+        page = context.new_page()
+        errors = []
+        page.on("pageerror", lambda error: errors.append(error))
+        page.goto(server.url)
+        page.wait_for_selector("html[data-ready]")
+        assert page.locator("#count").text_content() == "0 segments"
+        assert errors == []
+        context.close()
 
 
 @pytest.mark.parametrize(("metric", "strategy"), [("ter", "standard"), ("exact-match", "standard"),

@@ -259,6 +259,20 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path):
     assert os.listdir(tmp_path) == ["r.html"]
 
 
+def test_a_page_that_cannot_be_sent_leaves_the_old_one(tmp_path, monkeypatch):
+    pytest.importorskip("fsspec", reason="needs the extra minrisk[fsspec]")
+    from object_store import Bucket
+
+    monkeypatch.setenv("MINRISK_TEST_BUCKET", str(tmp_path / "bucket"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    save_page(iter([b"the ", b"old page"]), "bucket://r.html")
+    monkeypatch.setitem(Bucket.failing, "r.html", OSError("no connection"))
+    with pytest.raises(minrisk.InputError, match=r"cannot write bucket://r\.html: no connection"):
+        save_page(iter([b"the new page"]), "bucket://r.html")
+    assert (tmp_path / "bucket" / "r.html").read_bytes() == b"the old page"
+    assert not list(tmp_path.rglob("file"))
+
+
 @pytest.mark.parametrize("target", ["-", "folder/"])
 def test_a_page_needs_a_file(samples, target):
     done = run("inspect", samples, "-o", target)
@@ -297,6 +311,12 @@ def test_a_report_can_be_saved_twice(tmp_path):
     for name in ("a.html", "b.html"):
         report.save(tmp_path / name)
         assert data_of(tmp_path / name).column("samples") == [6]
+
+
+def test_a_note_is_part_of_the_page_if_there_is_one():
+    noted = minrisk.inspect([["a", "b"]], note="of today")
+    assert page_data(noted.html).index["note"] == "of today"
+    assert "note" not in page_data(minrisk.inspect([["a", "b"]]).html).index
 
 
 def test_records_of_chats_show_the_last_message():

@@ -136,7 +136,7 @@ def test_log_probabilities_are_those_of_the_whole_model(models, model):
 def test_the_seed_and_the_place_fix_the_samples_in_any_batch(models):
     short = sampler(models, max_tokens=8)
     _, both = short.sample(["a cat", "the dog"], 5, seed=3)
-    [alone] = short.sample(["the dog"], 5, seed=3, places=[1])
+    [alone] = short.sample(["the dog"], 5, seed=3, indices=[1])
     _, other = short.sample(["a cat", "the dog"], 5, seed=4)
     assert texts(alone) == texts(both) != texts(other)
     assert_close([s.logprob for s in alone], [s.logprob for s in both], "fp32")
@@ -155,8 +155,8 @@ def test_a_model_is_loaded_once_for_many_sources(models, monkeypatch):
     sources = [f"{SOURCE} {SOURCE[:i]}" for i in range(20)]
     samples = short.sample(sources, 5, seed=3)
     assert len(loaded) == 2  # for sixteen, and for the others
-    for place in (0, 7, 15, 16, 19):
-        assert short.sample([sources[place]], 5, seed=3, places=[place]) == [samples[place]]
+    for index in (0, 7, 15, 16, 19):
+        assert short.sample([sources[index]], 5, seed=3, indices=[index]) == [samples[index]]
 
 
 def test_a_source_that_fails_leaves_no_worker_waiting(models, monkeypatch):

@@ -45,9 +45,9 @@ def test_the_seed_and_the_place_fix_the_samples_in_any_batch_and_order_of_arriva
     both = sampler(server).sample(["one", "two"], 6, seed=3)
     server.delay = 0.01
     assert sampler(server, concurrency=1).sample(["one", "two"], 6, seed=3) == both
-    assert sampler(server).sample(["two"], 6, seed=3, places=[1]) == both[1:]
+    assert sampler(server).sample(["two"], 6, seed=3, indices=[1]) == both[1:]
     assert sampler(server).sample(["one", "two"], 6, seed=4) != both
-    assert sampler(server).sample(["two"], 6, seed=3, places=[0]) != both[1:]
+    assert sampler(server).sample(["two"], 6, seed=3, indices=[0]) != both[1:]
 
 
 def test_no_seed_is_sent_where_it_is_not_wanted(server):

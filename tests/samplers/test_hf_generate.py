@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from functools import partial
 
 import numpy as np
@@ -146,7 +147,7 @@ def test_a_model_that_came_from_nowhere_needs_its_tokenizer_bound():
     ({"num_samples": 0}, "num_samples must be at least 1; got 0"),
     ({"typical_p": 0.5}, "typical_p"),
     ({"metric": "chrff"}, "did you mean 'chrf'"),
-    ({"strategy": minrisk.Standard(minrisk.ChrF()), "metric": "chrf"}, "metric and options"),
+    ({"strategy": minrisk.Standard(minrisk.ChrF()), "metric": "chrf"}, "metric: already part"),
     ({"logits_processor": [lambda ids, scores: scores]}, "function"),
     ({"encoder_no_repeat_ngram_size": 2}, "encoder_no_repeat_ngram_size"),
 ])
@@ -154,6 +155,12 @@ def test_what_cannot_be_done_is_said(loaded, settings, wants):
     model, words = loaded["marian"]
     with pytest.raises(InputError, match=wants):
         model.generate(**batch(words), **SETTINGS | settings)
+
+
+def test_examples_in_docstrings_run(loaded):
+    model, words = loaded["marian"]
+    found = doctest.testmod(minrisk.hf, extraglobs={"model": model, "tokenizer": words})
+    assert (found.failed, found.attempted) == (0, 5)
 
 
 def test_the_module_says_what_is_missing(monkeypatch):

@@ -16,15 +16,21 @@ torch = pytest.importorskip("torch", reason="needs the extra minrisk[hf]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
 pytest.importorskip("triton", reason="needs triton, which comes with torch for CUDA")
 
+from warm import run_script_warm
+
 CHECKS = Path(__file__).with_name("hf_kernels.py")
 
 
-@pytest.mark.parametrize("device", [
-    "cpu",
-    pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(
-        not torch.cuda.is_available(), reason="needs a CUDA device")])])
-def test_kernels_draw_what_the_plain_path_draws(device, monkeypatch):
-    monkeypatch.setenv("TRITON_INTERPRET", "0" if device == "cuda" else "1")
-    done = subprocess.run([sys.executable, "-W", "error", str(CHECKS), device],
+@pytest.mark.xdist_group("warm")
+def test_kernels_draw_what_the_plain_path_draws(tmp_path):
+    code = run_script_warm(tmp_path, CHECKS, "cpu")
+    assert code == 0, (tmp_path / "err").read_text()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_kernels_draw_what_the_plain_path_draws_on_the_gpu(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    done = subprocess.run([sys.executable, "-W", "error", str(CHECKS), "cuda"],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

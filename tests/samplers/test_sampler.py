@@ -22,7 +22,7 @@ class Plain(Sampler):
 
     name: ClassVar[str] = "plain"
 
-    def sample(self, prompts, n, seed=0, places=None):
+    def sample(self, prompts, n, seed=0, indices=None):
         return [[Sample(prompt, n)] for prompt in prompts]
 
 
@@ -42,7 +42,7 @@ class Foreign:
     def batch_size(self, n):
         return 2 * n
 
-    def sample(self, prompts, n, seed=0, places=None):
+    def sample(self, prompts, n, seed=0, indices=None):
         return [[Sample(prompt, n)] for prompt in prompts]
 
     def stream(self, requests, n, seed=0):
@@ -50,7 +50,7 @@ class Foreign:
 
 
 class Bare:
-    def sample(self, prompts, n, seed=0, places=None):
+    def sample(self, prompts, n, seed=0, indices=None):
         return [[Sample(prompt, n)] for prompt in prompts]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -20,9 +21,10 @@ from mbr_server import settings
 from minrisk.openai.choices import read_choices
 from minrisk.openai.completions import AnswerPart
 from minrisk.plugins import Metric
+from minrisk.server import choosing
 from minrisk.server.batching import BatchThread
 from minrisk.server.calls import read_call
-from minrisk.server.choosing import Chooser
+from minrisk.server.choosing import Chooser, Ranker
 from minrisk.server.completing import Completer
 from minrisk.server.limits import SampleLimit
 from minrisk.server.prometheus import ServerMetrics
@@ -51,8 +53,8 @@ class Remembered:
     def __init__(self):
         self.fields = None
 
-    def append(self, fields):
-        self.fields = fields
+    def append(self, line):
+        self.fields = json.loads(line)
         done = Future()
         done.set_result(None)
         return done
@@ -117,10 +119,10 @@ def test_requests_of_a_model_that_come_meanwhile_are_one_batch(slow):
     segments = [minrisk.Segment([f"{'x' * i}", "yy", "zzz"]) for i in range(1, 9)]
 
     async def main():
-        chooser = Chooser(1)
-        first = asyncio.create_task(chooser.rank(slow, segments[0]))
+        chooser, ranker = Chooser(1), Ranker(slow)
+        first = asyncio.create_task(chooser.rank(ranker, segments[0]))
         await asyncio.to_thread(Slow.begun.acquire, timeout=PATIENCE)
-        others = [asyncio.create_task(chooser.rank(slow, one)) for one in segments[1:]]
+        others = [asyncio.create_task(chooser.rank(ranker, one)) for one in segments[1:]]
         await asyncio.sleep(0)  # they are in the queue
         others[0].cancel()
         Slow.released.set()
@@ -137,8 +139,8 @@ def test_a_segment_that_fails_in_a_batch_costs_no_other(slow):
     Slow.released.set()
 
     async def main():
-        chooser = Chooser(1)
-        found = await asyncio.gather(*(chooser.rank(slow, minrisk.Segment(texts)) for texts in (
+        chooser, ranker = Chooser(1), Ranker(slow)
+        found = await asyncio.gather(*(chooser.rank(ranker, minrisk.Segment(texts)) for texts in (
             ["a", "bb"], ["bad", "x"], ["ccc"])), return_exceptions=True)
         chooser.close()
         return found
@@ -147,6 +149,42 @@ def test_a_segment_that_fails_in_a_batch_costs_no_other(slow):
     assert isinstance(error, minrisk.InputError)
     assert one.order.size == 2
     assert other.order.size == 1
+
+
+@dataclass(frozen=True)
+class Light(Metric):
+    """A metric without a model, which notes its threads."""
+
+    name: ClassVar[str] = "light"
+    loads_model: ClassVar[bool] = False
+    threads: ClassVar[list[threading.Thread]] = []
+
+    def features(self, texts):
+        self.threads.append(threading.current_thread())
+        return np.array([len(text) for text in texts], float)
+
+    def scores(self, hyps, refs, source=None):
+        return -np.abs(hyps[:, None] - refs)
+
+
+def test_a_ranking_is_made_at_once_only_if_the_last_one_was_quick(monkeypatch):
+    Light.threads.clear()
+    clock = iter([0.0, 0.001,  # the first one is quick, which is not known before,
+                  1.0, 1.1,  # the second is not,
+                  2.0, 2.001,  # which is known for the third
+                  3.0, 3.001])
+    monkeypatch.setattr(choosing.time, "thread_time", lambda: next(clock))
+
+    async def main():
+        chooser, ranker = Chooser(1), Ranker(minrisk.Standard(Light()))
+        for _ in range(4):
+            await chooser.rank(ranker, minrisk.Segment(["a", "bb"]))
+        assert not ranker.is_quick(minrisk.Segment(["a" * 1000, "bb"]))
+        chooser.close()
+
+    asyncio.run(main())
+    own = threading.current_thread()
+    assert [thread is own for thread in Light.threads] == [False, True, False, True]
 
 
 def test_a_batch_whose_size_cannot_be_told_costs_one_job_and_no_other():

@@ -7,6 +7,7 @@ from itertools import cycle
 
 import pytest
 
+import minrisk
 from mbr_server import serving, settings
 from minrisk import decode
 from upstream import failing, mock_upstream
@@ -161,6 +162,14 @@ def test_what_we_know_is_in_its_own_object_and_in_headers(server):
     assert "candidates" not in found
     assert reply.headers["x-minrisk-samples"] == "4"
     assert reply.headers["x-minrisk-signature"] == found["signature"]
+
+
+def test_a_value_of_the_signature_cannot_become_a_header(upstream):
+    metric = minrisk.ExactMatch(pattern="(?s)x-evil: 1\r\nx-evil: 2|ü|.*")
+    with serving(upstream.url, settings(metric)) as server:
+        reply = server.chat()
+    assert "x-evil" not in reply.headers
+    assert "x-evil: 1??x-evil: 2|?|.*" in reply.headers["x-minrisk-signature"]
 
 
 def test_candidates_come_on_request(server):

@@ -46,6 +46,24 @@ def test_a_busy_upstream_is_tried_again_and_then_its_headers_are_passed_on(upstr
     assert reply.headers["x-should-retry"] == "false"
 
 
+def test_a_busy_upstream_that_does_not_say_for_how_long_is_tried_again(upstream):
+    plain, failures = upstream.answer, [429, 429]
+
+    async def answer(own, body):
+        if failures:
+            return await failing(failures.pop())(own, body)
+        return await plain(own, body)
+
+    upstream.answer = answer
+    with serving(upstream.url, retries=2) as server:
+        assert server.chat().status == 200
+        failures += [429] * 3
+        reply = server.chat()
+    assert reply.status == 429
+    assert "Retry-After" not in reply.headers
+    assert len(upstream.bodies) == 6
+
+
 def test_an_upstream_that_wants_a_long_wait_is_not_waited_for(upstream):
     upstream.answer = failing(429, Retry_After="300")
     with serving(upstream.url, retries=2) as server:

@@ -12,12 +12,13 @@ import pytest
 pytest.importorskip("transformers")
 
 import minrisk
-from commands import PATIENCE, spawn
+from commands import PATIENCE, wait_for
 from mbr_server import serving, settings
 from minrisk.samplers.hf import Transformers
 from minrisk.server.limits import SampleLimit
 from minrisk.server.local import LocalModel
 from tiny_models import save
+from warm import spawn_warm
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*samples so far were cut")
 TEMPLATE = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
@@ -89,6 +90,13 @@ def test_options_of_a_request_are_the_samplers(chat):
     assert len(chat.chat("the cat", model="tiny", temperature=0, n=3).body["choices"]) == 3
 
 
+def test_the_likeliest_text_can_be_streamed(chat):
+    whole = chat.chat("the cat", model="tiny", temperature=0).text
+    *events, end = chat.chat("the cat", model="tiny", temperature=0, stream=True).events
+    assert end is None
+    assert "".join(one["choices"][0]["delta"].get("content") or "" for one in events) == whole
+
+
 @pytest.mark.parametrize("fields", [
     {"tools": [{"type": "function"}]}, {"response_format": {"type": "json_object"}},
     {"top_p": 7}, {"max_tokens": 0}, {"temperature": -1}, {"temperature": "hot"},
@@ -142,17 +150,26 @@ def test_a_model_without_a_chat_template_takes_prompts_only(folders):
         assert server.chat("the cat", model="tiny").status == 400
 
 
-def test_the_command_serves_a_folder_under_its_name(folders):
-    process = spawn("serve", "--port", 0, "--model", folders["chat"], "--samples", 3,
-                    "--epsilon", 0.02, "--max-tokens", 4)
-    with process:
-        url = next(line.split()[-1].decode() for line in process.stderr if b"serving at" in line)
+@pytest.mark.xdist_group("warm")
+def test_the_command_serves_a_folder_under_its_name(folders, tmp_path):
+    process = spawn_warm(tmp_path, "serve", "--port", 0, "--model", folders["chat"], "--samples", 3,
+                         "--epsilon", 0.02, "--max-tokens", 4, "--device", "cpu")
+    try:
+        wait_for(lambda: b"serving at" in said(tmp_path) or not process.is_alive())
+        url = next(line.split()[-1] for line in said(tmp_path).decode().splitlines()
+                   if "serving at" in line)
         body = json.dumps({"model": "chat", "messages": [{"role": "user", "content": "the cat"}]})
         request = Request(f"{url}/chat/completions", body.encode(),
                           {"Content-Type": "application/json"})
         with urlopen(request, timeout=PATIENCE) as response:
             found = json.load(response)
+    finally:
         process.terminate()
-        process.stderr.read()
-        assert process.wait(PATIENCE) == 0
+        process.join(PATIENCE)
+    assert process.exitcode == 0
     assert (found["model"], found["minrisk"]["samples"]) == ("chat", 3)
+
+
+def said(folder) -> bytes:
+    path = folder / "err"
+    return path.read_bytes() if path.exists() else b""

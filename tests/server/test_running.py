@@ -338,17 +338,6 @@ def test_what_a_page_of_another_origin_can_send_is_refused(upstream):
     assert not upstream.bodies
 
 
-def test_the_page_is_there_where_the_operator_says_so_and_has_no_texts(upstream):
-    with serving(upstream.url) as server:
-        assert server.call("/").status == 404
-    with serving(upstream.url, settings(show_page=True)) as server:
-        server.chat("a private question", model="<script>")
-        page = server.call("/").raw.decode()
-    assert "private" not in page
-    assert "<script>" not in page
-    assert "&lt;script&gt;" in page
-
-
 def started(*args):
     """`minrisk serve` as a process, and its address."""
     process = spawn("serve", "--port", 0, *args)
@@ -363,7 +352,7 @@ def test_the_command_serves_until_sigterm(upstream, tmp_path, monkeypatch):
     (tmp_path / "keys").write_text("ours\n")
     process, url = started("--upstream", upstream.url, "--samples", 4, "--metric", "bleu",
                            "--metric.order", 2, "--alias", "quick=m,samples=2,metric=chrf",
-                           "--api-key-file", tmp_path / "keys")
+                           "--uncertainty", "--api-key-file", tmp_path / "keys")
 
     async def main():
         headers = {"Authorization": "Bearer ours"}
@@ -374,6 +363,7 @@ def test_the_command_serves_until_sigterm(upstream, tmp_path, monkeypatch):
     with process:
         found = asyncio.run(main())["minrisk"]
         assert (found["samples"], "metric:chrf" in found["signature"]) == (2, True)
+        assert found["uncertainty"]["clusters"] >= 1
         process.send_signal(signal.SIGTERM)
         logged = process.stderr.read()
         assert process.wait(PATIENCE) == 0
@@ -437,13 +427,14 @@ def test_the_page_of_the_documentation_has_every_option():
 def test_a_configuration_file_has_the_same_options(upstream, tmp_path):
     (tmp_path / "serve.yaml").write_text(
         f"upstream: {upstream.url}\nsamples: 3\nmetric: {{name: bleu, order: 2}}\n"
-        "alias: quick=m,samples=2\n")
+        "alias: quick=m,samples=2\nabstain: 1\n")
     process, url = started("--config", tmp_path / "serve.yaml", "--samples", 5)
     with process:
         found = asyncio.run(post_one(url))["minrisk"]
         process.terminate()
     assert found["samples"] == 5
     assert "metric.order:2" in found["signature"]
+    assert found["abstained"] is True  # the samples do not all mean the same
 
 
 async def post_one(url):

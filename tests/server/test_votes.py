@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+import minrisk
+from commands import PATIENCE
 from mbr_server import serving, settings
+from minrisk.metrics.symbolic import Symbolic
 from upstream import held, mock_upstream
 
 
@@ -34,6 +39,31 @@ def test_many_equal_answers_end_a_long_vote():
         found = server.chat().body["minrisk"]
     assert 9 <= found["samples"] <= 12
     assert found["requested"] == 64
+
+
+def test_a_vote_on_equal_values_is_stopped_however_they_are_written():
+    pytest.importorskip("math_verify")
+    with (mock_upstream(r"\boxed{1/2}", "it is 0.5", r"\boxed{\frac{1}{2}}") as own,
+          serving(own.url, settings("symbolic", 32), per_request=1) as server):
+        stragglers(own, 16)
+        reply = server.chat()
+        assert reply.status == 200
+        assert 9 <= reply.body["minrisk"]["samples"] <= 16
+        for _ in range(16):
+            assert own.left.acquire(timeout=PATIENCE)
+    assert server.requests[0]["cancelled"] >= 16
+
+
+def test_a_vote_whose_answers_cannot_be_counted_has_all_samples(monkeypatch):
+    def failing(self, text, others):
+        raise minrisk.InputError("the judge has left")
+
+    pytest.importorskip("math_verify")
+    monkeypatch.setattr(Symbolic, "equal_answers", failing)
+    with (mock_upstream("1/2", "1/2", "3") as own,
+          serving(own.url, settings("symbolic", 6), per_request=1) as server):
+        reply = server.chat()
+    assert (reply.status, reply.body["minrisk"]["samples"]) == (200, 6)
 
 
 def test_graded_utilities_are_never_stopped():

@@ -213,7 +213,7 @@ def test_reranking_is_by_quality_alone():
 
 def test_a_metric_without_quality_says_so():
     with pytest.raises(minrisk.InputError, match=r"'rerank' needs a metric that judges by "
-                       r"the source alone \(comet-qe, comet-kiwi, metricx-qe\); 'chrf' does not"):
+                       r"the source alone \(comet-qe, .*\); 'chrf' does not"):
         minrisk.decode(["a"], source="a", strategy="rerank")
 
 

@@ -15,7 +15,7 @@ from generators import FEW, cases
 from minrisk._core.groups import Groups
 from minrisk._core.pool import Pool
 from minrisk._core.registry import STRATEGIES
-from minrisk.strategies import centroid, n_by_s, quality_then_mbr
+from minrisk.strategies import cascade, centroid, mbr_bon, n_by_s
 from minrisk.strategies.race import Race
 from minrisk.testing import check_strategy
 from small_metrics import Counting, Curved, many
@@ -36,6 +36,13 @@ class Tiled(Counting):
 
     def scores(self, hyps, refs, source=None):
         return np.tile(self.quality(hyps, source)[:, None], len(refs))
+
+
+class Chosen(Counting):
+    """1 for what `Counting` would choose, as a quality."""
+
+    def quality(self, hyps, source):
+        return np.eye(len(hyps))[self.choose(hyps, np.array([1, 4, 1, 2]), source)]
 
 
 @dataclass(frozen=True)
@@ -102,19 +109,33 @@ MATRIX = {
     "quality-then-mbr": Line(
         lambda: minrisk.QualityThenMBR(CHRF, LENGTHS, 3),
         lambda hyps, refs: minrisk.QualityThenMBR(CHRF, LENGTHS, hyps), _EXACT,
-        (quality_then_mbr, "_own", lambda segment: segment.own)),
+        (cascade, "own_references", lambda segment: segment.own)),
+    "mbr-bon": Line(
+        lambda: minrisk.MBRBoN(CHRF, LENGTHS, 0.5),
+        lambda hyps, refs: minrisk.MBRBoN(CHRF, LENGTHS, 0.0), minrisk.Rerank(LENGTHS),
+        (mbr_bon, "bind", lambda metric, segments: minrisk.bind(
+            metric, [s.keep(np.arange(len(s.hypotheses))[::-1]) for s in segments]))),
+    "universal-self-consistency": Line(
+        lambda: minrisk.UniversalSelfConsistency(LENGTHS),
+        lambda hyps, refs: minrisk.UniversalSelfConsistency(LENGTHS), minrisk.Rerank(Chosen()),
+        (Pool, "choice", lambda pool: np.eye(len(pool.hyp_rows))[0])),
     "diverse": Line(
         lambda: minrisk.Diverse(CHRF), lambda hyps, refs: minrisk.Diverse(CHRF, 1), _EXACT,
         (minrisk.Diverse, "_chosen", lambda *_: [3])),
     "medoids": Line(
         lambda: minrisk.Medoids(CHRF), lambda hyps, refs: minrisk.Medoids(CHRF, 1), _EXACT,
         (Pool, "distinct_references", _even)),
+    "cluster": Line(
+        lambda: minrisk.Cluster(CHRF, minrisk.ChrF(order=2)),
+        lambda hyps, refs: minrisk.Cluster(CHRF, minrisk.ChrF(order=2), 0.0), _EXACT,
+        (cascade, "own_references", lambda segment: segment.own)),
 }
 DRAWING = [name for name, line in MATRIX.items() if line.draws]
 KEEPING = {"aggregate-to-fine", "coarse-to-fine", "quality-then-mbr"}  # so many, equal or not
 # hypotheses dealt into blocks at random get other references when they stand elsewhere, and of
-# hypotheses of equal quality the first are kept
-UNORDERED = [name for name in MATRIX if name not in ("low-rank", "quality-then-mbr")]
+# hypotheses of equal quality the first are kept, or chosen
+UNORDERED = [name for name in MATRIX
+             if name not in ("low-rank", "quality-then-mbr", "universal-self-consistency")]
 
 
 def test_every_strategy_has_its_line():

@@ -85,7 +85,7 @@ def settings(metric: Any = "chrf", samples: int = 4, model: str | None = None,
 @contextmanager
 def serving(upstream: str | Source, chosen: Settings | None = None, *, record: Any = None,
             key: str | None = None, per_request: int = 16, retries: int = 0, grace: float = 30.0,
-            first_request: float = 30.0, idle: float | None = None,
+            first_request: float = 30.0, keep_alive: float = 75.0, idle: float | None = None,
             connect: float = 10.0) -> Iterator[Running]:
     """A server in front of this upstream, until the end of the block."""
     found = chosen or settings()
@@ -109,8 +109,8 @@ def serving(upstream: str | Source, chosen: Settings | None = None, *, record: A
                 running.url = url.removesuffix("/v1")
                 started.set()
 
-            await serve(server, Address(port=0, grace=grace, first_request=first_request),
-                        announce, stop)
+            await serve(server, Address(port=0, grace=grace, first_request=first_request,
+                                        keep_alive=keep_alive), announce, stop)
 
         try:
             asyncio.run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import select
 import sys
@@ -144,6 +145,35 @@ def _choice(handler: Handler, number: int) -> dict[str, Any]:
         content = tokens and {"content": [{"logprob": t} for t in tokens]}
         return {"message": {"content": text}, "logprobs": content, "finish_reason": "stop"}
     return {"text": text, "logprobs": tokens and {"token_logprobs": tokens}}
+
+
+def scoring(chances: Callable[[str], dict[str, float]]) -> Callable[[Handler], None]:
+    """Writes the likeliest of some tokens, whose probabilities follow from the prompt."""
+    def reply(handler: Handler) -> None:
+        body = handler.body
+        found = chances(body["messages"][-1]["content"])
+        tokens = [{"token": token, "logprob": math.log(chance)}
+                  for token, chance in sorted(found.items(), key=lambda own: -own[1])]
+        entry = tokens[0] | {"top_logprobs": tokens[: body.get("top_logprobs", 0)]}
+        has_logprobs = body.get("logprobs") and handler.server.logprobs
+        logprobs = {"content": [entry]} if has_logprobs else None
+        handler.reply(200, {"choices": [{"message": {"content": entry["token"]},
+                                         "logprobs": logprobs, "finish_reason": "stop"}]}
+                      | usage([{}]))
+
+    return reply
+
+
+def likeness(prompt: str) -> dict[str, float]:
+    """Scores from 1 to 5 by the letters that the two texts of a judge's prompt have in common."""
+    parts = prompt.split("### ")
+    texts = [set(part.partition("\n")[2]) for part in parts
+             if part.startswith(("Reference", "Response"))]
+    if not texts:  # a choice among all
+        return {"Response 1": 1.0}
+    share = len(set.intersection(*texts)) / max(1, len(set.union(*texts)))
+    weights = {str(score): 2.0 ** -abs(score - 1 - 4 * share) for score in range(1, 6)}
+    return {score: weight / sum(weights.values()) for score, weight in weights.items()}
 
 
 def busy(after: str = "0") -> Callable[[Handler], None]:

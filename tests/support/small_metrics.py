@@ -36,6 +36,11 @@ class Counting:
         self.pairs += len(hyps)
         return -np.abs(hyps - source).sum(axis=1)
 
+    def choose(self, hyps, counts, source):
+        """The hypothesis that is nearest to most samples."""
+        self.pairs += len(hyps)
+        return int(np.argmin(np.abs(hyps[:, None] - hyps[None]).sum(axis=2) @ counts))
+
 
 @dataclass
 class Plane:

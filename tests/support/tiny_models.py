@@ -25,6 +25,8 @@ FSMT = {"langs": ["en", "fr"], "src_vocab_size": len(WORDS), "tgt_vocab_size": l
     key: value for key, value in BART.items() if key != "vocab_size"}}
 T5 = {**SIZE, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_decoder_layers": 2,
       "num_heads": 2, "decoder_start_token_id": PAD}
+BERT = {"vocab_size": len(WORDS), "pad_token_id": PAD, "hidden_size": 16, "intermediate_size": 32,
+        "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 64}
 GPT2 = {**SIZE, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64}
 
 SEQ2SEQ: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -46,17 +48,18 @@ CAUSAL: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+CLASSIFIERS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "bert": ("BertConfig", "BertForSequenceClassification", BERT),
+    "llama-classifier": ("LlamaConfig", "LlamaForSequenceClassification", LLAMA),
+}
+
+
 def model(kind: str) -> Any:
     """A model with weights large enough that its distributions are far from even."""
     config, cls, fields = (SEQ2SEQ | CAUSAL)[kind]
-    torch.manual_seed(0)
     shape = getattr(transformers, config)(**fields)
     shape.forced_eos_token_id = None  # older configs have one, which belongs to the other config
-    made = getattr(transformers, cls)(shape).eval()
-    with torch.no_grad():
-        for name, weights in made.named_parameters():
-            if weights.dim() > 1 and "position" not in name:
-                weights.normal_(std=0.3)
+    made = _random(cls, shape)
     config = {"eos_token_id": EOS, "pad_token_id": PAD, "bos_token_id": BOS, "max_length": 12}
     if kind in SEQ2SEQ:
         config |= {"decoder_start_token_id": fields["decoder_start_token_id"],
@@ -64,6 +67,30 @@ def model(kind: str) -> Any:
                    "bad_words_ids": [[PAD]]}
     made.generation_config = GenerationConfig(**config)
     return made
+
+
+def _random(cls: str, shape: Any) -> Any:
+    torch.manual_seed(0)
+    made = getattr(transformers, cls)(shape).eval()
+    with torch.no_grad():
+        for name, weights in made.named_parameters():
+            if weights.dim() > 1 and "position" not in name:
+                weights.normal_(std=0.3)
+    return made
+
+
+def save_classifier(folder: Path, kind: str, labels: int = 1, template: str | None = None,
+                    **fields: Any) -> str:
+    """A folder with a classifier, whose labels are LABEL_0, LABEL_1 and so on."""
+    config, cls, own = CLASSIFIERS[kind]
+    _random(cls, getattr(transformers, config)(**own | {"num_labels": labels} | fields)
+            ).save_pretrained(folder)
+    words = tokenizer()
+    words.model_input_names = (["input_ids", "token_type_ids", "attention_mask"] if kind == "bert"
+                               else ["input_ids", "attention_mask"])
+    words.chat_template = template
+    words.save_pretrained(folder)
+    return str(folder)
 
 
 def tokenizer(ends: bool = True) -> PreTrainedTokenizerFast:

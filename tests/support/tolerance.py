@@ -14,6 +14,9 @@ import numpy as np
 # instruction sets: a whole network strays by up to 60 of them in single precision, by 5 in half,
 # which adds up in single precision and rounds what it stores.
 EPS = {"fp64": 2.0**-52, "fp32": 2.0**-23, "tf32": 2.0**-10, "fp16": 2.0**-10, "bf16": 2.0**-7}
+# The smallest number of single precision, in which sums are taken, that keeps its precision; below
+# it, roundings are as large as there.
+NORMAL = 2.0**-126
 ULPS = {"fp64": 256, "fp32": 256, "tf32": 8, "fp16": 16, "bf16": 8}
 SINGLE = ULPS["fp32"] * EPS["fp32"]  # for the contract of metrics that compute in it
 
@@ -26,7 +29,8 @@ def assert_close(found: Any, expected: Any, dtype: str = "fp64", *, ulps: float 
     large numbers, or scores of texts that have nothing in common.
     """
     ours, theirs = _numbers(found), _numbers(expected)
-    size = max(scale, float(np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)))
+    size = max(scale, NORMAL,
+               float(np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)))
     roundings = ULPS[dtype] if ulps is None else ulps
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=roundings * EPS[dtype] * size)
 

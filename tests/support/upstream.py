@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 from aiohttp import web
 
 Answer = Callable[["MockUpstream", dict[str, Any]], Awaitable[web.Response]]
+Stream = Callable[["MockUpstream", web.StreamResponse], Awaitable[None]]
 
 
 class MockUpstream:
@@ -22,6 +24,7 @@ class MockUpstream:
         self._texts = cycle(texts)
         self._ids = count(1)
         self.answer: Answer = plain
+        self.stream: Stream | None = None  # writes events to those who want a stream
         self.most = 10**6  # choices in an answer, whatever was asked for
         self.usage = True
         self.gives_logprobs = True
@@ -33,12 +36,18 @@ class MockUpstream:
         self.left = threading.Semaphore(0)  # one for each request that was aborted
         self.url = ""
         self.released = asyncio.Event()
+        self.steps = asyncio.Semaphore(0)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def release(self) -> None:
         """Let all answers go that are held."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self.released.set)
+
+    def step(self) -> None:
+        """Let one more event of a stream go."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self.steps.release)
 
     def completion(self, body: dict[str, Any], **fields: Any) -> dict[str, Any]:
         n = min(body.get("n") or 1, self.most)
@@ -66,7 +75,12 @@ class MockUpstream:
         self.open += 1
         self.arrived.release()
         try:
-            return await self.answer(self, body)
+            if self.stream is None or not body.get("stream"):
+                return await self.answer(self, body)
+            response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+            await response.prepare(request)
+            await self.stream(self, response)
+            return response
         except asyncio.CancelledError:
             self.aborted += 1
             self.left.release()
@@ -109,6 +123,18 @@ async def held(upstream: MockUpstream, body: dict[str, Any]) -> web.Response:
     """Not before somebody releases it."""
     await upstream.released.wait()
     return web.json_response(upstream.completion(body))
+
+
+def events(*chunks: Any, step_by_step: bool = False) -> Stream:
+    """These as events, and the end; one for each step, if they are wanted step by step."""
+    async def write(upstream: MockUpstream, response: web.StreamResponse) -> None:
+        for chunk in (*chunks, "[DONE]"):
+            if step_by_step:
+                await upstream.steps.acquire()
+            data = chunk if isinstance(chunk, str) else json.dumps(chunk)
+            await response.write(f"data: {data}\n\n".encode())
+
+    return write
 
 
 def failing(status: int, message: str = "no", **headers: str) -> Answer:

@@ -45,7 +45,6 @@ class Faults:
     @contextmanager
     def planted(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(os, "fsync", lambda _: None)  # slow, and nobody pulls a plug here
             for owner, name in _CALLS:
                 patch.setattr(owner, name, self._checked(getattr(owner, name)))
             opened = self._opened(builtins.open)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -11,36 +12,27 @@ from functools import partial
 from typing import Any, Literal, Unpack, cast, overload
 
 from minrisk._api.keywords import DecodeKeywords
-from minrisk._api.results import Collect, DecodedSegment, RunSummary
-from minrisk._api.runs import (
-    CorpusInput,
-    complete,
-    field_names,
-    iterate,
-    other_options,
-    run_config,
-    segment_input,
-)
+from minrisk._api.results import DecodedSegment, RunSummary
+from minrisk._api.runs import complete, field_names, iterate, other_options, run_config
 from minrisk._core.decoding import STRATEGY, MetricLike, StrategyLike, resolve_strategy
 from minrisk._core.errors import InputError
-from minrisk._core.options import Bounds, checked
 from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Segment
-from minrisk._core.signature import settings as signature_settings
-from minrisk._core.signature import signature
-from minrisk._core.strategy import Strategy
 from minrisk.io.jsonl import SampleReader
-from minrisk.io.record import AUTO, Record, Weighting
+from minrisk.io.record import Record
 from minrisk.io.text_files import FilePath, TextFiles
-from minrisk.io.training import SOURCE, PairChoice, TrainingRecipe, TrainingWriter
-from minrisk.io.writer import ChoiceWriter
-from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
-from minrisk.pipeline.job import RunConfig, Work
-from minrisk.pipeline.stages import CheckRecords, Decode, Stage, Write
-from minrisk.strategies.confident import Confident
-from minrisk.strategies.uncertain import Uncertain
+from minrisk.io.training import PairChoice, TrainingWriter
+from minrisk.pipeline.stages import Collect
+from minrisk.tasks.corpus import segments_of
+from minrisk.tasks.decoding import (
+    DecodeOutput,
+    Decoding,
+    OracleOption,
+    TrainingOutput,
+    WeightOptions,
+    Weights,
+)
 
-Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
 Segments = FilePath | TextFiles | Iterable[
     Segment | Mapping[str, Any] | Sequence[str] | FilePath]
 
@@ -140,36 +132,23 @@ def decode_corpus(
                            or abstain is not None):
         raise InputError("format=, nbest=, utilities=, abstain= and matrix= are for output=; "
                          "rankings have all utilities, and their uncertainty")
-    checked("format", format, Literal["json", "text"])
-    checked("nbest", nbest, int | None, Bounds(ge=1))
-    checked("abstain", abstain, float | None, Bounds(ge=0, le=1))
-    if format == "text" and (nbest or utilities or confidence or uncertainty):
-        raise InputError("nbest=, utilities=, confidence= and uncertainty= need format='json'; "
-                         "text has one line per segment")
-    setup = _decoding_setup(segments, metric, strategy, weights, weights_temperature, oracle,
-                            options)
-    changes: dict[str, Any] = {"form": format, "nbest": nbest, "utilities": utilities,
-                               "confidence": confidence}
-    chosen, seed = setup.strategy, options.get("seed", 0)
-    if confidence:
-        chosen, changes = Confident(chosen, seed=seed), changes | {"confidence.seed": seed}
-    if uncertainty or abstain is not None:
-        chosen = Uncertain(chosen, seed=seed)
-        changes |= ({"uncertainty": True} if uncertainty else {}) | (
-            {} if abstain is None else {"abstain": abstain})
-    last: Stage = (Collect(partial(DecodedSegment.of, signature=setup.signature))
-                   if output is None else Write(ChoiceWriter(format, nbest, utilities, abstain)))
-    work = setup.work(config, chosen, last, changes, ".txt" if format == "text" else ".jsonl",
-                      matrix=None if matrix is None else str(matrix))
+    choices = DecodeOutput(None if matrix is None else os.fspath(matrix), format, nbest, utilities,
+                           confidence, uncertainty, abstain)
+    decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,
+                             options)
+    last = None if output is not None else Collect(
+        partial(DecodedSegment.of, signature=decoding.ranking_signature))
+    job = choices.job(decoding, config, options.get("seed", 0), last)
     progress = options.get("progress", False)
-    return (iterate if output is None else complete)(config, work, progress)
+    return (iterate if output is None else complete)(config, job, progress)
 
 
 @overload
 def export(
-    segments: Segments, *, output: None = None, pairs: PairChoice | None = None, stride: int = 1,
-    prompt: str | None = None, conversational: bool = False, metric: MetricLike | None = None,
-    strategy: StrategyLike | None = None, weights: Weights = "auto",
+    segments: Segments, *, output: None = None, pairs: PairChoice | None = None,
+    stride: int | None = None, prompt: str | None = None, conversational: bool = False,
+    metric: MetricLike | None = None, strategy: StrategyLike | None = None,
+    weights: Weights = "auto",
     weights_temperature: float | None = None, oracle: str | None = None,
     **options: Unpack[DecodeKeywords],
 ) -> Generator[dict[str, Any]]: ...
@@ -178,11 +157,11 @@ def export(
 @overload
 def export(
     segments: Segments, *, output: FilePath, format: Literal["json", "tsv"] = "json",
-    pairs: PairChoice | None = None, stride: int = 1, prompt: str | None = None,
+    pairs: PairChoice | None = None, stride: int | None = None, prompt: str | None = None,
     conversational: bool = False, metric: MetricLike | None = None,
     strategy: StrategyLike | None = None, weights: Weights = "auto",
     weights_temperature: float | None = None, oracle: str | None = None,
-    **options: Unpack[DecodeKeywords],
+    matrix: FilePath | None = None, **options: Unpack[DecodeKeywords],
 ) -> RunSummary: ...
 
 
@@ -192,7 +171,7 @@ def export(
     output: FilePath | None = None,
     format: Literal["json", "tsv"] = "json",
     pairs: PairChoice | None = None,
-    stride: int = 1,
+    stride: int | None = None,
     prompt: str | None = None,
     conversational: bool = False,
     metric: MetricLike | None = None,
@@ -200,6 +179,7 @@ def export(
     weights: Weights = "auto",
     weights_temperature: float | None = None,
     oracle: str | None = None,
+    matrix: FilePath | None = None,
     **options: Unpack[DecodeKeywords],
 ) -> Generator[dict[str, Any]] | RunSummary:
     """Make training data of what MBR decoding prefers, as `minrisk export` does.
@@ -211,11 +191,12 @@ def export(
         format: of the output: "json" for JSON lines, "tsv" for source and best with a tab between.
         pairs: preference pairs of distinct hypotheses instead of the best alone: "best-worst",
             "best-middle-worst" or "consecutive".
-        stride: distance in rank between the two hypotheses of a consecutive pair.
+        stride: distance in rank between the two hypotheses of a consecutive pair; 1 unless given.
         prompt: template of the prompt, with {source} in it; unless given, the segment's own prompt
             or messages, or its source.
         conversational: whether examples are messages with roles, for chat models.
-        metric, strategy, weights, weights_temperature, oracle, options: as of `decode_corpus`.
+        metric, strategy, weights, weights_temperature, oracle, matrix, options: as of
+            `decode_corpus`.
 
     Returns:
         An iterator of examples: {"source", "target"}, {"messages"} or {"prompt", "chosen",
@@ -232,112 +213,33 @@ def export(
     {'prompt': 'Translate: Guten Tag!', 'chosen': 'Hello!', 'rejected': 'Bye!'}
     """
     config = run_config(output, options)
-    recipe = _recipe(format, pairs, stride, prompt, conversational, output)
-    setup = _decoding_setup(segments, metric, strategy, weights, weights_temperature, oracle,
-                            options)
-    writer = TrainingWriter(recipe)
-    last: Stage = Collect(_Examples(writer)) if output is None else Write(writer)
-    work = setup.work(config, setup.strategy, last, {"recipe": recipe},
-                      ".tsv" if recipe.tabs else ".jsonl", CheckRecords(writer.check))
+    if output is None and (format == "tsv" or matrix is not None):
+        raise InputError("format='tsv' and matrix= are for output=; examples are dicts otherwise")
+    training = TrainingOutput(None if matrix is None else os.fspath(matrix), pairs, stride, prompt,
+                              conversational, format)
+    decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,
+                             options)
+    last = None if output is not None else Collect(_Examples(TrainingWriter(training.recipe)))
+    job = training.job(decoding, config, last)
     progress = options.get("progress", False)
     if output is not None:
-        return complete(config, work, progress)
-    return _examples(iterate(config, work, progress))
+        return complete(config, job, progress)
+    return _examples(iterate(config, job, progress))
 
 
-@dataclass(frozen=True)
-class DecodingSetup:
-    """The input, strategy and weighting of one call."""
-
-    source: CorpusInput
-    strategy: Strategy
-    weighting: Weighting
-    oracle: str | None
-
-    @property
-    def signature(self) -> str:
-        """The signature of `decode`, with `weights` unless "auto", and with `oracle` if given."""
-        more: dict[str, Any] = {} if self.weighting == AUTO else {"weights": self.weighting}
-        return signature(self.strategy, **more | self._oracle)
-
-    @property
-    def _oracle(self) -> dict[str, str]:
-        return {"oracle": self.oracle} if self.oracle else {}
-
-    def work(self, config: RunConfig, chosen: Strategy, last: Stage, changes: Mapping[str, Any],
-             extension: str, *checks: Stage, matrix: str | None = None) -> Work:
-        choose = Decode(chosen, config.batch_size, config.on_error, scores=matrix is not None)
-        lines = partial(SampleReader, weighting=self.weighting, oracle=self.oracle)
-        return Work(
-            files=self.source.files,
-            reader=partial(self.source.reader, lines),
-            pools=[config.pool(*checks, choose, last)],
-            settings=signature_settings(self.strategy) | {
-                "weights": self.weighting, "oracle": self.oracle} | dict(changes)
-            | self.source.settings,
-            signatures=[signature(self.strategy, weights=self.weighting, **self._oracle)],
-            extension=extension,
-            block=LIGHT_BLOCK if choose.is_light else BATCH,
-            matrix=matrix,
-            parser=self.source.parser(lines),
-            also_read=self.source.further_files,
-        )
-
-
-def _decoding_setup(segments: Any, metric: MetricLike | None, strategy: StrategyLike | None,
-                    weights: Weights, temperature: float | None, oracle: str | None,
-                    options: Mapping[str, Any]) -> DecodingSetup:
+def make_decoding(segments: Any, metric: MetricLike | None, strategy: StrategyLike | None,
+                  weights: Weights, temperature: float | None, oracle: str | None,
+                  options: Mapping[str, Any],
+                  reader: type[SampleReader] = SampleReader) -> Decoding:
+    """The segments of a call, and the strategy that ranks them."""
     fields = field_names(STRATEGIES, strategy, STRATEGY)
     others = other_options(options, fields, ["seed"])
     if "seed" not in fields and isinstance(strategy, str | None):
         others.pop("seed", None)  # ignored by strategies without it, as on the command line
     chosen = resolve_strategy(strategy, metric, others)
-    source = segment_input(segments, options)
-    if oracle and source.text:
-        raise InputError("oracle= names a field of JSON lines; for plain text, give the human "
-                         "references as references= with num_references=1")
-    has_lprobs = source.text is not None and source.text.reference_lprobs is not None
-    weighed = weighting(weights, temperature, oracle, has_lprobs)
-    if source.text and weighed.by_logprobs and not has_lprobs:
-        raise InputError(f"weights={weights!r} needs reference_lprobs= of plain text")
-    return DecodingSetup(source, chosen, weighed, checked("oracle", oracle, str | None))
-
-
-def weighting(weights: Weights, temperature: float | None, oracle: str | None = None,
-              has_lprobs: bool = False) -> Weighting:
-    """The weighting of references; `has_lprobs` says that plain text has log-probabilities."""
-    checked("weights", weights, Weights)
-    checked("weights_temperature", temperature, float | None, Bounds(gt=0))
-    found = Weighting(weights) if temperature is None else Weighting(weights, temperature)
-    if temperature is not None and not found.by_logprobs and not (
-            weights == "auto" and has_lprobs):
-        raise InputError(f"weights_temperature={temperature} does nothing with weights="
-                         f"{weights!r}; choose 'logprobs' or 'length-normalised'")
-    if oracle and found.by_logprobs:
-        raise InputError(f"weights={weights!r} weighs samples; with oracle= there are none to "
-                         "weigh: leave one of them out")
-    return found
-
-
-def _recipe(format: str, pairs: PairChoice | None, stride: int, prompt: str | None,
-            conversational: bool, output: FilePath | None) -> TrainingRecipe:
-    checked("format", format, Literal["json", "tsv"])
-    checked("pairs", pairs, PairChoice | None)
-    checked("stride", stride, int, Bounds(ge=1))
-    checked("prompt", prompt, str | None)
-    if format == "tsv" and output is None:
-        raise InputError("format='tsv' is for output=; examples are dicts otherwise")
-    if format == "tsv" and (pairs or conversational):
-        raise InputError("format='tsv' has a source and a target; pairs= and conversational= need "
-                         "format='json'")
-    if stride != 1 and pairs != "consecutive":
-        raise InputError("stride= goes with pairs='consecutive'")
-    if prompt is not None and SOURCE not in prompt:
-        raise InputError(f"prompt {prompt!r} has no {SOURCE}; put it where the source belongs")
-    if prompt is not None and not (pairs or conversational):
-        raise InputError("prompt= goes with pairs= or conversational=; the plain format has the "
-                         "source itself")
-    return TrainingRecipe(pairs, stride, prompt, conversational, format == "tsv")
+    corpus = segments_of(segments, options.get("engine"))
+    weighting = WeightOptions(weights, temperature).weighting(corpus, oracle)
+    return Decoding(corpus, chosen, weighting, OracleOption(oracle).oracle, reader)
 
 
 @dataclass(frozen=True)

@@ -6,37 +6,22 @@ samplers, which check them; plug-ins have others, which are given to their const
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, TypedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypedDict
 
 from minrisk._core.decoding import MetricLike
+from minrisk.io.text_files import FilePath
 from minrisk.pipeline.batches import OnError
 
 ShowProgress = bool | Callable[[int, int], object]  # called with segments done and failed so far
 
 
 class RunKeywords(TypedDict, total=False):
-    """Options of a run.
+    """Options of a run, which `minrisk decode --help-all` explains.
 
-    Args:
-        workers: number of worker processes; none unless given. A script that has some begins under
-            `if __name__ == "__main__":`, because they import it.
-        engine: "local" for worker processes of this machine, one per core, GPU or model; "ray" for
-            a Ray cluster.
-        address: address of the Ray cluster, or "auto".
-        gpus_per_worker: number of GPUs of each worker; may be a fraction.
-        batch_size: number of segments per batch; chosen by the metric or the sampler unless given.
-        threads: number of threads of each process; one per core unless given.
-        segment_timeout: seconds after which a segment fails; it then runs in a worker process.
-        on_error: what to do when a segment fails: "skip" gives its error in its place, "stop"
-            raises it.
-        max_errors: number of failed segments after which the run stops.
-        resume: whether to resume an interrupted run; failed segments are tried again.
-        overwrite: whether to replace an output that exists.
-        buffer: gigabytes of segments that may be in memory at a time.
-        work: local folder for unfinished results when the output is a URL.
-        progress: True for a line on standard error, or a function that is called with the numbers
-            of segments that are done and that failed.
+    A script that has `workers` begins under `if __name__ == "__main__":`, because they import it.
+    `progress` is True for a line on standard error, or a function that is called with the numbers
+    of segments that are done and that failed.
     """
 
     workers: int | None
@@ -75,9 +60,12 @@ class StrategyKeywords(TypedDict, total=False):
     factors: int
     ridge: float
     quality: MetricLike
+    beta: float
     size: int
     diversity: float
     exchanges: int
+    similarity: MetricLike
+    threshold: float
 
 
 class SamplerKeywords(TypedDict, total=False):
@@ -128,5 +116,24 @@ class SampleKeywords(RunKeywords, SamplerKeywords, total=False):
     """Options of a run and of its sampler."""
 
 
-class TranslateKeywords(RunKeywords, SamplerKeywords, StrategyKeywords, total=False):
-    """Options of a run, of its sampler and of its strategy."""
+class ChoiceKeywords(TypedDict, total=False):
+    """Options of `translate` and `answer` themselves."""
+
+    weights: Literal["uniform", "logprobs", "length-normalised"]
+    format: Literal["json", "text"]
+    nbest: int | None
+    utilities: bool
+    confidence: bool
+    uncertainty: bool
+    abstain: float | None
+    matrix: FilePath | None
+    sampling_workers: int | None
+    on_blank: Literal["copy", "fail"]
+    input_format: Literal["auto", "text", "json"]
+    reference_samples: int | None
+    reference_options: Mapping[str, Any] | None
+
+
+class TranslateKeywords(RunKeywords, SamplerKeywords, StrategyKeywords, ChoiceKeywords,
+                        total=False):
+    """Options of `translate` and `answer`, of their runs, samplers and strategies."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Sample
 from minrisk._core.segment import Ranking, shortened
-from minrisk.io.record import Record, Result
+from minrisk.io.record import Record
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,6 +34,7 @@ class DecodedSegment:
     fields: Mapping[str, Any] = field(default_factory=dict)  # other fields of the input
     details: Mapping[str, Any] = field(default_factory=dict)  # the metric's, about the choice
     samples: Sequence[Sample] | None = None  # the samples of `translate`, otherwise None
+    reference_samples: Sequence[Sample] | None = None  # those of separate references
     _ranking: Ranking | None = None
 
     def __repr__(self) -> str:
@@ -58,7 +59,7 @@ class DecodedSegment:
         if ranking is not None and record.segment is not None:
             ranking = replace(ranking, hypotheses=record.segment.hypotheses, signature=signature)
         return cls(record.id, record.index, _error(record), record.fields, record.details,
-                   record.samples, ranking)
+                   record.samples, record.reference_samples, ranking)
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,6 +77,7 @@ class SampledPrompt:
     index: int  # its place in the input
     error: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)  # other fields of the input
+    reference_samples: Sequence[Sample] | None = None  # those of separate references
     _samples: Sequence[Sample] | None = None
 
     def __repr__(self) -> str:
@@ -96,7 +98,8 @@ class SampledPrompt:
 
     @classmethod
     def of(cls, record: Record) -> SampledPrompt:
-        return cls(record.id, record.index, _error(record), record.fields, record.samples)
+        return cls(record.id, record.index, _error(record), record.fields,
+                   record.reference_samples, record.samples)
 
 
 @dataclass(frozen=True)
@@ -116,23 +119,5 @@ class RunSummary:
     unfinished: Sequence[str] = ()  # the reasons why inputs could not be read to their end
 
 
-@dataclass(frozen=True)
-class Collect:
-    """The last stage if nothing is written: turns each record into an object for the caller."""
-
-    name: ClassVar[str] = "render"
-    is_light: ClassVar[bool] = True
-
-    make: Callable[[Record], Any]
-
-    def prepare(self) -> None:
-        pass
-
-    def __call__(self, items: Iterator[Record]) -> Iterator[Result]:
-        for record in items:
-            yield Result(record.shard, record.index, record.checksum, "", {}, record.failure,
-                         value=self.make(record))
-
-
 def _error(record: Record) -> str | None:
-    return None if record.error is None else f"{record.where}: {record.error}"
+    return None if record.error is None else record.message

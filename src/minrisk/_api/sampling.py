@@ -1,55 +1,52 @@
-"""`minrisk.sample` and `minrisk.translate`: prompts in, samples or the best of them out."""
+"""`minrisk.sample`, `translate` and `answer`: prompts in, samples or the best of them out."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Unpack, overload
 
 from minrisk._api.keywords import SampleKeywords, TranslateKeywords
-from minrisk._api.results import Collect, DecodedSegment, RunSummary, SampledPrompt
-from minrisk._api.runs import (
-    CorpusInput,
-    complete,
-    field_names,
-    iterate,
-    other_options,
-    prompt_input,
-    run_config,
-)
+from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
+from minrisk._api.runs import complete, field_names, iterate, other_options, run_config
 from minrisk._core.adapters import as_sampler
 from minrisk._core.decoding import (
     STRATEGY,
     MetricLike,
     SamplerLike,
     StrategyLike,
+    default_sampler,
     make_sampler,
     resolve_strategy,
 )
 from minrisk._core.errors import InputError
-from minrisk._core.options import Bounds, checked
 from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk._core.sampler import Message, Sampler, check_numbers
-from minrisk._core.signature import settings, signature
-from minrisk.io.prompts import InputFormat, PromptReader
-from minrisk.io.record import Weighting
+from minrisk.io.prompts import InputFormat
 from minrisk.io.text_files import FilePath
-from minrisk.io.writer import ChoiceWriter, SampleWriter
-from minrisk.pipeline.job import RunConfig, Work
-from minrisk.pipeline.stages import Decode, GenerateSamples, SamplesToSegments, Stage, Write
-from minrisk.pipeline.workers import WorkerPool
+from minrisk.pipeline.stages import Collect
+from minrisk.tasks.corpus import prompts_of
+from minrisk.tasks.sampling import (
+    AnswerOutput,
+    OnBlank,
+    PromptOptions,
+    SampleOutput,
+    Sampling,
+    TranslationOutput,
+)
 
-SAMPLER, ENDPOINT = "hf", "openai"  # defaults: without an endpoint, and with one
+_READING = ("on_blank", "input_format", "reference_samples")  # further options of prompts
 Prompts = os.PathLike[str] | Iterable[
     str | Mapping[str, Any] | Sequence[Message] | os.PathLike[str]]
-OnBlank = Literal["copy", "fail"]
 
 
 @overload
 def sample(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None, seed: int = 0,
+    reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
     output: None = None, on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
     **options: Unpack[SampleKeywords],
 ) -> Generator[SampledPrompt]: ...
@@ -58,6 +55,7 @@ def sample(
 @overload
 def sample(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None, seed: int = 0,
+    reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
     output: FilePath, repeat: bool = False, on_blank: OnBlank = "copy",
     input_format: InputFormat = "auto", **options: Unpack[SampleKeywords],
 ) -> RunSummary: ...
@@ -69,6 +67,8 @@ def sample(
     *,
     sampler: SamplerLike | None = None,
     seed: int = 0,
+    reference_samples: int | None = None,
+    reference_options: Mapping[str, Any] | None = None,
     output: FilePath | None = None,
     repeat: bool = False,
     on_blank: OnBlank = "copy",
@@ -87,6 +87,10 @@ def sample(
         n: number of samples of each prompt.
         sampler: a sampler or its name; "hf" unless given, or "openai" where there is an `endpoint`.
         seed: seed of everything that is drawn at random.
+        reference_samples: number of further samples of each prompt that are the references, and
+            no hypotheses; the samples themselves are the references unless given.
+        reference_options: options of the sampler of these, such as `{"temperature": 1.0}`, where
+            they differ; their random streams do in any case.
         output: file or folder to write, as the command line does.
         repeat: whether the output has a sample as often as it was drawn, instead of its count.
         on_blank: what a blank source gives: "copy" for blank samples, or "fail".
@@ -107,31 +111,27 @@ def sample(
     >>> from minrisk.plugins import Sample, Sampler
     >>> class Parrot(Sampler):
     ...     name = "parrot"
-    ...     def sample(self, prompts, n, seed=0, places=None):
+    ...     def sample(self, prompts, n, seed=0, indices=None):
     ...         return [[Sample(f"{prompt}!", count=n)] for prompt in prompts]
     >>> [result.texts for result in sample(["Hello", "Bye"], 4, sampler=Parrot())]
     [['Hello!'], ['Bye!']]
     """
     config, chosen = run_config(output, options), _sampler(sampler, options)
-    draw = _draw(chosen, n, seed, config, on_blank)
-    drawing = {"n": n, "seed": seed, "repeat": repeat}
-    last: Stage = (Collect(SampledPrompt.of) if output is None
-                   else Write(SampleWriter(checked("repeat", repeat, bool))))
     if output is None and repeat:
         raise InputError("repeat= is for output=; samples have their counts")
-    work = _work(prompt_input(prompts, options), chosen, draw, input_format, on_blank, drawing,
-                 pools=[config.pool(draw, last)])
+    sampling = _sampling(prompts, chosen, n, seed, reference_options, options, on_blank=on_blank,
+                         input_format=input_format, reference_samples=reference_samples)
+    last = Collect(SampledPrompt.of) if output is None else None
+    job = SampleOutput(repeat).job(sampling, config, last)
     progress = options.get("progress", False)
-    return (iterate if output is None else complete)(config, work, progress)
+    return (iterate if output is None else complete)(config, job, progress)
 
 
 @overload
 def translate(
     sources: Prompts, n: int, *, sampler: SamplerLike | None = None,
     metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
-    output: None = None, weights: Literal["uniform", "logprobs"] = "uniform",
-    on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
-    sampling_workers: int | None = None, **options: Unpack[TranslateKeywords],
+    output: None = None, **options: Unpack[TranslateKeywords],
 ) -> Generator[DecodedSegment]: ...
 
 
@@ -139,10 +139,7 @@ def translate(
 def translate(
     sources: Prompts, n: int, *, sampler: SamplerLike | None = None,
     metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
-    output: FilePath, format: Literal["text", "json"] = "text", nbest: int | None = None,
-    utilities: bool = False, weights: Literal["uniform", "logprobs"] = "uniform",
-    on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
-    sampling_workers: int | None = None, **options: Unpack[TranslateKeywords],
+    output: FilePath, **options: Unpack[TranslateKeywords],
 ) -> RunSummary: ...
 
 
@@ -155,13 +152,6 @@ def translate(
     strategy: StrategyLike | None = None,
     seed: int = 0,
     output: FilePath | None = None,
-    format: Literal["text", "json"] = "text",
-    nbest: int | None = None,
-    utilities: bool = False,
-    weights: Literal["uniform", "logprobs"] = "uniform",
-    on_blank: OnBlank = "copy",
-    input_format: InputFormat = "auto",
-    sampling_workers: int | None = None,
     **options: Unpack[TranslateKeywords],
 ) -> Generator[DecodedSegment] | RunSummary:
     """Draw n samples for every source and keep the best, as `minrisk translate` does.
@@ -175,16 +165,13 @@ def translate(
         strategy: a strategy, its name or class; standard MBR unless given.
         seed: seed of everything that is drawn at random.
         output: file or folder to write, as the command line does.
-        format: of the output: "text" for a line of text per source, "json" for JSON lines.
-        nbest: number of best samples of each source to add to the output.
-        utilities: whether to add the utilities of all samples to the output.
-        weights: how samples count as references: all alike, or by their "logprobs".
-        on_blank: what a blank source gives: "copy" for a blank choice, or "fail".
-        input_format: format of files: "text", "json", or "auto" for what they look like.
-        sampling_workers: number of workers that sample, on the GPUs; `workers` is the number that
-            decode.
-        options: of a sampler and a strategy that are given by name, and of the run, as of
-            `decode_corpus`.
+        options: `weights` of samples as references ("uniform", "logprobs" or
+            "length-normalised"); `confidence` and `uncertainty`, as of `decode_corpus`; of the
+            output `format` ("text" or "json"), `nbest`, `utilities`, `abstain` and `matrix`;
+            `on_blank`, `input_format`, `reference_samples` and `reference_options`, as of
+            `sample`; `sampling_workers`, the number of workers that sample, on the GPUs, where
+            `workers` is the number that decode; options of a sampler and a strategy that are
+            given by name; and those of the run, as of `decode_corpus`.
 
     Returns:
         An iterator of results in input order, each with its `ranking` and `samples`, or its `error`
@@ -196,63 +183,115 @@ def translate(
     >>> from minrisk.plugins import Sample, Sampler
     >>> class Parrot(Sampler):
     ...     name = "parrot"
-    ...     def sample(self, prompts, n, seed=0, places=None):
+    ...     def sample(self, prompts, n, seed=0, indices=None):
     ...         return [[Sample(f"{prompt}!", n - 1), Sample("What?")] for prompt in prompts]
     >>> [result.text for result in translate(["Hello", "Bye"], 4, sampler=Parrot())]
     ['Hello!', 'Bye!']
     """
+    return _best(TranslationOutput, sources, n, sampler, metric, strategy, seed, output, options)
+
+
+@overload
+def answer(
+    prompts: Prompts, n: int, *, sampler: SamplerLike | None = None,
+    metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
+    output: None = None, **options: Unpack[TranslateKeywords],
+) -> Generator[DecodedSegment]: ...
+
+
+@overload
+def answer(
+    prompts: Prompts, n: int, *, sampler: SamplerLike | None = None,
+    metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
+    output: FilePath, **options: Unpack[TranslateKeywords],
+) -> RunSummary: ...
+
+
+def answer(
+    prompts: Prompts,
+    n: int,
+    *,
+    sampler: SamplerLike | None = None,
+    metric: MetricLike | None = None,
+    strategy: StrategyLike | None = None,
+    seed: int = 0,
+    output: FilePath | None = None,
+    **options: Unpack[TranslateKeywords],
+) -> Generator[DecodedSegment] | RunSummary:
+    """Draw n samples for every prompt and keep the best, as `minrisk answer` does.
+
+    It is `translate` for prompts that are no translations, and writes JSON lines unless told
+    otherwise, because answers may have many lines.
+
+    Args:
+        prompts: as of `sample`.
+        n, sampler, metric, strategy, seed, output, options: as of `translate`.
+
+    Returns:
+        As `translate` does; with the metric "exact-match", `details` has the answer and its votes.
+
+    Raises:
+        InputError, UnusableError, MissingExtra: as `translate` does.
+
+    >>> import minrisk
+    >>> from minrisk.plugins import Sample, Sampler
+    >>> class Guesser(Sampler):
+    ...     name = "guesser"
+    ...     def sample(self, prompts, n, seed=0, indices=None):
+    ...         return [[Sample("It is 4.", n - 2), Sample("5", 1), Sample("It's 5.", 1)]
+    ...                 for _ in prompts]
+    >>> metric = minrisk.ExactMatch(pattern=r"\\d+")
+    >>> [result.details["answer"] for result in answer(["2 + 2?"], 5, sampler=Guesser(),
+    ...                                                metric=metric)]
+    ['4']
+    """
+    return _best(AnswerOutput, prompts, n, sampler, metric, strategy, seed, output, options)
+
+
+def _best(kind: type[TranslationOutput], prompts: Prompts, n: int, sampler: SamplerLike | None,
+          metric: MetricLike | None, strategy: StrategyLike | None, seed: int,
+          output: FilePath | None, options: Mapping[str, Any],
+          ) -> Generator[DecodedSegment] | RunSummary:
+    """The best sample of every prompt."""
     config = run_config(output, options)
-    _check_output(output, format, nbest, utilities)
-    checked("sampling_workers", sampling_workers, int | None, Bounds(ge=1))
-    sampler_fields = field_names(SAMPLERS, sampler, _default_sampler(options))
+    sampler_fields = field_names(SAMPLERS, sampler, default_sampler(options.get("endpoint")))
     fields = field_names(STRATEGIES, strategy, STRATEGY)
-    others = other_options(options, sampler_fields, fields)
-    chosen = _sampler(sampler, {k: v for k, v in others.items() if k in sampler_fields})
-    own = {k: v for k, v in others.items() if k not in sampler_fields}
+    choice_fields = [f.name for f in dataclasses.fields(kind)]
+    others = other_options(options, sampler_fields, fields, choice_fields, _READING,
+                           ["reference_options"])
+    reference_options = others.pop("reference_options", None)
+    choices = _choices(kind, {k: others.pop(k) for k in choice_fields if k in others}, output)
+    reading = {k: others.pop(k) for k in _READING if k in others}
+    chosen = _sampler(sampler, {k: others.pop(k) for k in sampler_fields if k in others})
     if "seed" in fields and isinstance(strategy, str | type | None):
-        own["seed"] = seed
-    decision = resolve_strategy(strategy, metric, own)
-    weighting = Weighting(checked("weights", weights, Literal["uniform", "logprobs"]))
-    draw = _draw(chosen, n, seed, config, on_blank, must_instruct=True)
-    last: Stage = (Collect(partial(DecodedSegment.of, signature=signature(decision)))
-                   if output is None else Write(ChoiceWriter(format, nbest, utilities)))
-    choose = (SamplesToSegments(weighting), Decode(decision, None, config.on_error), last)
-    changes = {"form": format, "nbest": nbest, "utilities": utilities, "weights": weights}
-    work = _work(
-        prompt_input(sources, options), chosen, draw, input_format, on_blank,
-        {"n": n, "seed": seed},
-        # the first pool samples, on GPUs if there are any; the second decodes the samples
-        pools=[replace(config.pool(draw), workers=sampling_workers),
-               config.pool(*choose, gpus=False)],
-        changes=settings(decision) | changes,
-        signatures=[signature(decision, weights=weights)],
-        extension=".txt" if format == "text" else ".jsonl")
+        others["seed"] = seed
+    decision = resolve_strategy(strategy, metric, others)
+    sampling = _sampling(prompts, chosen, n, seed, reference_options, options, **reading)
+    last = None if output is not None else Collect(
+        partial(DecodedSegment.of, signature=choices.signature(decision)))
+    job = choices.job(sampling, decision, config, last)
     progress = options.get("progress", False)
-    return (iterate if output is None else complete)(config, work, progress)
+    return (iterate if output is None else complete)(config, job, progress)
 
 
-def _check_output(output: FilePath | None, format: str, nbest: int | None,
-                  utilities: bool) -> None:
-    checked("format", format, Literal["text", "json"])
-    checked("nbest", nbest, int | None, Bounds(ge=1))
-    if output is None and (format != "text" or nbest or utilities):
-        raise InputError("format=, nbest= and utilities= are for output=; rankings have all "
-                         "utilities")
-    if format == "text" and (nbest or utilities):
-        raise InputError("nbest= and utilities= need format='json'; text has one line per segment")
-
-
-def _default_sampler(options: Mapping[str, Any]) -> str:
-    """The `openai` sampler if an endpoint is given, otherwise `hf`."""
-    return ENDPOINT if options.get("endpoint") is not None else SAMPLER
+def _choices(kind: type[TranslationOutput], given: dict[str, Any],
+             output: FilePath | None) -> TranslationOutput:
+    if given.get("matrix") is not None:
+        given["matrix"] = os.fspath(given["matrix"])
+    choices = kind(**given)
+    if output is None and choices != replace(choices, format=kind.format, nbest=None,
+                                             utilities=False, abstain=None, matrix=None):
+        raise InputError("format=, nbest=, utilities=, abstain= and matrix= are for output=; "
+                         "rankings have all utilities, and their uncertainty")
+    return choices
 
 
 def _sampler(sampler: SamplerLike | None, options: Mapping[str, Any]) -> Sampler:
     """A sampler by name with its options, or one that has them."""
-    fields = field_names(SAMPLERS, sampler, _default_sampler(options))
+    fields = field_names(SAMPLERS, sampler, default_sampler(options.get("endpoint")))
     own = other_options(options, fields)
     if sampler is None or isinstance(sampler, str):
-        return make_sampler(sampler or _default_sampler(options), **own)
+        return make_sampler(sampler or default_sampler(options.get("endpoint")), **own)
     found = as_sampler(sampler)
     if own:
         raise InputError(f"{', '.join(own)}: already part of the sampler {found.name!r}; give the "
@@ -260,27 +299,10 @@ def _sampler(sampler: SamplerLike | None, options: Mapping[str, Any]) -> Sampler
     return found
 
 
-def _draw(sampler: Sampler, n: int, seed: int, config: RunConfig, on_blank: OnBlank,
-          must_instruct: bool = False) -> GenerateSamples:
+def _sampling(prompts: Prompts, sampler: Sampler, n: int, seed: int,
+              reference_options: Mapping[str, Any] | None, options: Mapping[str, Any],
+              **reading: Any) -> Sampling:
     check_numbers(n, seed)
-    checked("on_blank", on_blank, OnBlank)
-    return GenerateSamples(sampler, n, seed, config.batch_size, config.on_error,
-                           on_blank == "fail", must_instruct)
-
-
-def _work(source: CorpusInput, sampler: Sampler, draw: GenerateSamples, form: InputFormat,
-          on_blank: OnBlank, drawing: Mapping[str, Any],
-          pools: Sequence[WorkerPool], changes: Mapping[str, Any] | None = None,
-          signatures: Sequence[str] = (), extension: str = ".jsonl") -> Work:
-    lines = partial(PromptReader, form=checked("input_format", form, InputFormat))
-    return Work(
-        files=source.files,
-        reader=partial(source.reader, lines),
-        pools=pools,
-        settings=settings(sampler, "sampler") | dict(changes or {}) | dict(drawing) | {
-            "input_format": form, "on_blank": on_blank},
-        signatures=[signature(sampler, "sampler", **drawing), *signatures],
-        extension=extension,
-        block=sampler.batch_size(draw.n),
-        parser=source.parser(lines),
-    )
+    return Sampling(prompts_of(prompts, options.get("engine")), sampler,
+                    PromptOptions(num_samples=n, seed=seed, **reading),
+                    dict(reference_options or {}))

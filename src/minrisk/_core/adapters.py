@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from minrisk._core.arrays import Floats, Points
+from minrisk._core.arrays import Floats, Ints, Points
 from minrisk._core.errors import InputError, brief
 from minrisk._core.groups import Groups
 from minrisk._core.metric import (
@@ -26,7 +26,13 @@ from minrisk._core.metric import (
 )
 from minrisk._core.options import owner
 from minrisk._core.registry import METRICS, SAMPLERS
-from minrisk._core.sampler import AnyRequest, Result, Sample, Sampler
+from minrisk._core.sampler import (
+    AnyRequest,
+    Sample,
+    Sampler,
+    SamplingResult,
+    changed_options,
+)
 from minrisk._core.segment import Ranking, Segment
 
 MAX_LOADED_METRICS = 4  # metrics made by name that are cached
@@ -191,6 +197,9 @@ class MetricAdapter(Metric[Any]):
         found: Floats = self._require(Ability.QUALITY).quality(hyps, source)
         return found
 
+    def choose(self, hyps: Any, counts: Ints, source: Any) -> int:
+        return int(self._require(Ability.CHOICE).choose(hyps, counts, source))
+
     def surrogate(self, hyps: Any, refs: Any, mass: Floats, source: Any = None) -> Surrogate[Any]:
         found: Surrogate[Any] = self._require(Ability.SURROGATE).surrogate(hyps, refs, mass, source)
         return found
@@ -271,8 +280,15 @@ class SamplerAdapter(Sampler):
         return found
 
     @property
+    def is_random(self) -> bool:
+        return bool(getattr(self.sampler, "is_random", False))
+
+    @property
     def streams(self) -> bool:
         return callable(getattr(self.sampler, "stream", None))
+
+    def with_options(self, **changes: Any) -> SamplerAdapter:
+        return SamplerAdapter(changed_options(self.sampler, changes, self.name))
 
     def batch_size(self, n: int) -> int:
         chosen = getattr(self.sampler, "batch_size", None)
@@ -283,13 +299,13 @@ class SamplerAdapter(Sampler):
             self.sampler.prepare()
 
     def sample(self, prompts: Sequence[Any], n: int, seed: int = 0,
-               places: Sequence[int] | None = None) -> list[list[Sample]]:
-        found: list[list[Sample]] = self.sampler.sample(prompts, n, seed, places)
+               indices: Sequence[int] | None = None) -> list[list[Sample]]:
+        found: list[list[Sample]] = self.sampler.sample(prompts, n, seed, indices)
         return found
 
     def stream(self, requests: Iterable[AnyRequest], n: int,
-               seed: int = 0) -> Generator[tuple[AnyRequest, Result]]:
+               seed: int = 0) -> Generator[tuple[AnyRequest, SamplingResult]]:
         if not self.streams:
             return super().stream(requests, n, seed)
-        found: Generator[tuple[AnyRequest, Result]] = self.sampler.stream(requests, n, seed)
+        found: Generator[tuple[AnyRequest, SamplingResult]] = self.sampler.stream(requests, n, seed)
         return found

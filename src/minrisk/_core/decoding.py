@@ -20,19 +20,27 @@ from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy, as_strategy
 
 METRIC, STRATEGY = "chrf", "standard"  # the defaults
+SAMPLER, ENDPOINT_SAMPLER = "hf", "openai"  # the defaults without an endpoint, and with one
 
 MetricName = Literal[
     "chrf", "bleu", "comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx",
-    "metricx-qe", "bleurt", "ter", "rouge", "rouge-l", "edit", "exact-match", "json-match",
-    "symbolic", "embedding", "mqm", "python", "command", "combined", "symmetric", "cached"]
+    "metricx-qe", "bleurt", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider",
+    "exact-match", "json-match", "symbolic", "outcomes", "embedding", "mqm", "judge", "reward",
+    "logprob", "python", "command", "combined", "symmetric", "cutoff", "documents", "cached"]
 StrategyName = Literal[
     "standard", "n-by-s", "aggregate", "aggregate-to-fine", "coarse-to-fine", "prune", "adaptive",
-    "centroid", "low-rank", "control-variate", "rerank", "quality-then-mbr", "diverse", "medoids"]
+    "centroid", "low-rank", "control-variate", "rerank", "quality-then-mbr", "mbr-bon",
+    "universal-self-consistency", "diverse", "medoids", "cluster"]
 SamplerName = Literal["hf", "openai", "ct2"]
 # what each may be given as; names of metrics carry arguments too, and plug-ins have others
 MetricLike = MetricName | str | AnyMetric | type[Any] | Callable[[str, str], float]
 StrategyLike = StrategyName | str | Strategy | type[Any]
 SamplerLike = SamplerName | str | Sampler
+
+
+def default_sampler(endpoint: str | None) -> str:
+    """The name of the sampler where none is given."""
+    return SAMPLER if endpoint is None else ENDPOINT_SAMPLER
 
 
 def make_metric(name: MetricName | str, /, **options: Any) -> AnyMetric:
@@ -104,7 +112,10 @@ def decode(
     weights: npt.ArrayLike | None = None,
     *,
     counts: npt.ArrayLike | None = None,
+    logprobs: npt.ArrayLike | None = None,
+    lengths: npt.ArrayLike | None = None,
     index: int = 0,
+    outcomes: Sequence[str | None] | None = None,
     metric: MetricLike | None = None,
     strategy: StrategyLike | None = None,
     **options: Any,
@@ -121,7 +132,10 @@ def decode(
         source: the source text, for metrics that need it.
         weights: one per reference; equal unless given.
         counts: number of equal samples that each hypothesis stands for; 1 unless given.
+        logprobs: log-probability of each hypothesis, for the metric `logprob`; no weight.
+        lengths: length of each hypothesis in tokens, for the same.
         index: the segment's position in the input, which seeds its random stream.
+        outcomes: what each hypothesis printed when it was executed, for the metric "outcomes".
         metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
             given. `make_metric` makes one by name with options.
         strategy: a strategy, its name or class; every hypothesis against every reference unless
@@ -144,7 +158,8 @@ def decode(
     >>> decode(samples, strategy="aggregate-to-fine", keep=2).order.tolist()
     [0, 1, 2]
     """
-    segment = Segment(hypotheses, references, source, weights, index, counts)
+    segment = Segment(hypotheses, references, source, weights, index, counts, logprobs, lengths,
+                      outcomes)
     chosen = resolve_strategy(strategy, metric, options)
     (ranking,) = chosen.rank([segment])
     return add_texts(ranking, segment, chosen)

@@ -44,6 +44,7 @@ class Ability(Flag):
     QUALITY = auto()  # quality
     SURROGATE = auto()  # surrogate
     CORPUS_STATISTICS = auto()  # statistics and corpus
+    CHOICE = auto()  # choose
 
     def __str__(self) -> str:
         """The predicate of a sentence: "a metric that ..."."""
@@ -57,6 +58,7 @@ METHODS = {
     Ability.QUALITY: ("quality",),
     Ability.SURROGATE: ("surrogate",),
     Ability.CORPUS_STATISTICS: ("statistics", "corpus"),
+    Ability.CHOICE: ("choose",),
 }
 _PHRASES = {
     Ability.AVERAGES: "averages references",
@@ -65,6 +67,7 @@ _PHRASES = {
     Ability.QUALITY: "judges by the source alone",
     Ability.SURROGATE: "has a surrogate to correct",
     Ability.CORPUS_STATISTICS: "has statistics of a corpus",
+    Ability.CHOICE: "chooses among all hypotheses at once",
 }
 
 
@@ -105,6 +108,11 @@ class Metric(Options, ABC, Generic[F]):
         return False
 
     @property
+    def compares_outcomes(self) -> bool:
+        """Whether it gets the outcomes of hypotheses (`Segment.outcomes`), not their texts."""
+        return False
+
+    @property
     def is_error(self) -> bool:
         """Whether it is a negated error rate, which reports show with its original sign."""
         return False
@@ -124,12 +132,17 @@ class Metric(Options, ABC, Generic[F]):
         return False
 
     @property
-    def concurrency(self) -> int:
+    def concurrent_batches(self) -> int:
         """Number of batches that threads score at once, so that no device waits for the host.
 
         It is asked for after `prepare`.
         """
         return 1
+
+    @property
+    def needs_segment(self) -> bool:
+        """Whether its features depend on more than texts, so that `segment_features` makes them."""
+        return False
 
     def prepare(self) -> None:
         """Import packages and load models, so that errors appear before the first segment."""
@@ -140,6 +153,10 @@ class Metric(Options, ABC, Generic[F]):
     @abstractmethod
     def features(self, texts: Sequence[str]) -> F:
         """The features of the texts, one row per text; rows can be selected."""
+
+    def segment_features(self, segment: Segment, texts: Sequence[str]) -> F:
+        """The features of the texts of one segment, of which a metric may read more than texts."""
+        return self.features(texts)
 
     @abstractmethod
     def scores(self, hyps: F, refs: F, source: F | None = None) -> Floats:
@@ -169,9 +186,16 @@ class Metric(Options, ABC, Generic[F]):
         """(N, D) embeddings to cluster, in single or double precision; near texts are similar."""
         raise lacks_ability(self, Ability.VECTORS)
 
-    def quality(self, hyps: F, source: F) -> Floats:
-        """(H,) quality estimates of the hypotheses from the source alone; needs `needs_source`."""
+    def quality(self, hyps: F, source: F | None) -> Floats:
+        """(H,) quality estimates of the hypotheses without references, from the source alone.
+
+        The source is None unless `needs_source` says that it is needed.
+        """
         raise lacks_ability(self, Ability.QUALITY)
+
+    def choose(self, hyps: F, counts: Ints, source: F | None) -> int:
+        """The row of the best of distinct hypotheses; `counts` are the samples that each is."""
+        raise lacks_ability(self, Ability.CHOICE)
 
     def surrogate(self, hyps: F, refs: F, mass: Floats, source: F | None = None) -> Surrogate[F]:
         """A cheap approximation of the scores, which a few exact scores correct."""

@@ -1,7 +1,8 @@
-"""Options of metrics, strategies and samplers: dataclass fields with a help text and checks.
+"""Options: dataclass fields with a help text and checks.
 
-`option` declares the help text and the valid values of a field; a class that derives from `Options`
-raises an error when it is made with other values.
+`option` declares the help text and the valid values of a field of a metric, strategy or sampler;
+`flag` does the same for what calls and commands take beside them, with its look on the command
+line. A class that derives from `Options` raises an error when it is made with other values.
 """
 
 from __future__ import annotations
@@ -46,6 +47,28 @@ def option(default: Any = dataclasses.MISSING, *, help: str, ge: float | None = 
     bounds = Bounds(ge, gt, le, lt)
     return dataclasses.field(default=default, metadata={
         "help": help, "affects_results": affects_results, "bounds": bounds})
+
+
+@dataclass(frozen=True)
+class Flag:
+    """The look of an option on the command line, beyond its field."""
+
+    names: tuple[str, ...] = ()  # further spellings; short ones are shown
+    section: str = "Running"
+    metavar: str | None = None
+    advanced: bool = False  # shown by --help-all only
+    hidden: bool = False
+    registry: Any = None  # of the accepted names
+
+
+def flag(default: Any, *names: str, help: str = "", section: str = "Running",
+         metavar: str | None = None, advanced: bool = False, hidden: bool = False,
+         registry: Any = None, ge: float | None = None, gt: float | None = None,
+         le: float | None = None) -> Any:
+    """A dataclass field that is an option of calls and of commands, where its name is the flag."""
+    look = Flag(names, section, metavar, advanced, hidden, registry)
+    return dataclasses.field(default=default, metadata={
+        "help": help, "bounds": Bounds(ge=ge, gt=gt, le=le), "flag": look})
 
 
 class Options:
@@ -102,11 +125,13 @@ class _Check:
     hint: Any
     bounds: Bounds
     convert: Callable[[Any, str, Any], Any] | None  # of fields that hold metrics
+    is_flag: bool  # messages name it without its owner, as calls and commands do
 
     def __call__(self, config: Any, value: Any) -> Any:
         if self.convert is not None:
             return self.convert(config, self.name, value)
-        return checked(f"{owner(config)}: {self.name}", value, self.hint, self.bounds)
+        name = self.name if self.is_flag else f"{owner(config)}: {self.name}"
+        return checked(name, value, self.hint, self.bounds)
 
 
 def checked(name: str, value: Any, hint: Any, bounds: Bounds = Bounds()) -> Any:  # noqa: B008
@@ -139,7 +164,7 @@ def _checks(cls: type) -> tuple[_Check, ...]:
     except NameError:  # a class inside a function, whose types cannot be looked up
         hints = {}
     return tuple(_Check(f.name, hints.get(f.name, Any), f.metadata.get("bounds", Bounds()),
-                        f.metadata.get("convert"))
+                        f.metadata.get("convert"), "flag" in f.metadata)
                  for f in dataclasses.fields(cls) if {"bounds", "convert"} & f.metadata.keys())
 
 

@@ -171,12 +171,25 @@ class Pool(Generic[F]):
 
     def quality(self) -> Floats:
         """(H,) quality estimates from the source alone; each counts as one pair."""
-        if self.source is None:
-            raise _without_source(self.metric)
         distinct, place = self._distinct
         self.tally.add(distinct, 1)
         found = self.metric.quality(self.texts[distinct], self.source)
         return self._finite(found, None, "the source")[place]
+
+    def choice(self) -> Floats:
+        """(H,) 1 for the hypothesis that the metric chooses, and for equal ones, 0 for the others.
+
+        Counts as one pair for each distinct hypothesis.
+        """
+        distinct, place = self._distinct
+        self.tally.add(distinct, 1)
+        counts = np.bincount(place, self.segment.counts, distinct.size).astype(np.intp)
+        chosen = self.metric.choose(self.texts[distinct], counts, self.source)
+        if not 0 <= chosen < distinct.size:
+            raise InputError(f"metric {self.metric.name!r} chose {chosen} among {distinct.size} "
+                             "hypotheses; expected the row of one")
+        result: Floats = (place == chosen).astype(np.float64)
+        return result
 
     def surrogate_mean(self) -> Floats:
         """(H,) the mean of the metric's surrogate over all references.
@@ -350,6 +363,11 @@ class Batch(Sequence[Segment]):
         return [pool.keep(rows) for pool, rows in zip(theirs, self._rows, strict=True)]
 
 
+def as_batch(segments: Sequence[Segment]) -> Batch:
+    """The segments as a batch, so that strategies that share a metric share the features."""
+    return segments if isinstance(segments, Batch) else Batch(segments)
+
+
 def bind(metric: Metric[F], segments: Sequence[Segment]) -> Iterable[Pool[F]]:
     """One pool per segment, with its features by this metric.
 
@@ -374,7 +392,7 @@ def bind(metric: Metric[F], segments: Sequence[Segment]) -> Iterable[Pool[F]]:
 
 
 def _extract(metric: Metric[F], segments: Sequence[Segment]) -> Iterator[Pool[F]]:
-    if metric.features_per_segment:
+    if metric.features_per_segment or metric.needs_segment:
         for segment in segments:
             yield from _extract_together(metric, [segment])
     else:
@@ -387,11 +405,13 @@ def _extract_together(metric: Metric[F], segments: Sequence[Segment]) -> Iterato
     bound = []
     for segment in segments:
         own: dict[str, int] = {}  # numbered within the segment, so that no other segment matters
-        hyps = _rows(own, segment.hypotheses)
-        refs = _reference_rows(own, segment, hyps)
+        compared = _compared(metric, segment)
+        hyps = _rows(own, compared.hypotheses)
+        refs = _reference_rows(own, compared, hyps)
         source = _rows(rows, _source(metric, segment))
         bound.append((segment, hyps, refs, _rows(rows, own), source))
-    features = metric.features(list(rows))
+    features = (metric.segment_features(segments[0], list(rows)) if metric.needs_segment
+                else metric.features(list(rows)))
     for segment, hyps, refs, texts, source in bound:
         yield Pool(segment, metric, features[texts], hyps, refs,
                    features[source] if source.size else None)
@@ -408,6 +428,16 @@ def _reference_rows(known: dict[str, int], segment: Segment, hyps: Ints) -> Ints
     if segment.own is not None and segment.rows is None:  # the hypotheses, repeated by their counts
         return np.repeat(hyps, segment.counts)
     return _rows(known, segment.references)
+
+
+def _compared(metric: AnyMetric, segment: Segment) -> Segment:
+    """The segment with the texts that the metric compares: its own, or its outcomes."""
+    if not metric.compares_outcomes:
+        return segment
+    if segment.outcomes is None:
+        raise InputError(f"metric {metric.name!r} compares outcomes; give outcomes (one per "
+                         "sample) for every segment")
+    return segment.outcomes
 
 
 def _source(metric: AnyMetric, segment: Segment) -> tuple[str, ...]:

@@ -115,15 +115,24 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "rouge": "minrisk.metrics.rouge:Rouge",
     "rouge-l": "minrisk.metrics.rouge:RougeL",
     "edit": "minrisk.metrics.edit:Edit",
+    "wer": "minrisk.metrics.wer:Wer",
+    "cer": "minrisk.metrics.wer:Cer",
+    "cider": "minrisk.metrics.cider:Cider",
     "exact-match": "minrisk.metrics.exact_match:ExactMatch",
     "json-match": "minrisk.metrics.json_match:JsonMatch",
     "symbolic": "minrisk.metrics.symbolic:Symbolic",
+    "outcomes": "minrisk.metrics.outcomes:Outcomes",
     "embedding": "minrisk.metrics.embedding:Embedding",
     "mqm": "minrisk.metrics.mqm:MQM",
+    "judge": "minrisk.metrics.judge:Judge",
+    "reward": "minrisk.metrics.reward:Reward",
+    "logprob": "minrisk.metrics.logprob:LogProb",
     "python": "minrisk.metrics.python:Python",
     "command": "minrisk.metrics.command:Command",
     "combined": "minrisk.metrics.combined:Combined",
     "symmetric": "minrisk.metrics.symmetric:Symmetric",
+    "cutoff": "minrisk.metrics.cutoff:Cutoff",
+    "documents": "minrisk.metrics.documents:Documents",
     "cached": "minrisk.metrics.cached:Cached",
 }, sums="combined", removed={
     "evaluate": "use python:module:function, with a function that calls the script "
@@ -143,8 +152,12 @@ STRATEGIES = Registry("strategy", "minrisk.strategies", {
     "control-variate": "minrisk.strategies.control_variate:ControlVariate",
     "rerank": "minrisk.strategies.rerank:Rerank",
     "quality-then-mbr": "minrisk.strategies.quality_then_mbr:QualityThenMBR",
+    "mbr-bon": "minrisk.strategies.mbr_bon:MBRBoN",
+    "universal-self-consistency":
+        "minrisk.strategies.universal_self_consistency:UniversalSelfConsistency",
     "diverse": "minrisk.strategies.diverse:Diverse",
     "medoids": "minrisk.strategies.medoids:Medoids",
+    "cluster": "minrisk.strategies.cluster:Cluster",
 })
 
 SAMPLERS = Registry("sampler", "minrisk.samplers", {

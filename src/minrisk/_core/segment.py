@@ -38,6 +38,9 @@ class Segment:
     counts: Ints  # (H,) number of equal samples that each hypothesis stands for
     own: Ints | None  # (H,) each hypothesis' first place among the references, if they are the same
     rows: Ints | None  # (H,) positions in the given list, if only some hypotheses are left
+    logprobs: Floats | None  # (H,) log-probabilities of the hypotheses, if they are known
+    lengths: Floats | None  # (H,) their lengths in tokens, if they are known
+    outcomes: Segment | None  # the same problem with the outcome of each hypothesis as its text
 
     def __init__(
         self,
@@ -47,6 +50,9 @@ class Segment:
         weights: npt.ArrayLike | None = None,
         index: int = 0,
         counts: npt.ArrayLike | None = None,
+        logprobs: npt.ArrayLike | None = None,
+        lengths: npt.ArrayLike | None = None,
+        outcomes: Sequence[str | None] | None = None,
     ) -> None:
         """Check the arguments and fill in the defaults.
 
@@ -58,6 +64,10 @@ class Segment:
                 one sample: a hypothesis with a count of k is k references of that weight.
             index: the segment's position in the input, which seeds its random stream.
             counts: number of equal samples that each hypothesis stands for; 1 unless given.
+            logprobs: log-probability of each hypothesis, for the metric `logprob`; no weight.
+            lengths: length of each hypothesis in tokens, for the same.
+            outcomes: what each hypothesis printed or returned when it was executed, for metrics
+                that compare outcomes; given references are outcomes too. None is no outcome.
 
         Raises:
             InputError: if a list is empty, has the wrong length or holds values of another type.
@@ -82,6 +92,11 @@ class Segment:
             "counts": times,
             "own": np.cumsum(times) - times if references is None else None,
             "rows": None,
+            "logprobs": None if logprobs is None else _logprobs(logprobs, len(hyps)),
+            "lengths": None if lengths is None else _numbers(lengths, len(hyps), "lengths",
+                                                             "hypothesis"),
+            "outcomes": None if outcomes is None else Segment(
+                _checked_outcomes(outcomes, len(hyps)), references, source, weights, index, counts),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -94,6 +109,9 @@ class Segment:
             "counts": self.counts[rows],
             "own": None if self.own is None else self.own[rows],
             "rows": rows if self.rows is None else self.rows[rows],
+            "logprobs": None if self.logprobs is None else self.logprobs[rows],
+            "lengths": None if self.lengths is None else self.lengths[rows],
+            "outcomes": None if self.outcomes is None else self.outcomes.keep(rows),
         }
         for name, value in fields.items():
             object.__setattr__(kept, name, value)
@@ -102,7 +120,8 @@ class Segment:
     def at(self, index: int) -> Segment:
         """The same problem at another place in the input."""
         moved = object.__new__(Segment)
-        for name, value in (vars(self) | {"index": index}).items():
+        outcomes = None if self.outcomes is None else self.outcomes.at(index)
+        for name, value in (vars(self) | {"index": index, "outcomes": outcomes}).items():
             object.__setattr__(moved, name, value)
         return moved
 
@@ -362,6 +381,16 @@ def checked_counts(counts: npt.ArrayLike, count: int) -> Ints:
     if not given.sum() < np.iinfo(np.intp).max:
         raise InputError(f"counts add up to {given.sum():g}, which is too large")
     return given.astype(np.intp)
+
+
+def _checked_outcomes(outcomes: Sequence[str | None], count: int) -> tuple[str, ...]:
+    """(H,) the outcomes; no outcome is an empty one."""
+    is_list = isinstance(outcomes, Sequence) and not isinstance(outcomes, str)
+    given = ["" if outcome is None else outcome for outcome in outcomes] if is_list else outcomes
+    found = checked_texts(given, "outcomes")
+    if len(found) != count:
+        raise InputError(f"expected {count} outcomes (one per hypothesis), got {len(found)}")
+    return found
 
 
 def _check_total(counts: Ints) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from minrisk._core.options import labels
+from minrisk._core.options import labels, owner
 from minrisk.version import __version__
 
 
@@ -55,7 +55,9 @@ def _fields(config: Any, prefix: str) -> list[tuple[str, Any]]:
         elif f.metadata.get("inner"):  # the inner metrics are in the owner's name already
             pairs += _inner_fields(value if isinstance(value, tuple) else (value,), prefix)
         elif f.metadata.get("affects_results", True):
-            pairs += _pairs(prefix + f.name, value)
+            # the key `version` alone is that of minrisk
+            first = prefix or (f"{owner(config)}." if f.name == "version" else "")
+            pairs += _pairs(first + f.name, value)
     return pairs
 
 
@@ -80,4 +82,4 @@ def join(parts: dict[str, Any], version: str = __version__) -> str:
 def _show(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "auto" if value is None else str(value)
+    return "auto" if value is None else str(value).replace("\n", "\\n")  # of a prompt, say

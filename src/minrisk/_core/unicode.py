@@ -1,12 +1,11 @@
-"""Valid Unicode, as tokenizers need it."""
+"""Valid Unicode, as tokenizers and files need it."""
 
 from __future__ import annotations
 
-import re
-
-_SURROGATES = re.compile("[\ud800-\udfff]")  # halves of a character, which UTF-8 cannot write
-
 
 def valid_unicode(text: str) -> str:
-    """The text with U+FFFD for lone surrogates, which JSON may have and no tokenizer accepts."""
-    return _SURROGATES.sub("\ufffd", text)
+    """The text with surrogate pairs joined, and U+FFFD for lone surrogates.
+
+    JSON may have lone surrogates, which UTF-8 cannot write and no tokenizer accepts.
+    """
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -9,7 +9,7 @@ frequencies, is a martingale (Jain et al., 2022: PPR martingale confidence seque
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from math import exp, fsum, lgamma, log
 from typing import Any, Protocol, runtime_checkable
@@ -25,9 +25,43 @@ class Voting(Protocol):
     def answer(self, text: str) -> str | None: ...
 
 
+@runtime_checkable
+class PairwiseVoting(Protocol):
+    """A metric of answers that are equal or not, and have no canonical form."""
+
+    def equal_answers(self, text: str, others: Sequence[str]) -> list[bool]:
+        """Whether a text gives the same answer as each of the others."""
+
+
 def answer_of(metric: Any) -> Callable[[str], str | None] | None:
-    """What finds the answer of a text, if the metric compares answers by equality alone."""
+    """What finds the answer of a text, if the metric compares answers by equality alone.
+
+    It is for one vote, as it may remember the answers of this vote.
+    """
+    if isinstance(metric, PairwiseVoting):
+        return AnswerClasses(metric)
     return metric.answer if isinstance(metric, Voting) and metric.is_vote else None
+
+
+class AnswerClasses:
+    """Equivalence classes of answers, each named by the first text that gives the answer."""
+
+    def __init__(self, metric: PairwiseVoting) -> None:
+        self._metric = metric
+        self._class_of: dict[str, str | None] = {}
+
+    def __call__(self, text: str) -> str | None:
+        if text not in self._class_of:
+            self._class_of[text] = self._compared(text)
+        return self._class_of[text]
+
+    def _compared(self, text: str) -> str | None:
+        firsts = [first for first in dict.fromkeys(self._class_of.values()) if first is not None]
+        *are_equal, has_answer = self._metric.equal_answers(text, [*firsts, text])
+        if not has_answer:
+            return None
+        return next((first for first, is_equal in zip(firsts, are_equal, strict=True) if is_equal),
+                    text)
 
 
 class Vote:

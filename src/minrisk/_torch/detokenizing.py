@@ -13,7 +13,7 @@ from minrisk._core.arrays import Ints
 _CHECKED = 16  # sequences that both ways must agree on before the fast one is used
 _UNDERLINE = "\N{LOWER ONE EIGHTH BLOCK}"  # a space, in SentencePiece's pieces
 
-Decode = Callable[[Sequence[Ints]], list[str]]
+DecodeTokens = Callable[[Sequence[Ints]], list[str]]
 
 
 class Detokenizer:
@@ -42,7 +42,7 @@ class Detokenizer:
         return found
 
 
-def _fast_decoder(tokenizer: Any) -> Decode | None:
+def _fast_decoder(tokenizer: Any) -> DecodeTokens | None:
     """A decoder of whole batches for the tokenizers that we know one for."""
     if type(tokenizer).__name__ == "MarianTokenizer" and hasattr(tokenizer, "spm_target"):
         return _Marian(tokenizer)

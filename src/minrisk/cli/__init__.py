@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from minrisk._core.adapters import clear_metric_cache
-from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError, unknown
 from minrisk.cli.flags import as_flags
 from minrisk.version import __version__
 
@@ -22,6 +22,7 @@ _COMMANDS = {  # imported when they are called
     "decode": "minrisk.cli.decode:decode",
     "sample": "minrisk.cli.sample:sample",
     "translate": "minrisk.cli.translate:translate",
+    "answer": "minrisk.cli.answer:answer",
     "serve": "minrisk.cli.serve:serve",
     "score": "minrisk.cli.score:score",
     "validate": "minrisk.cli.validate:validate",
@@ -51,7 +52,9 @@ class Commands(click.Group):
         if name in _MOVED and not ctx.resilient_parsing:
             raise InputError(f"`minrisk {name}` is now `minrisk {_MOVED[name]}`")
         if name not in _COMMANDS:
-            return None
+            if ctx.resilient_parsing:
+                return None
+            raise unknown("command", name, _COMMANDS)
         module, _, attribute = _COMMANDS[name].partition(":")
         found: click.Command = getattr(import_module(module), attribute)
         return found

@@ -1,7 +1,8 @@
 """The metric, strategy and sampler that options name, and the options that fill their fields.
 
 `--coarse chrf --coarse.order 3` is for a strategy's second metric. Metrics inside others go by
-their names: `--metric chrf+comet --metric.chrf.order 4`.
+their names: `--metric chrf+comet --metric.chrf.order 4`. `--references.temperature 1` is for the
+sampler of separate references, which has the options of the first unless given others.
 """
 
 from __future__ import annotations
@@ -12,17 +13,25 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from minrisk._core.adapters import named_metric
-from minrisk._core.decoding import METRIC, STRATEGY, make_sampler
+from minrisk._core.decoding import (
+    ENDPOINT_SAMPLER,
+    METRIC,
+    SAMPLER,
+    STRATEGY,
+    default_sampler,
+    make_sampler,
+)
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric, Metric
+from minrisk._core.options import Flag, flag
 from minrisk._core.recipe import key
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES, Registry
 from minrisk._core.sampler import Sampler
 from minrisk._core.strategy import Strategy
 from minrisk.cli.fields import Field, entries, fields_of
-from minrisk.cli.options import FieldOption, Flag, flag
+from minrisk.cli.options import FieldOption
 
-SAMPLER, ENDPOINT = "hf", "openai"  # unless given; the second with an --endpoint
+REFERENCES = "--references."  # begins the options of the sampler of separate references
 COMMON = ("metric", "seed")  # fields of strategies with an option that every strategy has
 _METRIC_HELP = "Metric that scores hypotheses; --metric.FIELD sets its fields."
 Names = Mapping[str, Any]  # of metrics, strategies and samplers, by the options that give them
@@ -185,22 +194,25 @@ class SamplerOptions(ComponentOptions):
     sampler: str | None = flag(
         None, section="Sampling", metavar="NAME", registry=SAMPLERS,
         help="Sampler; --FIELD sets its fields.  "
-        f"[default: {SAMPLER}, or {ENDPOINT} with an --endpoint]")
+        f"[default: {SAMPLER}, or {ENDPOINT_SAMPLER} with an --endpoint]")
     endpoint: str | None = flag(
         None, section="Sampling", metavar="URL",
         help="Address of a server with OpenAI's protocol, such as http://localhost:8000/v1.")
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
-        name = names.get("sampler") or (ENDPOINT if names.get("endpoint") else SAMPLER)
+        name = names.get("sampler") or default_sampler(names.get("endpoint"))
         yield sampler_component(name, ["endpoint"], not {"sampler", "endpoint"} & names.keys())
+        if "reference_samples" in names:
+            yield _reference_sampler(name)
 
     def make(self) -> Sampler:
         options = self.values("sampler")
-        name = self.sampler or (ENDPOINT if self.endpoint else SAMPLER)
+        name = self.sampler or default_sampler(self.endpoint)
         if self.endpoint is not None:
             if "endpoint" not in [field.name for field in fields_of(SAMPLERS.get(name))]:
-                raise InputError(f"--endpoint is of sampler {ENDPOINT}; leave out --sampler {name}")
+                raise InputError(f"--endpoint is of sampler {ENDPOINT_SAMPLER}; "
+                                 f"leave out --sampler {name}")
             options["endpoint"] = self.endpoint
         return make_sampler(name, **options)
 
@@ -209,6 +221,13 @@ def sampler_component(name: str, without: Sequence[str], is_default: bool) -> Co
     """A sampler whose fields have options, but for those that the command has itself."""
     options = _options("sampler", fields_of(SAMPLERS.get(name)), without)
     return Component("sampler", name, options, is_default)
+
+
+def _reference_sampler(name: str) -> Component:
+    """The sampler of separate references; none of its options is required."""
+    return Component("reference sampler", name, tuple(
+        ComponentOption("references", replace(field, default=None), REFERENCES + field.flag[2:])
+        for field in fields_of(SAMPLERS.get(name))))
 
 
 def _named_metrics(field: Field, names: Names) -> Iterator[Component]:

@@ -72,8 +72,7 @@ def _name(key: str, owner: str) -> str:
 def _load(path: str) -> dict[Any, Any]:
     import yaml  # here, because few runs need it
 
-    source = Input(path)
-    text = "\n".join(source.text(line) for line in source)
+    text = "\n".join(Input(path).texts())
     try:
         found = yaml.load(text, _strict_loader())
     except InputError as error:

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from minrisk._api.inspecting import inspect
 from minrisk._core.signature import signature
 from minrisk._core.threads import set_threads
 from minrisk.cli.demo_methods import (
@@ -29,7 +30,6 @@ from minrisk.cli.demo_methods import (
 from minrisk.cli.progress import Progress
 from minrisk.io.files import Input
 from minrisk.metrics.chrf import ChrF
-from minrisk.report.inspecting import inspect
 from minrisk.strategies.standard import Standard
 
 _SHOWN = {SAMPLE: "random sample", PROBABLE: "most probable", EXACT: "exact MBR",

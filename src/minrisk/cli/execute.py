@@ -1,13 +1,12 @@
-"""Runs the work of a command with `pipeline.job`, and shows its progress."""
+"""Runs the job of a command with `pipeline.job`, and shows its progress."""
 
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -21,8 +20,8 @@ from minrisk.io.files import check_writable
 from minrisk.io.record import Result
 from minrisk.io.run_store import RunStore
 from minrisk.io.shards import Shard
-from minrisk.io.sink import Sink
-from minrisk.pipeline.job import Work, open_run
+from minrisk.io.sink import QueueSink, Sink
+from minrisk.pipeline.job import Job, open_run
 from minrisk.pipeline.run import Run
 
 SOME_FAILED = 3  # the exit code of a finished run in which some segments failed
@@ -32,28 +31,33 @@ _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens")  #
 class Outcome(NamedTuple):
     code: int  # the exit code
     counts: Mapping[str, int]  # of everything in the output
+    values: Sequence[Any] = ()  # the results, if there is no output
 
 
-def execute(options: RunOptions, work: Work, written: Sequence[str] = ()) -> Outcome:
+def execute(options: RunOptions, job: Job, written: Sequence[str] = ()) -> Outcome:
     """Do the work, with progress, a summary and a report; `written` are further files of it."""
     if options.report:
         check_writable(options.report)
         written = [*written, options.report]
-    with open_run(options, work, read=[options.config] if options.config else [],
+    with open_run(options, job, read=[options.config] if options.config else [],
                   written=written) as run:
         remaining = [what.shard for what in run.sink.remaining()]
         progress = Progress(options.quiet, partial(_fraction, run, _size(remaining)),
                             has_room_for_bar(options.output))
-        _introduce(progress, options, work, run.sink, len(remaining))
+        _introduce(progress, options, job, run.sink, len(remaining))
         try:
             _run(run, progress, options)
         finally:
             if options.report:
-                write_report(options.report, run, progress, work.signatures)
+                write_report(options.report, run, progress, job.signatures)
         for reason in run.broken.values():
             progress.note(f"unfinished: {reason}")
         failed = run.sink.counts["failed"] + len(run.broken)
-        return Outcome(SOME_FAILED if failed else 0, run.sink.counts)
+        return Outcome(SOME_FAILED if failed else 0, run.sink.counts, _values(run.sink))
+
+
+def _values(sink: Sink) -> list[Any]:
+    return [result.value for result in sink.queue] if isinstance(sink, QueueSink) else []
 
 
 def _size(shards: Sequence[Shard]) -> int | None:
@@ -66,15 +70,15 @@ def _fraction(run: Run, size: int | None) -> float | None:
     return min(1.0, sum(run.read.values()) / size) if size else None
 
 
-def _introduce(progress: Progress, options: RunOptions, work: Work, sink: Sink,
+def _introduce(progress: Progress, options: RunOptions, job: Job, sink: Sink,
                remaining: int) -> None:
-    for line in work.signatures:
+    for line in job.signatures:
         progress.note(line)
     if isinstance(sink, RunStore):
         if sink.store.writer:
             progress.note(f"unfinished results are in {sink.store.work}")
         if options.resume:
-            shards = len(work.files)
+            shards = len(job.files)
             of = f"{shards - remaining} of {shards} shards and " if options.is_folder else ""
             retried = f", {sink.retried} failed ones are tried again" if sink.retried else ""
             progress.note(f"resuming {remote.shown(options.output)}: {of}"
@@ -82,45 +86,31 @@ def _introduce(progress: Progress, options: RunOptions, work: Work, sink: Sink,
 
 
 def _run(run: Run, progress: Progress, options: RunOptions) -> None:
-    shown: set[str] = set()
     # what a metric prints is no result
     with redirect_stdout(sys.stderr), summary(progress, options.output, options.is_stream):
         try:
             for result in run.results():
                 _count(progress, result)
-                _show_warnings(run, shown)
         finally:
-            _show_warnings(run, shown)
             if stages := stage_summary(run, progress):
                 progress.note(stages)
 
 
 def _count(progress: Progress, result: Result) -> None:
-    failure = result.failure
-    if failure and not progress.failed:
-        progress.note(f"the first failure: {failure['file']}:{failure['line']}: "
-                      f"{failure['reason']}")
+    if result.failure and not progress.failed:
+        progress.note(f"the first failure: {result.message}")
     progress.count(**{name: n for name, n in result.counts.items() if name in _SHOWN})
-    progress.advance(failed=failure is not None)
-
-
-def _show_warnings(run: Run, shown: set[str]) -> None:
-    """Each once, whichever worker it came from."""
-    while run.warnings:
-        message = run.warnings.pop(0)
-        if message not in shown:
-            shown.add(message)
-            warnings.warn(message, stacklevel=2)
+    progress.advance(failed=result.failure is not None)
 
 
 @contextmanager
-def summary(progress: Progress, output: str, is_stream: bool) -> Iterator[None]:
+def summary(progress: Progress, output: str | None, is_stream: bool) -> Iterator[None]:
     """Show the progress of the work inside, and how much was done, however it ends."""
     try:
         with progress_listener(progress.stage):
             yield
     except KeyboardInterrupt as stop:
-        where = "standard output" if output == "-" else remote.shown(output)
+        where = "standard output" if output in (None, "-") else remote.shown(output)
         hint = "" if is_stream else "; --resume goes on"
         click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}{hint}", err=True)
         if type(stop) is not KeyboardInterrupt:  # SIGTERM

@@ -1,6 +1,7 @@
 """Options in messages: the library names them as in Python, the command line as flags.
 
     subset=9 -> --subset 9        resume=True -> --resume        beta= -> --metric.beta
+                                  logprobs=False -> --no-logprobs
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from contextvars import ContextVar
 
 from minrisk.cli.options import FieldOption
 
-_OPTION = re.compile(r"""(?<![\w.-])([a-z]\w*)=(True\b|'[^']*'|"[^"]*"|-?[\d.]*\d)?""")
+_OPTION = re.compile(r"""(?<![\w.-])([a-z]\w*)=(True\b|False\b|'[^']*'|"[^"]*"|-?[\d.]*\d)?""")
 _flags: ContextVar[dict[str, str]] = ContextVar("flags of the running command", default={})  # noqa: B039
 
 
@@ -36,4 +37,6 @@ def _as_flag(found: re.Match[str]) -> str:
     flag, value = _flags.get().get(found[1]), (found[2] or "").strip("'")
     if flag is None:
         return found[0]
+    if value == "False":
+        return f"--no-{flag[2:]}"
     return flag if value in ("", "True") else f"{flag} {value}"

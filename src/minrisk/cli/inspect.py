@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import click
 
 from minrisk._core.errors import InputError
+from minrisk._core.options import flag
 from minrisk.cli.command import command
 from minrisk.cli.components import StrategyOptions
 from minrisk.cli.execute import execute
-from minrisk.cli.options import flag
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.segment_input import JsonInput
 from minrisk.io import remote
@@ -20,11 +20,11 @@ from minrisk.io.files import Input, check_writable
 from minrisk.io.inputs import InputFile
 from minrisk.io.jsonl import parse, show
 from minrisk.io.record import error_location
-from minrisk.pipeline.stages import Write
-from minrisk.report.inspecting import page_facts, page_work, title_of
+from minrisk.io.store import check_new
+from minrisk.report.inspecting import Inspecting, PageOptions
 from minrisk.report.page import PageBuilder, check_target, is_large, save_page
-from minrisk.report.stages import BuildViews, LogprobReader, ViewWriter
-from minrisk.report.views import REFERENCE, View
+from minrisk.report.stages import LogprobReader
+from minrisk.report.views import View
 
 
 @dataclass(frozen=True)
@@ -36,21 +36,14 @@ class InspectInput(JsonInput):
     references: tuple[str, ...] = flag(
         (), "-r", section="Input", metavar="FILE",
         help="Human references, one line per segment; may be given several times.")
-    reference_field: str = flag(
-        REFERENCE, section="Input", metavar="FIELD",
-        help="Field of INPUT with a human reference, or a list of them.")
-    validation: str | None = flag(
-        None, section="Input", metavar="FILE",
-        help="Results of `minrisk validate -o FILE`, for the chart of strategies.")
-
-    def view(self, show: int, seed: int) -> View:
+    def view(self, page: PageOptions, seed: int) -> View:
         against = dict(map(_named, self.against))
         if len(against) < len(self.against):
             raise InputError("--against: two outputs have the same name; name them, as in "
                              "--against NAME=FILE")
-        return View(show=show, field=self.reference_field, seed=seed,
+        return View(show=page.show, field=page.reference_field, seed=seed,
                     against={name: _output_lines(path) for name, path in against.items()},
-                    references=[_text_lines(path) for path in self.references])
+                    references=[list(Input(path).texts()) for path in self.references])
 
 
 @dataclass(frozen=True)
@@ -60,20 +53,8 @@ class InspectRun(RunOptions):
 
     def check_target(self) -> None:
         check_target(self.output)
-        is_there = remote.exists if remote.is_url(self.output) else os.path.exists
-        if is_there(self.output) and not self.overwrite:
-            raise InputError(f"{remote.shown(self.output)} exists; --overwrite replaces it, or "
-                             "name another file with -o")
+        check_new(self.output, self.overwrite)
         check_writable(self.output)
-
-
-@dataclass(frozen=True)
-class PageOutput:
-    show: int = flag(16, section="Output", metavar="K", ge=1,
-                     help="Number of samples of each segment: the best, and with them the worst, "
-                     "the most probable and the best of other meanings.")
-    title: str | None = flag(None, section="Output", metavar="TEXT",
-                             help="Title of the page; the name of INPUT unless given.")
 
 
 @command(without=("resume",), examples="""\
@@ -81,7 +62,7 @@ class PageOutput:
   minrisk inspect samples.jsonl --metric comet --against beam=beam.txt -r ref.txt -o report.html
   minrisk inspect samples.jsonl --validation validation.jsonl -o report.html --overwrite""")
 def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun,
-            output: PageOutput) -> int:
+            output: PageOptions) -> int:
     """Make one page that shows why each sample was chosen.
 
     INPUT is JSON lines, as `minrisk decode` reads them. The page is a single file that opens
@@ -90,19 +71,12 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
     """
     options.apply()
     options.check_target()
-    strategy, view = method.make(), segments.view(output.show, method.seed or 0)
-    files, weighting = segments.files(), segments.weighting
-    facts = page_facts(strategy, view, output.title or title_of(files), segments.validation,
-                       weights=weighting)
+    decoding = segments.decoding(method.make(), LogprobReader)
+    inspecting = Inspecting(decoding, segments.view(output, method.seed or 0), output)
     with PageBuilder() as builder:
-        pool = options.pool(BuildViews(strategy, options.batch_size, options.on_error, view=view),
-                            Write(ViewWriter()))
-        work = page_work(files, LogprobReader(tuple(files), weighting), pool, builder,
-                         facts["signature"])
-        done = execute(replace(options, output="-", overwrite=False), work,
-                       written=[options.output])
-        view.check(done.counts["segments"])
-        size = save_page(builder.chunks(strategy.metric, **facts), options.output)
+        run = replace(options, output="-", overwrite=False)
+        done = execute(run, inspecting.job(run, builder), written=[options.output])
+        size = save_page(inspecting.page(builder, done.counts["segments"]), options.output)
     _tell_size(options.output, size, output.show, options.quiet)
     return done.code
 
@@ -122,15 +96,10 @@ def _named(given: str) -> tuple[str, str]:
     return os.path.basename(given), given
 
 
-def _text_lines(path: str) -> list[str]:
-    source = Input(path)
-    return [source.text(line) for line in source]
-
-
 def _output_lines(path: str) -> list[str]:
     """The lines of plain text, or the texts of JSON lines."""
     source = InputFile.at(path).open()
-    lines = [source.text(line) for line in source]
+    lines = list(source.texts())
     if not (source.has_fields or (lines and lines[0].lstrip().startswith("{"))):
         return lines
     return [_text(line, f"{source.name}:{number}") for number, line in enumerate(lines, 1)

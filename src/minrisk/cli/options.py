@@ -1,9 +1,9 @@
 """Dataclass fields as options of the command line.
 
-A command takes frozen dataclasses. `flag` declares a field that an option fills, `argument` one for
-what has no flag. Fields of metrics, strategies and samplers, which `minrisk._core.options.option`
-declares, become options in the same way: the same check as in Python refuses a wrong value, with
-the flag's name in its message.
+A command takes frozen dataclasses. `minrisk._core.options.flag` declares a field that an option
+fills, `argument` one for what has no flag. Fields of metrics, strategies and samplers, which
+`minrisk._core.options.option` declares, become options in the same way: the same check as in Python
+refuses a wrong value, with the flag's name in its message.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from click.shell_completion import CompletionItem
 
 from minrisk._core.errors import InputError, brief
 from minrisk._core.metric import Metric
-from minrisk._core.options import Bounds, checked
-from minrisk._core.registry import METRICS, Registry
+from minrisk._core.options import Flag, checked
+from minrisk._core.registry import METRICS
 from minrisk.cli.fields import Field, as_field
 from minrisk.cli.other_tools import our_value
 
@@ -29,33 +29,11 @@ _FILES = {"FILE": "file", "FOLDER": "dir"}  # what a shell completes
 
 
 @dataclass(frozen=True)
-class Flag:
-    """The appearance of an option, beyond its field."""
-
-    names: tuple[str, ...] = ()  # further spellings; short ones are shown
-    section: str = "Running"
-    metavar: str | None = None
-    advanced: bool = False  # shown by --help-all only
-    hidden: bool = False
-    registry: Registry | None = None  # of the accepted names
-
-
-@dataclass(frozen=True)
 class Positional:
     """An argument without a flag."""
 
     metavar: str
     required: bool = False
-
-
-def flag(default: Any, *names: str, help: str = "", section: str = "Running",
-         metavar: str | None = None, advanced: bool = False, hidden: bool = False,
-         registry: Registry | None = None, ge: float | None = None, gt: float | None = None,
-         le: float | None = None) -> Any:
-    """A field of a command's dataclass, filled by the option of its name."""
-    look = Flag(names, section, metavar, advanced, hidden, registry)
-    return dataclasses.field(default=default, metadata={
-        "help": help, "bounds": Bounds(ge=ge, gt=gt, le=le), "flag": look})
 
 
 def argument(metavar: str, required: bool = False) -> Any:

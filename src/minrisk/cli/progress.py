@@ -1,123 +1,20 @@
-"""Progress on standard error: a live line on a terminal, plain lines elsewhere."""
+"""Progress of a command, whose messages name flags."""
 
 from __future__ import annotations
 
-import shutil
 import sys
-import time
-from collections import Counter
-from collections.abc import Callable
-
-import click
 
 from minrisk.cli.flags import as_flags
-
-_LIVE = 0.1  # seconds between updates on a terminal
-_PLAIN = 10.0
-_WIDTH = 24
+from minrisk.pipeline.progress import RunProgress
 
 
-class Progress:
-    """Counts segments, and shows the number unless quiet."""
-
-    def __init__(self, quiet: bool, fraction: Callable[[], float | None],
-                 live: bool = True) -> None:
-        self.done = 0
-        self.failed = 0
-        self.counts: Counter[str] = Counter()  # further numbers, such as pairs
-        self._quiet = quiet
-        self._fraction = fraction  # returns the share of the input that was read, if known
-        self._live = live
-        self._stage = ""
-        self._start = self._shown = time.monotonic()
-
-    @property
-    def is_terminal(self) -> bool:
-        return self._live and sys.stderr.isatty()
-
-    @property
-    def seconds(self) -> float:
-        return max(time.monotonic() - self._start, 1e-9)
-
-    def advance(self, segments: int = 1, failed: int = 0) -> None:
-        self.done += segments
-        self.failed += failed
-        self._stage = ""
-        self._show_in_time()
-
-    def count(self, **more: int) -> None:
-        self.counts.update({name: number for name, number in more.items() if number})
-
-    def expect(self, total: int) -> None:
-        """Set the number of segments; progress is then the share of segments, not of input."""
-        self._fraction = lambda: self.done / total if total else None
-
-    def stage(self, what: str, done: int, total: int) -> None:
-        """The current step of a metric or a sampler, inside a batch of segments."""
-        self._stage = f"{what}: {done:,} of {total:,}"
-        self._show_in_time()
-
-    def _show_in_time(self) -> None:
-        now = time.monotonic()
-        if not self._quiet and now - self._shown >= (_LIVE if self.is_terminal else _PLAIN):
-            self._shown = now
-            self._show()
+class Progress(RunProgress):
+    """The progress of a command."""
 
     def note(self, message: str) -> None:
-        if not self._quiet:
-            self._clear()
-            click.echo(f"minrisk: {as_flags(message)}", err=True)
-
-    def finish(self) -> None:
-        failed = f", {self.failed} failed" if self.failed else ""
-        counts = "".join(f", {count:,} {name}" for name, count in self.counts.items())
-        self.note(f"{_count(self.done)}{failed}{counts}, {self.seconds:.1f} s, "
-                  + ", ".join(self._speed(*of) for of in [("segments", self.done),
-                                                          *self.counts.items()]))
-
-    def _speed(self, name: str, count: int) -> str:
-        return f"{count / self.seconds:.1f} {name}/s"
-
-    def _show(self) -> None:
-        # before the first batch is finished, the share of input read is misleading
-        fraction = self._fraction() if self.done else None
-        parts = [_count(self.done), self._speed("segments", self.done)]
-        if self.failed:
-            parts.append(f"{self.failed} failed")
-        if fraction:
-            left = self.seconds * (1 - fraction) / fraction
-            parts.append(f"{_clock(left)} left")
-        if self._stage:
-            parts.append(self._stage)
-        line = ", ".join(parts)
-        if self.is_terminal:
-            width = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be cleared
-            click.echo("\r\x1b[K" + f"{_bar(fraction)}{line}"[:width], nl=False, err=True)
-        else:
-            click.echo(f"minrisk: {line}", err=True)
-
-    def _clear(self) -> None:
-        if self.is_terminal:
-            click.echo("\r\x1b[K", nl=False, err=True)
+        super().note(as_flags(message))
 
 
-def has_room_for_bar(output: str) -> bool:
+def has_room_for_bar(output: str | None) -> bool:
     """Whether no results go to the terminal, where they would mix with a live bar."""
     return not (output == "-" and sys.stdout is not None and sys.stdout.isatty())
-
-
-def _count(segments: int) -> str:
-    return f"{segments} segment" if segments == 1 else f"{segments} segments"
-
-
-def _bar(fraction: float | None) -> str:
-    if fraction is None:
-        return ""
-    full = round(_WIDTH * fraction)
-    return f"[{'#' * full}{'-' * (_WIDTH - full)}] {fraction:4.0%} "
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -9,30 +9,32 @@ from typing import Literal
 
 from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError
+from minrisk._core.options import flag
 from minrisk._core.reference_parts import PartsDecoder
 from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
-from minrisk._core.threads import MAX_THREADS, set_threads
+from minrisk._core.threads import set_threads
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricOptions
-from minrisk.cli.decode import UTILITIES_HELP
 from minrisk.cli.execute import summary
-from minrisk.cli.options import argument, flag
+from minrisk.cli.options import argument
 from minrisk.cli.progress import Progress, has_room_for_bar
-from minrisk.cli.run_options import QUIET_HELP, THREADS_HELP
+from minrisk.cli.run_options import QUIET_HELP
 from minrisk.io.files import Output
 from minrisk.io.inputs import InputFile, open_input
 from minrisk.io.jsonl import SampleReader, parse
 from minrisk.io.prompts import is_json
 from minrisk.io.record import Record, error_location
 from minrisk.io.references import ReferenceFile
+from minrisk.io.store import check_new, write_text
 from minrisk.io.writer import ChoiceWriter
-from minrisk.pipeline.job import check_files
-from minrisk.pipeline.references import as_parts_strategy, make_runner, sum_parts
+from minrisk.pipeline.job import WorkerConfig, check_files, is_stream
+from minrisk.pipeline.references import as_parts_strategy, sum_parts
+from minrisk.tasks.decoding import UTILITIES_HELP
 
 
 @dataclass(frozen=True)
-class RankOptions:
+class RankOptions(WorkerConfig):
     hypotheses: str = argument("HYPOTHESES", required=True)
     references: tuple[str, ...] = argument("REFERENCES...", required=True)
     strategy: Literal["aggregate", "standard"] = flag(
@@ -42,29 +44,20 @@ class RankOptions:
         "-", "-o", section="Output", metavar="FILE",
         help="Output file, compressed if it ends in .gz, .xz or .zst; standard output unless "
         "given.")
+    overwrite: bool = flag(False, help="Replace an output that exists.")
     nbest: int | None = flag(None, section="Output", metavar="K", ge=1,
                              help="Add the K best hypotheses.")
     utilities: bool = flag(False, section="Output", help=UTILITIES_HELP)
-    workers: int | None = flag(
-        None, metavar="W", ge=1,
-        help="Number of processes that read files; 1 unless given, or all cores of a Ray cluster.")
-    engine: Literal["local", "ray"] = flag(
-        "local", help="Runner: processes of this machine, or a Ray cluster (minrisk[ray]).")
-    address: str | None = flag(
-        None, metavar="HOST:PORT",
-        help="Address of a Ray cluster; unless given, Ray runs here for this run only.")
-    gpus_per_worker: float = flag(0.0, metavar="G", ge=0,
-                                  help="Number of GPUs of each worker; may be a fraction.")
-    threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, help=THREADS_HELP)
     quiet: bool = flag(False, "-q", help=QUIET_HELP)
 
     def __post_init__(self) -> None:
-        if self.address and self.engine != "ray":
-            raise InputError("--address is of a Ray cluster; give --engine ray")
-        if "-" in self.references and (self.engine != "local" or self.workers):
+        super().__post_init__()
+        if "-" in self.references and (self.engine or self.workers):
             raise InputError("standard input is read by this process alone; "
                              "leave --workers and --engine out, or name files")
         check_files([self.hypotheses, *self.references], [self.output])
+        if not is_stream(self.output):
+            check_new(self.output, self.overwrite)
 
 
 @command(examples="""\
@@ -86,7 +79,6 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
     strategy = make_strategy(options.strategy, metric.make())
     record = _hypotheses(options.hypotheses)
     assert record.segment is not None
-    runner = make_runner(options.engine, options.workers, options.address, options.gpus_per_worker)
     progress = Progress(options.quiet, lambda: None, has_room_for_bar(options.output))
     progress.note(signature(strategy))
     with summary(progress, options.output, is_stream=True):
@@ -94,13 +86,20 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
         files = tuple(ReferenceFile(InputFile.at(path).location, path)
                       for path in options.references)
         with redirect_stdout(sys.stderr):  # what a metric prints is no result
-            part = sum_parts(decoder, files, runner, options.workers, options.gpus_per_worker)
+            part = sum_parts(decoder, files, options)
         ranking = decoder.ranking(part)
-        with Output(options.output) as output:
-            writer = ChoiceWriter(nbest=options.nbest, utilities=options.utilities)
-            output.write(writer(replace(record, ranking=ranking)))
+        writer = ChoiceWriter(nbest=options.nbest, utilities=options.utilities)
+        _write(options.output, writer(replace(record, ranking=ranking)))
         progress.count(references=part.count, pairs=ranking.pairs)
         progress.advance()
+
+
+def _write(path: str, line: str) -> None:
+    if is_stream(path):
+        with Output(path) as output:
+            output.write(line)
+    else:
+        write_text(path, line)
 
 
 def _hypotheses(path: str) -> Record:

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from minrisk._core.signature import settings, signature
 from minrisk.cli.command import command
 from minrisk.cli.components import SamplerOptions
 from minrisk.cli.execute import execute
-from minrisk.cli.options import flag
 from minrisk.cli.prompt_input import PromptInput
 from minrisk.cli.run_options import RunOptions
-from minrisk.io.writer import SampleWriter
-from minrisk.pipeline.job import Work
-from minrisk.pipeline.stages import Write
-
-
-@dataclass(frozen=True)
-class SampleOutput:
-    repeat: bool = flag(False, section="Output",
-                        help="Write equal samples one by one, instead of one with its count.")
+from minrisk.tasks.sampling import SampleOutput
 
 
 @command(examples="""\
   minrisk sample sources.txt --model Helsinki-NLP/opus-mt-en-fr --epsilon 0.02 -o samples.jsonl
   minrisk sample sources.txt --sampler ct2 --model opus-mt-ct2 --top-p 0.9 -o samples.jsonl
   minrisk sample prompts.jsonl --endpoint http://localhost:8000/v1 --model NAME -n 64
+  minrisk sample sources.txt --model M -n 64 --beams 64 --reference-samples 256 \\
+      --references.beams 0 --references.epsilon 0.02 -o samples.jsonl
   minrisk sample sources.txt --model M -n 1024 -o samples.jsonl --resume""")
 def sample(sampling: SamplerOptions, prompts: PromptInput, options: RunOptions,
            output: SampleOutput) -> int:
@@ -34,18 +24,8 @@ def sample(sampling: SamplerOptions, prompts: PromptInput, options: RunOptions,
     INPUT is plain text, a source a line, or JSON lines: {"source": "..."} with "id", and "prompt"
     or "messages" ({"role", "content"} each) to give the model instead, where there are some; other
     fields pass through. The output is JSON lines: {"id", "source", "samples", "counts",
-    "logprobs"}. Beside a file, FILE.run.json says how it was made.
+    "logprobs"}, and "references" with "weights" where --reference-samples draws some. Beside a
+    file, FILE.run.json says how it was made.
     """
     options.apply()
-    sampler = sampling.make()
-    draw = prompts.draw(sampler, options)
-    drawing = {"n": prompts.num_samples, "seed": prompts.seed, "repeat": output.repeat}
-    return execute(options, Work(
-        files=prompts.files(),
-        reader=prompts.reader,
-        pools=[options.pool(draw, Write(SampleWriter(output.repeat)))],
-        settings=settings(sampler, "sampler") | drawing | prompts.settings(),
-        signatures=[signature(sampler, "sampler", **drawing)],
-        block=sampler.batch_size(draw.n),
-        is_streaming=sampler.streams,
-    )).code
+    return execute(options, output.job(prompts.sampling(sampling), options)).code

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from minrisk._core.errors import InputError
 from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.options import flag
 from minrisk._core.threads import MAX_THREADS, set_threads
 from minrisk.cli.command import command
 from minrisk.cli.components import MetricsOptions
-from minrisk.cli.options import argument, flag
-from minrisk.cli.run_options import THREADS_HELP
-from minrisk.cli.score_report import ScoreColumn, show, show_sentences
+from minrisk.cli.options import argument
+from minrisk.cli.score_report import ScoreColumn, ScoreFormat, show, show_sentences
+from minrisk.evaluation.metric_bias import origin_of, warn_of_bias
 from minrisk.evaluation.scoring import SEED, Score, sacrebleu_signature, score_signature
 from minrisk.evaluation.scoring import score as score_systems
 from minrisk.io.files import Input
 from minrisk.io.remote import shown
-from minrisk.pipeline.job import check_files
+from minrisk.pipeline.job import THREADS_HELP, check_files
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ScoreOptions:
     resamples: int = flag(1000, "--confidence-n", "--paired-bs-n", section="Method", metavar="N",
                           ge=1, help="Number of resamples.")
     seed: int = flag(SEED, section="Method", metavar="S", ge=0, help="Seed of the resampling.")
-    format: Literal["json", "text", "latex"] = flag(
+    format: ScoreFormat = flag(
         "json", "-f", section="Output", help="Format of the scores; LaTeX is a table of systems.")
     score_only: bool = flag(False, "-b", section="Output", help="Print just the number.")
     width: int = flag(1, "-w", section="Output", metavar="W", ge=0, le=15,
@@ -75,7 +75,8 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     The numbers are sacreBLEU's for its metrics: of the corpus from its summed statistics, with
     the same resamples. Other metrics are means over segments. Where there are several references,
     a segment is scored against the one that suits it best, unless the metric knows better. Beside
-    its own signature, a score of sacreBLEU's metrics has one in sacreBLEU's words. Files may be
+    its own signature, a score of sacreBLEU's metrics has one in sacreBLEU's words. A system that is
+    judged by the metric that chose it, as FILE.run.json beside it says, is warned of. Files may be
     compressed; `-` is standard input.
     """
     set_threads(options.threads)
@@ -89,6 +90,7 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
         scores = score_systems(systems, references, sources, metric=metric,
                                resamples=options.resample_count, seed=options.seed)
         columns.append(_column(metric, scores, options))
+        warn_of_bias({shown(path): origin_of(path) for path in options.systems}, metric)
     if options.sentence_level:
         show_sentences(columns[0], options.width, options.score_only)
     else:
@@ -111,8 +113,7 @@ def _one_system() -> InputError:
 
 
 def _lines(path: str) -> list[str]:
-    source = Input(path)
-    return [source.text(line).rstrip() for line in source]  # as sacreBLEU reads them
+    return [text.rstrip() for text in Input(path).texts()]  # as sacreBLEU reads them
 
 
 def _references(paths: Sequence[str]) -> list[tuple[str, ...]]:

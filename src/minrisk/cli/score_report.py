@@ -11,7 +11,7 @@ import click
 
 from minrisk.evaluation.scoring import Score
 
-Form = Literal["json", "text", "latex"]
+ScoreFormat = Literal["json", "text", "latex"]
 _SIGNIFICANT = 0.05
 _LATEX = str.maketrans({
     **{special: f"\\{special}" for special in "_&%#${}"}, "\\": r"\textbackslash{}",
@@ -29,11 +29,12 @@ class ScoreColumn:
     scores: dict[str, Score]
 
 
-def show(columns: Sequence[ScoreColumn], form: Form, width: int, score_only: bool) -> None:
+def show(columns: Sequence[ScoreColumn], format: ScoreFormat, width: int,
+         score_only: bool) -> None:
     names = list(columns[0].scores)
     if len(names) > 1:
-        {"json": _objects, "text": _table, "latex": _latex}[form](columns, names, width)
-    elif form == "json" and not score_only:
+        {"json": _objects, "text": _table, "latex": _latex}[format](columns, names, width)
+    elif format == "json" and not score_only:
         found = [_object(column, width) for column in columns]
         _echo_json(found if len(found) > 1 else found[0])
     else:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal
 
 from minrisk._core.errors import InputError
-from minrisk.cli.options import argument, flag
+from minrisk._core.options import flag
+from minrisk._core.strategy import Strategy
+from minrisk.cli.options import argument
 from minrisk.io.inputs import InputFile, expand
 from minrisk.io.jsonl import SampleReader
-from minrisk.io.record import Reader, Weighting
 from minrisk.io.text_files import TextFiles
+from minrisk.tasks.corpus import Corpus
+from minrisk.tasks.decoding import Decoding, OracleOption, WeightOptions
 
 _TEXT_ONLY = ("source", "references", "reference_lprobs", "num_references")
 
@@ -37,40 +38,22 @@ class InputOptions:
 
 
 @dataclass(frozen=True)
-class JsonInput(InputOptions):
+class JsonInput(WeightOptions, InputOptions):
     """Segments in JSON lines, and how their references count."""
 
-    weights: Literal["auto", "uniform", "logprobs", "length-normalised"] = flag(
-        "auto", section="Method",
-        help="Weights of the references: the fields `weights` and `counts`; equal; the "
-        "probabilities of the texts by `logprobs` (model-based MBR); or these by length.")
-    weights_temperature: float | None = flag(
-        None, section="Method", metavar="T", gt=0, advanced=True,
-        help="Divisor of log-probabilities: above 1, weights are more alike.")
+    def decoding(self, strategy: Strategy, reader: type[SampleReader] = SampleReader) -> Decoding:
+        """The segments, and the strategy that ranks them."""
+        corpus = self.corpus()
+        return Decoding(corpus, strategy, self.weighting(corpus), reader=reader)
 
-    def __post_init__(self) -> None:
-        if self.weights_temperature is not None and not self._has_logprobs:
-            raise InputError(f"--weights-temperature {self.weights_temperature} does nothing with "
-                             f"--weights {self.weights}; choose logprobs or length-normalised")
-
-    @property
-    def _has_logprobs(self) -> bool:
-        return self.weighting.by_logprobs
-
-    @property
-    def weighting(self) -> Weighting:
-        temperature = self.weights_temperature
-        return Weighting(self.weights) if temperature is None else Weighting(self.weights,
-                                                                             temperature)
+    def corpus(self) -> Corpus:
+        return Corpus(self.files())
 
 
 @dataclass(frozen=True)
-class SegmentInput(JsonInput):
+class SegmentInput(OracleOption, JsonInput):
     """Segments in JSON lines or, with `num_candidates`, in plain text."""
 
-    oracle: str | None = flag(
-        None, section="Method", metavar="FIELD",
-        help="Field with human references to score against instead of samples: an upper bound.")
     num_candidates: int | None = flag(
         None, "-n", "--num-samples", section="Input", metavar="N", ge=1,
         help="Number of lines per segment; INPUT is then plain text instead of JSON lines.")
@@ -91,56 +74,20 @@ class SegmentInput(JsonInput):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_candidates is None:
-            self._check_json()
-        else:
-            self._check_text()
+        for name in _TEXT_ONLY:
+            if self.num_candidates is None and getattr(self, name) is not None:
+                raise InputError(f"{name}= needs num_candidates=: it is only for plain text")
 
     def files(self) -> list[InputFile]:
         return input_files([*self.inputs, *self.translations] or self.input)
 
-    def further_files(self) -> list[InputFile]:
-        return self._text.further_files() if self._text else []
-
-    def settings(self) -> dict[str, Any]:
-        """The options that can change a result."""
-        text = self._text.settings() if self._text else {}
-        return {"weights": self.weighting, "oracle": self.oracle} | text
-
-    def reader(self, files: tuple[InputFile, ...], number: int | None) -> Reader:
-        """The reader of these files: all of the input, or the file of this number."""
-        if self._text is None:
-            return SampleReader(files, self.weighting, self.oracle)
-        return self._text.reader(files, number, self.weighting)
-
-    @property
-    def _has_logprobs(self) -> bool:
-        return super()._has_logprobs or (self.weights == "auto" and bool(self.reference_lprobs))
-
-    @cached_property
-    def _text(self) -> TextFiles | None:
+    def corpus(self) -> Corpus:
         if self.num_candidates is None:
-            return None
-        return TextFiles(self.inputs, self.num_candidates, self.source, self.references,
-                         self.num_references, self.reference_lprobs)
+            return super().corpus()
+        return Corpus(self.files(), text=TextFiles(
+            self.inputs, self.num_candidates, self.source, self.references, self.num_references,
+            self.reference_lprobs))
 
-    def _check_json(self) -> None:
-        for name in _TEXT_ONLY:
-            if getattr(self, name) is not None:
-                raise InputError(f"{_flag(name)} needs --num-candidates: it is only for plain text")
-        if self.oracle and self.weighting.by_logprobs:
-            raise InputError(f"--weights {self.weights} weighs samples; with --oracle there are "
-                             "none to weigh: leave one of them out")
-
-    def _check_text(self) -> None:
-        if self.oracle:
-            raise InputError("--oracle names a field of JSON lines; for plain text, give the human "
-                             "references as --references FILE with --num-references 1")
-        if self.weighting.by_logprobs and not self.reference_lprobs:
-            raise InputError(f"--weights {self.weights} needs --reference-lprobs "
-                             "where INPUT is plain text")
-        _ = self._text  # checks the rest
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+    def decoding(self, strategy: Strategy, reader: type[SampleReader] = SampleReader) -> Decoding:
+        corpus = self.corpus()
+        return Decoding(corpus, strategy, self.weighting(corpus, self.oracle), self.oracle, reader)

@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from minrisk._core.decoding import make_strategy
+from minrisk._core.decoding import SAMPLER, make_strategy
 from minrisk._core.errors import InputError, needs_extra, unknown
+from minrisk._core.options import flag
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk._core.strategy import Strategy
 from minrisk.cli.command import command
 from minrisk.cli.components import (
-    SAMPLER,
     Component,
     ComponentOptions,
     Names,
     StrategyOptions,
     sampler_component,
 )
-from minrisk.cli.options import flag
 from minrisk.io.files import Input
 from minrisk.io.record import Weighting
 
@@ -59,7 +58,7 @@ class SourceOptions(ComponentOptions):
     max_samples: int = flag(64, section="Sampling", metavar="N", ge=1,
                             help="Largest number of samples that a client may ask for.")
     min_samples: int = flag(
-        1, section="Sampling", metavar="N", ge=1,
+        1, section="Sampling", metavar="N", ge=1, advanced=True,
         help="Smallest number of samples that are an answer, where others fail or are late.")
     temperature: float = flag(1.0, section="Sampling", metavar="T", gt=0,
                               help="Temperature of requests that have none.")
@@ -113,6 +112,12 @@ class ChoiceOptions:
     confidence: bool | None = flag(
         None, section="Method", help="Add the confidence of each choice; without a flag, where no "
         "model is needed for it.")
+    uncertainty: bool = flag(
+        False, section="Method",
+        help="Add how far the samples disagree: the entropy over clusters of meaning, and more.")
+    abstain: float | None = flag(
+        None, section="Method", metavar="P", ge=0, le=1,
+        help="Share of the samples that a meaning must have; otherwise the answer is a refusal.")
     stop_error: float = flag(
         0.05, section="Method", metavar="P", ge=0, le=0.5, help="Error rate at which a vote of "
         "answers that are equal or not is stopped early; 0 draws all samples.")
@@ -130,7 +135,8 @@ class ServerOptions:
         f"{_KEYS}.")
     allow_origin: str | None = flag(None, metavar="ORIGIN", advanced=True,
                                     help="Origin of web pages that may call (CORS).")
-    page: bool = flag(False, advanced=True, help="Show the last requests, without texts, at /.")
+    page: bool = flag(False, advanced=True,
+                      help="Show the state and the last requests, with their texts, at /.")
     record: str | None = flag(
         None, section="Output", metavar="FILE",
         help="File to which requests and their samples are appended, as `minrisk sample` writes.")
@@ -207,7 +213,8 @@ def _settings(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOp
         _methods(choice, method, preset.strategy), Weighting(choice.weights),
         max_samples=sampling.max_samples, min_samples=sampling.min_samples,
         temperature=sampling.temperature, prefer_finished=not choice.allow_cut,
-        confidence=choice.confidence, stop_error=choice.stop_error or None,
+        confidence=choice.confidence, uncertainty=choice.uncertainty, abstain=choice.abstain,
+        stop_error=choice.stop_error or None,
         deadline=limits.deadline, concurrency=limits.concurrency, queue=limits.queue,
         max_body=limits.max_body << 20, keys=_keys(options.api_key_file),
         allow_origin=options.allow_origin, show_page=options.page)
@@ -268,8 +275,7 @@ def _keys(path: str | None) -> Keys:
 
     lines = os.environ.get(_KEYS, "").replace(",", "\n").splitlines()
     if path is not None:
-        source = Input(path)
-        lines += [source.text(line) for line in source]
+        lines += Input(path).texts()
     keys = [line.strip() for line in lines if line.strip()]
     if path is not None and not keys:
         raise InputError(f"{path}: found no key, wanted one a line")

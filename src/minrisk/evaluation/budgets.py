@@ -42,7 +42,8 @@ BUDGETS = (
     Budget("quality-then-mbr", "keep", "hypotheses", _HALVES),
 )
 
-OTHER_AIMS = frozenset({"diverse", "medoids"})  # choose sets, do not approximate standard MBR
+# choose sets, or maximise something else: they do not approximate standard MBR
+OTHER_AIMS = frozenset({"cluster", "diverse", "mbr-bon", "medoids"})
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import chain, groupby, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minrisk._core.errors import InputError, MissingExtra
+from minrisk._core.errors import InputError, needs_extra
 from minrisk.evaluation.study import Study
 from minrisk.evaluation.summary import Summary, TrialSummary
 from minrisk.io.files import as_input_error
@@ -54,10 +54,8 @@ def check_figure(path: str) -> None:
 
 
 def _figure_class() -> Any:
-    try:
+    with needs_extra("a plot", "plot"):
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("plots need matplotlib: pip install 'minrisk[plot]'") from None
     return Figure
 
 

@@ -19,6 +19,7 @@ from minrisk._core.options import Bounds, checked
 from minrisk._core.pool import Pool, bind
 from minrisk._core.segment import Segment, checked_texts
 from minrisk._core.signature import join, metric_signature
+from minrisk.evaluation.metric_bias import warn_of_bias
 from minrisk.version import __version__
 
 SEED = 12345  # as sacreBLEU's
@@ -77,7 +78,7 @@ class Score:
 def score(systems: Mapping[str, Sequence[str]],
           references: Sequence[str | Sequence[str]] | None = None,
           sources: Sequence[str] | None = None, *, metric: MetricLike = METRIC, resamples: int = 0,
-          seed: int = SEED) -> dict[str, Score]: ...
+          seed: int = SEED, origins: Mapping[str, str] | None = None) -> dict[str, Score]: ...
 
 
 @overload
@@ -94,6 +95,7 @@ def score(
     metric: MetricLike = METRIC,
     resamples: int = 0,
     seed: int = SEED,
+    origins: Mapping[str, str] | None = None,
 ) -> dict[str, Score] | Score:
     """Score the output of a system, or of several by name.
 
@@ -107,6 +109,8 @@ def score(
             each score has a confidence interval, and each but the first system, which is the
             baseline, has the p-value of the paired bootstrap test against it.
         seed: seed of the resamples.
+        origins: signatures of how systems were made (`Ranking.signature`), by their names; a system
+            that is judged by a metric that chose it is warned of (Kovacs et al. 2024).
 
     Returns:
         The score of the output, or those of the systems by name.
@@ -128,6 +132,8 @@ def score(
                        for name, value in (("resamples", resamples), ("seed", seed)))
     lists = None if references is None else list(_reference_lists(references))
     _check(systems, lists, sources)
+    warn_of_bias({name: origin for name, origin in (origins or {}).items() if name in systems},
+                 chosen)
     if lists is None and Ability.QUALITY not in chosen.abilities:
         raise InputError(f"metric {chosen.name!r} compares with references; give some, or choose "
                          "a metric that judges by the source alone")

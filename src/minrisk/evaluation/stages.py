@@ -43,7 +43,7 @@ class Peeked:
         if not found:
             next(self._records, None)  # which may know why
             names = ", ".join(source.name for source in self._inputs)
-            reason = next((f"{r.where}: {r.error}" for r in records),
+            reason = next((record.message for record in records),
                           f"{names}: no segments; wanted JSON lines with samples" if names
                           else "no segments; at least one is needed")
             raise InputError(reason)
@@ -68,7 +68,7 @@ def _raising(error: MinriskError) -> Iterator[RawRecord]:
 class Evaluate:
     """From a segment to what every strategy made of it."""
 
-    name: ClassVar[str] = "decode"
+    name: ClassVar[str] = "evaluate"
     is_light: ClassVar[bool] = False
 
     study: Study

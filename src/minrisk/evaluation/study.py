@@ -142,9 +142,9 @@ class Study:
 
 def _probe(segments: Sequence[Segment]) -> Segment:
     """A small segment with enough distinct texts for every stage of a strategy."""
-    hyps = chain.from_iterable(segment.hypotheses for segment in segments)
-    refs = chain.from_iterable(segment.references for segment in segments)
-    return Segment(_distinct_texts(hyps), _distinct_texts(refs), segments[0].source)
+    hyps = _distinct_texts(chain.from_iterable(segment.hypotheses for segment in segments))
+    refs = _distinct_texts(chain.from_iterable(segment.references for segment in segments))
+    return Segment(hyps, refs, segments[0].source, outcomes=hyps)
 
 
 def _distinct_texts(texts: Iterable[str]) -> list[str]:

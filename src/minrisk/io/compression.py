@@ -9,7 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple, Protocol
 
-from minrisk._core.errors import InputError, MissingExtra
+from minrisk._core.errors import InputError, needs_extra
 
 
 class Decompressor(Protocol):
@@ -52,10 +52,8 @@ def _zstd_compressor() -> Compressor:
 
 
 def _zstandard() -> ModuleType:
-    try:
+    with needs_extra("a .zst file", "zst"):
         return import_module("zstandard")
-    except ImportError:
-        raise MissingExtra(".zst files need zstandard: pip install 'minrisk[zst]'") from None
 
 
 _CODECS = (

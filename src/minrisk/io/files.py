@@ -43,6 +43,15 @@ class Input:
                 self.number += 1
                 yield line
 
+    def texts(self) -> Iterator[str]:
+        """The lines as text."""
+        return map(self.text, self)
+
+    @property
+    def where(self) -> str:
+        """The position of the last line, for messages."""
+        return f"{self.name}:{self.number}"
+
     def text(self, line: bytes, number: int | None = None) -> str:
         """A line (the last one, unless its number is given) as text, without a carriage return."""
         number = self.number if number is None else number
@@ -192,6 +201,7 @@ def file_key(path: str, standard: Literal["stdin", "stdout"]) -> Hashable | None
 @contextmanager
 def as_input_error(verb: str, path: str) -> Iterator[None]:
     """Turn errors of reading or writing a path into an InputError without secrets."""
+    _check_name(verb, path)
     try:
         yield
     except BrokenPipeError:  # the reader has closed the pipe, which is no error
@@ -203,6 +213,16 @@ def as_input_error(verb: str, path: str) -> Iterator[None]:
         if not remote.is_url(path):
             raise
         raise remote.as_minrisk_error(verb, path, error) from None
+
+
+def _check_name(verb: str, path: str) -> None:
+    """Names that no file can have, which Python refuses with a ValueError."""
+    try:
+        is_possible = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        is_possible = False
+    if not is_possible:
+        raise InputError(f"cannot {verb} {path!r}: no file can have this name")
 
 
 def _name(verb: str, path: str) -> str:

@@ -1,13 +1,15 @@
 """JSON lines: one segment a line, any number of samples in each.
 
     {"id"?, "source"?, "samples" | "hypotheses": [...], "counts"?: [...], "references"?: [...],
-     "weights"? | "logprobs"?: [...], "lengths"?: [...], ...}
+     "weights"? | "logprobs"?: [...], "lengths"?: [...], "outcomes"?: [...], ...}
 
 A sample with a count of k stands for k equal samples. Weights, log-probabilities and lengths (in
-tokens) belong to the references, which are the samples themselves unless given. A weight is that of
-one sample, so a count of k multiplies it by k; a log-probability is that of a distinct text, and
-does not depend on its count. Other fields are copied to the output. Fields that are null are
-ignored, and blank lines are skipped.
+tokens) belong to the references, which are the samples themselves unless given; then those of the
+samples are "sample_logprobs" and "sample_lengths". A weight is that of one sample, so a count of k
+multiplies it by k; a log-probability is that of a distinct text, and does not depend on its count.
+Outcomes are what each sample printed or returned when its user executed it, for metrics that
+compare them. Other fields are copied to the output. Fields that are null are ignored, and blank
+lines are skipped.
 """
 
 from __future__ import annotations
@@ -20,15 +22,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, brief
 from minrisk._core.segment import Segment
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
 from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum
 
+# lists with one value per sample or reference
 SAMPLE_FIELDS = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
-                     "truncated_logprobs", "finish_reasons",
-                     "reasoning"})  # lists with one value per sample
+                           "truncated_logprobs", "finish_reasons", "outcomes", "reasoning",
+                           "sample_logprobs", "sample_lengths"})
 KNOWN_FIELDS = SAMPLE_FIELDS | {"id", "source", "references"}
 
 UNUSED_LOGPROBS = ("logprobs are not used as weights: samples follow the probabilities of the "
@@ -74,13 +77,18 @@ class SampleReader:
 
     def _segment(self, fields: dict[str, Any], index: int) -> Segment:
         hypotheses = _hypotheses(fields)
+        outcomes = _outcomes(fields)
         if self.oracle is not None:
             return Segment(hypotheses, _oracle_references(fields, self.oracle), source_of(fields),
-                           index=index)
+                           index=index, outcomes=outcomes)
         references, counts = _list(fields, "references"), _numbers(fields, "counts")
         weights = (self._weights(fields, hypotheses, counts) if references is None
                    else self._weights(fields, references))
-        return Segment(hypotheses, references, source_of(fields), weights, index, counts)
+        own = {} if self.weighting.by == "uniform" else fields
+        of_samples = "" if references is None else "sample_"  # other names are of the references
+        return Segment(hypotheses, references, source_of(fields), weights, index, counts,
+                       _numbers(own, f"{of_samples}logprobs"),
+                       _numbers(own, f"{of_samples}lengths"), outcomes)
 
     def _weights(self, fields: dict[str, Any], texts: list[Any],
                  counts: list[int] | None = None) -> Floats | list[Any] | None:
@@ -176,6 +184,23 @@ def _numbers(fields: dict[str, Any], name: str) -> list[Any] | None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"found {show(value)} in {name}, wanted numbers")
     return found
+
+
+def _outcomes(fields: dict[str, Any]) -> list[str | None] | None:
+    """The outcomes as texts: values that are no texts as JSON writes them."""
+    found = _list(fields, "outcomes")
+    if found is None:
+        return None
+    return [value if value is None or isinstance(value, str) else _written(value)
+            for value in found]
+
+
+def _written(outcome: Any) -> str:
+    try:
+        return json.dumps(outcome, ensure_ascii=False, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        raise InputError(f"found {brief(outcome)} in outcomes, wanted values that JSON can "
+                         "hold") from None
 
 
 def show(value: object) -> str:

@@ -81,7 +81,8 @@ def _checksum(content: Any) -> int:
     """A checksum of its content, by which a resumed run sees whether it has changed."""
     if isinstance(content, Segment):
         arrays = (content.weights.tobytes(), content.counts.tobytes())
-        texts = json.dumps([content.hypotheses, content.references, content.source])
+        outcomes = () if content.outcomes is None else content.outcomes.hypotheses
+        texts = json.dumps([content.hypotheses, content.references, content.source, *outcomes])
         return checksum(texts.encode(), *arrays)
     try:
         return checksum(json.dumps(content, default=_plain_or_text).encode())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from minrisk._core.errors import InputError, MinriskError, MissingExtra
+from minrisk._core.errors import InputError, MinriskError, needs_extra
 from minrisk.io.files import Input, as_input_error, open_file
 from minrisk.io.record import error_location
 
@@ -46,7 +47,7 @@ class ParquetInput(Input):
                              "copy or make the file again") from None
 
     def _line(self, row: dict[str, Any]) -> bytes:
-        with error_location(f"{self.name}:{self.number}"):
+        with error_location(self.where):
             fields = {name: _plain(value, name) for name, value in row.items()}
         text = json.dumps(fields, ensure_ascii=False, default=str)
         return text.encode("utf-8", "surrogateescape")
@@ -80,9 +81,5 @@ def _decoded(value: bytes, column: str) -> str:
 
 
 def _pyarrow() -> tuple[ModuleType, ModuleType]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise MissingExtra("Parquet files need pyarrow: pip install 'minrisk[parquet]'") from None
-    return pyarrow, pyarrow.parquet
+    with needs_extra("a Parquet file", "parquet"):
+        return import_module("pyarrow"), import_module("pyarrow.parquet")

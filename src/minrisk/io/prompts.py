@@ -39,10 +39,8 @@ class PromptReader:
     def records(self, inputs: list[Input]) -> Iterator[RawRecord]:
         index = 0
         for source in inputs:
-            lines = iter(source)
-            first = next(lines, b"")
-            as_json = source.has_fields or is_json(self.form, source.path, first)
-            for line in chain([first] if source.number else [], lines):
+            as_json, lines = peek_format(source, self.form)
+            for line in lines:
                 if line.strip() or not as_json:
                     yield RawRecord(index, source.name, source.number, line, checksum(line),
                                     as_json)
@@ -71,6 +69,14 @@ class PromptReader:
 def is_source(record: Record) -> bool:
     """Whether the model is given a source without prompt or messages."""
     return "prompt" not in record.fields and "messages" not in record.fields
+
+
+def peek_format(source: Input, form: InputFormat = "auto") -> tuple[bool, Iterator[bytes]]:
+    """Whether an input is JSON lines, and all of its lines."""
+    lines = iter(source)
+    first = next(lines, b"")
+    as_json = source.has_fields or is_json(form, source.path, first)
+    return as_json, chain([first] if source.number else [], lines)
 
 
 def is_json(form: InputFormat, path: str, line: bytes) -> bool:

@@ -74,6 +74,7 @@ class Record:
     fields: Mapping[str, Any] = field(default_factory=dict)  # passed on to the output
     prompt: Prompt | None = None
     samples: Sequence[Sample] | None = None
+    reference_samples: Sequence[Sample] | None = None  # if references are sampled separately
     segment: Segment | None = None
     ranking: Ranking | None = None
     scores: Floats | None = None  # (H, R), if they are to be kept
@@ -91,6 +92,11 @@ class Record:
         return cls(raw.index, raw.index, raw.file, raw.line, last_line, raw.checksum, raw.shard)
 
     @property
+    def message(self) -> str:
+        """Its error, after its position in the input."""
+        return _located_reason(self.where, str(self.error))
+
+    @property
     def failure(self) -> Failure | None:
         if self.error is None:
             return None
@@ -100,7 +106,7 @@ class Record:
         """The same record with the reason why it has no result."""
         kind = "" if isinstance(error, MinriskError) else f"{type(error).__name__}: "
         return replace(self, error=InputError(f"{kind}{error}"), segment=None, samples=None,
-                       ranking=None, scores=None, value=None)
+                       reference_samples=None, ranking=None, scores=None, value=None)
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,13 @@ class Result:
     failure: Failure | None = None
     scores: Floats | None = None
     value: Any = None
+
+    @property
+    def message(self) -> str:
+        """The reason of its failure, after its position in the input."""
+        assert self.failure is not None
+        where = located(self.failure["file"], self.failure["line"])
+        return _located_reason(where, self.failure["reason"])
 
 
 class Reader(Protocol):
@@ -135,6 +148,10 @@ def located(file: str, line: int, last: int | None = None) -> str:
     if not line:
         return file
     return f"{file}:{line}" + (f"-{last}" if last is not None and last > line else "")
+
+
+def _located_reason(where: str, reason: str) -> str:
+    return reason if reason.startswith(f"{where}:") else f"{where}: {reason}"
 
 
 def checksum(*contents: bytes) -> int:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 
 from minrisk._core.references import BLOCK, References
 from minrisk.io.files import Input
 from minrisk.io.inputs import open_input
 from minrisk.io.jsonl import parse, references_of
-from minrisk.io.prompts import is_json
+from minrisk.io.prompts import peek_format
 from minrisk.io.record import error_location
 from minrisk.io.remote import shown
 
@@ -53,10 +53,8 @@ class ReferenceFile:
 
     def blocks(self) -> Iterator[References]:
         source = open_input(self.path, None if self.path == "-" else self.name)
-        lines = iter(source)
-        first = next(lines, b"")
-        read = _from_json if is_json("auto", self.path, first) else _from_text
-        yield from read(source, chain([first] if source.number else [], lines))
+        as_json, lines = peek_format(source)
+        yield from (_from_json if as_json else _from_text)(source, lines)
 
 
 def _from_text(source: Input, lines: Iterator[bytes]) -> Iterator[References]:
@@ -66,8 +64,7 @@ def _from_text(source: Input, lines: Iterator[bytes]) -> Iterator[References]:
 
 def _from_json(source: Input, lines: Iterator[bytes]) -> Iterator[References]:
     for line in filter(bytes.strip, lines):
-        where = f"{source.name}:{source.number}"
         text = source.text(line)
-        with error_location(where):
+        with error_location(source.where):
             found = references_of(parse(text, "name it .txt"))
-        yield from References(*found, name=where).blocks()
+        yield from References(*found, name=source.where).blocks()

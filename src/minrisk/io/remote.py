@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from types import ModuleType
 from typing import Any, BinaryIO
 
-from minrisk._core.errors import InputError, MinriskError, MissingExtra
+from minrisk._core.errors import InputError, MinriskError, MissingExtra, needs_extra
 
 # without a password the part before an @ may be public (an Azure container), but not in http
 _USER = re.compile(r"(\bhttps?://|://(?=[^/?\s]*:))([^/?\s]+@)")
@@ -87,9 +88,5 @@ def as_minrisk_error(verb: str, path: str, error: Exception) -> MinriskError:
 
 
 def _fsspec() -> ModuleType:
-    try:
-        import fsspec
-    except ImportError:
-        raise MissingExtra("URLs need fsspec: pip install 'minrisk[fsspec]'") from None
-    found: ModuleType = fsspec
-    return found
+    with needs_extra("a URL", "fsspec"):
+        return import_module("fsspec")

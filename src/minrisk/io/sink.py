@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, Self
 
 from minrisk.io.matrices import MatrixWriter
-from minrisk.io.record import Failure, Result
+from minrisk.io.record import Result
 from minrisk.io.shards import Shard
 
 MISSING = -1
@@ -81,7 +81,11 @@ class OrderedSink:
         self._done = array("q")
         self._backlog = 0  # bytes of waiting results
         self.counts: Counter[str] = Counter()
-        self.failures: list[Failure] = []
+
+    @property
+    def waiting(self) -> int:
+        """Results that wait for an earlier one."""
+        return len(self._waiting)
 
     def is_full(self, memory: int) -> bool:
         return self._backlog > memory // 2
@@ -142,4 +146,4 @@ class QueueSink(OrderedSink):
         super().__init__(self.queue.append, shard)
 
     def is_full(self, memory: int) -> bool:
-        return len(self._waiting) >= MAX_WAITING_RESULTS
+        return self.waiting >= MAX_WAITING_RESULTS

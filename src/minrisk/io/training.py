@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -12,14 +12,13 @@ from typing import Any, Literal
 import numpy as np
 
 from minrisk._core.errors import InputError
+from minrisk._core.sampler import Message, Prompt
 from minrisk._core.segment import Ranking, Segment
 from minrisk.io.record import Record
 
 PairChoice = Literal["best-worst", "best-middle-worst", "consecutive"]  # Yang et al. 2023
 SOURCE = "{source}"
 NO_FIELDS: Mapping[str, Any] = {}
-
-Prompt = str | list[dict[str, Any]]  # a prompt, or the messages of a chat
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def _filled(template: str, source: str | None) -> str:
     return template.replace(SOURCE, source)
 
 
-def _user_messages(prompt: Prompt) -> list[dict[str, Any]]:
+def _user_messages(prompt: Prompt) -> Sequence[Message]:
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
 
 

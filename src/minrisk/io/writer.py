@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
-from minrisk._core.sample_columns import columns
+from minrisk._core.sample_columns import columns, columns_with_references
 from minrisk._core.sampler import Samples
-from minrisk._core.segment import Ranking, Segment
+from minrisk._core.segment import Ranking, Segment, Uncertainty
 from minrisk.io.record import Record
 
 Format = Literal["json", "text"]
@@ -43,7 +44,7 @@ class ChoiceWriter:
         assert record.segment is not None
         assert record.ranking is not None
         best = _choice(record.segment, record.ranking, record.ranking.best)
-        if self._abstains(record.ranking):
+        if self.abstain is not None and abstains(record.ranking, self.abstain):
             best |= {"text": None, "abstained": True}
         if self.form == "text":
             return _one_line(best["text"] or "") + "\n"
@@ -59,10 +60,6 @@ class ChoiceWriter:
         counts = {"pairs": record.ranking.pairs if record.ranking else 0}
         return counts if record.samples is None else counts | count_samples(record)
 
-    def _abstains(self, ranking: Ranking) -> bool:
-        return (self.abstain is not None and ranking.uncertainty is not None
-                and ranking.uncertainty.largest < self.abstain)
-
     def _details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         details: dict[str, Any] = {}
         if self.nbest:
@@ -75,10 +72,7 @@ class ChoiceWriter:
             details["confidence"] = {"margin": _finite(ranking.confidence.margin),
                                      "probability": _finite(ranking.confidence.probability)}
         if ranking.uncertainty:
-            details["uncertainty"] = {"entropy": ranking.uncertainty.entropy,
-                                      "largest": ranking.uncertainty.largest,
-                                      "utility": _finite(ranking.uncertainty.utility),
-                                      "clusters": ranking.uncertainty.clusters}
+            details["uncertainty"] = uncertainty_fields(ranking.uncertainty)
         return details
 
 
@@ -90,7 +84,9 @@ class SampleWriter:
 
     def __call__(self, record: Record) -> str:
         assert record.samples is not None
-        return json_line({"id": record.id, **record.fields, **columns(record.samples, self.repeat)})
+        found = (columns(record.samples, self.repeat) if record.reference_samples is None else
+                 columns_with_references(record.samples, record.reference_samples, self.repeat))
+        return json_line({"id": record.id, **record.fields, **found})
 
     def failed(self, record: Record) -> str:
         return error_line(record, record.fields)
@@ -99,12 +95,24 @@ class SampleWriter:
         return count_samples(record)
 
 
+def abstains(ranking: Ranking, share: float) -> bool:
+    """Whether the largest cluster of meaning has less than this share of the samples."""
+    return ranking.uncertainty is not None and ranking.uncertainty.largest < share
+
+
+def uncertainty_fields(found: Uncertainty) -> dict[str, Any]:
+    return {"entropy": found.entropy, "largest": found.largest,
+            "utility": _finite(found.utility), "clusters": found.clusters}
+
+
 def count_samples(record: Record) -> dict[str, int]:
-    """The numbers of samples and tokens."""
-    found = record.samples or ()
-    usage = found.usage if isinstance(found, Samples) and found.usage else {}
-    return {"samples": sum(s.count for s in found),
-            "tokens": sum(s.count * len(s.tokens) for s in found), **usage}
+    """The numbers of samples and tokens, those of separate references included."""
+    total = Counter(samples=0, tokens=0)
+    for found in (record.samples or (), record.reference_samples or ()):
+        usage = found.usage if isinstance(found, Samples) and found.usage else {}
+        total.update({"samples": sum(s.count for s in found),
+                      "tokens": sum(s.count * len(s.tokens) for s in found), **usage})
+    return dict(total)
 
 
 def json_line(fields: Mapping[str, Any]) -> str:
@@ -117,7 +125,7 @@ def json_line(fields: Mapping[str, Any]) -> str:
 
 def error_line(record: Record, fields: Mapping[str, Any] = MappingProxyType({})) -> str:
     """The line of a record that failed, with the reason."""
-    return json_line({"id": record.id, **fields, "error": f"{record.where}: {record.error}"})
+    return json_line({"id": record.id, **fields, "error": record.message})
 
 
 def _choice(segment: Segment, ranking: Ranking, index: int) -> dict[str, Any]:

@@ -42,6 +42,10 @@ class WrapperMetric(Metric[Any]):
         return self.metric.needs_source
 
     @property
+    def compares_outcomes(self) -> bool:
+        return self.metric.compares_outcomes
+
+    @property
     def is_error(self) -> bool:
         return self.metric.is_error
 

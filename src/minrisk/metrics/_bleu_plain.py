@@ -15,12 +15,12 @@ from minrisk.metrics._ngram_plain import (
     CountedTexts,
     Statistics,
     all_scores,
-    evidence,
     ngram_counts,
+    partial_statistics,
 )
 from minrisk.metrics._tokenizers import BUILTIN
 
-__all__ = ["Texts", "bleu", "evidence", "scores", "tokenize", "utility", "verdict"]
+__all__ = ["Texts", "bleu", "finalize", "partial_statistics", "scores", "tokenize", "utility"]
 
 _WEIGHT_TOLERANCE = 1e-9  # weights that sum to 1 may miss it by as much
 
@@ -54,11 +54,11 @@ def utility(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weigh
                   effective_order, threads) @ mass
 
 
-def verdict(texts: CountedTexts, hyps: Ints, evidence: Floats, smooth_method: str,
-            smooth_value: float, effective_order: bool) -> Floats:
+def finalize(texts: CountedTexts, hyps: Ints, sums: Floats, smooth_method: str,
+             smooth_value: float, effective_order: bool) -> Floats:
     score = partial(bleu, smooth_method=smooth_method, smooth_value=smooth_value,
                     effective_order=effective_order)
-    return _ngram_plain.verdict(texts, hyps, evidence, score)
+    return _ngram_plain.finalize(texts, hyps, sums, score)
 
 
 def bleu(statistics: Sequence[Statistics], smooth_method: str, smooth_value: float,

@@ -15,11 +15,11 @@ from minrisk.metrics._ngram_plain import (
     Counts,
     Statistics,
     all_scores,
-    evidence,
     ngram_counts,
+    partial_statistics,
 )
 
-__all__ = ["Texts", "evidence", "f_score", "scores", "statistics", "utility", "verdict"]
+__all__ = ["Texts", "f_score", "finalize", "partial_statistics", "scores", "statistics", "utility"]
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _EPSILON = 1e-16  # sacreBLEU's score of an order without a match: invisible, but it breaks ties
 
@@ -44,10 +44,10 @@ def utility(texts: CountedTexts, hyps: Ints, offsets: Ints, members: Ints, weigh
     return scores(texts, hyps, offsets, members, weights, beta, eps_smoothing, threads) @ mass
 
 
-def verdict(texts: CountedTexts, hyps: Ints, evidence: Floats, beta: float,
-            eps_smoothing: bool) -> Floats:
+def finalize(texts: CountedTexts, hyps: Ints, sums: Floats, beta: float,
+             eps_smoothing: bool) -> Floats:
     score = partial(f_score, beta=beta, eps_smoothing=eps_smoothing)
-    return _ngram_plain.verdict(texts, hyps, evidence, score)
+    return _ngram_plain.finalize(texts, hyps, sums, score)
 
 
 def _counts(text: str, order: int, word_order: int, whitespace: bool) -> Counts:

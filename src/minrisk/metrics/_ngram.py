@@ -47,7 +47,7 @@ def partial_statistics(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows
                        weights: Floats) -> PartialStatistics:
     """(E,) counts of n-grams in the references: those of the hypotheses, and totals."""
     _check_features(metric, hyps, refs)
-    result: PartialStatistics = backend(metric.name).evidence(
+    result: PartialStatistics = backend(metric.name).partial_statistics(
         hyps.base, refs.base, refs.members, refs.spread(weights))
     return result
 
@@ -56,7 +56,7 @@ def finalize(metric: AnyMetric, hyps: WeightedRows, statistics: PartialStatistic
              *options: Any) -> Floats:
     """(H,) scores against the average of the references that the statistics are of."""
     _check_features(metric, hyps, hyps)
-    result: Floats = backend(metric.name).verdict(hyps.base, hyps.members, statistics, *options)
+    result: Floats = backend(metric.name).finalize(hyps.base, hyps.members, statistics, *options)
     return result
 
 

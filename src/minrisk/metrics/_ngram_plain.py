@@ -62,7 +62,8 @@ def statistics(hyp: Counts, ref: Counts) -> list[Statistics]:
     ]
 
 
-def evidence(hyps: CountedTexts, refs: CountedTexts, members: Ints, weights: Floats) -> Floats:
+def partial_statistics(hyps: CountedTexts, refs: CountedTexts, members: Ints,
+                       weights: Floats) -> Floats:
     """For each order the n-grams of the references, then the counts of those in hypotheses."""
     average = _average([refs.counts[m] for m in members], weights, hyps.orders)
     return np.array([
@@ -71,11 +72,11 @@ def evidence(hyps: CountedTexts, refs: CountedTexts, members: Ints, weights: Flo
     ])
 
 
-def verdict(texts: CountedTexts, hyps: Ints, evidence: Floats,
-            score: Callable[[list[Statistics]], float]) -> Floats:
-    """(H,) scores against the average of the references whose evidence this is."""
+def finalize(texts: CountedTexts, hyps: Ints, sums: Floats,
+             score: Callable[[list[Statistics]], float]) -> Floats:
+    """(H,) scores against the average of the references whose partial statistics these are."""
     totals, counts = [], []
-    numbers = iter(evidence.tolist())
+    numbers = iter(sums.tolist())
     for ngrams in _distinct_ngrams(texts):
         totals.append(next(numbers))
         counts.append(dict(zip(ngrams, numbers, strict=False)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,24 +12,30 @@ import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
-from minrisk._core.metric import Metric
+from minrisk._core.metric import Ability, Metric, lacks_ability
 from minrisk.metrics._base import Objects, objects
 
 
 class PairwiseMetric(Metric[Objects]):
     """A metric whose pairs are scored by user code, which may be as heavy as a model.
 
-    Its options say whether it takes the source, and whether lower is better.
+    Its options say whether it takes the source, with the reference or without, and whether lower
+    is better.
     """
 
     loads_model: ClassVar[bool] = True
 
     source: bool
+    by_source: bool
     error: bool
 
     @property
+    def abilities(self) -> Ability:
+        return Ability.QUALITY if self.by_source else Ability.NONE
+
+    @property
     def needs_source(self) -> bool:
-        return self.source
+        return self.source or self.by_source
 
     @property
     def is_error(self) -> bool:
@@ -36,6 +43,23 @@ class PairwiseMetric(Metric[Objects]):
 
     def features(self, texts: Sequence[str]) -> Objects:
         return objects(texts)
+
+    def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
+        """(H, R) the score of every pair; by the source alone, whatever the reference."""
+        if self.by_source:
+            return np.tile(self.quality(hyps, source)[:, None], len(refs))
+        pairs = Pairs.of(hyps, refs, source if self.source else None)
+        return self._scores(list(pairs)).reshape(len(hyps), len(refs))
+
+    def quality(self, hyps: Objects, source: Objects | None) -> Floats:
+        """(H,) the score of every hypothesis with the source."""
+        if not self.by_source or source is None:
+            raise lacks_ability(self, Ability.QUALITY)
+        return self._scores([(hyp, source[0]) for hyp in hyps])
+
+    @abstractmethod
+    def _scores(self, arguments: Sequence[tuple[str, ...]]) -> Floats:
+        """(N,) the scores of these hypotheses, each with its reference, its source, or both."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +75,6 @@ class Pairs:
         return cls([h for h in hyps for _ in refs], [r for _ in hyps for r in refs],
                    None if source is None else source[0])
 
-    def __len__(self) -> int:
-        return len(self.hypotheses)
-
     def __iter__(self) -> Iterator[tuple[str, ...]]:
         """The arguments of a call for each pair."""
         last = () if self.source is None else (self.source,)
@@ -61,15 +82,13 @@ class Pairs:
             yield hyp, ref, *last
 
 
-def as_scores(values: Sequence[Any], hyps: Objects, refs: Objects, name: str,
-              error: bool) -> Floats:
-    """(H, R) scores from the values that user code returned, negated if they are errors."""
-    if len(values) != len(hyps) * len(refs):
-        raise InputError(f"{name}: expected {len(hyps) * len(refs)} scores (one per pair, in "
-                         f"order), got {len(values)}")
+def as_scores(values: Sequence[Any], count: int, name: str, error: bool) -> Floats:
+    """(count,) scores from the values that user code returned, negated if they are errors."""
+    if len(values) != count:
+        raise InputError(f"{name}: expected {count} scores (one per pair, in order), got "
+                         f"{len(values)}")
     found = np.array([finite_number(value, name) for value in values], dtype=np.float64)
-    result: Floats = (-found if error else found).reshape(len(hyps), len(refs))
-    return result
+    return -found if error else found
 
 
 def finite_number(value: Any, name: str) -> float:

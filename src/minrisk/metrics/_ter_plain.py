@@ -10,18 +10,14 @@ from itertools import pairwise
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import MissingExtra
+from minrisk._core.errors import needs_extra
 
 
 def edits(hyp_words: Ints, hyp_offsets: Ints, ref_words: Ints, ref_offsets: Ints,
           threads: int) -> Floats:
     """(H, R) of texts whose words are numbers in one array, with the offset of each text."""
-    try:
+    with needs_extra("the 'ter' metric without minrisk's native core", "ter"):
         from sacrebleu.metrics.lib_ter import translation_edit_rate
-    except ImportError:
-        raise MissingExtra("the 'ter' metric needs minrisk's native core (a C++20 compiler when "
-                           "it is installed), or sacrebleu, which is slow: "
-                           "pip install 'minrisk[ter]'") from None
     hyps, refs = _texts(hyp_words, hyp_offsets), _texts(ref_words, ref_offsets)
     return np.array([[translation_edit_rate(hyp, ref)[0] for ref in refs] for hyp in hyps],
                     dtype=np.float64).reshape(len(hyps), len(refs))

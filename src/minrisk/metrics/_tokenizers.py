@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from minrisk._core.errors import InputError, MissingExtra
+from minrisk._core.errors import InputError, MissingExtra, needs_extra
 
 Tokenizer = Callable[[str], str]  # the text with white space between its tokens
 
@@ -69,11 +69,8 @@ def tokenizer_signature(name: str) -> str:
 def sacrebleu_tokenizer(name: str) -> Any:
     """A tokenizer of sacreBLEU, which caches its results."""
     module, _, attribute = _FROM_SACREBLEU[name].partition(".")
-    try:
+    with needs_extra(f"the {name!r} tokenizer", "bleu"):
         found = import_module(f"sacrebleu.tokenizers.tokenizer_{module}")
-    except ImportError:
-        raise MissingExtra(f"the {name!r} tokenizer needs sacrebleu: "
-                           "pip install 'minrisk[bleu]'") from None
     try:
         return getattr(found, attribute)()
     except (ImportError, RuntimeError):

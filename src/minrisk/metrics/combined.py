@@ -1,4 +1,4 @@
-"""Several metrics as one: a weighted sum of their scores, or of the ranks that they give."""
+"""Several metrics as one: a weighted sum of scores, ranks or scaled utilities, or a product."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric, Metric, PartialStatistics
 from minrisk._core.options import option
+from minrisk._core.segment import Segment
 from minrisk.metrics._base import objects
 
 _RANK_DECIMALS = 9  # scores that agree to this many have equal ranks, whatever the rounding
+_EQUAL = 1e-12  # relative: utilities that are less apart are equal but for rounding
+_MASS_ERROR = 1e-6
+_OF_UTILITIES = ("utility-rank", "z-score", "min-max")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +46,18 @@ class Combined(Metric[_CombinedFeatures]):
         metrics: the metrics, each by object, class or name.
         weights: weight of each metric; 1 unless given.
         by: what is added: "score" the scores, which should have similar scales; "rank" the share of
-            hypotheses that each hypothesis outranks by each metric.
+            hypotheses that each hypothesis outranks by each metric, for each reference. "product"
+            multiplies the scores, which should not be negative (Eikema et al. 2025 multiply a
+            utility by an embedding's cosine: `chrf+embedding`, with `unit` of the embedding);
+            references can then not be averaged. The others add what each metric makes of the
+            hypotheses of a segment once it has their utilities, whatever its scale: "utility-rank"
+            the share of different hypotheses that each one outranks (Kovacs et al. 2024),
+            "z-score" utilities of mean 0 and standard deviation 1, "min-max" utilities from 0 to 1.
+            Pairs have no such scores, so that strategies which need scores of pairs refuse them.
 
     Raises:
-        InputError: if there are no metrics, or not as many weights as metrics.
+        InputError: if there are no metrics, not as many weights as metrics, or weights for a
+            product.
 
     >>> import minrisk
     >>> both = minrisk.Combined((minrisk.ChrF(), minrisk.BLEU()), weights=(0.5, 0.5))
@@ -57,8 +69,9 @@ class Combined(Metric[_CombinedFeatures]):
 
     metrics: tuple[AnyMetric, ...] = inner(help="inner metrics, as in chrf*0.5+comet", several=True)
     weights: tuple[float, ...] = option((), help="weight of each metric; 1 unless given")
-    by: Literal["score", "rank"] = option(
-        "score", help="add scores, or the share of hypotheses that each hypothesis outranks")
+    by: Literal["score", "rank", "product", "utility-rank", "z-score", "min-max"] = option(
+        "score", help="add scores or ranks for each reference, multiply scores, or add utilities "
+        "that are ranked or scaled over the segment")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,7 +82,13 @@ class Combined(Metric[_CombinedFeatures]):
         if len(weights) != len(self.metrics):
             raise InputError(f"combined: expected {len(self.metrics)} weights (one per metric); "
                              f"got {len(weights)}")
+        if self.by == "product" and set(weights) != {1.0}:
+            raise InputError("combined: weights do not change a product; leave them out, or add "
+                             "the scores (by='score')")
         object.__setattr__(self, "weights", weights)
+        if self.compares_outcomes and not all(m.compares_outcomes for m in self.metrics):
+            raise InputError(f"combined: some of {self.name} compare outcomes, and some texts, "
+                             "which cannot be added; the strategy 'cluster' takes one of each")
 
     @property
     def name(self) -> str:
@@ -79,12 +98,18 @@ class Combined(Metric[_CombinedFeatures]):
     @property
     def abilities(self) -> Ability:
         """It averages references, also in parts, where each of the metrics does."""
+        if self.by == "product":
+            return Ability.NONE
         shared = reduce(and_, (metric.abilities for metric in self.metrics))
         return shared & (Ability.AVERAGES | Ability.PARTIAL_STATISTICS)
 
     @property
     def needs_source(self) -> bool:
         return any(metric.needs_source for metric in self.metrics)
+
+    @property
+    def compares_outcomes(self) -> bool:
+        return any(metric.compares_outcomes for metric in self.metrics)
 
     @property
     def loads_model(self) -> bool:
@@ -95,6 +120,10 @@ class Combined(Metric[_CombinedFeatures]):
         """True if it is for all metrics: a model encodes the texts of a batch together."""
         return all(metric.features_per_segment for metric in self.metrics)
 
+    @property
+    def needs_segment(self) -> bool:
+        return any(metric.needs_segment for metric in self.metrics)
+
     def prepare(self) -> None:
         for metric in self.metrics:
             metric.prepare()
@@ -102,22 +131,32 @@ class Combined(Metric[_CombinedFeatures]):
     def features(self, texts: Sequence[str]) -> _CombinedFeatures:
         return _CombinedFeatures(tuple(metric.features(texts) for metric in self.metrics))
 
+    def segment_features(self, segment: Segment, texts: Sequence[str]) -> _CombinedFeatures:
+        return _CombinedFeatures(tuple(
+            metric.segment_features(segment, texts) for metric in self.metrics))
+
     def scores(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
                source: _CombinedFeatures | None = None) -> Floats:
-        """(H, R) the weighted sum for every pair."""
-        total = np.zeros((len(hyps), len(refs)))
-        for metric, weight, *features in self._per_metric(hyps, refs, source):
-            total += weight * self._by_score_or_rank(metric.scores(*features))
-        return total
+        """(H, R) the weighted sum, or the product, for every pair."""
+        if self.by in _OF_UTILITIES:
+            raise InputError(f"combined: by={self.by!r} compares hypotheses by their utilities, "
+                             "which single pairs do not have; choose a strategy that needs no "
+                             "scores of pairs, such as standard or aggregate, or by='rank'")
+        parts = [weight * self._rescaled(metric.scores(*features))
+                 for metric, weight, *features in self._per_metric(hyps, refs, source)]
+        return reduce(np.multiply if self.by == "product" else np.add, parts)
 
     def utility(self, hyps: _CombinedFeatures, refs: _CombinedFeatures, mass: Floats,
                 source: _CombinedFeatures | None = None) -> Floats:
-        """(H,) `scores @ mass`, as each metric computes it fastest."""
-        if self.by == "rank":
+        """(H,) `scores @ mass`, as each metric computes it fastest; or utilities by segment."""
+        if self.by in ("rank", "product"):
             return self.scores(hyps, refs, source) @ mass
+        if self.by in _OF_UTILITIES and abs(mass.sum() - 1) > _MASS_ERROR:
+            raise InputError(f"combined: by={self.by!r} needs all references at once, not in parts")
         total = np.zeros(len(hyps))
         for metric, weight, ours, theirs, src in self._per_metric(hyps, refs, source):
-            total += weight * metric.utility(ours, theirs, mass, src)
+            found = metric.utility(ours, theirs, mass, src)
+            total += weight * self._rescaled(found[:, None])[:, 0]
         return total
 
     def aggregate(self, refs: _CombinedFeatures, groups: Groups) -> _CombinedFeatures:
@@ -135,16 +174,31 @@ class Combined(Metric[_CombinedFeatures]):
         total = np.zeros((len(hyps), 1))
         parts = _CombinedFeatures(tuple(statistics))
         for metric, weight, ours, found, src in self._per_metric(hyps, parts, source):
-            total += weight * self._by_score_or_rank(metric.finalize(ours, found, src)[:, None])
+            total += weight * self._rescaled(metric.finalize(ours, found, src)[:, None])
         return total[:, 0]
 
-    def _by_score_or_rank(self, scores: Floats) -> Floats:
-        return _rank_shares(scores) if self.by == "rank" else scores
+    def _rescaled(self, values: Floats) -> Floats:
+        """(H, R) scores against each reference, or (H, 1) utilities, as they are to be added."""
+        if self.by in ("rank", "utility-rank"):
+            return _rank_shares(values)
+        if self.by in ("z-score", "min-max"):
+            return _scaled(values, self.by == "z-score")
+        return values
 
     def _per_metric(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
                     source: _CombinedFeatures | None) -> Any:
         sources = source.features if source is not None else (None,) * len(self.metrics)
         return zip(self.metrics, self.weights, hyps.features, refs.features, sources, strict=True)
+
+
+def _scaled(values: Floats, standardize: bool) -> Floats:
+    """(H, 1) values of mean 0 and deviation 1, or from 0 to 1; zeros if all of them are equal."""
+    offset, size = ((values.mean(), values.std()) if standardize
+                    else (values.min(), np.ptp(values)))
+    if size <= _EQUAL * np.abs(values).max(initial=0.0):
+        return np.zeros_like(values)
+    result: Floats = (values - offset) / size
+    return result
 
 
 def _rank_shares(scores: Floats) -> Floats:

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -13,12 +14,11 @@ from typing import Any, ClassVar
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.options import option
-from minrisk.metrics._base import Objects
 from minrisk.metrics._fingerprint import digest
-from minrisk.metrics._pairwise import Pairs, PairwiseMetric, as_scores
+from minrisk.metrics._pairwise import PairwiseMetric, as_scores
 from minrisk.metrics._program import Program
 
-_FIELDS = ("hypothesis", "reference", "source")
+_FIELDS, _BY_SOURCE = ("hypothesis", "reference", "source"), ("hypothesis", "source")
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class Command(PairwiseMetric):
     Args:
         command: the program and its arguments, split as by a shell.
         source: whether the source is sent too.
+        by_source: whether the program judges by the source alone, as a reward does: it is sent
+            hypothesis and source, and the metric works with `rerank`, too.
         timeout: seconds to wait for an answer before the run fails.
         restarts: number of consecutive restarts without an answer before the run fails.
         error: whether lower is better; scores are then negated.
@@ -51,6 +53,8 @@ class Command(PairwiseMetric):
 
     command: str = option(help="program and its arguments, split as by a shell")
     source: bool = option(False, help="send the source too")
+    by_source: bool = option(False, help="judge by the source alone: send hypothesis and source, "
+                             "no reference")
     timeout: float = option(60.0, gt=0, help="seconds to wait for an answer")
     restarts: int = option(2, ge=0, help="number of restarts in a row without an answer")
     error: bool = option(False, help="negate the scores, of which lower is better")
@@ -60,13 +64,12 @@ class Command(PairwiseMetric):
         if not self.command.strip():
             raise InputError(f"command: command must name a program; got {self.command!r}")
 
-    def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
-        """(H, R) the program's score of every pair."""
-        pairs = Pairs.of(hyps, refs, source if self.source else None)
-        lines = [json.dumps(dict(zip(_FIELDS, pair, strict=False))) for pair in pairs]
+    def _scores(self, arguments: Sequence[tuple[str, ...]]) -> Floats:
+        names = _BY_SOURCE if self.by_source else _FIELDS
+        lines = [json.dumps(dict(zip(names, own, strict=False))) for own in arguments]
         answers = _program(self, os.getpid()).ask(lines)
         found = [self._score(answer) for answer in answers]
-        return as_scores(found, hyps, refs, self.command, self.error)
+        return as_scores(found, len(arguments), self.command, self.error)
 
     def fingerprint(self) -> str:
         """Of the program, and of the files among its arguments."""

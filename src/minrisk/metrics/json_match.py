@@ -23,7 +23,7 @@ _PATH = re.compile(r"[^.\[\]]+|\[\]")
 _MAX_ZEROS = 20  # at the end of a number that is written without an exponent
 _MAX_STARTS = 100  # places in a text where a value may begin
 
-Path = tuple[str, ...]  # names of fields, and [] for every item of a list
+FieldPath = tuple[str, ...]  # names of fields, and [] for every item of a list
 
 
 class _Number(str):
@@ -99,7 +99,7 @@ class JsonMatch(Metric[Objects]):
         return value
 
     @cached_property
-    def _ignored(self) -> list[Path]:
+    def _ignored(self) -> list[FieldPath]:
         return [tuple(_PATH.findall(path)) for path in (self.ignore or "").split(",") if path]
 
 
@@ -200,7 +200,7 @@ def _agreement(hyps: Sequence[Fields], refs: Sequence[Fields]) -> Floats:
     return scores
 
 
-def _remove(value: Any, path: Path) -> None:
+def _remove(value: Any, path: FieldPath) -> None:
     name, rest = path[0], path[1:]
     items = ([value[name]] if name in value else []) if isinstance(value, dict) else (
         value if name == "[]" and isinstance(value, list) else [])

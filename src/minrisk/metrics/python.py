@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -14,9 +14,8 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.foreign import foreign_code
 from minrisk._core.options import option
-from minrisk.metrics._base import Objects
 from minrisk.metrics._fingerprint import digest, module_files
-from minrisk.metrics._pairwise import Pairs, PairwiseMetric, as_scores
+from minrisk.metrics._pairwise import PairwiseMetric, as_scores
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,8 @@ class Python(PairwiseMetric):
     Args:
         function: "package.module:function", of an installed package or of the current folder.
         source: whether the source is passed as a third argument.
+        by_source: whether the function judges by the source alone, as a reward does: it is called
+            with hypothesis and source, and the metric works with `rerank`, too.
         lists: whether the function is called once, with a list for each argument, and returns a
             list of scores.
         error: whether lower is better; scores are then negated.
@@ -46,18 +47,19 @@ class Python(PairwiseMetric):
 
     function: str = option(help="package.module:function, also of the current folder")
     source: bool = option(False, help="pass the source as a third argument")
+    by_source: bool = option(False, help="judge by the source alone: pass hypothesis and source, "
+                             "no reference")
     lists: bool = option(False, help="call it once, with a list for each argument")
     error: bool = option(False, help="negate the scores, of which lower is better")
 
     def prepare(self) -> None:
         self._callable  # noqa: B018 - which imports it
 
-    def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
-        """(H, R) the function's score of every pair."""
-        pairs = Pairs.of(hyps, refs, source if self.source else None)
+    def _scores(self, arguments: Sequence[tuple[str, ...]]) -> Floats:
         with foreign_code(f"{self.function} failed"):
-            found = self._call_with_lists(pairs) if self.lists else self._call_for_each(pairs)
-            return as_scores(found, hyps, refs, self.function, self.error)
+            found = (self._call_with_lists(arguments) if self.lists
+                     else [self._callable(*own) for own in arguments])
+            return as_scores(found, len(arguments), self.function, self.error)
 
     def fingerprint(self) -> str:
         """Of the module that is named, and of the one in which the function is written."""
@@ -65,11 +67,8 @@ class Python(PairwiseMetric):
         module = sys.modules[self.function.partition(":")[0]]
         return digest(module_files(module, function, type(function)))
 
-    def _call_for_each(self, pairs: Pairs) -> list[Any]:
-        return [self._callable(*pair) for pair in pairs]
-
-    def _call_with_lists(self, pairs: Pairs) -> list[Any]:
-        columns = [list(column) for column in zip(*pairs, strict=True)]
+    def _call_with_lists(self, arguments: Sequence[tuple[str, ...]]) -> list[Any]:
+        columns = [list(column) for column in zip(*arguments, strict=True)]
         return list(self._callable(*columns))
 
     @cached_property

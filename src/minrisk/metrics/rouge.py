@@ -13,13 +13,12 @@ from typing import ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import MissingExtra
+from minrisk._core.errors import needs_extra
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
-from minrisk._core.threads import threads
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk.metrics._base import Objects, objects
+from minrisk.metrics._rapidfuzz import TokenSequences, all_pairs
 from minrisk.metrics.chrf import ChrF
 
 _WORD = re.compile("[a-z0-9]+")
@@ -83,7 +82,7 @@ class Rouge(Metric[WeightedRows]):
 
 
 @dataclass(frozen=True)
-class RougeL(Metric[Objects]):
+class RougeL(Metric[TokenSequences]):
     """ROUGE-L, the F1 of the longest common subsequence, 0 to 1; needs minrisk[rouge]
 
     The sentence-level ROUGE-L of `rouge-score` (Lin 2004), on lower-case words of ASCII letters and
@@ -106,43 +105,24 @@ class RougeL(Metric[Objects]):
         one = self.features(["a"])
         self.scores(one, one)
 
-    def features(self, texts: Sequence[str]) -> Objects:
-        return objects(map(_word_splitter(self.stemmer), texts))
+    def features(self, texts: Sequence[str]) -> TokenSequences:
+        return TokenSequences.of_words(map(_word_splitter(self.stemmer), texts))
 
-    def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
+    def scores(self, hyps: TokenSequences, refs: TokenSequences, source: object = None) -> Floats:
         """(H, R) F1 of every pair."""
-        lengths = [np.array([len(words) for words in texts], np.float64) for texts in (hyps, refs)]
-        total = np.add.outer(*lengths)
+        total = np.add.outer(hyps.lengths, refs.lengths)
+        common = all_pairs(hyps, refs, "LCSseq.similarity", self.name, "rouge")
         # 2PR / (P + R) with P = common / hypothesis and R = common / reference
-        result: Floats = 2 * _common_lengths(hyps, refs) / np.maximum(total, 1)
+        result: Floats = 2 * common / np.maximum(total, 1)
         return result
-
-
-def _common_lengths(hyps: Objects, refs: Objects) -> Floats:
-    """(H, R) lengths of the longest common subsequences, in words."""
-    try:
-        from rapidfuzz.distance import LCSseq
-        from rapidfuzz.process import cdist
-    except ImportError as error:
-        raise MissingExtra(f"the 'rouge-l' metric needs {error.name}: "
-                           "pip install 'minrisk[rouge]'") from None
-    numbers: dict[str, int] = {}
-    texts, others = ([[numbers.setdefault(word, len(numbers)) for word in words] for words in side]
-                     for side in (hyps, refs))
-    result: Floats = cdist(texts, others, scorer=LCSseq.similarity, dtype=np.float64,
-                           workers=threads())
-    return result
 
 
 def _word_splitter(stemmer: bool) -> Callable[[str], list[str]]:
     """A function from a text to its words, or their stems."""
     if not stemmer:
         return lambda text: _WORD.findall(text.lower())
-    try:
+    with needs_extra("ROUGE's stemmer", "rouge"):
         from nltk.stem.porter import PorterStemmer
-    except ImportError as error:
-        raise MissingExtra(f"ROUGE's stemmer needs {error.name}: "
-                           "pip install 'minrisk[rouge]'") from None
     stem = PorterStemmer().stem
     return lambda text: [stem(word) if len(word) > _MAX_UNSTEMMED else word
                          for word in _WORD.findall(text.lower())]

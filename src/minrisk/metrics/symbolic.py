@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.errors import MissingExtra
+from minrisk._core.errors import needs_extra
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
 from minrisk.metrics._base import Objects, objects
@@ -45,9 +45,9 @@ class Symbolic(Metric[Objects]):
                             help="seconds without a result after which a comparison fails")
 
     def prepare(self) -> None:
-        if find_spec("math_verify") is None:
-            raise MissingExtra("the 'symbolic' metric needs math_verify: "
-                               "pip install 'minrisk[math]'")
+        with needs_extra("the 'symbolic' metric", "math"):
+            if find_spec("math_verify") is None:  # imported by the program alone, for it is slow
+                raise ModuleNotFoundError(name="math_verify")
 
     def features(self, texts: Sequence[str]) -> Objects:
         return objects(texts)
@@ -61,13 +61,22 @@ class Symbolic(Metric[Objects]):
         rows, columns = np.unique(np.sort(np.stack(np.broadcast_arrays(ours[:, None], theirs)),
                                           axis=0).reshape(2, -1), axis=1)  # each pair once
         texts = list(place)
-        found = _judge(self.timeout, os.getpid()).ask(
-            [json.dumps([texts[row], texts[column]]) for row, column
-             in zip(rows.tolist(), columns.tolist(), strict=True)])
         equal = np.zeros((len(texts), len(texts)))
-        equal[rows, columns] = equal[columns, rows] = [int(one) for one in found]
+        equal[rows, columns] = equal[columns, rows] = self._judged(
+            [(texts[row], texts[column]) for row, column
+             in zip(rows.tolist(), columns.tolist(), strict=True)])
         scores: Floats = equal[ours[:, None], theirs]
         return scores
+
+
+    def equal_answers(self, text: str, others: Sequence[str]) -> list[bool]:
+        """Whether a text gives the same answer as each of the others."""
+        self.prepare()
+        return self._judged([(text, other) for other in others])
+
+    def _judged(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        lines = _judge(self.timeout, os.getpid()).ask([json.dumps(pair) for pair in pairs])
+        return [line.strip() == "1" for line in lines]
 
 
 @cache

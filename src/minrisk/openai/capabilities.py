@@ -26,10 +26,13 @@ _CHOICES = re.compile(
     r"|(?:multiple|more than one|number of) (?:choices|completions)", re.IGNORECASE)
 _WITHOUT = {
     "temperature": "the server refuses temperature={value}: {reason}; it uses its own temperature",
-    "logprobs": "the server returns no log-probabilities: {reason}; samples have none",
+    "logprobs": "the server returns no log-probabilities: {reason}; answers have none",
     "seed": "the server accepts no seed: {reason}; samples are not repeatable",
+    "top_logprobs": "the server refuses top_logprobs={value}: {reason}; it is left out",
 }
-REPLACEABLE = frozenset({"max_tokens", *_WITHOUT})  # fields that a request can do without
+# fields that a request for samples can do without
+REPLACEABLE = frozenset({"max_tokens", "temperature", "logprobs", "seed"})
+_ALWAYS_LEFT_OUT = ("logprobs", "seed", "top_logprobs")  # whatever is wrong with their values
 
 
 @dataclass
@@ -49,7 +52,8 @@ class Capabilities:
 
 def without_fields(body: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
     """The body without these fields, or with their replacements."""
-    fields = {name: value for name, value in body.items() if name not in refused}
+    left_out = {*refused, *(("top_logprobs",) if "logprobs" in refused else ())}
+    fields = {name: value for name, value in body.items() if name not in left_out}
     if "max_tokens" in refused and "max_tokens" in body:
         fields["max_completion_tokens"] = body["max_tokens"]
     return fields
@@ -58,7 +62,7 @@ def without_fields(body: Mapping[str, Any], refused: Collection[str]) -> dict[st
 def refused_field(error: RefusedError, candidates: Collection[str]) -> str | None:
     """The first of these fields that the error says is not accepted."""
     for name in sorted(candidates):
-        if _names(error.detail, name) and (name in ("logprobs", "seed")  # left out in any case
+        if _names(error.detail, name) and (name in _ALWAYS_LEFT_OUT
                                          or _UNKNOWN.search(error.detail.text)):
             return name
     return None

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from minrisk._core.unicode import valid_unicode
 from minrisk.openai.client import InvalidAnswer
 
 _CUT = {"length", "content_filter"}  # finish reasons of incomplete texts
@@ -84,16 +85,11 @@ def _text(message: dict[str, Any], finish: str | None) -> str | None:
         return None
     if not content and (finish in _CUT or message.get("tool_calls") or message.get("refusal")):
         return None
-    return _valid(content)
+    return valid_unicode(content)
 
 
 def _string(found: Any) -> str | None:
-    return _valid(found) if isinstance(found, str) else None
-
-
-def _valid(text: str) -> str:
-    """The text without lone surrogates, which no file and no tokenizer accepts."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return valid_unicode(found) if isinstance(found, str) else None
 
 
 def _of_tokens(found: Any) -> tuple[float | None, int | None]:

@@ -9,14 +9,15 @@ import asyncio
 import json
 import random
 from asyncio import sleep
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from minrisk._core.errors import MinriskError, MissingExtra, UnusableError
+from minrisk._core.errors import MinriskError, UnusableError, needs_extra
 from minrisk.openai.errors import (
     Detail,
     Refusal,
@@ -27,6 +28,7 @@ from minrisk.openai.errors import (
     refusal_of,
     seconds_to_wait,
 )
+from minrisk.openai.events import DONE, StreamedAnswer, read_events
 from minrisk.openai.masking import Mask
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class InvalidAnswer:
 
 
 Check = Callable[[Any], InvalidAnswer | None]
+Receive = Callable[[dict[str, Any]], Awaitable[None]]  # takes a chunk of a stream
 
 
 @dataclass
@@ -122,13 +125,25 @@ class Client:
 
     async def post(self, path: str, body: Mapping[str, Any], check: Check | None = None) -> Answer:
         """The answer to this body; temporary errors are retried."""
+        return await self._post(path, body, check, None)
+
+    async def stream(self, path: str, body: Mapping[str, Any], receive: Receive,
+                     check: Check | None = None) -> Answer:
+        """The answer to this body; each chunk of a streamed one is given to `receive` as it comes.
+
+        Temporary errors are retried until the first chunk. Servers may answer without a stream.
+        """
+        return await self._post(path, body, check, _Chunks(receive))
+
+    async def _post(self, path: str, body: Mapping[str, Any], check: Check | None,
+                    chunks: _Chunks | None) -> Answer:
         url, content = f"{self._url}/{path}", json.dumps(body).encode()
         async with self._slots:
             for attempt in range(self._retries + 1):
                 try:
-                    answer = await self._once("POST", url, content, check)
+                    answer = await self._once("POST", url, content, check, chunks)
                 except TemporaryError as error:
-                    if attempt == self._retries:
+                    if attempt == self._retries or (chunks and chunks.received):
                         raise self._give_up(error) from error
                     await self._pause(error, attempt)
                 else:
@@ -137,12 +152,15 @@ class Client:
         raise AssertionError("the last attempt returns or raises")
 
     async def _once(self, method: str, url: str, content: bytes | None,
-                    check: Check | None) -> Answer:
+                    check: Check | None, chunks: _Chunks | None = None) -> Answer:
         aiohttp = _aiohttp()
         try:
             # the key must not be sent to the target of a redirect
             async with self._session.request(method, url, data=content, allow_redirects=False,
                                              proxy=self._proxy) as response:
+                if chunks and _is_success(response.status) and (
+                        response.content_type == "text/event-stream"):
+                    return await self._relay(response, url, chunks, check)
                 raw = await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
             failure = self._transport_error(error, url)
@@ -167,12 +185,51 @@ class Client:
                 break
         return content.decode("utf-8", "replace")
 
+    async def _relay(self, response: aiohttp.ClientResponse, url: str, chunks: _Chunks,
+                     check: Check | None) -> Answer:
+        """Give all chunks of a stream away; the answer that they make up."""
+        self._check_encoding(response.headers, url)
+        whole = StreamedAnswer()
+        try:
+            async for data in read_events(self._limited(response)):
+                if data == DONE:
+                    break
+                chunk = self._chunk(data, url)
+                whole.add(chunk)
+                await chunks.send(chunk)
+            else:
+                if not whole.is_finished:
+                    raise TemporaryError(f"{url}: the stream ended before its answer did")
+            return self._checked(whole.body, json.dumps(whole.body), url, response.headers, check)
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, MinriskError):
+                raise
+            raise ServerError(f"{url}: the stream has an event that is no JSON, or too large or "
+                              "too deep; check the endpoint") from None
+
+    async def _limited(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in response.content.iter_any():
+            size += len(piece)
+            if size > self._max_body:
+                raise _TooLargeError
+            yield piece
+
+    def _chunk(self, data: str, url: str) -> dict[str, Any]:
+        """The JSON object of an event; an error that comes as an event is raised."""
+        found = self._mask.answer(json.loads(data), data)
+        if not isinstance(found, dict):
+            raise ValueError("no object")
+        if found.get("error") is None:
+            return found
+        detail = Detail.of(data).changed(self._mask.text)
+        error = ServerError(f"{url}: {self._mask.line(detail.text)}", None, detail)
+        error.refusal = Refusal(_status_of(found["error"]), self._mask.text(data), {})
+        raise error
+
     def _parse(self, raw: str, url: str, headers: Mapping[str, str],
                check: Check | None) -> Answer:
-        coding = headers.get("Content-Encoding", "identity")
-        if coding.lower() != "identity":  # a small body could become a very large one
-            raise ServerError(f"{url}: the answer is compressed ({self._mask.line(coding)}), "
-                              "which was not asked for; check the server or its proxy")
+        self._check_encoding(headers, url)
         try:
             found = self._mask.answer(json.loads(raw), raw)
         except ValueError:
@@ -180,6 +237,16 @@ class Client:
         except RecursionError:
             raise ServerError(f"{url}: the answer is nested too deeply; "
                               "check the endpoint") from None
+        return self._checked(found, raw, url, headers, check)
+
+    def _check_encoding(self, headers: Mapping[str, str], url: str) -> None:
+        coding = headers.get("Content-Encoding", "identity")
+        if coding.lower() != "identity":  # a small body could become a very large one
+            raise ServerError(f"{url}: the answer is compressed ({self._mask.line(coding)}), "
+                              "which was not asked for; check the server or its proxy")
+
+    def _checked(self, found: Any, raw: str, url: str, headers: Mapping[str, str],
+                 check: Check | None) -> Answer:
         if problem := check(found) if check else None:
             raise self._incomplete(problem, f"{url}: found {self._mask.line(raw)}, {problem.text}")
         return Answer(found, headers)
@@ -245,12 +312,30 @@ class Client:
         await sleep(max(error.wait, FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.0)))
 
 
+@dataclass
+class _Chunks:
+    """The receiver of the chunks of a stream, and the number of those that it has received."""
+
+    receive: Receive
+    received: int = 0
+
+    async def send(self, chunk: dict[str, Any]) -> None:
+        self.received += 1
+        await self.receive(chunk)
+
+
 class _TooLargeError(OSError):
     """An answer above the maximum size."""
 
 
 def _is_success(status: int) -> bool:
     return 200 <= status < 300
+
+
+def _status_of(error: Any) -> int:
+    """The status that an error object in a stream names; 500 if it names none."""
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else 500
 
 
 def _proxy(url: str) -> str | None:
@@ -260,9 +345,5 @@ def _proxy(url: str) -> str | None:
 
 
 def _aiohttp() -> Any:
-    try:
-        import aiohttp
-    except ImportError:
-        raise MissingExtra("the 'openai' sampler needs aiohttp: "
-                           "pip install 'minrisk[openai]'") from None
-    return aiohttp
+    with needs_extra("OpenAI's protocol", "openai"):
+        return import_module("aiohttp")

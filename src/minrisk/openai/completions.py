@@ -20,7 +20,7 @@ from minrisk.openai.capabilities import (
     without_fields,
 )
 from minrisk.openai.choices import Choice, check_answer, read_choices, read_usage
-from minrisk.openai.client import Answer, Client
+from minrisk.openai.client import Answer, Client, Receive
 from minrisk.openai.errors import RefusedError
 
 API = Literal["chat", "completions"]
@@ -139,6 +139,12 @@ class Completions:
     async def pass_through(self, body: Mapping[str, Any]) -> AnswerPart:
         """The answer to a request that is sent as it is."""
         answer = await self._client.post(self._path, body, check_answer)
+        choices = read_choices(answer.body)
+        return AnswerPart(choices, read_usage(answer.body, choices), answer.body)
+
+    async def relay(self, body: Mapping[str, Any], receive: Receive) -> AnswerPart:
+        """The same, with each chunk given to `receive` as it comes."""
+        answer = await self._client.stream(self._path, body, receive, check_answer)
         choices = read_choices(answer.body)
         return AnswerPart(choices, read_usage(answer.body, choices), answer.body)
 

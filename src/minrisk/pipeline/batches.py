@@ -15,7 +15,7 @@ BATCH = 16  # segments, unless the metric or the sampler prefers another number
 LIGHT_BLOCK = 64
 OnError = Literal["stop", "skip"]
 T = TypeVar("T")
-Work = Callable[[Sequence[Record]], Sequence[Record]]
+BatchWork = Callable[[Sequence[Record]], Sequence[Record]]
 
 
 def batched(records: Iterable[Record], size: int) -> Iterator[Record | list[Record]]:
@@ -47,7 +47,7 @@ def is_finished(record: Record) -> bool:
     return record.error is not None or (record.samples is not None and record.segment is None)
 
 
-def in_batches(records: Iterable[Record], size: int, work: Work,
+def in_batches(records: Iterable[Record], size: int, work: BatchWork,
                on_error: OnError) -> Iterator[Record]:
     """Each record with the result of the work, or with its error."""
     for batch in batched(records, size):
@@ -57,8 +57,8 @@ def in_batches(records: Iterable[Record], size: int, work: Work,
             yield from _attempt(work, batch, on_error)
 
 
-def in_threads(records: Iterable[Record], size: int, work: Work, on_error: OnError, threads: int,
-               prepare_thread: Callable[[], None]) -> Iterator[Record]:
+def in_threads(records: Iterable[Record], size: int, work: BatchWork, on_error: OnError,
+               threads: int, prepare_thread: Callable[[], None]) -> Iterator[Record]:
     """The same with several batches in work at once, in threads; one more is read ahead."""
     with ThreadPoolExecutor(threads, "minrisk-batch", prepare_thread) as pool:
         def submit(batch: list[Record]) -> Future[list[Record]]:
@@ -100,7 +100,7 @@ def _ahead(items: Iterator[T], count: int) -> Iterator[T]:
     yield from waiting
 
 
-def _attempt(work: Work, batch: Sequence[Record], on_error: OnError) -> Iterator[Record]:
+def _attempt(work: BatchWork, batch: Sequence[Record], on_error: OnError) -> Iterator[Record]:
     """Do the work on a batch; if it fails, on its halves, down to single records.
 
     So a bad record does not fail the others, and a batch that is too large for memory succeeds in

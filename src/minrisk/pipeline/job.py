@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from minrisk._core.errors import InputError
-from minrisk._core.options import Options, option
+from minrisk._core.options import Options, flag
+from minrisk._core.threads import MAX_THREADS
 from minrisk.io import remote
 from minrisk.io.files import Output, as_input_error, file_key
 from minrisk.io.inputs import ERRORS, MANIFEST, InputFile
@@ -28,29 +29,76 @@ from minrisk.pipeline.stages import Parse, Stage
 from minrisk.pipeline.workers import WorkerPool
 from minrisk.version import __version__
 
+THREADS_HELP = "Number of threads of each process; one per core unless given."
 _GB = 1 << 30
 
 
 @dataclass(frozen=True)
-class RunConfig(Options):
-    """Settings of a run: the output, the workers, and the treatment of failures."""
+class WorkerConfig(Options):
+    """The workers of a run."""
 
-    name: ClassVar[str] = "run"  # in messages
+    workers: int | None = flag(
+        None, metavar="W", ge=1,
+        help="Number of worker processes; unless given, none for a file, and for a folder one per "
+        "core, GPU or model.")
+    engine: Literal["local", "ray"] | None = flag(
+        None, help="Runner: processes of this machine, or a Ray cluster (minrisk[ray]).")
+    address: str | None = flag(
+        None, metavar="HOST:PORT", advanced=True,
+        help="Address of a Ray cluster, or `auto` for the one that this machine is part of; unless "
+        "given, Ray runs here for this run only.")
+    gpus_per_worker: float | None = flag(None, metavar="G", ge=0, advanced=True,
+                                         help="Number of GPUs of each worker; may be a fraction.")
+    threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, advanced=True,
+                               help=THREADS_HELP)
 
-    output: str | None = option(None, help="file or folder for results; a queue unless given")
-    resume: bool = option(False, help="whether to resume an interrupted run")
-    overwrite: bool = option(False, help="whether to replace an output that exists")
-    on_error: OnError = option("skip", help="action after a segment fails")
-    max_errors: int | None = option(None, ge=0, help="number of failures after which a run stops")
-    batch_size: int | None = option(None, ge=1, help="number of segments per batch")
-    threads: int | None = option(None, ge=1, le=1024, help="number of threads of each process")
-    segment_timeout: float | None = option(None, gt=0, help="seconds after which a segment fails")
-    workers: int | None = option(None, ge=1, help="number of worker processes")
-    engine: Literal["local", "ray"] | None = option(None, help="runner: this machine, or Ray")
-    address: str | None = option(None, help="address of a Ray cluster")
-    gpus_per_worker: float | None = option(None, ge=0, help="number of GPUs of each worker")
-    buffer: float = option(1.0, gt=0, help="gigabytes of segments that may be in memory")
-    work: str | None = option(None, help="local folder for unfinished results of a URL")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.address and self.engine != "ray":
+            raise InputError("address= is of a Ray cluster; give engine='ray'")
+
+    @property
+    def memory(self) -> int:
+        """Bytes of segments that may be in memory."""
+        return _GB
+
+    def runner(self, wants_workers: bool = False) -> Runner:
+        """The runner: this process, unless workers are wanted."""
+        if self.engine == "ray":
+            from minrisk.pipeline.ray import Ray  # here, because it is an extra and slow to import
+
+            return Ray(self.address, self.memory)
+        is_given = self.workers or self.engine or self.gpus_per_worker
+        return Processes() if is_given or wants_workers else Inline()
+
+    def pool(self, *stages: Stage, gpus: bool = True) -> WorkerPool:
+        return WorkerPool(stages, self.workers, self.threads,
+                          (self.gpus_per_worker or 0.0) if gpus else 0.0)
+
+
+@dataclass(frozen=True)
+class RunConfig(WorkerConfig):
+    """The options of a run: its output, its workers, and the treatment of failures."""
+
+    output: str | None = None  # a file, a folder, or "-"; None for a queue
+    resume: bool = flag(False, help="Resume an interrupted run; failed segments are tried again.")
+    overwrite: bool = flag(False, help="Replace an output that exists.")
+    on_error: OnError = flag(
+        "skip", help="Action after a failed segment: write its error in its place, or stop.")
+    max_errors: int | None = flag(None, metavar="N", ge=0, advanced=True,
+                                  help="Number of failed segments after which a run stops.")
+    batch_size: int | None = flag(
+        None, metavar="B", ge=1, advanced=True,
+        help="Number of segments per batch; chosen by the metric or the sampler unless given.")
+    segment_timeout: float | None = flag(
+        None, metavar="S", gt=0, advanced=True,
+        help="Seconds after which a segment fails; it then runs in a worker process.")
+    buffer: float = flag(1.0, metavar="GB", gt=0, advanced=True,
+                         help="Gigabytes of segments that may be in memory at a time.")
+    work: str | None = flag(
+        None, metavar="FOLDER", advanced=True,
+        help="Local scratch folder for unfinished results when the output is a URL; in the user's "
+        "cache unless given.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,8 +107,6 @@ class RunConfig(Options):
         if self.is_stream and (self.resume or self.overwrite):
             name = "resume" if self.resume else "overwrite"
             raise InputError(f"{name}= needs output= to be a file or folder")
-        if self.address and self.engine != "ray":
-            raise InputError("address= is of a Ray cluster; give engine='ray'")
 
     @property
     def is_folder(self) -> bool:
@@ -69,35 +115,22 @@ class RunConfig(Options):
     @property
     def is_stream(self) -> bool:
         """A queue, standard output, a pipe or a device, which cannot be read again."""
-        if self.output in (None, "-"):
-            return True
-        assert self.output is not None
-        return (not remote.is_url(self.output) and os.path.exists(self.output)
-                and not self.is_folder and not stat.S_ISREG(os.stat(self.output).st_mode))
+        return self.output is None or is_stream(self.output)
 
     @property
     def memory(self) -> int:
         return int(self.buffer * _GB)
 
-    def runner(self, work: Work) -> Runner:
-        """The runner: this process, unless workers or an engine are given."""
-        if self.engine == "ray":
-            from minrisk.pipeline.ray import Ray  # here, because it is an extra and slow to import
-
-            return Ray(self.address, self.memory)
-        return Processes() if self.wants_workers(work) else Inline()
-
-    def wants_workers(self, work: Work) -> bool:
-        return bool(self.workers or self.engine or self.segment_timeout or self.gpus_per_worker)
+    def wants_workers(self, job: Job) -> bool:
+        """Whether to start workers where no number of them is given."""
+        return self.segment_timeout is not None
 
     def pool(self, *stages: Stage, gpus: bool = True) -> WorkerPool:
-        return WorkerPool(stages, self.workers, self.threads,
-                          (self.gpus_per_worker or 0.0) if gpus else 0.0,
-                          segment_timeout=self.segment_timeout)
+        return replace(super().pool(*stages, gpus=gpus), segment_timeout=self.segment_timeout)
 
 
 @dataclass(frozen=True)
-class Work:
+class Job:
     """The inputs and the stages of a run, for any output."""
 
     files: Sequence[InputFile]
@@ -116,22 +149,22 @@ class Work:
 
 
 @contextmanager
-def open_run(config: RunConfig, work: Work, read: Sequence[str] = (),
+def open_run(config: RunConfig, job: Job, read: Sequence[str] = (),
              written: Sequence[str] = ()) -> Iterator[Run]:
     """Open the output of a run; it is complete afterwards, or can be resumed.
 
     Args:
         config: the output, and how the run works.
-        work: the inputs and the stages.
+        job: the inputs and the stages.
         read, written: further files of the caller, which must not be files of the run.
     """
-    shards = _shards(config, work)
-    _check_files(config, work, shards, read, written)
+    shards = _shards(config, job)
+    _check_files(config, job, shards, read, written)
     with ExitStack() as stack:
-        sink: Sink = stack.enter_context(_sink(config, work, shards, stack))
-        yield Run(sink, _with_parser(work.pools, work.parser or shards[0].reader),
-                  config.runner(work),
-                  Policy(config.batch_size or work.block, config.memory, config.on_error,
+        sink: Sink = stack.enter_context(_sink(config, job, shards, stack))
+        yield Run(sink, _with_parser(job.pools, job.parser or shards[0].reader),
+                  config.runner(config.wants_workers(job)),
+                  Policy(config.batch_size or job.block, config.memory, config.on_error,
                          config.max_errors))
 
 
@@ -140,34 +173,41 @@ def _with_parser(pools: Sequence[WorkerPool], reader: Reader) -> list[WorkerPool
     return [replace(first, stages=(Parse(reader), *first.stages)), *others]
 
 
+def is_stream(path: str) -> bool:
+    """Whether a path is standard output, a pipe or a device."""
+    return path == "-" or (not remote.is_url(path) and os.path.exists(path)
+                           and not names_folder(path)
+                           and not stat.S_ISREG(os.stat(path).st_mode))
+
+
 def names_folder(path: str) -> bool:
     """Whether a path is a folder; a URL is one if it ends in a slash."""
     return path.endswith("/") or os.path.isdir(path)
 
 
-def _shards(config: RunConfig, work: Work) -> list[Shard]:
+def _shards(config: RunConfig, job: Job) -> list[Shard]:
     if config.is_folder:
         paths = [file.location if remote.is_url(file.location) else file.name
-                 for file in work.files]
+                 for file in job.files]
         if not paths:
             raise InputError("a folder as output needs files as input, a shard for each; for "
                              "segments in memory, name a file")
-        return folder_shards(paths, work.extension, lambda n, file: work.reader((file,), n))
-    return [Shard("", tuple(work.files), work.reader(tuple(work.files), None))]
+        return folder_shards(paths, job.extension, lambda n, file: job.reader((file,), n))
+    return [Shard("", tuple(job.files), job.reader(tuple(job.files), None))]
 
 
-def _check_files(config: RunConfig, work: Work, shards: Sequence[Shard], read: Sequence[str],
+def _check_files(config: RunConfig, job: Job, shards: Sequence[Shard], read: Sequence[str],
                  written: Sequence[str]) -> None:
     """Check before the run that no output is an input, and that all outputs are different."""
-    if work.matrix == "-":
+    if job.matrix == "-":
         raise InputError("matrix= needs a file; standard output takes no .npz")
     outputs = list(_outputs(config, shards))
-    others = [path for path in (work.matrix, *written) if path]
+    others = [path for path in (job.matrix, *written) if path]
     for path in others:
         if path != "-" and os.path.realpath(path) in [os.path.realpath(output)
                                                       for output in outputs if output != "-"]:
             raise InputError(f"{path} is part of the output; name two files")
-    check_files([*(file.location for file in (*work.files, *work.also_read)), *read],
+    check_files([*(file.location for file in (*job.files, *job.also_read)), *read],
                 [*outputs, *others])
 
 
@@ -193,18 +233,18 @@ def _outputs(config: RunConfig, shards: Sequence[Shard]) -> Iterable[str]:
     return [config.output, *([] if config.is_stream else [manifest_name(config.output)])]
 
 
-def _sink(config: RunConfig, work: Work, shards: list[Shard], stack: ExitStack) -> Any:
-    matrix = work.matrix
+def _sink(config: RunConfig, job: Job, shards: list[Shard], stack: ExitStack) -> Any:
+    matrix = job.matrix
     if config.output is None:
         return QueueSink(shards[0])
     if config.is_stream:
-        output = work.stream or stack.enter_context(Output(config.output))
+        output = job.stream or stack.enter_context(Output(config.output))
         return StreamSink(output, shards[0], MatrixWriter(matrix) if matrix else None)
     if matrix and config.is_folder != names_folder(matrix):
         raise InputError("matrix= must be a folder if output= is a folder, and a file otherwise")
     identities = {f"input {file.name}": file.identity()
-                  for file in (*work.files, *work.also_read)}
-    settings = {**work.settings, "matrix": matrix, **identities, "version": __version__}
+                  for file in (*job.files, *job.also_read)}
+    settings = {**job.settings, "matrix": matrix, **identities, "version": __version__}
     common: dict[str, Any] = {"resume": config.resume, "overwrite": config.overwrite,
                               "matrix_of": partial(_matrix, matrix) if matrix else None}
     if config.is_folder:

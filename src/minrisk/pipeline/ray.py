@@ -15,17 +15,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from minrisk._core.errors import InputError, MinriskError, MissingExtra
+from minrisk._core.errors import InputError, MinriskError, needs_extra
 from minrisk._core.threads import threads
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Condition, RunningWorkers
 from minrisk.pipeline.workers import Block, Fatal, Item, WorkerPool, workers_that_fit
 
-try:
+with needs_extra("engine='ray'", "ray"):
     import ray
     import ray.data
-except ImportError as missing:
-    raise MissingExtra(f"engine='ray' needs {missing.name}: pip install 'minrisk[ray]'") from None
 
 _RETRIES = 3  # retries of a block whose worker or node died
 _WORKERS_PER_READER = 4  # fed by one reader, which is a process of its own and slow to start
@@ -181,5 +179,5 @@ class _Actor:
         item = pickle.loads(pickled)
         if not isinstance(item, Block):
             return pickled
-        made = Fatal(self._error) if self._error else self._pool.work(item)
+        made = Fatal(self._error) if self._error else self._pool.run_block(item)
         return self._pool.pickled(item, made)

@@ -1,4 +1,4 @@
-"""`minrisk.decode_parts`: a map-reduce over parts of the references of one segment.
+"""A map-reduce over parts of the references of one segment.
 
 Workers read the parts and compute their partial statistics, which are added in the order in which
 the parts were given: the number of workers changes no bit of the result.
@@ -6,30 +6,24 @@ the parts were given: the number of workers changes no bit of the result.
 
 from __future__ import annotations
 
-from array import array
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from operator import attrgetter
+from typing import ClassVar
 
-from minrisk._core.decoding import MetricLike, StrategyLike, add_texts, resolve_strategy
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.progress import report_progress
 from minrisk._core.reference_parts import PartsDecoder, PartsStrategy, PartStatistics
-from minrisk._core.references import ReferencePart, References
-from minrisk._core.segment import Ranking, Segment
+from minrisk._core.references import ReferencePart
 from minrisk._core.strategy import Strategy, is_light, prepare
 from minrisk.io.files import Input
 from minrisk.io.record import RawRecord, Record, Result
 from minrisk.io.shards import Shard
-from minrisk.io.sink import UnfinishedShard
-from minrisk.pipeline.processes import Processes
+from minrisk.io.sink import OrderedSink
+from minrisk.pipeline.job import WorkerConfig
 from minrisk.pipeline.run import Policy, Run
-from minrisk.pipeline.runner import Inline, Runner
-from minrisk.pipeline.stages import Parse, Write
-from minrisk.pipeline.workers import WorkerPool
+from minrisk.pipeline.stages import Collect, Parse
 
-Engine = Literal["local", "ray"]
 MAX_WAITING = 16  # finished parts that wait for an earlier one
 
 
@@ -54,7 +48,7 @@ class ReferencePartReader:
 class ComputePartialStatistics:
     """The stage that computes the partial statistics of a part."""
 
-    name: ClassVar[str] = "decode"
+    name: ClassVar[str] = "statistics"
 
     decoder: PartsDecoder
 
@@ -74,133 +68,35 @@ class ComputePartialStatistics:
                 yield record.failed(error)
 
 
-@dataclass(frozen=True)
-class EmptyWriter:
-    """A writer for records whose result is a value, not text."""
-
-    def __call__(self, record: Record) -> str:
-        return ""
-
-    def failed(self, record: Record) -> str:
-        return ""
-
-    def counts(self, record: Record) -> Mapping[str, int]:
-        return {}
-
-
-class PartSum:
+class PartSum(OrderedSink):
     """A sink that adds the statistics of parts in order."""
 
-    records_broken_shards = False
-
     def __init__(self, parts: Iterable[ReferencePart]) -> None:
-        self._shard = Shard("", (), ReferencePartReader(parts))
-        self._waiting: dict[int, PartStatistics] = {}
-        self._next = 0
-        self._is_read = False
         self.total: PartStatistics | None = None
-        self.counts: Counter[str] = Counter()
+        super().__init__(self._add, Shard("", (), ReferencePartReader(parts)))
 
     def is_full(self, memory: int) -> bool:
-        return len(self._waiting) >= MAX_WAITING
+        return self.waiting >= MAX_WAITING
 
-    def remaining(self) -> Iterator[UnfinishedShard]:
-        if not self._is_read:
-            yield UnfinishedShard(0, self._shard, array("q"))
-
-    def begin(self) -> None:
-        pass
-
-    def add(self, number: int, results: Sequence[Result]) -> list[Result]:
-        self._waiting |= {result.index: result.value for result in results}
-        while (part := self._waiting.pop(self._next, None)) is not None:
-            self.total = part if self.total is None else self.total + part
-            self._next += 1
-            report_progress("parts", self._next, self._next + len(self._waiting))
-        self.counts.update(segments=len(results))
-        return list(results)
-
-    def end(self, number: int, records: int) -> None:
-        self._is_read = True
-
-    def fail(self, number: int, reason: str) -> None:
-        raise InputError(reason)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
+    def _add(self, result: Result) -> None:
+        self.total = result.value if self.total is None else self.total + result.value
+        done = result.index + 1
+        report_progress("parts", done, done + self.waiting)
 
 
-def sum_parts(decoder: PartsDecoder, parts: Iterable[ReferencePart], runner: Runner,
-              workers: int | None = None, gpus: float = 0) -> PartStatistics:
+def sum_parts(decoder: PartsDecoder, parts: Iterable[ReferencePart],
+              config: WorkerConfig) -> PartStatistics:
     """The statistics of all parts together."""
     sink = PartSum(parts)
     # without the parts, which the workers get as records
     stages = (Parse(ReferencePartReader(())), ComputePartialStatistics(decoder),
-              Write(EmptyWriter()))
-    run = Run(sink, [WorkerPool(stages, workers, gpus=gpus)], runner, Policy(1, on_error="stop"))
+              Collect(attrgetter("value")))
+    run = Run(sink, [config.pool(*stages)], config.runner(), Policy(1, on_error="stop"))
     for _ in run.results():
         pass
     if sink.total is None:
         raise InputError("expected at least one part with references, got none")
     return sink.total
-
-
-def decode_parts(
-    hypotheses: Sequence[str],
-    parts: Iterable[Sequence[str] | ReferencePart],
-    source: str | None = None,
-    *,
-    metric: MetricLike | None = None,
-    strategy: StrategyLike | None = None,
-    workers: int | None = None,
-    engine: Engine = "local",
-    address: str | None = None,
-    gpus_per_worker: float = 0,
-    **options: Any,
-) -> Ranking:
-    """Rank hypotheses by references that come in parts, of which only some are held in memory.
-
-    Utilities are those of `decode` except for rounding, because sums are taken in another order.
-    The number of workers changes no bit of them.
-
-    Args:
-        hypotheses: the texts that may be chosen.
-        parts: the references: lists of texts, `References` with weights or counts, or files
-            (`ReferenceFile`), which the workers read.
-        source: the source text, for metrics that need it.
-        metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
-            given.
-        strategy: "aggregate" (unless given) or "standard", or an object of them.
-        workers: number of worker processes; this process does the work unless given.
-        engine: "local" for processes of this machine, "ray" for a Ray cluster (`minrisk[ray]`).
-        address: address of the Ray cluster; a temporary one on this machine unless given.
-        gpus_per_worker: GPUs of each worker; may be a fraction.
-        options: options of a strategy that is given by name or class.
-
-    Returns:
-        All hypotheses, best first.
-
-    Raises:
-        InputError: if there are no references, some have weights and others none, or the strategy
-            needs all references at once.
-
-    >>> import minrisk
-    >>> hypotheses = ["the cat sat", "a dog ran"]
-    >>> ranking = minrisk.decode_parts(hypotheses, [["the cat sat down"], ["a cat sat", "dogs"]])
-    >>> ranking.text
-    'the cat sat'
-    """
-    chosen = resolve_strategy(strategy, metric, options, "aggregate")
-    decoder = PartsDecoder(as_parts_strategy(chosen), Segment(hypotheses, source=source))
-    runner = make_runner(engine, workers, address, gpus_per_worker)
-    blocks: Iterable[ReferencePart] = _blocks(parts)
-    if engine == "ray":
-        blocks = tuple(blocks)  # to be sent to the cluster
-    ranking = decoder.ranking(sum_parts(decoder, blocks, runner, workers, gpus_per_worker))
-    return add_texts(ranking, decoder.segment, chosen)
 
 
 def as_parts_strategy(strategy: Strategy) -> PartsStrategy:
@@ -209,24 +105,3 @@ def as_parts_strategy(strategy: Strategy) -> PartsStrategy:
         raise InputError(f"strategy {strategy.name!r} needs all references at once; "
                          "choose aggregate or standard to use them in parts")
     return strategy
-
-
-def make_runner(engine: Engine, workers: int | None, address: str | None,
-                gpus_per_worker: float) -> Runner:
-    if workers is not None and workers < 1:
-        raise InputError(f"workers must be at least 1; got {workers}")
-    if engine == "ray":
-        from minrisk.pipeline.ray import Ray  # here, for it is an extra, and slow to import
-
-        return Ray(address)
-    if address is not None:
-        raise InputError("address= needs engine='ray'")
-    return Processes() if (workers or 1) > 1 or gpus_per_worker else Inline()
-
-
-def _blocks(parts: Iterable[Sequence[str] | ReferencePart]) -> Iterator[ReferencePart]:
-    """Split parts in memory into blocks, so that one large part keeps all workers busy."""
-    for number, part in enumerate(parts, 1):
-        found = (part if isinstance(part, ReferencePart)
-                 else References(part, name=f"part {number}"))
-        yield from found.blocks() if isinstance(found, References) else [found]

@@ -5,13 +5,14 @@ The sink knows which shards, and which records of them, are not finished yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from time import perf_counter
 
 from minrisk._core.errors import InputError
-from minrisk.io.record import Failure, Result
+from minrisk.io.record import Result
 from minrisk.io.sink import Sink
 from minrisk.pipeline.batches import OnError
 from minrisk.pipeline.reading import BlockReader
@@ -42,12 +43,12 @@ class Run:
     broken: dict[int, str] = field(default_factory=dict)  # shards that cannot be read to their end
     seconds: Seconds = field(default_factory=dict)  # by stage, of all workers together
     read: dict[int, int] = field(default_factory=dict)  # bytes, by shard
-    warnings: list[str] = field(default_factory=list)  # not shown yet
     _error: InputError | None = None  # ends the run once the results in flight are written
     _has_success: bool = False
     _held: list[Result] = field(default_factory=list)  # failures before the first success
+    _warnings: set[str] = field(default_factory=set)  # of workers, shown already
 
-    def results(self) -> Iterator[Result]:
+    def results(self) -> Generator[Result]:
         """Every result as it is written. The sink must be open."""
         remaining = len(list(self.sink.remaining()))
         if not remaining:
@@ -60,7 +61,7 @@ class Run:
         if self._error:
             raise self._error
         if self._held:
-            raise InputError(_located(self._held[0].failure))
+            raise InputError(self._held[0].message)
         if len(self.broken) == remaining and not self._has_success:
             raise InputError(next(iter(self.broken.values())))
 
@@ -107,17 +108,22 @@ class Run:
     def _write_block(self, block: Block) -> Iterator[Result]:
         for name, spent in block.seconds.items():
             self._spend(name, spent)
-        self.warnings += block.warnings
-        results = self._accepted(block.items)
-        if not results:
-            return
-        start = perf_counter()
         fresh: list[Result] = []
-        for shard in sorted({result.shard for result in results}):
-            fresh += self.sink.add(shard, [r for r in results if r.shard == shard])
-        self._spend("write", perf_counter() - start)
-        self.read[block.shard] = max(block.read, self.read.get(block.shard, 0))
+        if results := self._accepted(block.items):
+            start = perf_counter()
+            for shard in sorted({result.shard for result in results}):
+                fresh += self.sink.add(shard, [r for r in results if r.shard == shard])
+            self._spend("write", perf_counter() - start)
+            self.read[block.shard] = max(block.read, self.read.get(block.shard, 0))
+        self._warn(block.warnings)
         yield from fresh
+
+    def _warn(self, messages: Sequence[str]) -> None:
+        """Show warnings of workers, each once whichever worker it came from."""
+        for message in messages:
+            if message not in self._warnings:
+                self._warnings.add(message)
+                warnings.warn(message, stacklevel=2)
 
     def _accepted(self, results: Sequence[Result]) -> list[Result]:
         """The results to write; other failures are tried again when the run is resumed."""
@@ -126,7 +132,7 @@ class Run:
             if result.failure is None:
                 self._has_success = True
             elif self.policy.on_error == "stop":
-                self._stop(_located(result.failure))
+                self._stop(result.message)
                 continue
             accepted.append(result)
         if not self._has_success:
@@ -139,18 +145,17 @@ class Run:
         """Hold back failures before the first success: their reason may concern all segments."""
         self._held += failures
         if len(self._held) >= MAX_FAILURES_BEFORE_SUCCESS:
-            self._stop(f"{_located(self._held[0].failure)}; the first {len(self._held)} segments "
-                       "all failed")
+            self._stop(f"{self._held[0].message}; the first {len(self._held)} segments all failed")
 
     def _within_limit(self, results: list[Result]) -> list[Result]:
         limit = self.policy.max_errors
-        failures = [r.failure for r in results if r.failure is not None]
+        failures = [r for r in results if r.failure is not None]
         if limit is None or not failures:
             return results
         failed = self.sink.counts["failed"] + len(failures)
         if failed > limit:
             self._stop(f"{failed} segments failed, more than max_errors={limit}; "
-                       f"the last: {_located(failures[-1])}")
+                       f"the last: {failures[-1].message}")
             return [r for r in results if r.failure is None]
         return results
 
@@ -170,11 +175,3 @@ class Run:
         else:
             self.broken[end.shard] = end.error
             self.sink.fail(end.shard, end.error)
-
-
-def _located(failure: Failure | None) -> str:
-    assert failure is not None
-    file, line, reason = str(failure["file"]), failure["line"], str(failure["reason"])
-    if line:
-        return f"{file}:{line}: {reason}"
-    return reason if reason.startswith(file) else f"{file}: {reason}"

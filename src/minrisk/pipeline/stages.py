@@ -7,10 +7,11 @@ earlier pass through.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol
 
 from minrisk._core.arrays import Floats
@@ -22,7 +23,7 @@ from minrisk._core.segment import Segment
 from minrisk._core.strategy import (
     Strategy,
     batch_size_of,
-    concurrency_of,
+    concurrent_batches_of,
     is_light,
     prepare,
     prepare_thread,
@@ -32,6 +33,8 @@ from minrisk.io.prompts import is_source
 from minrisk.io.record import AUTO, RawRecord, Reader, Record, Result, Weighting
 from minrisk.io.writer import Writer
 from minrisk.pipeline.batches import OnError, in_batches, in_threads, is_finished
+
+_PROMPTS_WITH_EQUAL_SAMPLES = 3  # that make a warning
 
 
 class Stage(Protocol):
@@ -126,7 +129,7 @@ class GenerateSamples:
                                                        [record.index for record in batch])
         except PartialError as error:
             found = error.results
-        return [_with_samples(*pair) for pair in zip(batch, found, strict=True)]
+        return [self._with_samples(*pair) for pair in zip(batch, found, strict=True)]
 
     def _streamed(self, records: Iterator[Record]) -> Iterator[Record]:
         """Samples as they finish; no record waits for another."""
@@ -144,14 +147,65 @@ class GenerateSamples:
             for record, found in results:
                 yield from passing
                 passing.clear()
-                yield _with_samples(record, found)
+                yield self._with_samples(record, found)
         yield from passing
 
+    def _with_samples(self, record: Record, found: Sequence[Sample] | MinriskError) -> Record:
+        if isinstance(found, MinriskError):
+            return record.failed(found)
+        if self.sampler.is_random:
+            self._equality.check(found)
+        return replace(record, samples=found)
 
-def _with_samples(record: Record, found: Sequence[Sample] | MinriskError) -> Record:
-    if isinstance(found, MinriskError):
-        return record.failed(found)
-    return replace(record, samples=found)
+    @cached_property
+    def _equality(self) -> EqualSamples:
+        return EqualSamples()
+
+
+class EqualSamples:
+    """Warns once if the samples of each of the first prompts are all equal.
+
+    One prompt may have a single likely answer; that several in a row do is a sign of a server that
+    ignores the temperature or returns cached answers.
+    """
+
+    def __init__(self) -> None:
+        self._prompts = 0  # so far, all of them with equal samples
+        self._is_decided = False
+
+    def check(self, samples: Sequence[Sample]) -> None:
+        if self._is_decided or sum(sample.count for sample in samples) < 2:
+            return
+        is_equal = len({sample.text for sample in samples}) == 1
+        self._prompts += is_equal
+        self._is_decided = not is_equal or self._prompts == _PROMPTS_WITH_EQUAL_SAMPLES
+        if is_equal and self._is_decided:
+            warnings.warn("all samples of a prompt are equal, for each of the first "
+                          f"{self._prompts} prompts, so there is nothing to choose from; the "
+                          "server may ignore the temperature or return cached answers, or "
+                          "sampling is cut to the likeliest tokens: check the server's settings, "
+                          "or raise temperature=", stacklevel=2)
+
+
+@dataclass(frozen=True)
+class GenerateReferences:
+    """The stage that samples again, for references that are no hypotheses."""
+
+    name: ClassVar[str] = "references"
+    is_light: ClassVar[bool] = False
+
+    generate: GenerateSamples
+
+    def prepare(self) -> None:
+        self.generate.prepare()
+
+    def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
+        return map(_swapped, self.generate(map(_swapped, items)))
+
+
+def _swapped(record: Record) -> Record:
+    """The record with its samples aside, so that it can be sampled for again; and back."""
+    return replace(record, samples=record.reference_samples, reference_samples=record.samples)
 
 
 @dataclass(frozen=True)
@@ -179,14 +233,21 @@ class SamplesToSegments:
 
     def _segment(self, record: Record) -> Segment:
         found = columns(record.samples or ())
-        weights = None
+        references, weights = None, None
+        if record.reference_samples is not None:
+            others = columns(record.reference_samples)
+            references, weights = others["samples"], others["counts"]
         if self.weighting.by_logprobs:
-            if "logprobs" not in found:
-                raise InputError("expected log-probabilities as weights, but the sampler has none")
-            weights = self.weighting.of(found["logprobs"], found["samples"], found.get("lengths"),
-                                        found["counts"])
-        return Segment(found["samples"], None, source_of(dict(record.fields)), weights,
-                       record.index, found["counts"])
+            weights = (self._weights(found, found["counts"]) if references is None
+                       else self._weights(others))
+        return Segment(found["samples"], references, source_of(dict(record.fields)), weights,
+                       record.index, found["counts"], found.get("logprobs"), found.get("lengths"))
+
+    def _weights(self, found: Mapping[str, Any], counts: Sequence[int] | None = None) -> Floats:
+        """Weights of the references in these columns by their log-probabilities."""
+        if "logprobs" not in found:
+            raise InputError("expected log-probabilities as weights, but the sampler has none")
+        return self.weighting.of(found["logprobs"], found["samples"], found.get("lengths"), counts)
 
 
 @dataclass(frozen=True)
@@ -209,7 +270,7 @@ class Decode:
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
         size = self.batch_size or batch_size_of(self.strategy)
-        threads = concurrency_of(self.strategy)
+        threads = concurrent_batches_of(self.strategy)
         if threads == 1:
             return in_batches(items, size, self._rank, self.on_error)
         return in_threads(items, size, self._rank, self.on_error, threads,
@@ -278,3 +339,21 @@ class Write:
         counts = {} if record.error is not None else self.writer.counts(record)
         return Result(record.shard, record.index, record.checksum, text, counts, record.failure,
                       scores, record.value)
+
+
+@dataclass(frozen=True)
+class Collect:
+    """The last stage if nothing is written: turns each record into an object for the caller."""
+
+    name: ClassVar[str] = "render"
+    is_light: ClassVar[bool] = True
+
+    make: Callable[[Record], Any]
+
+    def prepare(self) -> None:
+        pass
+
+    def __call__(self, items: Iterator[Record]) -> Iterator[Result]:
+        for record in items:
+            yield Result(record.shard, record.index, record.checksum, "", {}, record.failure,
+                         value=self.make(record))

@@ -20,8 +20,7 @@ from typing import IO, Any, Self
 
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric
-from minrisk.io import remote
-from minrisk.io.files import as_input_error, replace_file
+from minrisk.io.store import write_whole
 from minrisk.report.stages import packed
 from minrisk.report.systems import Systems
 
@@ -128,26 +127,7 @@ def _element(name: str, content: str) -> bytes:
 
 def save_page(chunks: Iterator[bytes], path: str) -> int:
     """Write a page, whole or not at all; the number of bytes."""
-    if remote.is_url(path):
-        return _upload(chunks, path)
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}.part")
-    try:
-        with as_input_error("write", path), open(temporary, "wb") as output:
-            size = sum(map(output.write, chunks))
-        replace_file(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.remove(temporary)
-        raise
-    return size
-
-
-def _upload(chunks: Iterator[bytes], url: str) -> int:
-    """Write to an object store, which shows a file once it is closed."""
-    pages = list(chunks)  # complete before anything is sent
-    with as_input_error("write", url), remote.open_url(url, "wb") as output:
-        return sum(map(output.write, pages))
+    return write_whole(path, chunks)
 
 
 def check_target(path: str) -> None:

@@ -22,7 +22,7 @@ from minrisk.io.record import error_location
 from minrisk.report.views import CHOICE, number, numbers
 
 RESAMPLES = 1000
-Column = list[Any]
+SegmentColumn = list[Any]
 
 
 @dataclass
@@ -30,8 +30,8 @@ class Systems:
     """The outputs of all segments, added one by one."""
 
     segments: int = 0
-    texts: dict[str, Column] = field(default_factory=dict)  # None where there is no output
-    utilities: dict[str, Column] = field(default_factory=dict)
+    texts: dict[str, SegmentColumn] = field(default_factory=dict)  # None where there is no output
+    utilities: dict[str, SegmentColumn] = field(default_factory=dict)
     human: list[list[str]] = field(default_factory=list)
     sources: list[str | None] = field(default_factory=list)
 
@@ -60,7 +60,7 @@ class Systems:
             "by_reference": {name: found["summary"] for name, found in judged.items()},
         }
 
-    def _same(self, column: Column) -> list[int | None]:
+    def _same(self, column: SegmentColumn) -> list[int | None]:
         """1 where the text equals the choice, 0 where it differs."""
         return [None if text is None else int(text == choice)
                 for text, choice in zip(column, self.texts[CHOICE], strict=True)]
@@ -91,19 +91,20 @@ class Systems:
         return {name: {"summary": _summary(result), "sentences": self._spread(result, rows)}
                 for name, result in found.items()}
 
-    def _spread(self, result: Score, rows: Sequence[int]) -> Column:
-        column: Column = [None] * self.segments
+    def _spread(self, result: Score, rows: Sequence[int]) -> SegmentColumn:
+        column: SegmentColumn = [None] * self.segments
         for row, value in zip(rows, numbers(result.sentences), strict=True):
             column[row] = value
         return column
 
-    def _rows(self, columns: Iterable[Column]) -> list[int]:
+    def _rows(self, columns: Iterable[SegmentColumn]) -> list[int]:
         """The segments that did not fail: they have an output."""
         found = list(columns)
         return [i for i in range(self.segments) if any(c[i] is not None for c in found)]
 
     @staticmethod
-    def _complete(columns: dict[str, Column], rows: Sequence[int]) -> dict[str, Column]:
+    def _complete(columns: dict[str, SegmentColumn],
+                  rows: Sequence[int]) -> dict[str, SegmentColumn]:
         return {name: column for name, column in columns.items()
                 if all(column[i] is not None for i in rows)}
 
@@ -120,7 +121,7 @@ def read_validation(path: str) -> dict[str, Any]:
     outcomes: list[SegmentOutcomes] = []
     labels: list[str] = []
     for line in source:
-        with error_location(f"{source.name}:{source.number}"):
+        with error_location(source.where):
             fields = parse(text_of(line, source.number), "give what `minrisk validate -o` wrote")
             if "error" not in fields:
                 labels = labels or list(fields.get("outcomes", {}))

@@ -214,7 +214,7 @@ class _SegmentView:
 
 
 def failed_row(record: Record) -> dict[str, Any]:
-    return {"id": record.id, "error": f"{record.where}: {record.error}"}
+    return {"id": record.id, "error": record.message}
 
 
 def source_of(record: Record) -> str | None:

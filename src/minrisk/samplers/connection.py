@@ -18,7 +18,7 @@ from minrisk.openai.completions import AnswerPart, Completions, Query
 class EarlyStop:
     """How samples vote, so that sampling can end when the vote is decided.
 
-    It is looked at after blocks of samples, in the order of their numbers: what is drawn then
+    It is looked at after blocks of samples, in the order of their numbers: what is sampled then
     depends on the seed, and not on which answer was the fastest.
     """
 

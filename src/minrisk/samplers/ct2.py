@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from minrisk._core.errors import InputError, MissingExtra, UnusableError
+from minrisk._core.errors import InputError, UnusableError, needs_extra
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
 from minrisk._core.sampler import Sample, Sampler, check_numbers
@@ -30,7 +30,7 @@ from minrisk._core.threads import threads
 _END = "</s>"
 _LIMIT = 512  # positions that OPUS-MT models know
 _VOCABULARY = "shared_vocabulary.json"
-_WORKERS = 16  # sources that are drawn for by one loaded model
+_WORKERS = 16  # sources that one loaded model samples for
 _NEEDED = ("model.bin", "source.spm", "target.spm", _VOCABULARY)
 
 
@@ -38,15 +38,15 @@ _NEEDED = ("model.bin", "source.spm", "target.spm", _VOCABULARY)
 class CTranslate2(Sampler):
     """a converted OPUS-MT model, fast on CPUs; needs minrisk[ct2]
 
-    A sample's `logprob` is its log-probability under the model, with temperature and truncation
-    applied; its tokens are those of the model's vocabulary, without the one that ends the text.
-    The samples of a prompt depend on the seed, its place and n, and not on its batch.
+    A sample's `logprob` is its log-probability under the whole model, before temperature and
+    truncation; its tokens are those of the model's vocabulary, without the one that ends the text.
+    The samples of a prompt depend on the seed, its index and n, and not on its batch.
 
     Args:
         model: folder that `ct2-transformers-converter` wrote, with its SentencePiece models.
         temperature: divisor of the logits; below 1 the distribution is sharper.
-        top_k: number of likeliest tokens that may be drawn; 0 is all.
-        top_p: probability mass of the likeliest tokens that may be drawn.
+        top_k: number of likeliest tokens that may be sampled; 0 is all.
+        top_p: probability mass of the likeliest tokens that may be has_token.
         max_tokens: largest number of tokens of a sample.
         overlong: what to do with a source that the model cannot take: "cut" it, or "error".
         dtype: number format, such as "int8"; the model's own unless given.
@@ -63,6 +63,7 @@ class CTranslate2(Sampler):
     """
 
     name: ClassVar[str] = "ct2"
+    is_random: ClassVar[bool] = True
 
     model: str = option(help="folder that ct2-transformers-converter wrote")
     temperature: float = option(1.0, gt=0, help="divisor of the logits; below 1 sharpens")
@@ -74,14 +75,14 @@ class CTranslate2(Sampler):
     device: str = option("cpu", help="device to run on, cpu or cuda", affects_results=False)
 
     def sample(self, prompts: Sequence[str], n: int, seed: int = 0,
-               places: Sequence[int] | None = None) -> list[list[Sample]]:
+               indices: Sequence[int] | None = None) -> list[list[Sample]]:
         check_numbers(n, seed)
-        places = range(len(prompts)) if places is None else places
-        rngs = [np.random.default_rng([seed, place]) for place in places]
+        indices = range(len(prompts)) if indices is None else indices
+        rngs = [np.random.default_rng([seed, index]) for index in indices]
         jobs = list(zip(map(self._tokens, prompts), rngs, strict=True))
         found: list[list[Sample]] = []
         for start in range(0, len(jobs), _WORKERS):
-            for samples in self._draw(jobs[start:start + _WORKERS], n):
+            for samples in self._sample_jobs(jobs[start:start + _WORKERS], n):
                 found.append(samples)
                 report_progress("sources sampled", len(found), len(prompts))
         return found
@@ -97,7 +98,7 @@ class CTranslate2(Sampler):
             warnings.warn(f"{message}; it does not see the rest", stacklevel=4)
         return [*pieces[:_LIMIT - 1], _END]
 
-    def _draw(self, jobs: Sequence[tuple[list[str], np.random.Generator]],
+    def _sample_jobs(self, jobs: Sequence[tuple[list[str], np.random.Generator]],
               n: int) -> Iterator[list[Sample]]:
         """The samples of each source, each with its own random generator, by one loaded model."""
         model = self._load(workers=len(jobs))
@@ -182,24 +183,22 @@ class SeededWorkers:
 
     def _hold(self) -> Event:
         """Block the free worker until the event is set."""
-        drawn, gate = Event(), Event()
+        has_token, gate = Event(), Event()
 
         def callback(step: Any) -> bool:
-            drawn.set()
+            has_token.set()
             gate.wait()
             return True
 
         [job] = self._model.translate_batch(
             [self._short], beam_size=1, sampling_topk=0, max_decoding_length=1,
             asynchronous=True, callback=callback)
-        while not drawn.wait(0.1):
+        while not has_token.wait(0.1):
             if job.done():
                 job.result()  # which raises, for it came without a token
         return gate
 
 
 def _package(name: str) -> Any:
-    try:
+    with needs_extra("the 'ct2' sampler", "ct2"):
         return import_module(name)
-    except ImportError:
-        raise MissingExtra(f"the 'ct2' sampler needs {name}: pip install 'minrisk[ct2]'") from None

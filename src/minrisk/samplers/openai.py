@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
@@ -11,7 +10,6 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -22,19 +20,18 @@ from minrisk._core.sampler import (
     AnyRequest,
     PartialError,
     Prompt,
-    Result,
     Sample,
     Sampler,
+    SamplingResult,
     check_numbers,
 )
-from minrisk.openai.capabilities import REPLACEABLE, Capabilities
-from minrisk.openai.client import Client, Health
-from minrisk.openai.completions import Completions, Query
-from minrisk.samplers.background import Call, Work, stream
+from minrisk._core.templates import check_template, fill
+from minrisk.openai.background import AsyncWork, Callback, stream
+from minrisk.openai.capabilities import REPLACEABLE
+from minrisk.openai.client_options import ClientOptions, further_fields, warn_in
+from minrisk.openai.completions import Query
 from minrisk.samplers.connection import Connection, EarlyStop
-from minrisk.samplers.prompt import check_template, fill
 
-_KEY, _ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"  # environment variables
 _OURS = {"messages": "give it as input", "prompt": "give it as input",
          "model": "give it as an option", "n": "it follows from the number of samples",
          "seed": "every request has its own", "stream": "answers are read as a whole"}
@@ -42,7 +39,7 @@ _SYSTEM = ("system", "developer")  # roles
 
 
 @dataclass(frozen=True)
-class Endpoint(Sampler):
+class Endpoint(ClientOptions, Sampler):
     """a server with OpenAI's chat or completions protocol, local or remote; needs minrisk[openai]
 
     Options that are not set use the server's defaults: llama.cpp, for one, cuts the distribution
@@ -58,8 +55,8 @@ class Endpoint(Sampler):
         prompt: template of a prompt, with {source} for the source.
         system: system message before every chat that has none.
         temperature: divisor of the logits; 0 is greedy.
-        top_p: probability mass of the likeliest tokens that may be drawn.
-        top_k: number of likeliest tokens that may be drawn; OpenAI's own server has no such option.
+        top_p: probability mass of the likeliest tokens that may be sampled.
+        top_k: number of likeliest tokens to sample from; OpenAI's own server has no such option.
         max_tokens: largest number of tokens of a sample.
         stop: text that ends a sample, or a JSON list of them.
         extra: JSON object of further fields of a request; null leaves a field out.
@@ -89,9 +86,6 @@ class Endpoint(Sampler):
 
     streams: ClassVar[bool] = True
 
-    model: str = option(help="name of the model on the server")
-    endpoint: str | None = option(None, help="address of the server, such as "
-                                  f"http://localhost:8000/v1; {_ADDRESS} unless given")
     api: Literal["chat", "completions"] = option("chat", help="interface of the server")
     prompt: str | None = option(None, help="template of the prompt, with {source} for the source")
     system: str | None = option(None, help="system message of chats that have none")
@@ -115,19 +109,9 @@ class Endpoint(Sampler):
         help="chance that the winner of such a vote is not the most likely answer")
     per_request: int = option(16, ge=1, help="number of samples per request; fewer where that is "
                               "refused")
-    concurrency: int = option(8, ge=1, affects_results=False,
-                              help="number of simultaneous requests")
-    timeout: float = option(600.0, gt=0, affects_results=False,
-                            help="seconds to wait for a whole answer")
-    retries: int = option(6, ge=0, help="number of retries of a request that failed for the time "
-                          "being", affects_results=False)
-    key_variable: str = option(_KEY, affects_results=False,
-                               help="environment variable that holds the key")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # here, so that what is named in signatures is what answers
-        object.__setattr__(self, "endpoint", _address(self.endpoint))
         check_template(self.prompt)
         for name, value in self._extra.items():
             if name in _OURS and value is not None:
@@ -136,17 +120,22 @@ class Endpoint(Sampler):
             raise InputError("system is for chats; put it into prompt, or use api chat")
         _ = self._stop, self._answer
 
+    @property
+    def is_random(self) -> bool:
+        """Whether it asks for a temperature above 0, or for the server's own."""
+        return bool(self._extra.get("temperature", self.temperature) != 0)
+
     def batch_size(self, n: int) -> int:
         """As many prompts as keep all connections busy."""
         return max(1, 4 * self.concurrency // -(-n // self.per_request))
 
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
-               places: Sequence[int] | None = None) -> list[list[Sample]]:
+               indices: Sequence[int] | None = None) -> list[list[Sample]]:
         check_numbers(n, seed)
-        places = range(len(prompts)) if places is None else places
-        requests = [_Numbered(prompt, place, number) for number, (prompt, place)
-                    in enumerate(zip(prompts, places, strict=True))]
-        found: dict[int, Result] = {}
+        indices = range(len(prompts)) if indices is None else indices
+        requests = [_Numbered(prompt, index, number) for number, (prompt, index)
+                    in enumerate(zip(prompts, indices, strict=True))]
+        found: dict[int, SamplingResult] = {}
         failed: MinriskError | None = None
         try:
             with closing(self._stream(requests, n, seed, len(requests))) as results:
@@ -162,7 +151,7 @@ class Endpoint(Sampler):
         return samples
 
     def stream(self, requests: Iterable[AnyRequest], n: int,
-               seed: int = 0) -> Generator[tuple[AnyRequest, Result]]:
+               seed: int = 0) -> Generator[tuple[AnyRequest, SamplingResult]]:
         """Results of requests as they finish; requests are read when there is capacity."""
         check_numbers(n, seed)
         parts = -(-n // self.per_request)
@@ -173,12 +162,8 @@ class Endpoint(Sampler):
                       progress: Callable[[int, int], None] = lambda done, planned: None,
                       ) -> AsyncIterator[Connection]:
         """Connect, for asynchronous callers; learned capabilities of the server are kept."""
-        async with Client(self.endpoint or "", self.key(), concurrency=self.concurrency,
-                          timeout=self.timeout, retries=self.retries,
-                          health=self._health) as client:
-            completions = Completions(client, self.api, per_request=self._per_request,
-                                      capabilities=self._capabilities, note=note,
-                                      progress=progress)
+        async with self.completions(note, progress, api=self.api,
+                                    per_request=self._per_request) as completions:
             early_stop = self._answer and EarlyStop(self._answer, self.vote_error,
                                                     self._per_request)
             yield Connection(self.query, self.drop_cut, completions, early_stop)
@@ -192,16 +177,15 @@ class Endpoint(Sampler):
                      partial(self._seed, seed, index), REPLACEABLE - self._extra.keys())
 
     def _stream(self, requests: Iterable[AnyRequest], n: int, seed: int,
-                ahead: int) -> Generator[tuple[AnyRequest, Result]]:
+                ahead: int) -> Generator[tuple[AnyRequest, SamplingResult]]:
         @asynccontextmanager
-        async def connect(call: Callable[[Call], None]) -> AsyncIterator[Work[AnyRequest, Result]]:
-            def note(message: str) -> None:
-                call(partial(warnings.warn, message, stacklevel=2))
-
+        async def connect(
+            call: Callable[[Callback], None],
+        ) -> AsyncIterator[AsyncWork[AnyRequest, SamplingResult]]:
             def progress(done: int, planned: int) -> None:
                 call(partial(report_progress, "requests answered", done, planned))
 
-            async with self.connect(note, progress) as connection:
+            async with self.connect(warn_in(call), progress) as connection:
                 yield lambda request: connection.sample(request.prompt, n, seed, request.index)
 
         return stream(connect, requests, ahead)
@@ -235,14 +219,7 @@ class Endpoint(Sampler):
 
     @cached_property
     def _extra(self) -> dict[str, Any]:
-        try:
-            found = json.loads(self.extra or "{}")
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            raise InputError(f"extra {self.extra!r:.60}; wanted a JSON object, "
-                             'such as {"min_p": 0.1}')
-        return found
+        return further_fields(self.extra)
 
     @cached_property
     def _stop(self) -> list[str] | None:
@@ -268,25 +245,6 @@ class Endpoint(Sampler):
     def _per_request(self) -> int:
         return 1 if "n" in self._extra else self.per_request
 
-    @cached_property
-    def _health(self) -> Health:
-        return Health()
-
-    @cached_property
-    def _capabilities(self) -> Capabilities:
-        return Capabilities()
-
-    def key(self) -> str | None:
-        """The server's key, from the environment."""
-        key = os.environ.get(self.key_variable, "").strip()
-        if not key and self.key_variable != _KEY:
-            raise InputError(f"the environment variable {self.key_variable} is not set; "
-                             "put the key there")
-        if not (key.isascii() and key.isprintable()):  # which a header cannot carry
-            raise InputError(f"the environment variable {self.key_variable} holds no key: "
-                             "it has line breaks, control or other special characters")
-        return key or None
-
 
 @dataclass(frozen=True)
 class _Numbered:
@@ -295,27 +253,3 @@ class _Numbered:
     prompt: Prompt
     index: int
     number: int  # in the batch
-
-
-def _address(endpoint: str | None) -> str:
-    """The given address, or that of the environment."""
-    found = os.environ.get(_ADDRESS, "").strip() if endpoint is None else endpoint
-    if endpoint is None and not found:
-        raise InputError("openai: endpoint must be the address of a server, such as "
-                         f"http://localhost:8000/v1; give it, or set {_ADDRESS}")
-    _check_address(found)
-    return found
-
-
-def _check_address(endpoint: str) -> None:
-    try:
-        parts = urlsplit(endpoint)
-        fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        parts, fine = urlsplit(""), False
-    if parts.username is not None or parts.query:  # not shown: they may be secrets
-        raise InputError("the endpoint's address has a user or a query; wanted only "
-                         "http(s)://HOST:PORT/PATH, and a key in the environment")
-    if not fine:
-        raise InputError(f"endpoint {endpoint!r}; wanted an address such as "
-                         "http://localhost:8000/v1")

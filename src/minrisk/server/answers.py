@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from minrisk._core.segment import Ranking
+from minrisk._core.strategy import Strategy
+from minrisk.io.writer import uncertainty_fields
 from minrisk.openai.choices import total_usage
 from minrisk.openai.completions import AnswerPart
 from minrisk.server.calls import Call
@@ -19,7 +21,9 @@ from minrisk.server.candidates import Candidate
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 _IDS = {"chat": "chatcmpl", "completions": "cmpl"}
 _OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
-_MESSAGE_PARTS = ("role", "content", "tool_calls")  # these have chunks of their own
+_MESSAGE_PARTS = ("role", "content", "refusal", "tool_calls")  # these have chunks of their own
+END = b"data: [DONE]\n\n"  # of a stream
+_HEADERS = ("samples", "distinct", "utility", "confidence", "signature", "abstained")
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,8 @@ class Chosen:
     distinct: int
     ranking: Ranking
     signature: str
+    strategy: Strategy
+    abstains: bool = False  # the samples disagree too much for an answer
 
 
 def completion(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
@@ -42,6 +48,8 @@ def completion(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
     body = {key: value for key, value in part.body.items() if key not in ("choices", "usage")}
     body = {"id": f"{_IDS[call.api]}-{secrets.token_hex(12)}", "object": _OBJECTS[call.api],
             "created": int(time.time()), "model": call.model} | body
+    if chosen is not None and chosen.abstains:
+        raws = [_abstention(call, chosen.ranking)] * len(raws)
     body["choices"] = [_numbered(raw, index, call) for index, raw in enumerate(raws)]
     usage = summed_usage(parts)
     if usage is not None:
@@ -51,6 +59,16 @@ def completion(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
 
 def _part_of(parts: Sequence[AnswerPart], candidate: Candidate) -> AnswerPart:
     return next(part for part in parts if any(c is candidate.choice for c in part.choices))
+
+
+def _abstention(call: Call, ranking: Ranking) -> dict[str, Any]:
+    """A choice without an answer, in the form in which OpenAI's models refuse."""
+    assert ranking.uncertainty is not None
+    reason = ("The samples disagree: the largest group with the same meaning has "
+              f"{ranking.uncertainty.largest:.0%} of them.")
+    answer = ({"message": {"role": "assistant", "content": None, "refusal": reason}}
+              if call.api == "chat" else {"text": ""})
+    return answer | {"logprobs": None, "finish_reason": "stop"}
 
 
 def _numbered(raw: Mapping[str, Any], index: int, call: Call) -> dict[str, Any]:
@@ -73,11 +91,22 @@ def summary(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
     ranking = chosen.ranking
     found |= {"distinct": chosen.distinct, "signature": chosen.signature,
               "utility": finite(float(ranking.utility[ranking.best]))}
-    if ranking.confidence is not None:
-        found["confidence"] = finite(ranking.confidence.probability)
+    found |= measurements(ranking)
+    if chosen.abstains:
+        found["abstained"] = True
     if call.return_candidates:
         found["candidates"] = [_numbered(candidate.raw, index, call)
                                for index, candidate in enumerate(chosen.order)]
+    return found
+
+
+def measurements(ranking: Ranking) -> dict[str, Any]:
+    """The confidence and the uncertainty, if they were measured."""
+    found: dict[str, Any] = {}
+    if ranking.confidence is not None:
+        found["confidence"] = finite(ranking.confidence.probability)
+    if ranking.uncertainty is not None:
+        found["uncertainty"] = uncertainty_fields(ranking.uncertainty)
     return found
 
 
@@ -89,13 +118,16 @@ def headers_of(body: Mapping[str, Any]) -> dict[str, str]:
     """The summary as response headers."""
     found = body["minrisk"]
     return {f"x-minrisk-{name}": _header(found[name])
-            for name in ("samples", "distinct", "utility", "confidence", "signature")
+            for name in _HEADERS
             if found.get(name) is not None}
 
 
 def _header(value: Any) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return "".join(c if c.isascii() and c.isprintable() else "?" for c in text)[:1000]
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)[:1000]
+    text = text.lower() if isinstance(value, bool) else text
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
 
 
 def summed_usage(parts: Sequence[AnswerPart]) -> dict[str, Any] | None:
@@ -133,7 +165,7 @@ def chunks(call: Call, body: Mapping[str, Any]) -> Iterator[bytes]:
     yield from map(event, events)
     if call.include_usage:
         yield event(head | {"choices": [], "usage": body.get("usage")})
-    yield b"data: [DONE]\n\n"
+    yield END
 
 
 def event(fields: Mapping[str, Any]) -> bytes:
@@ -141,7 +173,7 @@ def event(fields: Mapping[str, Any]) -> bytes:
 
 
 def _deltas(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Chunks with role, content, tool calls and finish_reason, in this order."""
+    """Chunks with role, content, refusal, tool calls and finish_reason, in this order."""
     message = choice.get("message") or {"content": choice.get("text")}
     index = choice["index"]
     others = {key: value for key, value in message.items()
@@ -150,10 +182,13 @@ def _deltas(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     def chunk(delta: dict[str, Any], finish: Any = None, **more: Any) -> dict[str, Any]:
         return {"index": index, "delta": delta, "finish_reason": finish} | more
 
-    yield chunk({"role": message.get("role", "assistant"), "content": ""} | others)
+    start = None if message.get("content") is None else ""
+    yield chunk({"role": message.get("role", "assistant"), "content": start} | others)
     if message.get("content"):
         logprobs = {"logprobs": choice["logprobs"]} if choice.get("logprobs") else {}
         yield chunk({"content": message["content"]}, **logprobs)
+    if message.get("refusal"):
+        yield chunk({"refusal": message["refusal"]})
     calls = message.get("tool_calls")
     for number, one in enumerate(calls if isinstance(calls, list) else []):
         yield chunk({"tool_calls": [one | {"index": number} if isinstance(one, dict) else one]})

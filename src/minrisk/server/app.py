@@ -18,13 +18,13 @@ from aiohttp import web
 from minrisk._core.errors import MinriskError
 from minrisk._core.signature import signature
 from minrisk.openai.completions import API
-from minrisk.server.answers import chunks, event, finite, headers_of
+from minrisk.server.answers import END, chunks, event, finite, headers_of, measurements
 from minrisk.server.calls import Call, read_call, read_json
 from minrisk.server.choosing import Chooser
 from minrisk.server.completing import Completer
 from minrisk.server.errors import ApiError, upstream_error
 from minrisk.server.limits import SampleLimit
-from minrisk.server.page import page
+from minrisk.server.page import RecentRequests
 from minrisk.server.prometheus import OTHER, ServerMetrics
 from minrisk.server.ranking import read_ranking_call
 from minrisk.server.recording import Recorder
@@ -37,7 +37,8 @@ _OPEN_ROUTES = ("/health", "/ready")  # these need no key
 _STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8",
                    "cache-control": "no-cache", "x-accel-buffering": "no"}
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
-_RECENT = 50  # requests on the page
+_FIRST_ERROR = 400  # statuses from here on
+_PAGE_HEADERS = {"cache-control": "no-store", "content-security-policy": "frame-ancestors 'none'"}
 _trace: ContextVar[Trace] = ContextVar("trace")  # of the current request
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -57,12 +58,14 @@ class Server:
         self._recorder = recorder
         self._is_loaded = self._is_draining = False
         self._running: set[Work] = set()
-        self._recent: list[dict[str, Any]] = []
+        self._recent = RecentRequests(settings.weighting) if settings.show_page else None
+        self._page_turn = asyncio.Lock()  # one page is made at a time
         self._limit = limit
         self.silent: set[int] = set()  # connections without any request yet
         self.metrics = ServerMetrics(lambda: len(self._running), lambda: limit.requests_waiting,
                                      lambda: limit.in_use)
-        self._completer = Completer(source, settings, limit, self._chooser, self.metrics, recorder)
+        self._completer = Completer(source, settings, limit, self._chooser, self.metrics, recorder,
+                                    self._recent)
 
     def application(self) -> web.Application:
         app = web.Application(middlewares=[self._middleware],
@@ -150,10 +153,15 @@ class Server:
     def _check_key(self, request: web.Request) -> None:
         keys = self._settings.keys
         is_open = request.path in _OPEN_ROUTES or request.method == "OPTIONS"
-        if keys and not is_open and not keys.accept(request.headers.get("Authorization", "")):
+        if not keys or is_open:
+            return
+        header = request.headers.get("Authorization", "")
+        is_page = request.path == "/"  # browsers send a password
+        if not (keys.accept(header) or (is_page and keys.accept_password(header))):
             raise ApiError(401, "the key is missing or wrong; send it as "
                            "'Authorization: Bearer KEY'", code="invalid_api_key",
-                           headers={"WWW-Authenticate": "Bearer"})
+                           headers={"WWW-Authenticate": 'Basic realm="minrisk", charset="UTF-8"'
+                                    if is_page else "Bearer"})
 
     def _cors(self) -> dict[str, str]:
         origin = self._settings.allow_origin
@@ -168,9 +176,8 @@ class Server:
         self.metrics.requests.add(1, trace.route, str(status), trace.fields.get("model") or OTHER)
         for name, seconds in trace.seconds.items():
             self.metrics.seconds[name].add(seconds)
-        if self._settings.show_page:
-            shown = {"id": trace.id, "route": trace.route, "status": status, **trace.fields}
-            self._recent = [shown, *self._recent[:_RECENT - 1]]
+        if self._recent is not None and status >= _FIRST_ERROR:
+            self._recent.add_failure(status, trace.fields.get("error"))
 
     # completions
 
@@ -239,23 +246,44 @@ class Server:
         response = web.StreamResponse(headers=_STREAM_HEADERS | self._cors()
                                       | {"x-request-id": trace.id})
         await response.prepare(request)
-        await self._keep_alive(response, work)
-        for one in self._events(call, work, trace):
-            await response.write(one)
+        await self._relay(request, response, draws, work)
+        for one in self._events(call, draws, work, trace):
+            await self._send(request, response, one)
         await response.write_eof()
         return response
 
-    async def _keep_alive(self, response: web.StreamResponse, work: Work) -> None:
-        """Send comments until the work is done: proxies close silent streams."""
-        while not work.done():
-            await asyncio.wait({work}, timeout=self._settings.heartbeat)
+    async def _relay(self, request: web.Request, response: web.StreamResponse, draws: Draws,
+                     work: Work) -> None:
+        """Send events as they come, and comments while there are none: proxies close silent
+        streams.
+        """
+        while not (work.done() and draws.events.empty()):
+            coming = asyncio.ensure_future(draws.events.get())
+            await asyncio.wait({work, coming}, timeout=self._settings.heartbeat,
+                               return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                await self._send(request, response, coming.result())
+                continue
+            coming.cancel()
             if not work.done():
-                await response.write(b": waiting for samples\n\n")
+                await self._send(request, response, b": waiting for samples\n\n")
 
-    def _events(self, call: Call, work: Work, trace: Trace) -> Iterable[bytes]:
-        """The chunks, or an event with the error: the status has been sent."""
+    async def _send(self, request: web.Request, response: web.StreamResponse,
+                    content: bytes) -> None:
+        """Write to a client, and disconnect one that does not read."""
         try:
-            return [*chunks(call, _result(work))]
+            async with asyncio.timeout(self._settings.write_timeout):
+                await response.write(content)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionAbortedError("the client does not read") from None
+
+    def _events(self, call: Call, draws: Draws, work: Work, trace: Trace) -> Iterable[bytes]:
+        """The last chunks, or an event with the error: the status has been sent."""
+        try:
+            body = _result(work)
+            return [END] if draws.is_relayed else [*chunks(call, body)]
         except ApiError as error:
             failure = error
         except Exception as error:
@@ -273,13 +301,12 @@ class Server:
                 ranking = await self._completer.rank(strategy, segment)
             except MinriskError as error:  # bad candidates, or a missing source
                 raise ApiError(400, str(error)) from None
-        confidence = ranking.confidence
         return web.json_response({
             "object": "minrisk.ranking",
             "results": [{"index": row, "utility": finite(float(ranking.utility[row]))}
                         for row in ranking.order.tolist()],
-            "minrisk": {"signature": signature(strategy), "pairs": ranking.pairs, **(
-                {} if confidence is None else {"confidence": finite(confidence.probability)})}})
+            "minrisk": {"signature": signature(strategy), "pairs": ranking.pairs,
+                        **measurements(ranking)}})
 
     async def _models(self, _: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": await self._list_models()})
@@ -324,10 +351,14 @@ class Server:
                             headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def _page(self, _: web.Request) -> web.Response:
+        assert self._recent is not None
         state = {"ready": await self._problem() or "yes", "in flight": len(self._running),
                  "queued": self._limit.requests_waiting, "samples at once": self._limit.in_use}
-        return web.Response(text=page(self._recent, state), content_type="text/html", headers={
-            "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"})
+        strategy, page = self._recent.snapshot(self._settings.preset.strategy, state)
+        async with self._page_turn:
+            content = await self._chooser.run(strategy, page)
+        return web.Response(body=content, content_type="text/html", charset="utf-8",
+                            headers=_PAGE_HEADERS)
 
     async def _preflight(self, _: web.Request) -> web.Response:
         return web.Response(status=204, headers={

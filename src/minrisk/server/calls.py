@@ -7,9 +7,8 @@ import math
 import secrets
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 from typing import Any
-
-import numpy as np
 
 from minrisk._core.strategy import Strategy
 from minrisk.openai.completions import API, Query
@@ -76,9 +75,9 @@ class Call:
         return Query({**self.defaults, **body, **self._named()}, partial(_spread, self.seed),
                      frozenset({"seed"} | self.defaults.keys() - body.keys()))
 
-    def passed(self) -> dict[str, Any]:
-        """The body of a request that is passed through; its answer is not streamed."""
-        ours = ("minrisk", "stream", "stream_options")
+    def passed(self, stream: bool = False) -> dict[str, Any]:
+        """The body of a request that is passed through, with or without a stream."""
+        ours = {"minrisk"} if stream else {"minrisk", "stream", "stream_options"}
         return {name: value for name, value in self.given.items()
                 if name not in ours} | self._named()
 
@@ -87,7 +86,9 @@ class Call:
 
 
 def _spread(seed: int, number: int) -> int:
-    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1)
+    """31 bits that depend on all bits of both numbers."""
+    digest = blake2b(b"%d %d" % (seed, number), digest_size=4).digest()
+    return int.from_bytes(digest, "little") >> 1
 
 
 def _text(content: Any) -> str | None:

@@ -1,15 +1,46 @@
-"""Ranking outside of the event loop: in threads, or in one thread for strategies with a model."""
+"""Ranking: at once if it is quick, else in threads; with a model, in one thread for all."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from contextlib import nullcontext
+from math import inf
+from threading import Lock
+from typing import NamedTuple, TypeVar
 
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import MODEL_BATCH, Strategy, is_light
 from minrisk.server.batching import BatchThread
+
+T = TypeVar("T")
+_MAX_BLOCKING = 0.002  # seconds for which a ranking may hold up all other requests
+
+
+class Ranker:
+    """A strategy, and the processor time that it takes."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.strategy = strategy
+        self.is_light = is_light(strategy)
+        self._seconds_per_unit = inf  # of the last segment
+
+    def is_quick(self, segment: Segment) -> bool:
+        """Whether ranking is expected to take so little time that no other request suffers."""
+        return self.is_light and self._seconds_per_unit * _size(segment) < _MAX_BLOCKING
+
+    def rank(self, segment: Segment) -> Ranking:
+        begin = time.thread_time()
+        [ranking] = self.strategy.rank([segment])
+        self._seconds_per_unit = (time.thread_time() - begin) / _size(segment)
+        return ranking
+
+
+def _size(segment: Segment) -> int:
+    """Characters times hypotheses, to which the time of a light metric is about proportional."""
+    return (1 + sum(map(len, segment.hypotheses))) * len(segment.hypotheses)
 
 
 class _RankingJob(NamedTuple):
@@ -20,30 +51,40 @@ class _RankingJob(NamedTuple):
 class Chooser:
     """Ranks segments for any number of requests at a time.
 
-    Strategies without a model run in threads, side by side in the native core. Those with a model
-    share a single thread, which ranks the waiting segments of a strategy together.
+    Strategies without a model run in threads, side by side in the native core, unless they are
+    quick. Those with a model share a single thread, which ranks the waiting segments of a strategy
+    together.
     """
 
     def __init__(self, threads: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="minrisk-choose")
+        self._model = Lock()  # models are for one thread at a time
         self._model_thread: BatchThread[_RankingJob, Ranking] = BatchThread(
-            "minrisk-model", _rank, kind=lambda job: job.strategy, max_batch=lambda _: MODEL_BATCH)
+            "minrisk-model", self._rank_together, kind=lambda job: job.strategy,
+            max_batch=lambda _: MODEL_BATCH)
 
-    async def rank(self, strategy: Strategy, segment: Segment) -> Ranking:
+    async def rank(self, ranker: Ranker, segment: Segment) -> Ranking:
         """The ranking of a segment; cancelled requests are skipped."""
-        if is_light(strategy):
-            [ranking] = await self.run(strategy.rank, [segment])
-            return ranking
-        return await asyncio.wrap_future(self._model_thread.submit(_RankingJob(strategy, segment)))
+        if not ranker.is_light:
+            job = _RankingJob(ranker.strategy, segment)
+            return await asyncio.wrap_future(self._model_thread.submit(job))
+        if ranker.is_quick(segment):
+            return ranker.rank(segment)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, ranker.rank, segment)
 
-    async def run(self, work: Callable[[list[Segment]], list[Ranking]],
-                  segments: list[Segment]) -> list[Ranking]:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, segments)
+    async def run(self, strategy: Strategy, work: Callable[[], T]) -> T:
+        """The result of other work with a strategy, in a thread; with a model, between batches."""
+        def alone() -> T:
+            with nullcontext() if is_light(strategy) else self._model:
+                return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, alone)
+
+    def _rank_together(self, jobs: Sequence[_RankingJob]) -> list[Ranking]:
+        with self._model:
+            return jobs[0].strategy.rank([job.segment for job in jobs])
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._model_thread.close()
-
-
-def _rank(jobs: Sequence[_RankingJob]) -> list[Ranking]:
-    return jobs[0].strategy.rank([job.segment for job in jobs])

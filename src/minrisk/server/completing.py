@@ -13,12 +13,14 @@ from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.record import Weighting
+from minrisk.io.writer import abstains, json_line
 from minrisk.server.answers import Chosen, completion
 from minrisk.server.calls import Call
 from minrisk.server.candidates import TOOL_METRIC, Candidate, pool_of, read_candidates
 from minrisk.server.choosing import Chooser
 from minrisk.server.errors import NO_RETRY, ApiError, upstream_error
 from minrisk.server.limits import SampleLimit
+from minrisk.server.page import RecentRequests
 from minrisk.server.prometheus import ServerMetrics
 from minrisk.server.recording import Recorder
 from minrisk.server.sampling import Draws, draw
@@ -40,6 +42,7 @@ class Completer:
     chooser: Chooser
     metrics: ServerMetrics
     recorder: Recorder | None = None
+    recent: RecentRequests | None = None
 
     async def answer(self, call: Call, draws: Draws, trace: Trace) -> dict[str, Any]:
         """The body of a completion."""
@@ -70,7 +73,8 @@ class Completer:
             return
         try:
             async with asyncio.timeout(self.settings.deadline):
-                part = await self.source.pass_through(call)
+                part = await (self.source.relay(call, draws.relay) if call.stream
+                              else self.source.pass_through(call))
         except MinriskError as error:
             raise upstream_error(error) from None
         except TimeoutError:
@@ -94,8 +98,10 @@ class Completer:
             raise ApiError(500, f"the samples cannot be ranked: {error}", code="choosing",
                            headers=NO_RETRY) from None
         order = [*_in_order(pool.compared, segment, ranking), *pool.others]
+        share = self.settings.abstain
         return Chosen(order, pool.compared, len(segment.hypotheses), ranking,
-                      signature(strategy, weights=weighting))
+                      signature(strategy, weights=weighting), strategy,
+                      abstains=share is not None and abstains(ranking, share))
 
     def _segment(self, call: Call, compared: Sequence[Candidate]) -> tuple[Segment, Weighting]:
         """As `minrisk decode` would read it from a record of these samples, and how they weigh: by
@@ -123,9 +129,12 @@ class Completer:
     def _describe(self, body: dict[str, Any], trace: Trace) -> None:
         found, usage = body["minrisk"], usage_counts(body.get("usage"))
         trace.fields |= usage | {name: found[name] for name in
-                                 ("distinct", "confidence", "signature") if name in found}
+                                 ("distinct", "confidence", "abstained", "signature")
+                                 if name in found}
         if "distinct" in found:
             self.metrics.samples.add(found["distinct"], "distinct")
+        if found.get("abstained"):
+            self.metrics.abstentions.add(1)
         if found.get("confidence") is not None:
             self.metrics.confidence.add(found["confidence"])
         for name, count in usage.items():
@@ -136,17 +145,24 @@ class Completer:
         """Append a line in the format of `minrisk sample`, before the client gets its answer."""
         compared = (read_candidates(draws.choices, call.wants_json) if chosen is None
                     else chosen.compared)
-        if self.recorder is None or not compared:
+        if (self.recorder is None and self.recent is None) or not compared:
             return
+        is_abstention = chosen is not None and chosen.abstains
         best = compared[0] if chosen is None else chosen.order[0]
         optional = {"source": call.source, "usage": body.get("usage"),
+                    "abstained": is_abstention or None,
                     "signature": None if chosen is None else chosen.signature}
-        await asyncio.wrap_future(self.recorder.append({
+        line = json_line({
             "id": trace.id, **call.prompt_fields,
             **columns(candidate.sample for candidate in compared),
-            "chosen": best.text, "model": body.get("model"), "seed": call.seed,
+            "chosen": None if is_abstention else best.text,
+            "model": body.get("model"), "seed": call.seed,
             "seconds": {name: round(value, 6) for name, value in trace.seconds.items()},
-            **{name: value for name, value in optional.items() if value is not None}}))
+            **{name: value for name, value in optional.items() if value is not None}})
+        if self.recent is not None:
+            self.recent.add_answer(call.strategy if chosen is None else chosen.strategy, line)
+        if self.recorder is not None:
+            await asyncio.wrap_future(self.recorder.append(line))
 
 
 def _in_order(compared: Sequence[Candidate], segment: Segment,

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.sampler import Prompt, Sample
 from minrisk.openai.choices import Choice, read_choices
+from minrisk.openai.client import Receive
 from minrisk.openai.completions import API, AnswerPart, Report
 from minrisk.openai.errors import Refusal, RefusedError
 from minrisk.server.batching import BatchThread
@@ -93,6 +94,9 @@ class LocalModel:
         """One sample, or the likeliest text at temperature 0, repeated for `n` choices."""
         part = await self._part(call, 1, call.passed())
         return replace(part, choices=part.choices * call.n)
+
+    async def relay(self, call: Call, receive: Receive) -> AnswerPart:
+        return await self.pass_through(call)  # samples come whole
 
     async def models(self) -> list[dict[str, Any]]:
         return [{"id": self._name, "object": "model", "created": 0, "owned_by": "minrisk"}]

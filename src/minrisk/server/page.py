@@ -1,27 +1,75 @@
-"""`GET /`: the state of the server and its last requests, for the operator. No texts."""
+"""`GET /`: the state of the server and its last requests in the inspector's page, for the operator.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from html import escape
-from typing import Any
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-_COLUMNS = ("id", "route", "status", "model", "drawn", "distinct", "confidence", "signature")
-_STYLE = ("body{font:14px system-ui;margin:2em}table{border-collapse:collapse}"
-          "td,th{border-bottom:1px solid #ccc;padding:.3em .8em;text-align:left}")
+from minrisk._api.inspecting import inspect
+from minrisk._core.strategy import Strategy
+from minrisk.io.record import Weighting
 
-
-def page(requests: Sequence[Mapping[str, Any]], state: Mapping[str, Any]) -> str:
-    """A page without scripts."""
-    head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
-    rows = "".join("<tr>" + "".join(f"<td>{_shown(one.get(name))}</td>" for name in _COLUMNS)
-                   + "</tr>" for one in requests)
-    facts = ", ".join(f"{escape(name)}: {escape(str(value))}" for name, value in state.items())
-    return (f"<!doctype html><html lang=en><meta charset=utf-8><title>minrisk</title>"
-            f"<style>{_STYLE}</style><h1>minrisk serve</h1><p>{facts}</p>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></html>")
+_MAX_REQUESTS = 100
+_MAX_SIZE = 16 << 20  # characters of all records
+_MAX_REASONS = 3  # reasons of failures in the note
 
 
-def _shown(value: Any) -> str:
-    text = f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
-    return escape(text[:120])
+class _Answered(NamedTuple):
+    strategy: Strategy  # that chose the answer
+    line: str  # of the record
+
+
+class RecentRequests:
+    """The last requests in memory: the records of answers, and the reasons of failures."""
+
+    def __init__(self, weighting: Weighting) -> None:
+        self._weighting = weighting
+        self._answers: deque[_Answered] = deque()
+        self._size = 0
+        self._failures: deque[str] = deque(maxlen=_MAX_REQUESTS)
+
+    def add_answer(self, strategy: Strategy, line: str) -> None:
+        self._answers.append(_Answered(strategy, line))
+        self._size += len(line)
+        while len(self._answers) > _MAX_REQUESTS or self._size > _MAX_SIZE:
+            self._size -= len(self._answers.popleft().line)
+
+    def add_failure(self, status: int, code: str | None) -> None:
+        self._failures.append(f"{status} {code}" if code and code != str(status) else str(status))
+
+    def snapshot(self, default: Strategy,
+                 state: Mapping[str, object]) -> tuple[Strategy, Callable[[], bytes]]:
+        """The strategy of the newest answer, and what makes the page of its answers, newest first.
+        """
+        strategy = self._answers[-1].strategy if self._answers else default
+        lines = [one.line for one in reversed(self._answers) if one.strategy == strategy]
+        note = self._note(state, len(lines))
+
+        def page() -> bytes:
+            records = [self._weighted(json.loads(line)) for line in lines]
+            return inspect(records, strategy=strategy, title="minrisk serve",
+                           note=note).page
+
+        return strategy, page
+
+    def _weighted(self, record: dict[str, Any]) -> dict[str, Any]:
+        """The record with the weights of its samples, where they come from log-probabilities."""
+        if not self._weighting.by_logprobs or "logprobs" not in record:
+            return record
+        weights = self._weighting.of(record["logprobs"], record["samples"], record.get("lengths"),
+                                     record["counts"])
+        return record | {"weights": weights.tolist()}
+
+    def _note(self, state: Mapping[str, object], shown: int) -> str:
+        """The state of the server, and the requests that the page does not show."""
+        parts = [f"{name}: {value}" for name, value in state.items()]
+        if len(self._answers) > shown:
+            parts.append(f"answers by other methods: {len(self._answers) - shown}")
+        if self._failures:
+            reasons = Counter(self._failures).most_common(_MAX_REASONS)
+            parts.append(f"failed requests: {len(self._failures)} ("
+                         + ", ".join(f"{reason}: {count}" for reason, count in reasons) + ")")
+        return " · ".join(parts)

@@ -77,6 +77,8 @@ class ServerMetrics:
                         for name, what in (("request", "a whole request"),
                                            ("sampling", "drawing its samples"),
                                            ("choosing", "choosing one of them"))}
+        self.abstentions = Counter("minrisk_abstentions_total",
+                                   "Answers without text, because the samples disagree.")
         self.confidence = Histogram("minrisk_confidence", "Confidence in choices.", _SHARES)
         self._gauges = [Gauge("minrisk_in_flight", "Requests that are being answered.", in_flight),
                         Gauge("minrisk_queued", "Requests that wait for their first sample.",
@@ -86,7 +88,7 @@ class ServerMetrics:
     def text(self) -> str:
         parts: list[Counter | Gauge | Histogram] = [
             self.requests, self.samples, self.tokens, *self.seconds.values(),
-            self.confidence, *self._gauges]
+            self.confidence, self.abstentions, *self._gauges]
         return "".join(f"{line}\n" for part in parts for line in part.lines())
 
 
@@ -97,7 +99,7 @@ def _head(name: str, help: str, kind: str) -> Iterator[str]:
 
 def _labels(names: Sequence[str], values: Sequence[str]) -> str:
     pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
-    return "{" + ",".join(pairs) + "}"
+    return "{" + ",".join(pairs) + "}" if names else ""
 
 
 def _escaped(value: str) -> str:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from minrisk._core.errors import InputError
 from minrisk.io.files import as_input_error
-from minrisk.io.writer import json_line
 
 _TAIL = 1 << 16
 
@@ -35,9 +32,9 @@ class Recorder:
         _cut_torn_line(self._file)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="minrisk-record")
 
-    def append(self, fields: Mapping[str, Any]) -> Any:
+    def append(self, line: str) -> Future[None]:
         """A future that is done when the line is on the disk."""
-        return self._thread.submit(self._write, json_line(fields).encode())
+        return self._thread.submit(self._write, line.encode())
 
     def close(self) -> None:
         self._thread.shutdown()

@@ -15,7 +15,6 @@ from minrisk._core.errors import InputError
 from minrisk.server.app import Server
 from minrisk.server.sampling import cancelled
 
-_KEEP_ALIVE = 75.0  # seconds for which a connection may be idle between two requests
 _BACKLOG = 1024  # connections that wait to be accepted
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -28,6 +27,7 @@ class Address:
     port: int = 8001
     grace: float = 30.0  # seconds for unfinished requests at shutdown
     first_request: float = 30.0  # seconds until a new connection must send one
+    keep_alive: float = 75.0  # seconds until a connection must send the next one
 
 
 async def serve(server: Server, address: Address,
@@ -35,7 +35,7 @@ async def serve(server: Server, address: Address,
                 stop: asyncio.Event | None = None) -> None:
     """Answer requests until a signal, or `stop`."""
     runner = web.AppRunner(server.application(), handler_cancellation=True, access_log=None,
-                           keepalive_timeout=_KEEP_ALIVE, shutdown_timeout=address.grace)
+                           keepalive_timeout=address.keep_alive, shutdown_timeout=address.grace)
     await runner.setup()
     ending = _on_signals(stop or asyncio.Event())
     try:

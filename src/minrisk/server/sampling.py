@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +13,14 @@ from minrisk._core.vote import Vote, answer_of
 from minrisk.openai.choices import Choice
 from minrisk.openai.completions import AnswerPart
 from minrisk.openai.errors import refusal_of
+from minrisk.server.answers import event
 from minrisk.server.calls import Call
 from minrisk.server.candidates import Candidate, read_candidates
 from minrisk.server.errors import NO_RETRY, ApiError, upstream_error
 from minrisk.server.settings import Settings
 from minrisk.server.sources import Source
 
+_MAX_EVENTS = 64  # of a stream, that wait for a client to read them
 _TRY_LATER = {408, 425, 429}  # statuses of temporary refusals
 
 
@@ -34,6 +37,21 @@ class Draws:
     started: asyncio.Event = field(default_factory=asyncio.Event)  # the first part has come
     enough: asyncio.Event = field(default_factory=asyncio.Event)  # the rest is not needed
     is_late: bool = False
+    is_slow: bool = False  # answers take long to find
+    counting: list[asyncio.Future[None]] = field(default_factory=list)  # of votes, in threads
+    counted: int = 0  # samples whose votes are counted
+    events: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(_MAX_EVENTS))
+    is_relayed: bool = False  # the source streams its answer, of which `events` has come
+
+    async def relay(self, chunk: dict[str, Any]) -> None:
+        """Pass a chunk of the source's stream on; waits for a client that reads slowly."""
+        choices = chunk.get("choices")
+        is_end = isinstance(choices, list) and any(
+            isinstance(one, dict) and one.get("finish_reason") for one in choices)
+        ours = {"minrisk": {"samples": self.call.samples, "requested": self.call.samples}}
+        await self.events.put(event(chunk | ours if is_end else chunk))
+        self.is_relayed = True
+        self.started.set()
 
     @property
     def choices(self) -> list[Choice]:
@@ -54,11 +72,33 @@ class Draws:
             return
         self.parts.append(found)
         self.started.set()
-        if self.vote is not None:
-            for candidate in read_candidates(found.choices, self.call.wants_json):
-                self.vote.add(self.answer(candidate))
-            if self.vote.is_decided(self.call.samples - self.count):
-                self.enough.set()
+        self._count_votes(found)
+
+    def _count_votes(self, part: AnswerPart) -> None:
+        if self.vote is None:
+            return
+        candidates = read_candidates(part.choices, self.call.wants_json)
+        if self.is_slow:
+            work = self._count_in_thread(candidates, len(part.choices), [*self.counting])
+            self.counting.append(asyncio.ensure_future(work))
+        else:
+            self._add_votes(list(map(self.answer, candidates)), len(part.choices))
+
+    async def _count_in_thread(self, candidates: list[Candidate], samples: int,
+                               earlier: list[asyncio.Future[None]]) -> None:
+        """After the earlier parts, with which the answers are compared."""
+        await asyncio.gather(*earlier)
+        with suppress(MinriskError):  # ranking has the same error, and tells it
+            answers = await asyncio.to_thread(lambda: list(map(self.answer, candidates)))
+            self._add_votes(answers, samples)
+
+    def _add_votes(self, answers: list[Hashable], samples: int) -> None:
+        assert self.vote is not None
+        for answer in answers:
+            self.vote.add(answer)
+        self.counted += samples
+        if self.vote.is_decided(self.call.samples - self.counted):
+            self.enough.set()
 
 
 async def draw(source: Source, draws: Draws, settings: Settings) -> None:
@@ -72,7 +112,7 @@ async def draw(source: Source, draws: Draws, settings: Settings) -> None:
         if work.done():
             work.result()
     finally:
-        await cancelled(work, enough)
+        await cancelled(work, enough, *draws.counting)
     _check(draws, settings)
 
 
@@ -109,7 +149,8 @@ def new_draws(call: Call, settings: Settings) -> Draws:
             return candidate.tools, candidate.text
         return find(candidate.text)
 
-    return Draws(call, Vote(settings.stop_error), answer)
+    return Draws(call, Vote(settings.stop_error), answer,
+                 is_slow=call.strategy.metric.loads_model)
 
 
 async def cancelled(*tasks: asyncio.Future[Any]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import hmac
+from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from minrisk._core.adapters import as_metric
@@ -15,8 +17,10 @@ from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import Strategy, is_light, prepare
 from minrisk.io.record import Weighting
+from minrisk.server.choosing import Ranker
 from minrisk.server.errors import ApiError
 from minrisk.strategies.confident import Confident
+from minrisk.strategies.uncertain import Uncertain
 
 UNIFORM = Weighting("uniform")
 
@@ -94,6 +98,15 @@ class Keys:
         matches = [hmac.compare_digest(given, known) for known in self._digests]
         return kind.lower() == "bearer" and any(matches)
 
+    def accept_password(self, header: str) -> bool:
+        """Whether a browser's Authorization header has one of the keys as its password."""
+        kind, _, encoded = header.partition(" ")
+        try:
+            _, _, password = b64decode(encoded.strip()).decode().partition(":")
+        except ValueError:
+            return False
+        return kind.lower() == "basic" and self.accept(f"Bearer {password}")
+
 
 def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
@@ -113,10 +126,13 @@ class Settings:
     temperature: float = 1.0  # if the client gives none
     prefer_finished: bool = True  # over candidates that were cut by length
     confidence: bool | None = None  # None: only where it needs no model
+    uncertainty: bool = False  # whether answers say how far the samples disagree
+    abstain: float | None = None  # minimum share of the largest cluster, or there is no text
     stop_error: float | None = 0.05  # the error rate at which a vote is stopped; None: never
     deadline: float = 600.0  # seconds for the samples of a request
     heartbeat: float = 10.0  # seconds between comments in a stream
     body_timeout: float = 30.0  # seconds to receive a request
+    write_timeout: float = 60.0  # seconds for which a client may not read its stream
     concurrency: int = 256  # samples
     queue: int = 1024  # requests
     max_body: int = 10 << 20  # bytes
@@ -151,10 +167,21 @@ class Settings:
             prepare(preset.strategy)
         self.methods.prepare()
 
-    def ranker(self, strategy: Strategy) -> Strategy:
-        """The strategy, wrapped to add confidence if the settings want it."""
-        wanted = is_light(strategy) if self.confidence is None else self.confidence
-        return Confident(strategy) if wanted else strategy
+    def ranker(self, strategy: Strategy) -> Ranker:
+        """The strategy with the measurements of the settings; those of presets are made once."""
+        return self._rankers.get(id(strategy)) or self._ranker(strategy)
+
+    @cached_property
+    def _rankers(self) -> dict[int, Ranker]:
+        strategies = [preset.strategy for preset in (self.preset, *self.aliases.values())]
+        return {id(strategy): self._ranker(strategy) for strategy in strategies}
+
+    def _ranker(self, strategy: Strategy) -> Ranker:
+        if is_light(strategy) if self.confidence is None else self.confidence:
+            strategy = Confident(strategy)
+        if self.uncertainty or self.abstain is not None:
+            strategy = Uncertain(strategy)
+        return Ranker(strategy)
 
 
 def named_metrics(names: Iterable[str]) -> dict[str, AnyMetric]:

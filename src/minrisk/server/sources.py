@@ -6,12 +6,12 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from minrisk._core.errors import MinriskError
-from minrisk.openai.client import Answer, Check, Client
+from minrisk.openai.client import Answer, Check, Client, Receive
 from minrisk.openai.completions import API, AnswerPart, Completions, Report
 from minrisk.openai.errors import refusal_of
 from minrisk.server.calls import Call
@@ -37,6 +37,9 @@ class Source(Protocol):
     async def pass_through(self, call: Call) -> AnswerPart:
         """The answer to the unchanged request."""
 
+    async def relay(self, call: Call, receive: Receive) -> AnswerPart:
+        """The same; where the source streams it, each chunk is given to `receive` as it comes."""
+
     async def models(self) -> list[dict[str, Any]]:
         """The models of the source, in OpenAI's format."""
 
@@ -52,9 +55,17 @@ class _Limited:
     limit: SampleLimit
 
     async def post(self, path: str, body: Mapping[str, Any], check: Check | None = None) -> Answer:
-        n = body.get("n")
-        async with self.limit.hold(n if isinstance(n, int) else 1):
+        async with self._room(body):
             return await self.client.post(path, body, check)
+
+    async def stream(self, path: str, body: Mapping[str, Any], receive: Receive,
+                     check: Check | None = None) -> Answer:
+        async with self._room(body):
+            return await self.client.stream(path, body, receive, check)
+
+    def _room(self, body: Mapping[str, Any]) -> AbstractAsyncContextManager[None]:
+        n = body.get("n")
+        return self.limit.hold(n if isinstance(n, int) else 1)
 
 
 class Upstream:
@@ -79,6 +90,9 @@ class Upstream:
 
     async def pass_through(self, call: Call) -> AnswerPart:
         return await self._of(call).pass_through(call.passed())
+
+    async def relay(self, call: Call, receive: Receive) -> AnswerPart:
+        return await self._of(call).relay(call.passed(stream=True), receive)
 
     async def models(self) -> list[dict[str, Any]]:
         answer = await self._client.get("models")

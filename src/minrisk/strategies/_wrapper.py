@@ -1,4 +1,4 @@
-"""What strategies share that add a measurement to the rankings of another one."""
+"""Base classes of strategies around another one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options
-from minrisk._core.pool import Batch, Pool
+from minrisk._core.pool import Pool, as_batch
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import Strategy, leaves_self_out
 
 
-class MeasuringStrategy(Options, ABC):
-    """The rankings of its field `strategy`, each with what `measured` adds to it."""
+class StrategyWrapper(Options):
+    """A strategy with the name and the metric of its field `strategy`."""
 
     strategy: Strategy
 
@@ -30,9 +30,12 @@ class MeasuringStrategy(Options, ABC):
     def leave_self_out(self) -> bool:
         return leaves_self_out(self.strategy)
 
+
+class MeasuringStrategy(StrategyWrapper, ABC):
+    """The rankings of its field `strategy`, each with what `measured` adds to it."""
+
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        # so that the features of the strategy are used again
-        batch = segments if isinstance(segments, Batch) else Batch(segments)
+        batch = as_batch(segments)
         rankings = self.strategy.rank(batch)
         return [self.measured(ranking, pool) for ranking, pool
                 in zip(rankings, batch.pools(self.metric), strict=True)]

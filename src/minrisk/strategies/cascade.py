@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from minrisk._core.adapters import metric_option
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
+from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
-from minrisk._core.pool import Batch
+from minrisk._core.pool import Pool, as_batch
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import SELF_HELP, Strategy, leaves_self_out, stage_option
+from minrisk.strategies._wrapper import StrategyWrapper
 from minrisk.strategies.aggregate import CONTIGUOUS_HELP, GROUPS_HELP, Aggregate
 from minrisk.strategies.standard import Standard
 
@@ -52,8 +56,7 @@ class Cascade(Options):
         return leaves_self_out(self.fine)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
-        # stages that share a metric share the features
-        batch = segments if isinstance(segments, Batch) else Batch(segments)
+        batch = as_batch(segments)
         first = self.coarse.rank(batch)
         kept = [best_rows(ranking, self.keep) for ranking in first]
         second = self.fine.rank(batch.keep(kept))
@@ -61,18 +64,10 @@ class Cascade(Options):
 
 
 @dataclass(frozen=True)
-class UncountedStage(Options):
+class UncountedStage(StrategyWrapper):
     """A first stage with another metric, whose pairs are not counted."""
 
     strategy: Strategy = stage_option(help="strategy of the stage")
-
-    @property
-    def name(self) -> str:
-        return self.strategy.name
-
-    @property
-    def metric(self) -> AnyMetric:
-        return self.strategy.metric
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         return [replace(ranking, pairs=0) for ranking in self.strategy.rank(segments)]
@@ -85,6 +80,22 @@ def best_rows(ranking: Ranking, keep: int | None) -> Ints:
     if not 1 <= keep <= count:
         raise InputError(f"keep={keep} of {count} hypotheses; choose from 1 to {count}")
     return ranking.order[:keep]
+
+
+def rank_among(pool: Pool[Any], rows: Ints, leave_self_out: bool = False) -> Ranking:
+    """Exact MBR of these hypotheses; of references that are samples, theirs alone count."""
+    kept = pool.keep(rows)
+    own = own_references(kept.segment)
+    groups = None if own is None else Groups.subset(pool.segment.weights, own)
+    return kept.ranking(kept.utility(groups, leave_self_out))
+
+
+def own_references(segment: Segment) -> Ints | None:
+    """The positions of the hypotheses among the references, if these are the samples."""
+    if segment.own is None:
+        return None
+    copies = map(np.arange, segment.own, segment.own + segment.counts)
+    return np.concatenate(list(copies))
 
 
 @dataclass(frozen=True)

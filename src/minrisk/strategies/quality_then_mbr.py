@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import ClassVar
 
 from minrisk._core.adapters import metric_option
-from minrisk._core.arrays import Ints
-from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
-from minrisk._core.pool import Pool, bind
+from minrisk._core.pool import bind
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import SELF_HELP
-from minrisk.strategies.cascade import KEEP_HELP, UncountedStage, best_rows
+from minrisk.strategies.cascade import KEEP_HELP, UncountedStage, best_rows, rank_among
 from minrisk.strategies.rerank import Rerank
 
 
@@ -52,20 +48,6 @@ class QualityThenMBR(Options):
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         first = UncountedStage(Rerank(self.quality)).rank(segments)
         kept = [best_rows(ranking, self.keep) for ranking in first]
-        second = [self._among(pool, rows)
+        second = [rank_among(pool, rows, self.leave_self_out)
                   for pool, rows in zip(bind(self.metric, segments), kept, strict=True)]
         return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
-
-    def _among(self, pool: Pool[Any], rows: Ints) -> Ranking:
-        kept = pool.keep(rows)
-        own = _own(kept.segment)
-        groups = None if own is None else Groups.subset(pool.segment.weights, own)
-        return kept.ranking(kept.utility(groups, self.leave_self_out))
-
-
-def _own(segment: Segment) -> Ints | None:
-    """The positions of the hypotheses among the references, if these are the samples."""
-    if segment.own is None:
-        return None
-    copies = map(np.arange, segment.own, segment.own + segment.counts)
-    return np.concatenate(list(copies))

@@ -101,7 +101,9 @@ def as_references(distinct: Pool[Any]) -> Pool[Any]:
     """The hypotheses as each other's references."""
     if distinct.segment.own is not None:
         return distinct
-    segment = Segment(distinct.segment.hypotheses, source=distinct.segment.source)
+    given = distinct.segment
+    segment = Segment(given.hypotheses, source=given.source,
+                      outcomes=None if given.outcomes is None else given.outcomes.hypotheses)
     (pool,) = bind(distinct.metric, [segment])
     return replace(pool, tally=distinct.tally)
 

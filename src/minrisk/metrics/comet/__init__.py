@@ -72,7 +72,7 @@ class EmbeddingModel(CometModel):
                                affects_results=False)
 
     @property
-    def concurrency(self) -> int:
+    def concurrent_batches(self) -> int:
         """Two on a GPU, which then encodes one batch while another is tokenized or chosen from."""
         on_gpu = self._embedder.runtime.device.type == "cuda"
         return 2 if on_gpu and self.cache is None else 1
@@ -161,20 +161,10 @@ class CometQE(ReferenceFree, EmbeddingModel):
     Needs minrisk[comet].
 
     Args:
-        model: hub name, folder or .ckpt file of the model.
-        dtype: number format; "auto" is fp16 on CUDA (bf16 where numbers are too large for it) and
-            fp32 elsewhere. On a CPU with instructions for them, "bf16" and "int8" (of the encoder)
-            take about half of the time.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
-        tokens: maximum number of tokens in a batch; None chooses by the device.
-        encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
-            checkpoint names, or the folder `encoder` beside it.
-        fast: whether packed batches and fused kernels are used where they can run.
-        cache: folder of a cache of embeddings, which runs and processes may share; None is none.
+        model, dtype, device, tokens, encoder, fast, cache: as in `Comet`.
 
     Raises:
-        InputError: when it is used, if the model cannot be read or is of another class.
-        MissingExtra: when it is used, if torch or transformers is not installed.
+        InputError, MissingExtra: as `Comet`.
 
     >>> import minrisk
     >>> strategy = minrisk.QualityThenMBR("chrf", quality=minrisk.CometQE(), keep=2)
@@ -186,7 +176,7 @@ class CometQE(ReferenceFree, EmbeddingModel):
     abilities: ClassVar[Ability] = ReferenceFree.abilities | Ability.VECTORS
     model: str = option("Unbabel/wmt20-comet-qe-da", help=MODEL_HELP)
 
-    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+    def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
         return self._quality_scorer.quality(hyps, self._checked(source, hyps))
 
     @cached_property

@@ -40,6 +40,12 @@ _CLASS_HINTS = {  # advice for a model of each class that was given to another m
 }
 
 
+def truncation_warning(what: str, limit: str) -> str:
+    """The warning of inputs that are cut: the same for every batch, so that it is shown once."""
+    return (f"some {what} have more than {limit}; COMET does not see the rest: compare documents "
+            "sentence by sentence, as documents:comet does")
+
+
 class Embedder:
     """The checkpoint and the encoder of a COMET metric, loaded once."""
 
@@ -67,10 +73,8 @@ class Embedder:
     def tokenize(self, texts: Sequence[str]) -> list[Ints]:
         encoder = self.encoder
         ids = encoder.tokenize(texts)
-        long = sum(own.size > encoder.max_tokens for own in ids)
-        if long:
-            warnings.warn(f"{long} of {len(ids)} texts have more than {encoder.max_tokens} tokens; "
-                          "COMET does not see the rest", stacklevel=4)
+        if any(own.size > encoder.max_tokens for own in ids):
+            warnings.warn(truncation_warning("texts", f"{encoder.max_tokens} tokens"), stacklevel=4)
         return [encoder.cut(own) for own in ids]
 
     @torch.inference_mode()

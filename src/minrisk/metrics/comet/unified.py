@@ -48,19 +48,10 @@ class CometKiwi(ReferenceFree, UnifiedMetric):
     minrisk[comet].
 
     Args:
-        model: hub name, folder or .ckpt file of the model.
-        dtype: number format; "auto" is fp16 on CUDA (bf16 where numbers are too large for it) and
-            fp32 elsewhere. On a CPU with instructions for them, "bf16" and "int8" (of the encoder)
-            take about half of the time.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
-        tokens: maximum number of tokens in a batch; None chooses by the device.
-        encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
-            checkpoint names, or the folder `encoder` beside it.
-        fast: whether packed batches and fused kernels are used where they can run.
+        model, dtype, device, tokens, encoder, fast: as in `Comet`.
 
     Raises:
-        InputError: when it is used, if the model cannot be read or is of another class.
-        MissingExtra: when it is used, if torch or transformers is not installed.
+        InputError, MissingExtra: as `Comet`.
 
     >>> import minrisk
     >>> kiwi = minrisk.CometKiwi(tokens=4096)
@@ -74,7 +65,7 @@ class CometKiwi(ReferenceFree, UnifiedMetric):
     name: ClassVar[str] = "comet-kiwi"
     model: str = option("Unbabel/wmt22-cometkiwi-da", help=MODEL_HELP)
 
-    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+    def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
         source = self._checked(source, hyps)
         return self._unified_scorer.quality(_tokens(hyps), _tokens(source)[0])
 
@@ -87,19 +78,10 @@ class XComet(UnifiedMetric):
     0 to 1. The model reads each pair, so that references cannot be averaged. Needs minrisk[comet].
 
     Args:
-        model: hub name, folder or .ckpt file of the model.
-        dtype: number format; "auto" is fp16 on CUDA (bf16 where numbers are too large for it) and
-            fp32 elsewhere. On a CPU with instructions for them, "bf16" and "int8" (of the encoder)
-            take about half of the time.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
-        tokens: maximum number of tokens in a batch; None chooses by the device.
-        encoder: hub name or folder of the encoder's configuration and tokenizer; None is what the
-            checkpoint names, or the folder `encoder` beside it.
-        fast: whether packed batches and fused kernels are used where they can run.
+        model, dtype, device, tokens, encoder, fast: as in `Comet`.
 
     Raises:
-        InputError: when it is used, if the model cannot be read or is of another class.
-        MissingExtra: when it is used, if torch or transformers is not installed.
+        InputError, MissingExtra: as `Comet`.
 
     >>> import minrisk
     >>> strategy = minrisk.CoarseToFine(minrisk.XComet(), coarse="chrf", keep=4)

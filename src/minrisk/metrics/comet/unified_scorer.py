@@ -20,7 +20,7 @@ from minrisk._core.errors import InputError
 from minrisk._core.progress import report_progress
 from minrisk._torch.tokens import length_batches
 from minrisk.metrics.comet.checkpoint import UNIFIED_CLASSES, XCOMET
-from minrisk.metrics.comet.embedder import SEVERITY_WEIGHTS, Embedder
+from minrisk.metrics.comet.embedder import SEVERITY_WEIGHTS, Embedder, truncation_warning
 from minrisk.metrics.comet.tensors import cast_for
 from minrisk.metrics.neural.pairs import pairs_in_chunks
 
@@ -142,10 +142,9 @@ class UnifiedScorer:
         return score + _SPANS_WEIGHT * spans_score(tags, [hyp.size for hyp in hyps])
 
     def _warn_of_truncation(self, lengths: Sequence[int]) -> None:
-        long = sum(length > self._max_tokens for length in lengths)
-        if long:
-            warnings.warn(f"{long} of {len(lengths)} inputs have more than {self._max_tokens} "
-                          "tokens together; COMET does not see the rest", stacklevel=4)
+        if any(length > self._max_tokens for length in lengths):
+            warnings.warn(truncation_warning("inputs", f"{self._max_tokens} tokens together"),
+                          stacklevel=4)
 
 
 def _scores(network: nn.Sequential, embeddings: Tensor) -> Tensor:

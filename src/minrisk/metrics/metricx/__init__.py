@@ -92,11 +92,7 @@ class MetricXQE(ReferenceFree, MetricX):
 
     Args:
         model: hub name or folder of the model; for version "23" one of its QE models.
-        dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        device: device of torch, such as "cuda", "mps" or "cpu"; "auto" is the best there is.
-        tokens: maximum number of tokens in a batch; None chooses by the device.
-        tokenizer: hub name or folder of mT5's tokenizer.
-        version: input format, "24" or "23".
+        dtype, device, tokens, tokenizer, version: as in `MetricX`.
 
     Raises:
         InputError: as `MetricX`.
@@ -112,6 +108,6 @@ class MetricXQE(ReferenceFree, MetricX):
 
     model: str = option(_MODEL, help="hub name or folder; for version 23, a QE model")
 
-    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+    def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
         (text,) = self._texts(self._checked(source))
         return self._scorer.quality(self._texts(hyps), text)

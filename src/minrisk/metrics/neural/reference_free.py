@@ -27,7 +27,7 @@ class ReferenceFree(NeuralModel, ABC):
     needs_source: ClassVar[bool] = True
 
     @abstractmethod
-    def quality(self, hyps: WeightedRows, source: WeightedRows) -> Floats:
+    def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
         """(H,) the model's score of each hypothesis with its source."""
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows,

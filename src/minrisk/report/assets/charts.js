@@ -42,7 +42,7 @@ function extent(values) {
   return [low, high];
 }
 
-// one stop for the tab key, arrows inside
+// roving tabindex: the group is one stop for the tab key, arrows move inside
 function roving(group) {
   const buttons = [...group.querySelectorAll('button')];
   buttons.forEach((button, n) => button.setAttribute('tabindex', n ? '-1' : '0'));

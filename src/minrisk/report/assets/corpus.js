@@ -11,8 +11,8 @@ function showCorpus() {
 }
 
 const mean = (values) => values.length ? values.reduce((sum, v) => sum + v, 0) / values.length : null;
-const known = (values) => values.filter((v) => v !== null && v !== undefined);
-const all = (key) => DATA.columns.id.map((_, i) => measure(key)[2](i));
+const present = (values) => values.filter((v) => v !== null && v !== undefined);
+const valuesOf = (key) => DATA.columns.id.map((_, i) => measure(key)[2](i));
 const indices = () => DATA.columns.id.map((_, i) => i).filter((i) => !DATA.columns.error[i]);
 
 function tile(name, value, note) {
@@ -21,21 +21,21 @@ function tile(name, value, note) {
 
 function summary() {
   const c = DATA.columns, failed = c.error.filter(Boolean).length;
-  const gain = mean(known(c.utility.map((u, i) => difference(u, c.mean[i]))));
+  const gain = mean(present(c.utility.map((u, i) => difference(u, c.mean[i]))));
   const reference = DATA.systems.by_reference;
   return h('section', {}, h('h2', {}, 'The run'), h('dl', {class: 'tiles'},
     tile('Segments', plain(DATA.n), failed ? `${plain(failed)} failed` : 'none failed'),
-    tile('Mean utility', number(signed(mean(known(c.utility)))), `${withSign(gain, DATA.digits)} over a sample at random`),
+    tile('Mean utility', number(signed(mean(present(c.utility)))), `${withSign(gain, DATA.digits)} over a sample at random`),
     reference.choice ? tile('Against human references', number(signed(reference.choice.value)),
       reference['one sample'] ? `one sample ${number(signed(reference['one sample'].value))}` : null) : null,
-    tile('Mean confidence', percent(mean(known(c.confidence)))),
-    tile('Distinct samples', percent(mean(known(all('distinct')))))));
+    tile('Mean confidence', percent(mean(present(c.confidence)))),
+    tile('Distinct samples', percent(mean(present(valuesOf('distinct')))))));
 }
 
 function distributions() {
   const pick = (key) => (low, high, isLast) => go({v: 'segments', i: '', q: '', f: '', s: key,
     r: `${key}:${low}:${isLast ? '' : high}`}, {step: true});
-  const chart = (key, options) => histogram(measure(key)[1], all(key), {onpick: pick(key), ...options});
+  const chart = (key, options) => histogram(measure(key)[1], valuesOf(key), {onpick: pick(key), ...options});
   const charts = [
     chart('utility'), chart('gain', {format: (v) => number(v, DATA.digits)}), chart('margin'),
     chart('confidence', {range: [0, 1], format: percent}),
@@ -87,7 +87,7 @@ const signedRange = (range) => (DATA.sign > 0 ? range : [-range[1], -range[0]])
 const pValue = (p) => p < .001 ? '< 0.001' : number(p, 3);
 
 function systemDetails() {
-  const ahead = indices().map((i) => [i, aheadOf(chosenSystem, i)]).filter(([, v]) => v !== null);
+  const ahead = indices().map((i) => [i, leadOver(chosenSystem, i)]).filter(([, v]) => v !== null);
   const values = ahead.map(([, v]) => v);
   const near = (v) => Math.abs(v) < 1e-9;
   const wins = values.filter((v) => v > 0 && !near(v)).length, ties = values.filter(near).length;

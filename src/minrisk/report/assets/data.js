@@ -1,8 +1,8 @@
-// The data of the page: rows at once, what is behind them part by part.
+// The data of the page: the rows of the list at once, the details of segments in parts.
 
 const DATA = {n: 0, columns: {}, systems: {}, parts: []};
 const parts = [];   // promises of the details, by part
-const loaded = [];  // lower-case texts of each segment, once its part is open
+const searchTexts = [];  // lower-case texts of each segment, once its part is open
 
 const whenParsed = new Promise((resolve) => {
   if (document.readyState !== 'loading') resolve();
@@ -41,14 +41,14 @@ function openPart(number) {
       const texts = [DATA.columns.id[i], DATA.columns.source[i], DATA.columns.text[i],
         ...(details.texts ?? []), ...(details.human ?? []),
         ...Object.values(details.outputs ?? {})];
-      loaded[i] = texts.join('\n').toLowerCase();
+      searchTexts[i] = texts.join('\n').toLowerCase();
     });
     return found;
   });
   return parts[number];
 }
 
-// while nothing else is to do, so that the first search need not wait
+// parts are opened in idle time, so that the first search need not wait
 const MOST_AHEAD = 200;  // parts, of a quarter of a megabyte each
 const idle = window.requestIdleCallback ?? ((work) => setTimeout(work, 50));
 
@@ -62,7 +62,7 @@ async function detailsOf(segment) {
   return (await openPart(number))[segment - DATA.parts[number]];
 }
 
-// what lists are sorted by: a name, how to say it, and the value of a segment
+// measures that the list can be sorted by: key, label, and value of a segment
 let measureTable = null;
 const measures = () => [...(measureTable ??= allMeasures()).values()];
 const measure = (key) => (measureTable ??= allMeasures()).get(key);
@@ -80,16 +80,17 @@ function allMeasures() {
     ['gain', 'Gain over a sample', (i) => difference(c.utility[i], c.mean[i])],
   ];
   others().forEach((name) => found.push(
-    [`ahead:${name}`, `Difference from ${name}`, (i) => aheadOf(name, i)]));
+    [`ahead:${name}`, `Difference from ${name}`, (i) => leadOver(name, i)]));
   return new Map(found.map((entry) => [entry[0], entry]));
 }
 
 const others = () => DATA.systems.names.filter((name) => name !== 'choice');
+// errors are negated in the data, and shown with their original sign
 const signed = (value) => value === null ? null : DATA.sign * value;
 const difference = (one, other) => one === null || other === null ? null : one - other;
 
-// how much the choice is better, by the references where there are some, else by utility
-function aheadOf(name, i) {
+// the lead of the choice over a system, by human references if there are any, else by utility
+function leadOver(name, i) {
   const {names, utilities, scores} = DATA.systems;
   const [own, other] = [names.indexOf('choice'), names.indexOf(name)];
   const table = scores[own] && scores[other] ? scores : utilities;

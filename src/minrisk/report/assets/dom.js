@@ -13,17 +13,18 @@ function fill(element, properties, children) {
   return element;
 }
 
+// h makes HTML elements, s makes SVG elements
 const h = (tag, properties, ...children) => fill(document.createElement(tag), properties, children);
 const s = (tag, properties, ...children) =>
   fill(document.createElementNS(SVG, tag), properties, children);
 
-// text in a language that nobody told us
+// text whose direction is unknown
 const prose = (tag, text, properties) => h(tag, {dir: 'auto', ...properties}, text ?? '');
 
-// the head of a column; those of texts stand at their beginning, those of numbers at their end
-const WORDY = new Set(['Sample', 'Meaning', 'System', 'Output', 'Best of it', 'Reference', 'Strategy',
+// the head of a column: of texts aligned at their beginning, of numbers at their end
+const TEXT_COLUMNS = new Set(['Sample', 'Meaning', 'System', 'Output', 'Best of it', 'Reference', 'Strategy',
   'Budget', 'Characters']);
-const column = (name) => h('th', {scope: 'col', class: WORDY.has(name) ? null : 'num'}, name);
+const column = (name) => h('th', {scope: 'col', class: TEXT_COLUMNS.has(name) ? null : 'num'}, name);
 
 function number(value, digits = DATA.digits) {
   if (value === null || value === undefined) return '–';
@@ -38,7 +39,7 @@ const withSign = (value, digits = DATA.digits + 1) =>
   value === null ? '–' : `${value > 0 ? '+' : ''}${number(value, digits)}`;
 const count = (n, noun) => `${plain(n)} ${noun}${n === 1 ? '' : 's'}`;
 
-function shown(key, i) {
+function formatMeasure(key, i) {
   const [, , value] = measure(key);
   const found = value(i);
   if (key === 'order') return number(signed(DATA.columns.utility[i]));
@@ -48,7 +49,7 @@ function shown(key, i) {
   return key === 'gain' || key.startsWith('ahead:') ? withSign(found) : number(found);
 }
 
-// clusters are told apart by letters, for colours alone tell too little
+// clusters have letters, because not all readers can tell the colours apart
 const letter = (label) => label < 26 ? String.fromCharCode(65 + label)
   : letter(Math.floor(label / 26) - 1) + letter(label % 26);
 const cluster = (label) => h('span', {class: `cluster c${label % 8}`, title: `Meaning ${letter(label)}`},

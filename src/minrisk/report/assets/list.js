@@ -1,9 +1,9 @@
-// The list: filters, order, and only as many elements as fit the window.
+// The list: filters, order, and elements only for the visible rows.
 
 const ROW = 76;  // pixels, as in the style sheet
 let rows = [];   // the numbers of the segments that are shown, in order
-let drawn = new Map();  // the elements that are shown, by place
-let searching = 0;  // the number of the last search; older ones stop
+let rowElements = new Map();  // the elements in the document, by place
+let searchNumber = 0;  // the number of the last search; older ones stop
 
 function matchesColumns(i) {
   if (state.f && DATA.systems.same[DATA.systems.names.indexOf(state.f)][i] !== 0) return false;
@@ -20,31 +20,31 @@ function rangeOf(text) {
 }
 
 async function refresh() {
-  const mine = ++searching;
+  const mine = ++searchNumber;
   const query = state.q.trim().toLowerCase();
   const found = [];
   let pause = performance.now() + 12;
   for (let i = 0, part = -1; i < DATA.n; i++) {
     if (query && partOf(i) !== part) {
       part = partOf(i);
-      if (loaded[i] === undefined) await openPart(part);
+      if (searchTexts[i] === undefined) await openPart(part);
       if (performance.now() > pause) {
         $('count').textContent = `searching: ${plain(i)} of ${plain(DATA.n)}`;
         await new Promise((resolve) => setTimeout(resolve));
         pause = performance.now() + 12;
       }
-      if (mine !== searching) return;
+      if (mine !== searchNumber) return;
     }
-    if (matchesColumns(i) && (!query || loaded[i].includes(query))) found.push(i);
+    if (matchesColumns(i) && (!query || searchTexts[i].includes(query))) found.push(i);
   }
-  rows = sorted(found);
+  rows = sortRows(found);
   showCount();
   $('list').scrollTop = 0;
   render();
   showSegment();
 }
 
-function sorted(found) {
+function sortRows(found) {
   const value = measure(state.s)[2];
   const keys = new Map(found.map((i) => [i, value(i)]));
   const direction = state.d === '1' ? -1 : 1;
@@ -74,7 +74,7 @@ function rangeChip() {
     onclick: () => go({r: ''})}, text, h('span', {'aria-hidden': 'true'}, ' ×'));
 }
 
-// while nothing but the position changes, elements that stay in the window are kept
+// with `keep`, elements of rows that stay visible are used again: only the position has changed
 function render({keep = false} = {}) {
   const list = $('list'), canvas = $('canvas');
   canvas.style.height = `${rows.length * ROW}px`;
@@ -82,11 +82,11 @@ function render({keep = false} = {}) {
   const last = Math.min(rows.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + 4);
   const visible = new Map();
   for (let place = first; place < last; place++) {
-    visible.set(place, (keep && drawn.get(place)) || row(place));
+    visible.set(place, (keep && rowElements.get(place)) || row(place));
   }
-  for (const [place, element] of drawn) if (visible.get(place) !== element) element.remove();
-  for (const [place, element] of visible) if (drawn.get(place) !== element) canvas.append(element);
-  drawn = visible;
+  for (const [place, element] of rowElements) if (visible.get(place) !== element) element.remove();
+  for (const [place, element] of visible) if (rowElements.get(place) !== element) canvas.append(element);
+  rowElements = visible;
   const open = $(`row-${current()}`);
   if (open) list.setAttribute('aria-activedescendant', open.id);
   else list.removeAttribute('aria-activedescendant');
@@ -114,7 +114,7 @@ function badges(i) {
   const key = state.s === 'order' ? 'utility' : state.s;
   return h('span', {class: 'badges'},
     state.f ? h('span', {class: 'differs', title: `Differs from ${state.f}`}, '≠') : null, sure,
-    h('span', {class: 'value', title: measure(key)[1]}, shown(key, i)));
+    h('span', {class: 'value', title: measure(key)[1]}, formatMeasure(key, i)));
 }
 
 // the open segment: that of the address, or the first of the list
@@ -150,7 +150,7 @@ function savedRows() {
     for (const key of ['utility', 'margin', 'confidence', 'entropy', 'distinct', 'samples']) {
       found[key] = key === 'utility' ? signed(c[key][i]) : c[key][i];
     }
-    others().forEach((name) => { found[`ahead of ${name}`] = aheadOf(name, i); });
+    others().forEach((name) => { found[`ahead of ${name}`] = leadOver(name, i); });
     return found;
   });
 }

@@ -1,4 +1,4 @@
-// The controls, the keyboard, and the beginning.
+// The controls, the keyboard, and the start of the page.
 
 function fillSelect(select, choices) {
   select.replaceChildren(...choices.map(([value, name]) => h('option', {value}, name)));
@@ -13,7 +13,7 @@ function setUp() {
   fillSelect($('confidence'), CONFIDENCES);
   const failed = DATA.columns.error.filter(Boolean).length;
   $('facts').textContent = [count(DATA.n, 'segment'), failed ? `${plain(failed)} failed` : null,
-    `${DATA.metric}, ${DATA.strategy}`].filter(Boolean).join(' · ');
+    `${DATA.metric}, ${DATA.strategy}`, DATA.note].filter(Boolean).join(' · ');
   $('sort').addEventListener('change', () => go({s: $('sort').value}));
   $('direction').addEventListener('click', () => go({d: state.d === '1' ? '0' : '1'}));
   $('differs').addEventListener('change', () => go({f: $('differs').value}));

@@ -3,7 +3,7 @@
 const words = new Intl.Segmenter(undefined, {granularity: 'word'});
 const MAX_TABLE = 1e6;  // cells of a comparison; longer texts are shown without one
 const MOST_ROWS = 100;  // of samples that are shown at once
-let showing = 0;
+let showNumber = 0;
 
 // words with the space after them: what is compared is the word alone
 function wordsOf(text) {
@@ -42,7 +42,7 @@ function differencesOf(base, text) {
   return found;
 }
 
-function compared(text, base) {
+function withDifferences(text, base) {
   const found = base === null || base === text ? null : differencesOf(base, text);
   if (!found) return prose('span', text || '(empty)', {class: text ? null : 'empty-text'});
   return h('span', {dir: 'auto'}, found.map(([kind, part]) =>
@@ -51,11 +51,11 @@ function compared(text, base) {
 }
 
 async function showSegment() {
-  const mine = ++showing, i = current(), article = $('segment');
+  const mine = ++showNumber, i = current(), article = $('segment');
   document.body.classList.toggle('reading', state.i !== '');
   if (i === null) return article.replaceChildren(h('p', {class: 'empty'}, 'Choose a segment.'));
   const details = await detailsOf(i);
-  if (mine !== showing) return undefined;
+  if (mine !== showNumber) return undefined;
   article.replaceChildren(...(DATA.columns.error[i] ? failure(i) : sections(i, details)));
   article.scrollTop = 0;
   return undefined;
@@ -72,10 +72,10 @@ function sections(i, details) {
   const base = state.o === 'plain' ? null : pinned === null ? c.text[i] : details.texts[pinned];
   return [
     head(i),
-    c.source[i] === null ? null : labelled('Source', prose('p', c.source[i], {class: 'text large'})),
-    (details.human ?? []).map((text, n, all) => labelled(all.length > 1 ? `Human reference ${n + 1}` : 'Human reference',
-      h('p', {class: 'text', dir: 'auto'}, compared(text, base)))),
-    labelled('Choice', prose('p', c.text[i] || '(empty)', {class: 'text large chosen'})),
+    c.source[i] === null ? null : labelledSection('Source', prose('p', c.source[i], {class: 'text large'})),
+    (details.human ?? []).map((text, n, all) => labelledSection(all.length > 1 ? `Human reference ${n + 1}` : 'Human reference',
+      h('p', {class: 'text', dir: 'auto'}, withDifferences(text, base)))),
+    labelledSection('Choice', prose('p', c.text[i] || '(empty)', {class: 'text large chosen'})),
     facts(i),
     samples(i, details, base, pinned),
     outputs(i, details, base),
@@ -96,7 +96,7 @@ function head(i) {
     h('span', {class: 'steps'}, step(-1, 'Previous segment', 'k'), step(1, 'Next segment', 'j')));
 }
 
-const labelled = (name, ...content) => h('section', {class: 'labelled'}, h('h3', {}, name), content);
+const labelledSection = (name, ...content) => h('section', {class: 'labelled'}, h('h3', {}, name), content);
 
 function facts(i) {
   const c = DATA.columns;
@@ -130,7 +130,7 @@ function samples(i, details, base, pinned) {
       `${plain(details.ranks[n] - details.ranks[n - 1] - 1)} more between`)) : null,
     h('tr', {class: isBase ? 'base' : null},
       h('td', {class: 'rank'}, plain(details.ranks[n] + 1)),
-      h('td', {class: 'sample'}, compared(text, base), ' ',
+      h('td', {class: 'sample'}, withDifferences(text, base), ' ',
         marks.map((mark) => h('span', {class: 'tag'}, mark)),
         h('button', {type: 'button', class: 'pin', 'aria-pressed': `${isBase}`,
           'aria-label': `Compare all with sample ${details.ranks[n] + 1}`,
@@ -163,18 +163,18 @@ function outputs(i, details, base) {
   const {names, utilities, scores} = DATA.systems;
   const found = ['choice', ...Object.keys(details.outputs ?? {})].map((name) => [name, names.indexOf(name)]);
   if (found.length < 2) return null;
-  const judged = scores.some((column) => column && column[i] !== null);
+  const hasScores = scores.some((column) => column && column[i] !== null);
   return h('section', {}, h('h3', {}, 'Other outputs'),
     h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Other outputs'}, h('table', {},
-      h('thead', {}, h('tr', {}, ['System', 'Output', 'Utility', judged ? 'Against reference' : null].filter(Boolean)
+      h('thead', {}, h('tr', {}, ['System', 'Output', 'Utility', hasScores ? 'Against reference' : null].filter(Boolean)
         .map(column))),
       h('tbody', {}, found.map(([name, n]) => {
         const text = name === 'choice' ? DATA.columns.text[i] : details.outputs[name];
         return h('tr', {}, h('th', {scope: 'row'}, name),
           h('td', {class: 'sample'}, name !== 'choice' && text === DATA.columns.text[i]
-            ? h('span', {class: 'note'}, 'the same as the choice') : compared(text, base)),
+            ? h('span', {class: 'note'}, 'the same as the choice') : withDifferences(text, base)),
           h('td', {class: 'num'}, number(signed(utilities[n][i]))),
-          judged ? h('td', {class: 'num'}, number(signed(scores[n]?.[i] ?? null))) : null);
+          hasScores ? h('td', {class: 'num'}, number(signed(scores[n]?.[i] ?? null))) : null);
       })))));
 }
 

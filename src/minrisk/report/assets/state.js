@@ -1,5 +1,7 @@
-// What is shown is in the address, so that a link leads to it.
+// The state of the view is in the address, so that a link leads to it.
 
+// v: view, s: measure to sort by, d: 1 if descending, q: search, f: system that the choice differs from,
+// r: range of a measure, i: segment, p: sample to compare with, o: 'plain' without differences
 const DEFAULTS = {v: 'segments', s: 'order', d: '1', q: '', f: '', r: '', i: '', p: '', o: ''};
 const state = {...DEFAULTS};
 const listeners = [];
@@ -8,7 +10,7 @@ function readAddress() {
   let found = new URLSearchParams();
   try {
     found = new URLSearchParams(location.hash.slice(1));
-  } catch { /* what is no address is as good as none */ }
+  } catch { /* an address that cannot be read is ignored */ }
   for (const key of Object.keys(DEFAULTS)) state[key] = found.get(key) ?? DEFAULTS[key];
   if (!measure(state.s)) state.s = DEFAULTS.s;
   if (state.f && !others().includes(state.f)) state.f = '';
@@ -23,7 +25,7 @@ function address() {
   return `#${found}`;
 }
 
-// a step that the browser's back button undoes, or a change in place
+// changes the state; with `step`, the browser's back button undoes the change
 function go(changes, {step = false} = {}) {
   const before = {...state};
   Object.assign(state, changes);
@@ -32,10 +34,10 @@ function go(changes, {step = false} = {}) {
       history[step ? 'pushState' : 'replaceState'](null, '', address());
     } catch { /* frames without an address of their own */ }
   }
-  tell(before);
+  notify(before);
 }
 
-function tell(before) {
+function notify(before) {
   const changed = new Set(Object.keys(DEFAULTS).filter((key) => before[key] !== state[key]));
   listeners.forEach((listener) => listener(changed));
 }
@@ -43,5 +45,5 @@ function tell(before) {
 window.addEventListener('popstate', () => {
   const before = {...state};
   readAddress();
-  tell(before);
+  notify(before);
 });

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from minrisk._core.errors import InputError, needs_extra
 from minrisk._core.options import option
 from minrisk._core.sampler import Prompt, Sample, Sampler, check_numbers
-from minrisk.samplers.prompt import check_template
+from minrisk._core.templates import check_template
 
 if TYPE_CHECKING:
     from minrisk.samplers.hf.generator import Generator
@@ -39,7 +39,7 @@ class Transformers(Sampler):
     Prompts and messages of a chat model go through its chat template; a prompt that has the markers
     of the template already is passed as it is.
 
-    The samples of a prompt depend on the seed, the prompt's place in the input and n alone, except
+    The samples of a prompt depend on the seed, the prompt's index in the input and n alone, except
     for rounding: in a batch of another shape the last digits of a probability may differ, and
     rarely a sample with them.
 
@@ -62,7 +62,7 @@ class Transformers(Sampler):
         overlong: treatment of a source that is longer than the model takes: "cut" or "error".
         device: "cuda", "cpu", or "auto" for the best there is.
         dtype: number format; "auto" is bf16 on CUDA and fp32 elsewhere.
-        rows: maximum number of samples that are drawn together; None is what fits into memory.
+        rows: maximum number of samples that are generated together; None is what fits into memory.
         memory: gigabytes of the KV cache; None is half of what is free.
 
     Raises:
@@ -105,7 +105,7 @@ class Transformers(Sampler):
     device: str = option("auto", help="cuda or cpu; auto is the best there is")
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = option(
         "auto", help="number format; auto is bf16 on CUDA, fp32 elsewhere")
-    rows: int | None = option(None, ge=1, help="maximum number of samples drawn at once",
+    rows: int | None = option(None, ge=1, help="maximum number of samples at a time",
                               affects_results=False)
     memory: float | None = option(None, gt=0, affects_results=False,
                                   help="gigabytes for the KV cache; half of the free ones")
@@ -135,10 +135,11 @@ class Transformers(Sampler):
         """Loads the model, whose errors concern every prompt."""
         _ = self._generator
 
-    def with_options(self, **changes: Any) -> Transformers:
-        """The same model, loaded once, with other options of sampling."""
-        changed = replace(self, **changes)
-        vars(changed)["_generator"] = self._generator.with_options(changed)
+    def with_options(self, **changes: Any) -> Self:
+        """The same sampler with other options; the model is loaded once unless it is another."""
+        changed = super().with_options(**changes)
+        if changed._model == self._model:
+            vars(changed)["_model"] = self._model
         return changed
 
     def prompt_length(self, prompt: Prompt) -> int:
@@ -146,19 +147,19 @@ class Transformers(Sampler):
         return self._generator.prompt_length(prompt)
 
     def sample(self, prompts: Sequence[Prompt], n: int, seed: int = 0,
-               places: Sequence[int] | None = None) -> list[list[Sample]]:
-        """n samples of each prompt, equal ones as one with a count, in the order first drawn.
+               indices: Sequence[int] | None = None) -> list[list[Sample]]:
+        """n samples of each prompt, equal ones as one with a count, in the order of the first ones.
 
         Beams come best first.
         """
         check_numbers(n, seed)
         if self.beams and n > self.beams:
             raise InputError(f"n must be at most the number of beams, {self.beams}; got {n}")
-        places = range(len(prompts)) if places is None else places
-        for text, place in zip(prompts, places, strict=True):
+        indices = range(len(prompts)) if indices is None else indices
+        for text, index in zip(prompts, indices, strict=True):
             if isinstance(text, str) and not text.strip():
-                raise InputError(f"source {place + 1} is blank; leave it out")
-        return self._generator.generate(prompts, n, seed, places) if prompts else []
+                raise InputError(f"source {index + 1} is blank; leave it out")
+        return self._generator.generate(prompts, n, seed, indices) if prompts else []
 
     def batch_size(self, n: int) -> int:
         """Number of sources in a batch; on a CPU just enough to keep it busy."""
@@ -181,11 +182,19 @@ class Transformers(Sampler):
         """Whether the model continues a prompt, which has to say what to do."""
         return self._generator.is_causal
 
+    @property
+    def is_random(self) -> bool:
+        return not self.beams
+
     @cached_property
     def _generator(self) -> Generator:
         with needs_extra("the 'hf' sampler", "hf"):
             from minrisk.samplers.hf.generator import Generator
-        return Generator(self)
+        return Generator(self, *self._model.loaded)
+
+    @cached_property
+    def _model(self) -> SharedModel:
+        return SharedModel(self.model, self.device, self.dtype)
 
     def _check_lengths(self) -> None:
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
@@ -202,3 +211,19 @@ class Transformers(Sampler):
         if self.beams and self.stop:
             raise InputError(f"hf: beams={self.beams} and stop: beam search does not look at "
                              "texts; leave out the one or the other")
+
+
+@dataclass(frozen=True)
+class SharedModel:
+    """A model that samplers with other options of sampling share; the first to need it loads it."""
+
+    model: str
+    device: str
+    dtype: Literal["auto", "fp32", "bf16", "fp16"]
+
+    @cached_property
+    def loaded(self) -> tuple[Any, Any]:
+        """The model, ready to run, and its tokenizer."""
+        from minrisk.samplers.hf.generator import load
+
+        return load(self.model, self.device, self.dtype)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import linear, pad
 
 from minrisk.samplers.hf.attention import Attention
-from minrisk.samplers.hf.generic_decoder import encode
+from minrisk.samplers.hf.generic_decoder import encode, state_reasons
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 
 _VOCABULARY_MULTIPLE = 64  # matrix products of other sizes run at half the speed
@@ -48,11 +48,7 @@ def not_supported_reasons(model: Any) -> list[str]:
     reasons = []
     if model.config.model_type not in FAMILIES:
         reasons.append(f"{model.config.model_type} is not one of {', '.join(FAMILIES)}")
-    if getattr(model, "hf_device_map", None):
-        reasons.append("the model is spread over several devices")
-    if model.training:
-        reasons.append("the model is being trained")
-    return reasons
+    return reasons + state_reasons(model)
 
 
 class BartLike:

@@ -26,6 +26,7 @@ from minrisk.samplers.hf.generic_decoder import (
     last_logits,
     last_logits_only,
     prefixes,
+    state_reasons,
 )
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 
@@ -46,11 +47,7 @@ def not_supported_reasons(model: Any) -> list[str]:
         reasons.append("its attention function cannot be replaced")
     if _rope_types(config) - set(_ROPE_TYPES):
         reasons.append(f"its rotary embedding is {', '.join(map(str, _rope_types(config)))}")
-    if getattr(model, "hf_device_map", None):
-        reasons.append("the model is spread over several devices")
-    if model.training:
-        reasons.append("the model is being trained")
-    return reasons
+    return reasons + state_reasons(model)
 
 
 def window(model: Any) -> int | None:

@@ -25,7 +25,7 @@ from minrisk.samplers.hf.prefixes import (
     PrefixDecoder,
     SamplingJob,
     TokenizedPrompt,
-    draw_samples,
+    sample_sequences,
 )
 from minrisk.samplers.hf.stop_strings import StopStrings
 from minrisk.samplers.hf.truncation import Truncation
@@ -39,7 +39,7 @@ _per_thread = threading.local()
 
 @dataclass(frozen=True, slots=True)
 class SampledSequence:
-    """A sequence that was drawn `count` times; `first` is the number of the first such sample."""
+    """A sequence that was sampled `count` times; `first` is the number of the first such sample."""
 
     ids: Ints  # its tokens, as an array: Python's numbers would take too much memory
     count: int
@@ -53,25 +53,25 @@ class SampledSequence:
 
 
 @dataclass(frozen=True)
-class Engine:
-    """Draws token sequences from a model."""
+class SamplingEngine:
+    """Samples token sequences from a model."""
 
     model: Any
     config: GenerationConfig
     truncation: Truncation
-    limit: int  # tokens that may be drawn
-    rows: int | None = None  # samples drawn at once
+    limit: int  # tokens of a sample
+    rows: int | None = None  # samples generated at once
     memory: float | None = None  # bytes of the KV cache
     stop: StopStrings | None = None
 
     @torch.inference_mode()
-    def draw(self, prompts: Sequence[TokenizedPrompt], n: int, seed: int,
-             places: Sequence[int]) -> list[list[SampledSequence]]:
-        """n samples of each prompt, in the order in which they were first drawn."""
+    def sample(self, prompts: Sequence[TokenizedPrompt], n: int, seed: int,
+               indices: Sequence[int]) -> list[list[SampledSequence]]:
+        """n samples of each prompt, in the order in which they first occurred."""
         memory = _free_memory(self.model.device) if self.memory is None else self.memory
         rows = self._rows(memory) if self.rows is None else self.rows
         found: list[list[SampledSequence]] = [[] for _ in prompts]
-        todo = [*_batches(_jobs(prompts, n, places, rows), rows)][::-1]
+        todo = [*_batches(_jobs(prompts, n, indices, rows), rows)][::-1]
         done, total = 0, n * len(prompts)
         while todo:
             batch = todo.pop()
@@ -82,9 +82,9 @@ class Engine:
             except (CacheOverflow, torch.cuda.OutOfMemoryError):
                 todo += _split(batch)
                 continue
-            for prompt, drawn in _sampled_sequences(batch, ended):
-                found[prompt].append(drawn)
-                done += drawn.count
+            for prompt, sequence in _sampled_sequences(batch, ended):
+                found[prompt].append(sequence)
+                done += sequence.count
         return [_merged(own) for own in found]
 
     def _run(self, jobs: Sequence[SamplingJob], seed: int, memory: float,
@@ -94,7 +94,7 @@ class Engine:
         settings = GenerationSettings.of(self.config, len(jobs[0].prompt.prefix), self.limit,
                                          self.model.device, self.truncation, self.stop)
         decoder = self._decoder(len(jobs[0].prompt.prefix) + self.limit)
-        return draw_samples(decoder, settings, jobs, seed, memory, progress)
+        return sample_sequences(decoder, settings, jobs, seed, memory, progress)
 
     def _decoder(self, tokens: int) -> PrefixDecoder:
         """The decoder for texts of so many tokens, their prompts included."""
@@ -140,14 +140,14 @@ def _fast_decoder(model: Any) -> FastDecoder:
     return decoder
 
 
-PlannedJob = tuple[int, SamplingJob]  # index of the prompt, and a job of it
+PlannedJob = tuple[int, SamplingJob]  # number of the prompt in the call, and a job of it
 
 
-def _jobs(prompts: Sequence[TokenizedPrompt], n: int, places: Sequence[int],
+def _jobs(prompts: Sequence[TokenizedPrompt], n: int, indices: Sequence[int],
           rows: int) -> list[PlannedJob]:
     parts = [range(start, min(start + rows, n)) for start in range(0, n, rows)]
-    return [(index, SamplingJob(prompt, place, n, part))
-            for index, (prompt, place) in enumerate(zip(prompts, places, strict=True))
+    return [(number, SamplingJob(prompt, index, n, part))
+            for number, (prompt, index) in enumerate(zip(prompts, indices, strict=True))
             for part in parts]
 
 
@@ -155,13 +155,13 @@ def _batches(jobs: Sequence[PlannedJob], rows: int) -> Iterator[list[PlannedJob]
     """Sources of similar length, prefixes of equal length, and as many samples as fit."""
     batch: list[PlannedJob] = []
     # the longest first: memory for them is enough for all that follow
-    for index, job in sorted(jobs, key=_lengths, reverse=True):
+    for number, job in sorted(jobs, key=_lengths, reverse=True):
         size = sum(len(other.samples) for _, other in batch) + len(job.samples)
         alike = not batch or len(batch[0][1].prompt.prefix) == len(job.prompt.prefix)
         if batch and (size > rows or not alike):
             yield batch
             batch = []
-        batch.append((index, job))
+        batch.append((number, job))
     if batch:
         yield batch
 
@@ -174,8 +174,8 @@ def _lengths(planned: PlannedJob) -> tuple[int, int]:
 def _split(batch: list[PlannedJob]) -> list[list[PlannedJob]]:
     if len(batch) > 1:
         return [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
-    [(index, job)] = batch
-    return [[(index, half)] for half in reversed(job.halves())]
+    [(number, job)] = batch
+    return [[(number, half)] for half in reversed(job.halves())]
 
 
 def _sampled_sequences(
@@ -183,14 +183,14 @@ def _sampled_sequences(
         ended: Sequence[FinishedSequences]) -> Iterator[tuple[int, SampledSequence]]:
     for step in ended:
         columns = (step.count, step.first, step.logprob, step.truncated)
-        drawn = map(SampledSequence, step.tokens, *(column.tolist() for column in columns))
-        yield from zip((batch[job][0] for job in step.job.tolist()), drawn, strict=True)
+        found = map(SampledSequence, step.tokens, *(column.tolist() for column in columns))
+        yield from zip((batch[job][0] for job in step.job.tolist()), found, strict=True)
 
 
-def _merged(drawn: Sequence[SampledSequence]) -> list[SampledSequence]:
-    """Distinct sequences in the order first drawn, also where jobs of a prompt drew the same."""
+def _merged(sequences: Sequence[SampledSequence]) -> list[SampledSequence]:
+    """Distinct sequences in the order of their first sample, also of several jobs of a prompt."""
     found: dict[bytes, SampledSequence] = {}
-    for one in sorted(drawn, key=lambda d: d.first):
+    for one in sorted(sequences, key=lambda sequence: sequence.first):
         before = found.get(one.ids.tobytes())
         found[one.ids.tobytes()] = (one if before is None
                                     else replace(before, count=before.count + one.count))

@@ -17,7 +17,7 @@ from minrisk._torch.detokenizing import Detokenizer
 from minrisk._torch.device import choose_device, choose_dtype
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
 from minrisk.samplers.hf.beam_search import beam_search
-from minrisk.samplers.hf.engine import Engine, SampledSequence
+from minrisk.samplers.hf.engine import SampledSequence, SamplingEngine
 from minrisk.samplers.hf.generic_decoder import decoder_config
 from minrisk.samplers.hf.logits_processing import token_id_list
 from minrisk.samplers.hf.prefixes import not_finite_error
@@ -33,14 +33,13 @@ _UNSET_MAX_LENGTHS = (None, 20)  # defaults of generation configs that do not se
 
 
 class Generator:
-    """Loads the model of a `Transformers` sampler once, and generates with it."""
+    """Generates with a loaded model by the options of a `Transformers` sampler."""
 
-    def __init__(self, options: Transformers, loaded: tuple[Any, Any] | None = None) -> None:
-        """With a model and tokenizer that are `loaded`, or those that the options name."""
+    def __init__(self, options: Transformers, model: Any, tokenizer: Any) -> None:
         truncation = Truncation(options.temperature, options.top_k, options.top_p,
                                 options.min_p, options.epsilon, options.eta)
         self._options = options
-        self._model, self._tokenizer = loaded or _load(options)
+        self._model, self._tokenizer = model, tokenizer
         self._detokenize = Detokenizer(self._tokenizer)
         self._config: GenerationConfig = deepcopy(self._model.generation_config)
         limit = _limit(self._config, self._model) if options.max_tokens is None else (
@@ -52,19 +51,15 @@ class Generator:
         if self._prompts.forced_bos is not None:
             self._config.forced_bos_token_id = self._prompts.forced_bos
         self._ends = token_id_list(self._config.eos_token_id)
-        self._drawn, self._cut, self._next_warning = 0, 0, 1
+        self._sampled, self._cut, self._next_warning = 0, 0, 1
         memory = None if options.memory is None else options.memory * 1e9
         self._stop = self._stop_strings()
-        self._engine = Engine(self._model, self._config, truncation, self._limit, options.rows,
-                              memory, self._stop)
+        self._engine = SamplingEngine(self._model, self._config, truncation, self._limit,
+                                      options.rows, memory, self._stop)
 
     @property
     def is_causal(self) -> bool:
         return not self._model.config.is_encoder_decoder
-
-    def with_options(self, options: Transformers) -> Generator:
-        """The same model with other options."""
-        return Generator(options, (self._model, self._tokenizer))
 
     def prompt_length(self, prompt: Prompt) -> int:
         """The tokens that the model reads."""
@@ -82,29 +77,31 @@ class Generator:
         return StopStrings(self._tokenizer, texts, vocabulary) if texts else None
 
     def generate(self, given: Sequence[Prompt], n: int, seed: int,
-                 places: Sequence[int]) -> list[list[Sample]]:
+                 indices: Sequence[int]) -> list[list[Sample]]:
         options = self._options
-        prompts = self._prompts.of(given, places)
+        prompts = self._prompts.of(given, indices)
         if options.beams:
-            drawn = beam_search(self._model, self._config, prompts, n, options.beams, self._limit)
-            for own, place in zip(drawn, places, strict=True):
+            sequences = beam_search(self._model, self._config, prompts, n, options.beams,
+                                    self._limit)
+            for own, index in zip(sequences, indices, strict=True):
                 if any(math.isnan(one.logprob) for one in own):
-                    raise not_finite_error(place)
+                    raise not_finite_error(index)
         else:
-            drawn = self._engine.draw(prompts, n, seed, places)
-        found = [self._samples(own) for own in drawn]
+            sequences = self._engine.sample(prompts, n, seed, indices)
+        found = [self._samples(own) for own in sequences]
         self._count_cut([sample for own in found for sample in own])
         return found
 
-    def _samples(self, drawn: Sequence[SampledSequence]) -> list[Sample]:
-        texts = self._detokenize([one.ids for one in drawn])
-        return [self._sample(text, one) for text, one in zip(texts, drawn, strict=True)]
+    def _samples(self, sequences: Sequence[SampledSequence]) -> list[Sample]:
+        texts = self._detokenize([one.ids for one in sequences])
+        return [self._sample(text, one) for text, one in zip(texts, sequences, strict=True)]
 
-    def _sample(self, text: str, drawn: SampledSequence) -> Sample:
-        truncated = None if math.isnan(drawn.truncated_logprob) else drawn.truncated_logprob
+    def _sample(self, text: str, sequence: SampledSequence) -> Sample:
+        truncated = sequence.truncated_logprob
         whole = text if self._stop is None else self._stop.cut(text)
-        reason = "length" if whole == text and self._is_cut(drawn.ids) else "stop"
-        return Sample(whole.strip(), drawn.count, drawn.logprob, truncated, drawn.tokens,
+        reason = "length" if whole == text and self._is_cut(sequence.ids) else "stop"
+        return Sample(whole.strip(), sequence.count, sequence.logprob,
+                      None if math.isnan(truncated) else truncated, sequence.tokens,
                       finish_reason=reason)
 
     def _is_cut(self, tokens: Ints) -> bool:
@@ -114,12 +111,12 @@ class Generator:
 
     def _count_cut(self, samples: Sequence[Sample]) -> None:
         """Warns of samples that were cut: at the first, and whenever they are ten times more."""
-        self._drawn += sum(sample.count for sample in samples)
+        self._sampled += sum(sample.count for sample in samples)
         self._cut += sum(sample.count for sample in samples if sample.finish_reason == "length")
         if self._cut >= self._next_warning:
             self._next_warning = 10 ** len(str(self._cut))
-            warnings.warn(f"{self._cut:,} of {self._drawn:,} samples so far were cut at max_tokens "
-                          f"{self._limit}; raise it to see their ends", stacklevel=4)
+            warnings.warn(f"{self._cut:,} of {self._sampled:,} samples so far were cut at "
+                          f"max_tokens {self._limit}; raise it to see their ends", stacklevel=4)
 
     def _within_positions(self, limit: int) -> int:
         """The limit, which the model's number of positions bounds."""
@@ -131,16 +128,15 @@ class Generator:
         return int(positions - 1)
 
 
-def _load(options: Transformers) -> tuple[Any, Any]:
+def load(name: str, device_name: str, dtype: str) -> tuple[Any, Any]:
     """The model, ready to run, and its tokenizer."""
-    device = choose_device(options.device, mps=False)
-    config = load_config(options.model)
-    tokenizer = load_tokenizer(options.model)
+    device = choose_device(device_name, mps=False)
+    config = load_config(name)
+    tokenizer = load_tokenizer(name)
     if not len(tokenizer):
-        raise InputError(f"{options.model}: its tokenizer knows no words; are all of its files "
-                         "there?")
+        raise InputError(f"{name}: its tokenizer knows no words; are all of its files there?")
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-    model = load_model(kind, options.model, config, dtype=choose_dtype(options.dtype, device))
+    model = load_model(kind, name, config, dtype=choose_dtype(dtype, device))
     return model.to(device), tokenizer
 
 

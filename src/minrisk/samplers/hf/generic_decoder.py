@@ -105,6 +105,16 @@ def rows_changed(parents: Ints, rows: int) -> bool:
     return not np.array_equal(parents, np.arange(rows))
 
 
+def state_reasons(model: Any) -> list[str]:
+    """Reasons why any model needs its own forward pass in the state that it is in."""
+    reasons = []
+    if getattr(model, "hf_device_map", None):
+        reasons.append("the model is spread over several devices")
+    if model.training:
+        reasons.append("the model is being trained")
+    return reasons
+
+
 def encode(model: Any, prompts: Sequence[TokenizedPrompt]) -> tuple[Tensor, Tensor]:
     """(S, L, D) encoder states of the sources, and a mask (S, L) that is 0 for padding."""
     tokens, mask = pad_sources(model, [prompt.source for prompt in prompts])

@@ -48,7 +48,7 @@ _UNSUPPORTED_SETTINGS: dict[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True)
 class LogitsProcessing:
-    """Turns the logits of a step into candidates: tokens to draw from, with log-probabilities.
+    """Turns the logits of a step into candidates: tokens to sample from, with log-probabilities.
 
     Two recordable objects are equal if they do the same.
     """
@@ -83,7 +83,7 @@ class GenerationSettings:
     """The end of texts, and the logits processing of each step."""
 
     ends: Ints  # token ids that end a text
-    limit: int  # tokens that may be drawn
+    limit: int  # tokens of a sample
     _min_tokens: int  # tokens before a text may end
     _before_and_after: tuple[LogitsProcessing, LogitsProcessing]  # before that, and from there on
     _at_one_step: dict[int, list[LogitsProcessor]]

@@ -1,10 +1,10 @@
 """Draw many samples and run the model once for every distinct prefix of them.
 
-Each sample draws its tokens with random numbers of its own, so that n samples are n independent
-draws; those with the same prefix so far are one row of the model's batch. When they differ, the
+The tokens of each sample depend on random numbers of its own, so that n samples are independent;
+those with the same prefix so far are one row of the model's batch. When they differ, the
 row branches; when all of them have ended, it is removed.
 
-The device runs the model and draws tokens; the tree of prefixes is kept in NumPy, so that a step
+The device runs the model and samples tokens; the tree of prefixes is kept in NumPy, so that a step
 costs the host little and waits for the device once.
 """
 
@@ -22,7 +22,7 @@ from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
 from minrisk.samplers.hf.logits_processing import GenerationSettings, LogitsProcessing
 from minrisk.samplers.hf.random_streams import RandomStream
-from minrisk.samplers.hf.truncation import Candidates, DrawnTokens
+from minrisk.samplers.hf.truncation import Candidates, SampledTokens
 
 _MAX_VOCABULARY = 1 << 32  # more than any vocabulary has
 # below 1 by more than what adding a row's number rounds away
@@ -42,7 +42,7 @@ class SamplingJob:
     """Some of the samples of a prompt."""
 
     prompt: TokenizedPrompt
-    place: int
+    index: int  # of the prompt in the input, for its random stream
     n: int  # samples of the prompt in all
     samples: range  # which of them
 
@@ -132,11 +132,12 @@ class _TokenTree:
         return [tokens[starts[step] : starts[step + 1], : step + 1] for step in range(len(last))]
 
 
-def draw_samples(decoder: PrefixDecoder, settings: GenerationSettings,
-                 jobs: Sequence[SamplingJob], seed: int, memory: float,
-                 progress: Callable[[int], None] = lambda ended: None) -> list[FinishedSequences]:
+def sample_sequences(
+        decoder: PrefixDecoder, settings: GenerationSettings, jobs: Sequence[SamplingJob],
+        seed: int, memory: float,
+        progress: Callable[[int], None] = lambda ended: None) -> list[FinishedSequences]:
     """All samples of all jobs, in the order in which they ended; `progress` gets their number."""
-    random_streams = [RandomStream(seed, job.place, job.n) for job in jobs]
+    random_streams = [RandomStream(seed, job.index, job.n) for job in jobs]
     numbers = np.concatenate([np.array(job.samples, np.intp) for job in jobs])
     prefixes = np.array([job.prompt.prefix for job in jobs], np.intp)
     rows = _Prefixes(np.arange(len(jobs)), np.zeros(len(jobs)), np.zeros(len(jobs)))
@@ -148,14 +149,14 @@ def draw_samples(decoder: PrefixDecoder, settings: GenerationSettings,
     for step in range(settings.limit):
         uniforms = np.concatenate([stream(step)[job.samples.start : job.samples.stop]
                                    for stream, job in zip(random_streams, jobs, strict=True)])
-        drawn = candidates.draw(row + np.minimum(uniforms[sample], _LARGEST_UNIFORM))
-        lost = (drawn.rows != row) | np.isnan(drawn.truncated)
+        found = candidates.sample(row + np.minimum(uniforms[sample], _LARGEST_UNIFORM))
+        lost = (found.rows != row) | np.isnan(found.truncated)
         if lost.any():
             # rows before such a row may fail with it, rows after it never
-            raise not_finite_error(jobs[rows.job[row[lost].max()]].place)
-        one, child, count = _groups(row * _MAX_VOCABULARY + drawn.tokens)
-        parents, tokens = row[one], drawn.tokens[one]
-        texts = _extended(rows[parents], drawn, one)
+            raise not_finite_error(jobs[rows.job[row[lost].max()]].index)
+        one, child, count = _groups(row * _MAX_VOCABULARY + found.tokens)
+        parents, tokens = row[one], found.tokens[one]
+        texts = _extended(rows[parents], found, one)
         tree.append(node[parents], tokens)
         is_finished = (tokens[:, None] == settings.ends).any(1) | (step == settings.limit - 1)
         if settings.stop is not None:
@@ -182,9 +183,9 @@ def draw_samples(decoder: PrefixDecoder, settings: GenerationSettings,
             for (texts, count, first), tokens in zip(ended, tree.read(last), strict=True)]
 
 
-def not_finite_error(place: int) -> InputError:
+def not_finite_error(index: int) -> InputError:
     """The error for logits that give no distribution."""
-    return InputError(f"source {place + 1}: the model's logits are not numbers (NaN or infinite); "
+    return InputError(f"source {index + 1}: the model's logits are not numbers (NaN or infinite); "
                       "choose another dtype, such as fp32, or check the model's weights")
 
 
@@ -203,10 +204,10 @@ def _groups(keys: Ints) -> tuple[Ints, Ints, Ints]:
     return np.minimum.reduceat(order, starts), kind, np.diff(starts, append=len(keys))
 
 
-def _extended(before: _Prefixes, drawn: DrawnTokens, one: Ints) -> _Prefixes:
-    """Prefixes with the next token, which sample `one` of each drew."""
-    return _Prefixes(before.job, before.logprob + drawn.full[one],
-                  before.truncated + drawn.truncated[one])
+def _extended(before: _Prefixes, sampled: SampledTokens, one: Ints) -> _Prefixes:
+    """Prefixes with the next token, that of sample `one` of each."""
+    return _Prefixes(before.job, before.logprob + sampled.full[one],
+                     before.truncated + sampled.truncated[one])
 
 
 def _surviving_samples(node: Ints, child: Ints, sample: Ints) -> tuple[Ints, Ints]:
@@ -232,6 +233,6 @@ def _assigned_slots(parents: Ints) -> Ints:
     stays = first & (parents < len(parents))
     free = np.ones(len(parents), bool)
     free[parents[stays]] = False
-    places = parents.copy()
-    places[~stays] = free.nonzero()[0]
-    return places
+    slots = parents.copy()
+    slots[~stays] = free.nonzero()[0]
+    return slots

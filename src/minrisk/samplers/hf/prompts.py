@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Message, Prompt
+from minrisk._core.templates import fill
 from minrisk._core.unicode import valid_unicode
 from minrisk._torch.tokens import token_ids, tokenizing
 from minrisk.samplers.hf.generic_decoder import decoder_config
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
-from minrisk.samplers.prompt import fill
 
 if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers
@@ -59,13 +59,13 @@ class PromptEncoder:
         self._check_code(language)
         self._tokenizer.src_lang = language
 
-    def of(self, given: Sequence[Prompt], places: Sequence[int]) -> list[TokenizedPrompt]:
+    def of(self, given: Sequence[Prompt], indices: Sequence[int]) -> list[TokenizedPrompt]:
         ids = [self._ids(prompt) for prompt in given]
-        for own, place in zip(ids, places, strict=True):
+        for own, index in zip(ids, indices, strict=True):
             if not own:
-                raise InputError(f"source {place + 1} has no token that the model knows; "
+                raise InputError(f"source {index + 1} has no token that the model knows; "
                                  "is this the model's own tokenizer?")
-        long = [place for own, place in zip(ids, places, strict=True)
+        long = [index for own, index in zip(ids, indices, strict=True)
                 if len(own) > self._max_source_tokens]
         if long:
             self._report_overlong(long, len(given))

@@ -1,4 +1,4 @@
-"""Random numbers of each sample, whatever batch it is drawn in."""
+"""Random numbers of each sample, whatever batch it is in."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _STEPS_PER_BLOCK = 16  # for which numbers are generated together
 class RandomStream:
     """Uniform numbers from [0, 1) for n samples at every step; steps must come in order."""
 
-    def __init__(self, seed: int, place: int, n: int) -> None:
+    def __init__(self, seed: int, index: int, n: int) -> None:
         check_numbers(n, seed)
-        self._generator = np.random.default_rng([seed, place])
+        self._generator = np.random.default_rng([seed, index])
         self._n = n
         self._block: Floats = np.empty((0, n))
 

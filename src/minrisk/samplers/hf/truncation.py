@@ -27,19 +27,19 @@ Cut = Callable[[Tensor], Tensor]  # log-probabilities (R, K), best first -> thos
 
 
 class Candidates(Protocol):
-    """The tokens of each row that may be drawn; they stay on the device."""
+    """The tokens of each row that may be sampled; they stay on the device."""
 
-    def draw(self, uniforms: Floats) -> DrawnTokens:
+    def sample(self, uniforms: Floats) -> SampledTokens:
         """A token for each of the uniforms, which are row numbers plus numbers from [0, 1)."""
         ...
 
 
 @dataclass(frozen=True)
-class DrawnTokens:
+class SampledTokens:
     """The next tokens of N samples."""
 
     tokens: Ints  # (N,)
-    truncated: Floats  # (N,) log-probability of drawing it
+    truncated: Floats  # (N,) log-probability of sampling it
     full: Floats  # (N,) log-probability under the model as it is
     rows: Ints  # (N,) where it was found; another row if the logits were not finite
 
@@ -49,15 +49,15 @@ class FullVocabulary:
     """Candidates: the whole vocabulary, in its order."""
 
     cumulative: Tensor  # (R * V,) distribution; row r rises from r to r + 1
-    scores: Tensor  # (R, V) log-probabilities of drawing
+    scores: Tensor  # (R, V) log-probabilities of sampling
     logs: Tensor  # (R, V) those of the model, less what `shift` (R, 1) adds
     shift: Tensor
 
-    def draw(self, uniforms: Floats) -> DrawnTokens:
-        places = _search(self.cumulative, uniforms)
-        tokens, rows = places % self.scores.shape[1], places // self.scores.shape[1]
-        full = self.logs.view(-1)[places] + self.shift[rows, 0]
-        return _download(torch.stack([tokens, self.scores.view(-1)[places], full, rows], 1))
+    def sample(self, uniforms: Floats) -> SampledTokens:
+        found = _search(self.cumulative, uniforms)
+        tokens, rows = found % self.scores.shape[1], found // self.scores.shape[1]
+        full = self.logs.view(-1)[found] + self.shift[rows, 0]
+        return _download(torch.stack([tokens, self.scores.view(-1)[found], full, rows], 1))
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ class LikelyTokens:
     """Candidates: the most likely tokens; if a list is too short, its tokens are -1."""
 
     cumulative: Tensor  # (R * K,) distribution; row r rises from r to r + 1
-    table: Tensor  # (R * K, 4) token, log-probability of drawing it, that under the model, row
+    table: Tensor  # (R * K, 4) token, log-probability of sampling it, that under the model, row
     longer: Callable[[], Candidates] | None  # None if the list is long enough in any case
 
-    def draw(self, uniforms: Floats) -> DrawnTokens:
-        drawn = _download(self.table[_search(self.cumulative, uniforms)])
-        if self.longer is not None and drawn.tokens.min() < 0:
-            return self.longer().draw(uniforms)
-        return drawn
+    def sample(self, uniforms: Floats) -> SampledTokens:
+        found = _download(self.table[_search(self.cumulative, uniforms)])
+        if self.longer is not None and found.tokens.min() < 0:
+            return self.longer().sample(uniforms)
+        return found
 
 
 def _search(cumulative: Tensor, uniforms: Floats) -> Tensor:
@@ -80,17 +80,17 @@ def _search(cumulative: Tensor, uniforms: Floats) -> Tensor:
 
     Where logits are not finite these are not either, and the search may run past their end.
     """
-    places = torch.searchsorted(cumulative, upload(uniforms, cumulative.device), right=True)
-    return places.clamp_(max=len(cumulative) - 1)
+    found = torch.searchsorted(cumulative, upload(uniforms, cumulative.device), right=True)
+    return found.clamp_(max=len(cumulative) - 1)
 
 
-def _download(columns: Tensor) -> DrawnTokens:
+def _download(columns: Tensor) -> SampledTokens:
     """Copies to the host; the only moment of a step when it waits for the device.
 
     Tokens are float32 here, which is exact below 2**24.
     """
     tokens, truncated, full, rows = columns.cpu().numpy().T.astype(np.float64)
-    return DrawnTokens(tokens.astype(np.intp), truncated, full, rows.astype(np.intp))
+    return SampledTokens(tokens.astype(np.intp), truncated, full, rows.astype(np.intp))
 
 
 def _cumulative(logs: Tensor) -> Tensor:

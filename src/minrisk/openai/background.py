@@ -14,9 +14,9 @@ from minrisk._core.errors import MinriskError, UnusableError
 
 T = TypeVar("T")
 R = TypeVar("R")
-Work = Callable[[T], Coroutine[Any, Any, R]]
-Call = Callable[[], object]
-Connect = Callable[[Callable[[Call], None]], AbstractAsyncContextManager[Work[T, R]]]
+AsyncWork = Callable[[T], Coroutine[Any, Any, R]]
+Callback = Callable[[], object]
+Connect = Callable[[Callable[[Callback], None]], AbstractAsyncContextManager[AsyncWork[T, R]]]
 
 
 def stream(connect: Connect[T, R], items: Iterable[T],
@@ -88,11 +88,11 @@ class _Loop(Generic[T, R]):
     """An event loop in a thread; `done` has results, and calls for the caller's thread."""
 
     def __init__(self, connect: Connect[T, R]) -> None:
-        self.done: SimpleQueue[tuple[T, R | BaseException] | Call] = SimpleQueue()
+        self.done: SimpleQueue[tuple[T, R | BaseException] | Callback] = SimpleQueue()
         self._connect = connect
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
-        self._work: Future[Work[T, R]] = Future()
+        self._work: Future[AsyncWork[T, R]] = Future()
         self._tasks: set[asyncio.Task[None]] = set()
         # a daemon, so that the interpreter can exit without waiting for a server
         self._thread = Thread(target=self._run, name="minrisk-requests", daemon=True)
@@ -147,12 +147,12 @@ class _Loop(Generic[T, R]):
             self._work.set_exception(error)
             await self._stop.wait()
 
-    def _start(self, item: T, work: Work[T, R]) -> None:
+    def _start(self, item: T, work: AsyncWork[T, R]) -> None:
         task = self._loop.create_task(self._finish(item, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _finish(self, item: T, work: Work[T, R]) -> None:
+    async def _finish(self, item: T, work: AsyncWork[T, R]) -> None:
         try:
             self.done.put((item, await work(item)))
         except asyncio.CancelledError:

@@ -1,6 +1,6 @@
 // Statistics of references that add up: references may be processed in parts, and only the sum of
-// their statistics (the evidence) is needed to score the hypotheses against the average of all.
-// In Python these are a metric's `partial_statistics`, and its `finalize` is the verdict here.
+// their statistics is needed to score the hypotheses against the average of all. These are a
+// metric's `partial_statistics` and `finalize` in Python.
 //
 // The n-grams of the hypotheses are the states of an automaton (Aho & Corasick 1975). It reads a
 // reference symbol by symbol; its state is the longest of these n-grams that ends at the symbol,
@@ -33,7 +33,7 @@ public:
 
     int order() const { return order_; }
     std::size_t size() const { return length_.size(); }
-    std::size_t evidence_size() const { return order_ + size(); }
+    std::size_t partial_size() const { return order_ + size(); }
     std::uint32_t length(std::uint32_t state) const { return length_[state]; }
     std::uint32_t suffix(std::uint32_t state) const { return suffix_[state]; }
 
@@ -86,9 +86,9 @@ private:
 
 using Automata = std::vector<Automaton>;  // one for each kind of symbol
 
-inline std::size_t evidence_size(const Automata& automata) {
+inline std::size_t partial_size(const Automata& automata) {
     std::size_t size = 0;
-    for (const Automaton& automaton : automata) size += automaton.evidence_size();
+    for (const Automaton& automaton : automata) size += automaton.partial_size();
     return size;
 }
 
@@ -111,11 +111,11 @@ inline void count_states(const Automaton& automaton,
 
 }  // namespace detail
 
-// Adds weighted texts to the evidence: the number of n-grams of each order, then the count of each
-// state.
+// Adds weighted texts to partial statistics: the number of n-grams of each order, then the count of
+// each state.
 inline void count_ngrams(const Automaton& automaton, const Symbols& symbols, const Texts& texts,
-                         const double* weights, double* evidence) {
-    double *totals = evidence, *counts = evidence + automaton.order();
+                         const double* weights, double* partial) {
+    double *totals = partial, *counts = partial + automaton.order();
     std::vector<std::span<const std::uint32_t>> some;
     for (std::size_t i = 0; i < texts.size(); ++i) {
         some.push_back(symbols[texts[i]]);
@@ -131,12 +131,12 @@ inline void count_ngrams(const Automaton& automaton, const Symbols& symbols, con
 }
 
 // Statistics of hypotheses against the average of references whose weights sum to 1, from their
-// evidence. Matches are as in aggregate.hpp: the t-th occurrence of an n-gram counts as its average
-// count less t, clipped.
-class Verdict {
+// partial statistics. Matches are as in aggregate.hpp: the t-th occurrence of an n-gram counts as
+// its average count less t, clipped.
+class MatchCounter {
 public:
-    Verdict(const Automaton& automaton, const double* evidence)
-        : automaton_(automaton), totals_(evidence), counts_(evidence + automaton.order()),
+    MatchCounter(const Automaton& automaton, const double* partial)
+        : automaton_(automaton), totals_(partial), counts_(partial + automaton.order()),
           seen_(automaton.size()) {}
 
     // Writes the statistics of each order, and returns where those of the next kind begin.

@@ -1,0 +1,129 @@
+"""Makes the tables of README.md from results.json and quality.json.
+
+usage: python benchmarks/serve/table.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+README = HERE / "README.md"
+PLACE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+Results = dict[str, Any]
+
+
+def markdown(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def machine(results: Results) -> str:
+    m = results["machine"]
+    return (f"{m['cpu']}, {m['cores']} cores, with a load of {m['load']} at the start; "
+            f"Python {m['python']}, aiohttp {m['aiohttp']}, minrisk {m['minrisk']}.")
+
+
+def speed(results: Results) -> str:
+    one = results["one client"]
+    rows = [["upstream alone", one["upstream"]["median_ms"], one["upstream"]["p99_ms"],
+             *rates(results["upstream"])],
+            ["**minrisk serve**", one["server"]["median_ms"], one["server"]["p99_ms"],
+             *rates(results["minrisk"])]]
+    peer = results.get("optillm", {}).get("results")
+    if peer:
+        rows.append([f"optillm {results['optillm']['version']}, best of n", peer[0]["median_ms"],
+                     peer[0]["p99_ms"], *rates(peer)])
+    head = ["", "median, ms", "99th, ms", "requests/s, 1 client", *(
+        f"{run['clients']} clients" for run in results["minrisk"][1:])]
+    return f"{machine(results)}\n\n{markdown(head, rows)}"
+
+
+def rates(runs: list[Results]) -> list[str]:
+    return [f"{run['per_second']:,.0f}{errors(run)}" for run in runs]
+
+
+def errors(run: Results) -> str:
+    count = sum(number for status, number in run["statuses"].items() if status != "200")
+    return f" ({count} errors)" if count else ""
+
+
+def bars(results: Results) -> str:
+    most = results["minrisk"][-1]
+    memory, left, killed = results["memory"], results["cancelled"], results["killed"]
+    rows = [
+        ["overhead of a request, median", "8 ms",
+         f"{results['one client']['overhead']['median_ms']} ms"],
+        ["overhead of a request, 99th percentile", "",
+         f"{results['one client']['overhead']['p99_ms']} ms"],
+        ["requests per second, of the peer's", "5", peer_ratio(results)],
+        [f"{most['clients']} clients", "no error, none starved",
+         f"{sum(most['statuses'].values()) - most['statuses'].get('200', 0)} errors, slowest "
+         f"{most['slowest_ms']:,.0f} ms, at least {most['fewest_of_a_client']} answers each"],
+        [f"memory over {memory['requests']:,} requests", "flat",
+         f"{memory['start_mb']}, {memory['half_mb']}, {memory['end_mb']} MB"],
+        [f"{left['clients']:,} clients that left", "nothing open",
+         f"{left['open_upstream_connections']} upstream connections, {left['in_flight']} requests "
+         f"({left['aborted_upstream_requests']:,} had reached the upstream)"],
+        [f"kill -9 after {killed['answers']:,} answers", "no whole record lost",
+         f"{killed['whole_records']:,} records, {killed['lost_records']} lost"],
+        ["processor time of the server per request", "",
+         f"{memory['processor_ms_per_request']} ms"]]
+    return markdown(["", "wanted", "measured"], rows)
+
+
+def peer_ratio(results: Results) -> str:
+    peer = results.get("optillm", {"error": "not measured"})
+    if "error" in peer:
+        return str(peer["error"])
+    ratios = [ours["per_second"] / theirs["per_second"]
+              for ours, theirs in zip(results["minrisk"], peer["results"], strict=True)]
+    return ", ".join(f"{ratio:.0f}" for ratio in ratios) + " times (1, 32, 256 clients)"
+
+
+def quality(results: Results) -> str:
+    rows = [[row["method"], row["samples"], with_interval(row["accuracy"], row),
+             "" if row["samples"] == 1 else with_interval(row["gain"]["mean"], row["gain"], "+")]
+            for row in results["results"]]
+    return markdown(["method", "samples", "accuracy (95% interval)", "gain over one sample"], rows)
+
+
+def kinds(results: Results) -> str:
+    """Accuracies of one sample, and of all methods with the most samples, by kind of question."""
+    found = results["by kind"]
+    methods = [row["method"] if row["samples"] == 1 else f"{row['method']}, {row['samples']}"
+               for row in next(iter(found.values()))]
+    return markdown(["accuracy", *methods], [
+        [kind, *(with_interval(row["accuracy"], row) for row in rows)]
+        for kind, rows in found.items()])
+
+
+def with_interval(value: float, bounds: Results, sign: str = "") -> str:
+    return " ".join([f"{value:{sign}.1%}",
+                     f"({bounds['low']:{sign}.1%} to {bounds['high']:{sign}.1%})"])
+
+
+TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
+    "speed": ("results.json", speed), "bars": ("results.json", bars),
+    "quality": ("quality.json", quality), "kinds": ("quality.json", kinds)}
+
+
+def write() -> None:
+    """Fill the tables whose results there are."""
+    def filled(match: re.Match[str]) -> str:
+        name, make = TABLES[match[2]]
+        path = HERE / name
+        content = make(json.loads(path.read_text())) if path.exists() else "not measured yet"
+        return f"{match[1]}{content}\n{match[3]}"
+
+    README.write_text(PLACE.sub(filled, README.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

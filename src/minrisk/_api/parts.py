@@ -1,0 +1,77 @@
+"""`minrisk.decode_parts`: hypotheses ranked by references that come in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+from minrisk._core.decoding import MetricLike, StrategyLike, add_texts, resolve_strategy
+from minrisk._core.reference_parts import PartsDecoder
+from minrisk._core.references import ReferencePart, References
+from minrisk._core.segment import Ranking, Segment
+from minrisk.pipeline.job import WorkerConfig
+from minrisk.pipeline.references import as_parts_strategy, sum_parts
+
+
+def decode_parts(
+    hypotheses: Sequence[str],
+    parts: Iterable[Sequence[str] | ReferencePart],
+    source: str | None = None,
+    *,
+    metric: MetricLike | None = None,
+    strategy: StrategyLike | None = None,
+    workers: int | None = None,
+    engine: Literal["local", "ray"] | None = None,
+    address: str | None = None,
+    gpus_per_worker: float | None = None,
+    **options: Any,
+) -> Ranking:
+    """Rank hypotheses by references that come in parts, of which only some are held in memory.
+
+    Utilities are those of `decode` except for rounding, because sums are taken in another order.
+    The number of workers changes no bit of them.
+
+    Args:
+        hypotheses: the texts that may be chosen.
+        parts: the references: lists of texts, `References` with weights or counts, or files
+            (`ReferenceFile`), which the workers read.
+        source: the source text, for metrics that need it.
+        metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
+            given.
+        strategy: "aggregate" (unless given) or "standard", or an object of them.
+        workers: number of worker processes; this process does the work unless given.
+        engine: "local" for processes of this machine, one per core unless `workers` says
+            otherwise; "ray" for a Ray cluster (`minrisk[ray]`).
+        address: address of the Ray cluster; a temporary one on this machine unless given.
+        gpus_per_worker: GPUs of each worker; may be a fraction.
+        options: options of a strategy that is given by name or class.
+
+    Returns:
+        All hypotheses, best first.
+
+    Raises:
+        InputError: if there are no references, some have weights and others none, or the strategy
+            needs all references at once.
+
+    >>> import minrisk
+    >>> hypotheses = ["the cat sat", "a dog ran"]
+    >>> ranking = minrisk.decode_parts(hypotheses, [["the cat sat down"], ["a cat sat", "dogs"]])
+    >>> ranking.text
+    'the cat sat'
+    """
+    chosen = resolve_strategy(strategy, metric, options, "aggregate")
+    decoder = PartsDecoder(as_parts_strategy(chosen), Segment(hypotheses, source=source))
+    config = WorkerConfig(workers, engine, address, gpus_per_worker)
+    blocks: Iterable[ReferencePart] = _blocks(parts)
+    if engine == "ray":
+        blocks = tuple(blocks)  # to be sent to the cluster
+    ranking = decoder.ranking(sum_parts(decoder, blocks, config))
+    return add_texts(ranking, decoder.segment, chosen)
+
+
+def _blocks(parts: Iterable[Sequence[str] | ReferencePart]) -> Iterator[ReferencePart]:
+    """Split parts in memory into blocks, so that one large part keeps all workers busy."""
+    for number, part in enumerate(parts, 1):
+        found = (part if isinstance(part, ReferencePart)
+                 else References(part, name=f"part {number}"))
+        yield from found.blocks() if isinstance(found, References) else [found]

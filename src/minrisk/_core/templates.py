@@ -1,0 +1,38 @@
+"""Prompt templates: a text with {source} and other places in it."""
+
+from __future__ import annotations
+
+import re
+
+from minrisk._core.errors import InputError
+
+SOURCE = "source"
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+def check_template(template: str | None, *places: str, option: str = "prompt") -> None:
+    """Raise an InputError if a template lacks one of these places; {source} unless given."""
+    for name in places or (SOURCE,):
+        if template is not None and not has_place(template, name):
+            raise InputError(f"{option} {template!r:.60} has no {{{name}}}; put it where the "
+                             f"{name} goes")
+
+
+def has_place(template: str, name: str) -> bool:
+    return f"{{{name}}}" in template
+
+
+def fill(template: str | None, source: str) -> str:
+    """The template with the source for {source}; without a template, the source itself."""
+    return source if template is None else fill_places(template, source=source)
+
+
+def fill_places(template: str, **values: object) -> str:
+    """The template with these values in their places; braces of other names are text.
+
+    A value that itself has a place in it is text too.
+
+    >>> fill_places("{a} and {b}, {c}", a="{b}", b=2)
+    '{b} and 2, {c}'
+    """
+    return _PLACE.sub(lambda found: str(values.get(found[1], found[0])), template)

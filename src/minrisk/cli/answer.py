@@ -1,0 +1,27 @@
+"""`minrisk answer`: prompts in, the answer that many samples agree on out."""
+
+from __future__ import annotations
+
+from minrisk.cli.command import command
+from minrisk.cli.components import SamplerOptions, StrategyOptions
+from minrisk.cli.execute import execute
+from minrisk.cli.prompt_input import PromptInput
+from minrisk.cli.run_options import RunOptions
+from minrisk.tasks.sampling import AnswerOutput
+
+
+@command(examples="""\
+  minrisk answer questions.txt --endpoint http://localhost:8000/v1 --model NAME -n 16 \\
+      --metric exact-match --metric.pattern 'answer is (\\d+)' -o answers.jsonl
+  minrisk answer chats.jsonl --model FOLDER --temperature 0.7 --metric embedding""")
+def answer(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOptions,
+           options: RunOptions, output: AnswerOutput) -> int:
+    """Draw many samples for every prompt, and keep the one that agrees best.
+
+    It is `minrisk translate` for prompts that are no translations. INPUT is plain text, a prompt a
+    line, or JSON lines: {"prompt": "..."} or {"messages": [...]}. With --metric exact-match it is
+    self-consistency: the output has the answer and its votes.
+    """
+    options.apply()
+    drawn = prompts.sampling(sampling)
+    return execute(options, output.job(drawn, method.make(), options)).code

@@ -1,0 +1,100 @@
+"""Metric bias: a system that was chosen by a metric looks better to that metric than it is.
+
+MBR looks for what its metric likes, its mistakes included, so that the same metric overestimates
+the result (Kovacs, Deutsch & Freitag 2024). How an output was made is known from its signature, or
+from the settings of its run, which are in a file beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from minrisk._core.errors import MinriskError
+from minrisk._core.metric import AnyMetric, required_abilities
+from minrisk._core.options import inner_metrics
+from minrisk._core.registry import METRICS, STRATEGIES
+from minrisk.io.inputs import MANIFEST
+from minrisk.io.run_store import manifest_name
+
+Origin = str | Mapping[str, Any]  # a signature, or the settings of a run
+
+
+def warn_of_bias(origins: Mapping[str, Origin | None], metric: AnyMetric) -> None:
+    """Warn of each system, given with its origin, that is judged by a metric that chose it."""
+    for system, origin in origins.items():
+        warning = bias_warning(system, origin, metric)
+        if warning is not None:
+            warnings.warn(warning, stacklevel=2)
+
+
+def bias_warning(system: str, origin: Origin | None, metric: AnyMetric) -> str | None:
+    """The warning of a system that is judged by a metric that chose it; None for any other.
+
+    Args:
+        system: the name of the system, for the message.
+        origin: the signature of its rankings, or the settings of its run; None if it is not known.
+        metric: the metric that judges it.
+
+    >>> import minrisk
+    >>> ranking = minrisk.decode(["a cat", "cats"], metric="chrf*0.5+bleu")
+    >>> print(bias_warning("mbr", ranking.signature, minrisk.BLEU()))
+    mbr was chosen by bleu, which overestimates it (Kovacs et al. 2024); judge it by another ...
+    >>> bias_warning("mbr", ranking.signature, minrisk.Ter())
+    """
+    shared = set() if origin is None else _choosing(origin) & set(_own_names(metric))
+    if not shared:
+        return None
+    return (f"{system} was chosen by {' and '.join(sorted(shared))}, which overestimates it "
+            "(Kovacs et al. 2024); judge it by another metric too")
+
+
+def origin_of(path: str) -> dict[str, Any] | None:
+    """The settings of the run that wrote an output, from the file beside it; None if unknown."""
+    folder, name = os.path.split(path)
+    for beside in (manifest_name(path), os.path.join(folder, MANIFEST)):
+        try:
+            with open(beside, encoding="utf-8") as stream:
+                found = json.load(stream)
+            if found["finished"][name]["size"] == os.path.getsize(path):  # otherwise it has changed
+                return dict(found["settings"])
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            continue
+    return None
+
+
+def _choosing(origin: Origin) -> set[str]:
+    """The names of all metrics that chose, without wrappers, sums and options."""
+    settings = _parsed(origin) if isinstance(origin, str) else origin
+    fields = {"metric"}
+    with suppress(MinriskError):  # a strategy of a plug-in that is not here
+        fields |= set(required_abilities(STRATEGIES.get(str(settings.get("strategy")))))
+    named = [str(value) for key, value in settings.items()
+             if key in fields or key.endswith(".metric")]
+    return {name for given in named for name in _names(given)}
+
+
+def _parsed(signature: str) -> dict[str, str]:
+    return dict(part.partition(":")[::2] for part in signature.split("|"))
+
+
+def _names(metric: str) -> Iterator[str]:
+    """The metrics that a name is made of."""
+    try:
+        recipe = METRICS.recipe(metric)
+    except MinriskError:  # a function, or a metric that is not installed
+        yield metric
+        return
+    yield from (part.name for _, part in recipe.owners() if not part.parts)
+
+
+def _own_names(metric: AnyMetric) -> Iterator[str]:
+    inside = inner_metrics(metric)
+    if not inside:
+        yield metric.name
+    for part in inside:
+        yield from _own_names(part)

@@ -1,0 +1,303 @@
+"""CIDEr-D (Vedantam et al. 2015), consensus of captions, with the numbers of pycocoevalcap.
+
+The score against several references is the mean of the scores against each. The average of
+references is therefore exact, and takes linear time: what the references of one length say about an
+n-gram is added up once for all hypotheses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import log
+from typing import ClassVar
+
+import numpy as np
+
+from minrisk._core.arrays import Floats, Ints, sums
+from minrisk._core.errors import InputError
+from minrisk._core.groups import Groups
+from minrisk._core.lazy import lazy
+from minrisk._core.metric import Ability, Metric, PartialStatistics
+from minrisk._core.options import option
+from minrisk._core.weighted_rows import WeightedRows
+from minrisk.metrics._normalization import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
+
+_SCALE = 10.0  # of a score, as published
+_MAX_MATCHES_PER_BLOCK = 1 << 22  # n-grams in common that are held at a time
+_MAX_ORDER = 100  # more is a mistake
+
+
+@dataclass(frozen=True, eq=False)
+class NgramVectors:
+    """The tf-idf vectors of texts; entries are the distinct n-grams of each text, text by text."""
+
+    ngrams: dict[str, int]
+    idf: Floats  # (V,)
+    order: Ints  # (V,) of an n-gram, from 0
+    text: Ints  # (E,)
+    ngram: Ints  # (E,)
+    count: Floats  # (E,)
+    inverse_norm: Floats  # (E,) one over the norm of the n-grams of its order in its text, or 0
+    length: Floats  # (N,) of each text
+
+    def __len__(self) -> int:
+        return self.length.size
+
+    @lazy
+    def offsets(self) -> Ints:
+        """(N + 1,) the first entry of each text."""
+        return np.searchsorted(self.text, np.arange(len(self) + 1))
+
+    def renumbered(self, ngrams: dict[str, int]) -> NgramVectors:
+        """The same with the numbers of another vocabulary, to which new n-grams are added."""
+        number = np.array([ngrams.setdefault(ngram, len(ngrams)) for ngram in self.ngrams], np.intp)
+        return replace(self, ngrams=ngrams, ngram=number[self.ngram])
+
+
+@dataclass(frozen=True)
+class InverseDocumentFrequencies:
+    """The weight of each n-gram: the fewer documents have it, the larger."""
+
+    of: dict[str, float]
+    unseen: float  # of n-grams that are in no document
+
+
+@dataclass(frozen=True)
+class Cider(Metric[WeightedRows]):
+    """CIDEr-D, the consensus of captions by tf-idf of word n-grams, 0 to 10
+
+    CIDEr-D (Vedantam et al. 2015), equal to pycocoevalcap's, given the same words and documents.
+    The score against several references is the mean over them, so that averaging them is exact:
+    standard MBR takes linear time.
+
+    Args:
+        documents: file of JSON lines, each a document (an image) with its captions as `references`
+            or `samples`, whose n-grams define the inverse document frequencies; the file that is
+            decoded will do. Without a file, all n-grams weigh the same.
+        n: maximum order of word n-grams.
+        sigma: standard deviation of the penalty for another length, in words.
+        lowercase: whether case is ignored.
+        no_punct: whether punctuation (of any script) is removed.
+
+    Raises:
+        InputError: when it is used, if the file cannot be read.
+
+    >>> import minrisk
+    >>> cider = minrisk.Cider(n=2)
+    >>> texts = cider.features(["a dog runs", "a dog runs fast"])
+    >>> cider.scores(texts, texts).round(2)
+    array([[10. ,  8.3],
+           [ 8.3, 10. ]])
+    """
+
+    name: ClassVar[str] = "cider"
+    abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
+                                    | Ability.CORPUS_STATISTICS)
+    features_per_segment: ClassVar[bool] = True
+
+    documents: str | None = option(
+        None, help="JSON lines whose references (or samples) define document frequencies")
+    n: int = option(4, ge=1, le=_MAX_ORDER, help="maximum order of word n-grams")
+    sigma: float = option(6.0, gt=0, help="standard deviation of the penalty for another length")
+    lowercase: bool = option(True, help=LOWERCASE_HELP)
+    no_punct: bool = option(True, help=PUNCTUATION_HELP)
+
+    def prepare(self) -> None:
+        _ = self._idf
+
+    def features(self, texts: Sequence[str]) -> WeightedRows:
+        words = [self._words(text) for text in texts]
+        return WeightedRows.plain(self, self._vectors(words), np.arange(len(texts)))
+
+    def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
+        return refs.average(groups)
+
+    def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
+        """(H, R) score of every pair; against an aggregate, the mean over its members."""
+        ours, theirs = self._in_one_vocabulary(hyps, refs)
+        distinct, member = np.unique(refs.members, return_inverse=True)
+        found = self._pairs(_select(ours, hyps.members), _select(theirs, distinct))
+        result = np.zeros((len(refs), len(hyps)))
+        np.add.at(result, np.repeat(np.arange(len(refs)), np.diff(refs.offsets)),
+                  found.T[member] * refs.weights[:, None])
+        return np.ascontiguousarray(result.T)
+
+    def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+                source: object = None) -> Floats:
+        """(H,) `scores @ mass`, in linear time."""
+        ours, theirs = self._in_one_vocabulary(hyps, refs)
+        weights = sums(refs.members, refs.spread(mass), len(theirs))
+        return self._expected(_select(ours, hyps.members), theirs, weights)
+
+    def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
+                           weights: Floats) -> PartialStatistics:
+        """(H,) weighted sums of scores, which add up."""
+        return self.utility(hyps, refs, weights)
+
+    def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
+                 source: object = None) -> Floats:
+        return statistics
+
+    def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> Floats:
+        """(N, 2) the mean score over all references, and one."""
+        means = [self.scores(self.features([hyp]), self.features(own)).mean()
+                 for hyp, own in zip(hyps, refs, strict=True)]
+        return np.stack([means, np.ones(len(means))], axis=1)
+
+    def corpus(self, statistics: Floats) -> float:
+        return float(statistics[0] / statistics[1])
+
+    def _words(self, text: str) -> list[str]:
+        return normalized(text, self.lowercase, self.no_punct).split()
+
+    def _vectors(self, texts: Sequence[list[str]]) -> NgramVectors:
+        counts = [Counter(_ngrams(words, self.n)) for words in texts]
+        ngrams: dict[str, int] = {}
+        ngram = np.array([ngrams.setdefault(g, len(ngrams)) for c in counts for g in c], np.intp)
+        count = np.array([value for c in counts for value in c.values()], np.float64)
+        text = np.repeat(np.arange(len(texts)), [len(c) for c in counts])
+        order = np.array([g.count(" ") for g in ngrams], np.intp)
+        idf = np.array([self._idf.of.get(g, self._idf.unseen) for g in ngrams], np.float64)
+        place = text * self.n + order[ngram]
+        norm = np.sqrt(sums(place, (count * idf[ngram]) ** 2, len(texts) * self.n))
+        inverse = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)
+        # as published: the number of bigrams
+        length = np.array([max(len(words) - 1, 0) for words in texts], np.float64)
+        return NgramVectors(ngrams, idf, order, text, ngram, count, inverse[place], length)
+
+    def _in_one_vocabulary(self, hyps: WeightedRows,
+                           refs: WeightedRows) -> tuple[NgramVectors, NgramVectors]:
+        hyps.check(self)
+        refs.check(self)
+        if not hyps.is_plain:
+            raise InputError("cider scores texts against references: an aggregate cannot be the "
+                             "hypothesis")
+        if hyps.base is refs.base:
+            return hyps.base, refs.base
+        return hyps.base, refs.base.renumbered(dict(hyps.base.ngrams))
+
+    def _pairs(self, hyps: NgramVectors, refs: NgramVectors) -> Floats:
+        """(H, R) scores from the n-grams that each pair has in common."""
+        by_ngram = np.argsort(refs.ngram, kind="stable")
+        text, count = refs.text[by_ngram], refs.count[by_ngram]
+        theirs = count * refs.inverse_norm[by_ngram]
+        first, last = (np.searchsorted(refs.ngram[by_ngram], hyps.ngram, side)
+                       for side in ("left", "right"))
+        ours, sizes = hyps.idf[hyps.ngram] ** 2 * hyps.inverse_norm, last - first
+        found = np.zeros(len(hyps) * len(refs))
+        for block in _blocks(sizes):
+            place, times = _ranges(first[block], last[block]), sizes[block]
+            clipped = np.minimum(np.repeat(hyps.count[block], times), count[place])
+            found += sums(np.repeat(hyps.text[block] * len(refs), times) + text[place],
+                          clipped * np.repeat(ours[block], times) * theirs[place], found.size)
+        matrix: Floats = found.reshape(len(hyps), len(refs)) * self._penalty(
+            hyps.length, refs.length)
+        return matrix * (_SCALE / self.n)
+
+    def _expected(self, hyps: NgramVectors, refs: NgramVectors, weights: Floats) -> Floats:
+        """(H,) the sum of `weights` times scores, without pairs.
+
+        An n-gram that a hypothesis has c times is a column of a table with a row for each length of
+        references: what all references of that length add, before any hypothesis is looked at.
+        """
+        base = int(hyps.count.max(initial=0)) + 1  # a column is n-gram * base + c
+        columns, column = np.unique(hyps.ngram * base + hyps.count.astype(np.intp),
+                                    return_inverse=True)
+        lengths, table = _tabulate(refs, weights, columns, base)
+        own = hyps.idf[hyps.ngram] ** 2 * hyps.inverse_norm  # (E,)
+        result = np.zeros(len(hyps))
+        for length in np.unique(hyps.length):
+            entries = np.flatnonzero(hyps.length[hyps.text] == length)
+            per_column = self._penalty(np.array([length]), lengths)[0] @ table
+            result += sums(hyps.text[entries], own[entries] * per_column[column[entries]],
+                           result.size)
+        return result * (_SCALE / self.n)
+
+    def _penalty(self, hyps: Floats, refs: Floats) -> Floats:
+        """(H, R) for the difference in length."""
+        result: Floats = np.exp(-((hyps[:, None] - refs) ** 2) / (2 * self.sigma**2))
+        return result
+
+    @lazy
+    def _idf(self) -> InverseDocumentFrequencies:
+        if self.documents is None:
+            return InverseDocumentFrequencies({}, 1.0)
+        frequency: Counter[str] = Counter()
+        total = 0
+        for texts in _documents(self.documents):
+            frequency.update({g for text in texts for g in _ngrams(self._words(text), self.n)})
+            total += 1
+        if not total:
+            raise InputError(f"cider: documents={self.documents!r} has no document; give a file of "
+                             "JSON lines with references or samples")
+        return InverseDocumentFrequencies(
+            {g: log(total) - log(count) for g, count in frequency.items()}, log(total))
+
+
+def _ngrams(words: Sequence[str], n: int) -> Iterator[str]:
+    for order in range(1, n + 1):
+        for start in range(len(words) - order + 1):
+            yield " ".join(words[start:start + order])
+
+
+def _select(vectors: NgramVectors, rows: Ints) -> NgramVectors:
+    """The vectors of these texts, in this order."""
+    if np.array_equal(rows, np.arange(len(vectors))):
+        return vectors
+    first, last = vectors.offsets[rows], vectors.offsets[rows + 1]
+    entries = _ranges(first, last)
+    return replace(vectors, text=np.repeat(np.arange(rows.size), last - first),
+                   ngram=vectors.ngram[entries], count=vectors.count[entries],
+                   inverse_norm=vectors.inverse_norm[entries], length=vectors.length[rows])
+
+
+def _tabulate(refs: NgramVectors, weights: Floats, columns: Ints,
+              base: int) -> tuple[Floats, Floats]:
+    """The lengths of references (L,), and (L, columns) what they add to n-grams with counts."""
+    lengths, row = np.unique(refs.length, return_inverse=True)
+    first, last = (np.searchsorted(columns, refs.ngram * base + count) for count in (0, base))
+    entry, target = np.repeat(np.arange(refs.ngram.size), last - first), _ranges(first, last)
+    clipped = np.minimum(columns[target] % base, refs.count[entry])
+    added = clipped * (refs.count * refs.inverse_norm * weights[refs.text])[entry]
+    table = sums(row[refs.text[entry]] * columns.size + target, added, lengths.size * columns.size)
+    return lengths, table.reshape(lengths.size, columns.size)
+
+
+def _ranges(first: Ints, last: Ints) -> Ints:
+    """The integers from each `first` to below its `last`, one range after the other."""
+    sizes = last - first
+    starts = np.cumsum(sizes) - sizes
+    result: Ints = np.repeat(first - starts, sizes) + np.arange(sizes.sum())
+    return result
+
+
+def _blocks(sizes: Ints) -> Iterable[Ints]:
+    """Entries in blocks whose sizes add up to the largest number of matches at most."""
+    block = (np.cumsum(sizes) - sizes) // _MAX_MATCHES_PER_BLOCK
+    return np.split(np.arange(sizes.size), np.flatnonzero(np.diff(block)) + 1)
+
+
+def _documents(path: str) -> Iterator[list[str]]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            for number, line in enumerate(stream, 1):
+                if line.strip():
+                    yield _captions(line, f"{path}:{number}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cider: cannot read documents={path!r} ({error}); give a file of JSON "
+                         "lines with references or samples") from None
+
+
+def _captions(line: str, where: str) -> list[str]:
+    try:
+        fields = json.loads(line)
+        found = fields.get("references") or fields["samples"]
+    except (ValueError, RecursionError, AttributeError, KeyError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise InputError(f"{where}: expected a document, a JSON object whose references (or "
+                         "samples) are a list of strings")
+    return found

@@ -1,0 +1,295 @@
+"""An LLM as a judge (Wu, Fernandes et al. 2025), behind a server with OpenAI's protocol."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minrisk._core.arrays import Floats, Ints
+from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.metric import Ability, Metric
+from minrisk._core.options import option
+from minrisk._core.progress import report_progress
+from minrisk._core.segment import Ranking, Segment, shortened
+from minrisk._core.sqlite_cache import MEMORY
+from minrisk._core.templates import SOURCE, check_template, fill_places, has_place
+from minrisk._core.unicode import valid_unicode
+from minrisk.metrics._base import Objects, objects
+from minrisk.metrics.judge import templates
+from minrisk.metrics.judge.answers import SCORE, Scale, read_candidate
+from minrisk.metrics.judge.cache import answer_cache, question
+from minrisk.openai.background import AsyncWork, Callback, stream
+from minrisk.openai.capabilities import REPLACEABLE
+from minrisk.openai.choices import Choice
+from minrisk.openai.client_options import ClientOptions, further_fields, warn_in
+from minrisk.openai.completions import AnswerPart, Completions, Query
+
+_TOP_LOGPROBS = 20  # the most that OpenAI's server gives
+_MAX_ACCOUNTS = 100_000  # hypotheses whose usage is remembered until it is reported
+_TEMPLATE_HELP = "; has {source}, {rubric}, {lowest} and {highest} too"
+_OURS = ("messages", "model", "n", "stream")
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A request to the judge, and how its answer is read."""
+
+    body: dict[str, Any]
+    about: str  # what is judged, for messages
+    account: tuple[str | None, str]  # source and hypothesis, to which its usage is charged
+    read: Callable[[Choice], float]
+
+    def value(self, choice: Choice) -> float:
+        try:
+            return self.read(choice)
+        except InputError as error:
+            raise InputError(f"{self.about}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Judge(ClientOptions, Metric[Objects]):
+    """an LLM on a server that scores a hypothesis against a reference; needs minrisk[openai]
+
+    A judge reads prompt (the source), reference and hypothesis, and gives a score (Wu, Fernandes et
+    al. 2025). The score is the expected value over the probabilities of the score's tokens where
+    the server gives them and scores have one digit, else the number that the judge writes. Without
+    references (`rerank`) it judges by the source alone, and with `universal-self-consistency` it
+    sees all hypotheses at once. A pair costs a request, so that strategies which need few pairs
+    pay: `adaptive`, `prune`, `low-rank`, or `coarse-to-fine` after an embedding. `symmetric:judge`
+    asks in both directions. Answers are cached; `usage` counts requests and tokens.
+
+    Args:
+        model: name that the server knows the model by.
+        endpoint: address of the server, such as "http://localhost:8000/v1"; unless given, that in
+            the environment variable OPENAI_BASE_URL when the metric is made.
+        concurrency: number of simultaneous requests.
+        timeout: seconds to wait for a whole answer.
+        retries: number of retries of a request that failed for the time being.
+        key_variable: environment variable that holds the key.
+        rubric: what a good answer is; stands for {rubric} in prompts.
+        lowest: the worst score.
+        highest: the best score; up to 9, the expected score can be computed.
+        prompt: template of a prompt for a pair, with {hypothesis} and {reference}; {source},
+            {rubric}, {lowest} and {highest} are filled in too. Without {source}, no source is
+            needed.
+        quality_prompt: template of a prompt without a reference, with {hypothesis}.
+        choice_prompt: template of a prompt to choose from all, with {candidates}; also {count}.
+        system: system message before every prompt.
+        answer: regular expression of the score in an answer: its first group, if it has one; the
+            first number unless given.
+        logprobs: whether to ask for log-probabilities, for the expected score.
+        temperature: divisor of the logits; 0 is greedy.
+        max_tokens: largest number of tokens of an answer; a model that reasons first needs more.
+        extra: JSON object of further fields of a request; null leaves a field out.
+        max_characters: largest number of characters of a prompt; a larger one is an error.
+        cache: SQLite file with the answers, which runs and processes may share; in memory unless
+            given.
+
+    Raises:
+        InputError: if an option is wrong, or nothing says where the server is; when it is used, if
+            an answer has no score.
+        MissingExtra: when it is used, if aiohttp is not installed.
+
+    >>> judge = Judge("llama-3", endpoint="http://localhost:8000/v1", rubric="Is it polite?")
+    >>> judge.usage
+    {'requests': 0}
+    >>> import minrisk
+    >>> minrisk.CoarseToFine(judge, coarse="chrf", keep=4).metric.name
+    'judge'
+    """
+
+    name: ClassVar[str] = "judge"
+    abilities: ClassVar[Ability] = Ability.QUALITY | Ability.CHOICE
+    loads_model: ClassVar[bool] = True  # one worker, whose requests are concurrent
+
+    rubric: str | None = option(None, help="what a good answer is, for {rubric} in prompts")
+    lowest: int = option(1, ge=0, le=999, help="worst score")
+    highest: int = option(5, ge=1, le=1000, help="best score; up to 9, the expected score is used")
+    prompt: str | None = option(
+        None, help="template of a prompt with {hypothesis} and {reference}" + _TEMPLATE_HELP)
+    quality_prompt: str | None = option(
+        None, help="template of a prompt without a reference, with {hypothesis}")
+    choice_prompt: str | None = option(
+        None, help="template of a prompt to choose among all, with {candidates}")
+    system: str | None = option(None, help="system message before every prompt")
+    answer: str | None = option(None, help="regular expression of the score in an answer (its "
+                                "first group, if any); the first number unless given")
+    logprobs: bool = option(True, help="whether to request log-probabilities, for the expected "
+                            "score")
+    temperature: float = option(0.0, ge=0, help="divisor of the logits; 0 is greedy")
+    max_tokens: int = option(16, ge=1, help="maximum number of tokens of an answer")
+    extra: str | None = option(
+        None, help='further fields of a request, such as {"top_k": 1}; null leaves one out')
+    max_characters: int = option(100_000, ge=1, affects_results=False,
+                                 help="maximum number of characters of a prompt")
+    cache: str = option(MEMORY, affects_results=False,
+                        help="SQLite file of a cache of answers, which processes may share")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_template(self.prompt, "hypothesis", "reference")
+        check_template(self.quality_prompt, "hypothesis", option="quality_prompt")
+        check_template(self.choice_prompt, "candidates", option="choice_prompt")
+        if self.lowest >= self.highest:
+            raise InputError(f"judge: highest must be above lowest={self.lowest}; "
+                             f"got {self.highest}")
+        for name in _OURS:
+            if self._extra.get(name) is not None:
+                raise InputError(f"judge: extra has {name}, which the judge sets itself")
+        _ = self._scale
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A judge is sent as its options; each process has its own connection and usage."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @property
+    def needs_source(self) -> bool:
+        return has_place(self.prompt or templates.PAIR, SOURCE)
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """The requests of this process so far that were answered, and their tokens if known."""
+        return {"requests": 0} | self._usage
+
+    def prepare(self) -> None:
+        self.key()
+
+    def features(self, texts: Sequence[str]) -> Objects:
+        return objects(valid_unicode(text) for text in texts)
+
+    def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
+        """(H, R) one request for each pair whose score is not cached."""
+        template, text = self.prompt or templates.PAIR, _text(source)
+        found = self._ask([  # by reference, for servers that cache prefixes
+            self._question(template, text, hyp, self._scale.read, reference=ref)
+            for ref, hyp in product(refs, hyps)])
+        return np.reshape(found, (len(refs), len(hyps))).T
+
+    def quality(self, hyps: Objects, source: Objects | None) -> Floats:
+        """(H,) one request for each hypothesis."""
+        template, text = self.quality_prompt or templates.QUALITY, _text(source)
+        return np.array(self._ask([
+            self._question(template, text, hyp, self._scale.read) for hyp in hyps]))
+
+    def choose(self, hyps: Objects, counts: Ints, source: Objects | None) -> int:
+        """The row of the hypothesis that the judge names in one request that shows all of them."""
+        template = self.choice_prompt or templates.CHOICE
+        candidates = templates.listed(list(hyps), counts.tolist())
+        asked = self._question(template, _text(source), hyps[0],
+                               partial(read_candidate, count=len(hyps)), candidates=candidates,
+                               count=int(counts.sum()))
+        return int(self._ask([asked])[0]) - 1
+
+    def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
+        """The requests and tokens that a segment took."""
+        total: Counter[str] = Counter()
+        source = valid_unicode(segment.source or "") if self.needs_source else None
+        for text in dict.fromkeys(map(valid_unicode, segment.hypotheses)):
+            total += self._accounts.pop((source, text), Counter())
+        return {"judge_usage": dict(total)} if total else {}
+
+    def _question(self, template: str, source: str | None, hyp: str,
+                  read: Callable[[Choice], float], **values: object) -> _Question:
+        if source is None and has_place(template, SOURCE):
+            raise InputError("metric 'judge' needs the source for {source} in its prompt; give one "
+                             "for every segment")
+        prompt = fill_places(template, source=source, hypothesis=hyp, lowest=self.lowest,
+                             highest=self.highest, rubric=self.rubric or templates.RUBRIC, **values)
+        if len(prompt) > self.max_characters:
+            raise InputError(f"judge: a prompt has {len(prompt):,} characters, and max_characters "
+                             f"is {self.max_characters:,}; give fewer or shorter hypotheses, or "
+                             "raise it if the model reads that much")
+        about = "the choice" if "candidates" in values else f"hypothesis {shortened(hyp)}"
+        has_expected = self.logprobs and self._scale.is_of_digits and "candidates" not in values
+        return _Question(self._body(prompt, has_expected), about,
+                         (source if self.needs_source else None, hyp), read)
+
+    def _ask(self, questions: Sequence[_Question]) -> list[float]:
+        """A number for each question, from the cache or the server."""
+        store = answer_cache(self.cache)
+        keys = [question(self.endpoint, asked.body, self.answer, self.lowest, self.highest)
+                for asked in questions]
+        known = store.find(keys)
+        missing = {key: asked for key, asked in zip(keys, questions, strict=True)
+                   if key not in known}
+        for done, (key, value) in enumerate(self._answers(missing), 1):
+            store.add(key, value)
+            known[key] = value
+            report_progress("requests answered", done, len(missing))
+        return [known[key] for key in keys]
+
+    def _answers(self, asked: dict[bytes, _Question]) -> Iterator[tuple[bytes, float]]:
+        """Numbers as the server answers; the first failure cancels the other requests."""
+        if not asked:
+            return
+        work = stream(self._connect, asked.items(), 2 * self.concurrency)
+        with closing(work) as results:
+            for (key, own), found in results:
+                if isinstance(found, MinriskError):
+                    raise found
+                self._charge(own.account, found)
+                yield key, own.value(found.choices[0])
+
+    @asynccontextmanager
+    async def _connect(self, call: Callable[[Callback], None]) -> AsyncIterator[
+            AsyncWork[tuple[bytes, _Question], AnswerPart]]:
+        async with self.completions(warn_in(call)) as completions:
+            yield partial(self._answer, completions)
+
+    async def _answer(self, completions: Completions,
+                      item: tuple[bytes, _Question]) -> AnswerPart:
+        query = Query(item[1].body,
+                      replaceable=(REPLACEABLE | {"top_logprobs"}) - self._extra.keys())
+        [part] = await completions.sample(query, range(1))
+        requested = "logprobs" in query.body.keys() - completions.capabilities.refused
+        if requested and part.choices[0].raw.get("logprobs") is None:
+            completions.note("logprobs", "the server returns no log-probabilities, so scores are "
+                             "the numbers that the judge writes; logprobs=False requests none")
+        return part
+
+    def _body(self, prompt: str, logprobs: bool) -> dict[str, Any]:
+        system = [] if self.system is None else [{"role": "system", "content": self.system}]
+        body = {"model": self.model, "messages": [*system, {"role": "user", "content": prompt}],
+                "temperature": self.temperature, "max_tokens": self.max_tokens}
+        if logprobs:
+            body |= {"logprobs": True, "top_logprobs": _TOP_LOGPROBS}
+        body |= self._extra
+        return {name: value for name, value in body.items() if value is not None}
+
+    def _charge(self, account: tuple[str | None, str], part: AnswerPart) -> None:
+        spent = Counter({"requests": 1}) + (part.usage or Counter())
+        self._usage.update(spent)
+        if len(self._accounts) < _MAX_ACCOUNTS:
+            self._accounts.setdefault(account, Counter()).update(spent)
+
+    @cached_property
+    def _extra(self) -> dict[str, Any]:
+        return further_fields(self.extra)
+
+    @cached_property
+    def _scale(self) -> Scale:
+        try:
+            return Scale(self.lowest, self.highest, re.compile(self.answer or SCORE))
+        except re.error as error:
+            raise InputError(f"judge: answer {self.answer!r:.60} is no regular expression: "
+                             f"{error}") from None
+
+    @cached_property
+    def _usage(self) -> Counter[str]:
+        return Counter()
+
+    @cached_property
+    def _accounts(self) -> dict[tuple[str | None, str], Counter[str]]:
+        return {}
+
+
+def _text(source: Objects | None) -> str | None:
+    return None if source is None else str(source[0])

@@ -1,0 +1,126 @@
+"""What a judge answered, as a number: an expected score, a score, or the number of a candidate."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from minrisk._core.errors import InputError
+from minrisk.openai.choices import Choice
+
+# the first number, unless a range of numbers begins with it ("1-5"), which repeats the question
+SCORE = r"^[^\d]*?(?<![\d.-])(\d+(?:\.\d+)?)(?![\d.]*\s*[-–]\s*\d)"
+_NAMED = re.compile(r"response\W{0,4}(\d+)", re.IGNORECASE)
+_NUMBER = re.compile(r"\W*(\d+)\W*")
+_MAX_SHOWN = 120  # characters of an answer in messages
+_MIN_LOGPROB, _MAX_LOGPROB = -1e6, 1e-3
+_MAX_DIGIT = 9
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The scores that a judge may give, and where they are in its answer."""
+
+    lowest: int
+    highest: int
+    pattern: re.Pattern[str]
+
+    @property
+    def is_of_digits(self) -> bool:
+        """Whether every score is one token in every tokenizer, which an expected score needs."""
+        return self.highest <= _MAX_DIGIT
+
+    def read(self, choice: Choice) -> float:
+        """The score in an answer: expected over the tokens, if their probabilities are known."""
+        found = self.pattern.search(choice.text or "")
+        written = _number(found and _group(found))
+        if found is None or not self.lowest <= written <= self.highest:
+            raise InputError(f"the judge answered {shown(choice)}, wanted a score from "
+                             f"{self.lowest} to {self.highest}; check the prompt, the pattern "
+                             "`answer`, and max_tokens")
+        expected = self._expected(choice, found) if self.is_of_digits else None
+        return written if expected is None else expected
+
+    def _expected(self, choice: Choice, found: re.Match[str]) -> float | None:
+        """The mean of the scores by the probabilities of their tokens; None if they are unknown."""
+        place = found.start(1 if found.re.groups else 0)
+        token = _token_at(choice, place)
+        if token is None or str(token["token"]).strip() != _group(found):
+            return None
+        chances: dict[int, float] = {}
+        for text, logprob in _alternatives(token).items():
+            score = text.strip()
+            if re.fullmatch("[0-9]", score) and self.lowest <= int(score) <= self.highest:
+                chances[int(score)] = chances.get(int(score), 0.0) + math.exp(logprob)
+        total = sum(chances.values())
+        return sum(score * chance for score, chance in chances.items()) / total if total else None
+
+
+def read_candidate(choice: Choice, count: int) -> float:
+    """The number, from 1, of the candidate that an answer names."""
+    text = choice.text or ""
+    found = _NAMED.search(text) or _NUMBER.fullmatch(text)
+    number = int(found[1]) if found and len(found[1]) < 9 else 0
+    if not 1 <= number <= count:
+        raise InputError(f"the judge answered {shown(choice)}, wanted the number of one of "
+                         f"{count} candidates, such as 'Response 1'")
+    return float(number)
+
+
+def shown(choice: Choice) -> str:
+    """An answer for messages."""
+    if choice.text is None:
+        return f"without a text ({choice.problem})"
+    return repr(choice.text if len(choice.text) <= _MAX_SHOWN
+                else f"{choice.text[:_MAX_SHOWN]}...")
+
+
+def _group(found: re.Match[str]) -> str:
+    text: str | None = found[1] if found.re.groups else found[0]
+    return text or ""
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return math.nan
+
+
+def _token_at(choice: Choice, place: int) -> Mapping[str, Any] | None:
+    """The token of the answer that has the character at this place."""
+    tokens = [token for token in _tokens(choice) if isinstance(token.get("token"), str)]
+    start = "".join(token["token"] for token in tokens).find(choice.text or "")
+    if start < 0:
+        return None
+    place += start  # servers strip blanks from the text
+    for token in tokens:
+        if place < len(token["token"]):
+            return token
+        place -= len(token["token"])
+    return None
+
+
+def _tokens(choice: Choice) -> Iterable[Mapping[str, Any]]:
+    logprobs = choice.raw.get("logprobs")
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    return (token for token in (content if isinstance(content, list) else ())
+            if isinstance(token, dict))
+
+
+def _alternatives(token: Mapping[str, Any]) -> dict[str, float]:
+    """Log-probabilities of the tokens that could stand there, by text."""
+    others = token.get("top_logprobs")
+    entries = [token, *(others if isinstance(others, list) else ())]
+    return {entry["token"]: float(entry["logprob"]) for entry in entries
+            if isinstance(entry, dict) and isinstance(entry.get("token"), str)
+            and _is_logprob(entry.get("logprob"))}
+
+
+def _is_logprob(found: Any) -> bool:
+    """Whether it is a number that can be one; servers write -9999 for what they do not know."""
+    return (isinstance(found, int | float) and not isinstance(found, bool)
+            and _MIN_LOGPROB <= found <= _MAX_LOGPROB)

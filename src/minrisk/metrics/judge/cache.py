@@ -1,0 +1,42 @@
+"""A cache of what a judge answered, so that no question is paid for twice."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from functools import cache
+from hashlib import blake2b
+from typing import Any
+
+from minrisk._core.sqlite_cache import SqliteCache, chunks
+
+_TABLE = "CREATE TABLE IF NOT EXISTS answers (question BLOB PRIMARY KEY, value REAL) WITHOUT ROWID"
+
+
+class AnswerCache:
+    """The numbers that were read from answers, by question."""
+
+    def __init__(self, path: str) -> None:
+        self._cache = SqliteCache(path, _TABLE)
+
+    def find(self, questions: Sequence[bytes]) -> dict[bytes, float]:
+        found: dict[bytes, float] = {}
+        for some in chunks(questions):
+            rows = self._cache.read("SELECT question, value FROM answers WHERE question IN "
+                                    f"({','.join('?' * len(some))})", some)
+            found |= {question: value for question, value in rows
+                      if isinstance(value, float) and math.isfinite(value)}
+        return found
+
+    def add(self, question: bytes, value: float) -> None:
+        """Written at once: an interrupt must not cost what was paid for."""
+        self._cache.write("INSERT OR REPLACE INTO answers VALUES (?, ?)", [(question, value)])
+
+
+def question(*parts: Any) -> bytes:
+    """The key of a question: a hash of all that its answer depends on."""
+    return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).digest()
+
+
+answer_cache = cache(AnswerCache)  # one per path

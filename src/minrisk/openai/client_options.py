@@ -1,0 +1,117 @@
+"""The options of everything that talks to a server with OpenAI's protocol, and its client."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from minrisk._core.errors import InputError
+from minrisk._core.options import Options, option, owner
+from minrisk.openai.background import Callback
+from minrisk.openai.capabilities import Capabilities
+from minrisk.openai.client import Client, Health
+from minrisk.openai.completions import API, Completions
+
+KEY, ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"  # environment variables
+ENDPOINT_HELP = f"address of the server, such as http://localhost:8000/v1; {ADDRESS} unless given"
+
+
+@dataclass(frozen=True)
+class ClientOptions(Options):
+    """A model on a server, and how requests are sent to it."""
+
+    model: str = option(help="name of the model on the server")
+    endpoint: str | None = option(None, help=ENDPOINT_HELP)
+    concurrency: int = option(8, ge=1, affects_results=False,
+                              help="number of simultaneous requests")
+    timeout: float = option(600.0, gt=0, affects_results=False,
+                            help="seconds to wait for a whole answer")
+    retries: int = option(6, ge=0, help="number of retries of a request that failed for the time "
+                          "being", affects_results=False)
+    key_variable: str = option(KEY, affects_results=False,
+                               help="environment variable that holds the key")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # here, so that what is named in signatures is what answers
+        object.__setattr__(self, "endpoint", server_address(self.endpoint, owner(self)))
+
+    def client(self) -> Client:
+        return Client(self.endpoint or "", self.key(), concurrency=self.concurrency,
+                      timeout=self.timeout, retries=self.retries, health=self._health)
+
+    @asynccontextmanager
+    async def completions(self, note: Callable[[str], None] = warnings.warn,
+                          progress: Callable[[int, int], None] = lambda done, planned: None, *,
+                          api: API = "chat", per_request: int = 1) -> AsyncIterator[Completions]:
+        """Connect; learned capabilities of the server are kept."""
+        async with self.client() as client:
+            yield Completions(client, api, per_request=per_request,
+                              capabilities=self._capabilities, note=note, progress=progress)
+
+    def key(self) -> str | None:
+        """The server's key, from the environment."""
+        key = os.environ.get(self.key_variable, "").strip()
+        if not key and self.key_variable != KEY:
+            raise InputError(f"the environment variable {self.key_variable} is not set; "
+                             "put the key there")
+        if not (key.isascii() and key.isprintable()):  # which a header cannot carry
+            raise InputError(f"the environment variable {self.key_variable} holds no key: "
+                             "it has line breaks, control or other special characters")
+        return key or None
+
+    @cached_property
+    def _health(self) -> Health:
+        return Health()
+
+    @cached_property
+    def _capabilities(self) -> Capabilities:
+        return Capabilities()
+
+
+def warn_in(call: Callable[[Callback], None]) -> Callable[[str], None]:
+    """A function that warns in the caller's thread."""
+    return lambda message: call(partial(warnings.warn, message, stacklevel=2))
+
+
+def server_address(endpoint: str | None, name: str) -> str:
+    """The given address, or that of the environment; `name` is whose it is."""
+    found = os.environ.get(ADDRESS, "").strip() if endpoint is None else endpoint
+    if endpoint is None and not found:
+        raise InputError(f"{name}: endpoint must be the address of a server, such as "
+                         f"http://localhost:8000/v1; give it, or set {ADDRESS}")
+    _check_address(found)
+    return found
+
+
+def _check_address(endpoint: str) -> None:
+    try:
+        parts = urlsplit(endpoint)
+        fine = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        parts, fine = urlsplit(""), False
+    if parts.username is not None or parts.query:  # not shown: they may be secrets
+        raise InputError("the endpoint's address has a user or a query; wanted only "
+                         "http(s)://HOST:PORT/PATH, and a key in the environment")
+    if not fine:
+        raise InputError(f"endpoint {endpoint!r}; wanted an address such as "
+                         "http://localhost:8000/v1")
+
+
+def further_fields(extra: str | None) -> dict[str, Any]:
+    """The fields of a request in the option `extra`, a JSON object."""
+    try:
+        found = json.loads(extra or "{}")
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InputError(f"extra {extra!r:.60}; wanted a JSON object, such as "
+                         '{"min_p": 0.1}')
+    return found

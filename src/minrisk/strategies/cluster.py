@@ -1,0 +1,71 @@
+"""MBR inside the heaviest cluster of hypotheses (structure-conditional MBR, Eikema et al. 2025)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minrisk._core.adapters import metric_option
+from minrisk._core.arrays import Ints, sums
+from minrisk._core.metric import AnyMetric
+from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool, as_batch
+from minrisk._core.segment import Ranking, Segment
+from minrisk.strategies.cascade import UncountedStage, rank_among
+from minrisk.strategies.standard import Standard
+from minrisk.strategies.uncertain import THRESHOLD, clusters
+
+
+@dataclass(frozen=True)
+class Cluster(Options):
+    """exact inside the heaviest cluster of similar hypotheses (Eikema et al. 2025)
+
+    A second metric clusters the hypotheses, as `Uncertain` does: each joins the first cluster whose
+    centre it is like, or begins one. If the references are the samples, only those of the cluster
+    are references: a choice by majority among structures or meanings, and then by utility. All
+    separate references are used.
+
+    Args:
+        metric: the metric that judges hypotheses, its name or class, or a function.
+        similarity: the metric that clusters them: an embedding of meanings or structures; answers
+            (`exact-match`, `json-match`) or `outcomes`, for a vote whose winner is chosen by MBR;
+            hypotheses without an answer do not vote.
+        threshold: the share of its own score that a cluster's centre gives to the others.
+
+    >>> import minrisk
+    >>> samples = ["Yes.", "Yes!", "No, because of the rain.", "Yes, sure.", "No, it rains."]
+    >>> strategy = minrisk.Cluster("chrf", minrisk.ExactMatch(r"Yes|No"))
+    >>> minrisk.decode(samples, strategy=strategy).utility.round(1).tolist()
+    [57.3, 56.2, nan, 59.1, nan]
+    """
+
+    name: ClassVar[str] = "cluster"
+    metric: AnyMetric = metric_option()
+    similarity: AnyMetric = metric_option(help="metric that clusters hypotheses")
+    threshold: float = option(THRESHOLD, ge=0, le=1,
+                              help="share of its own score that a cluster's centre gives to the "
+                              "others")
+
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        batch = as_batch(segments)
+        first = UncountedStage(Standard(self.similarity)).rank(batch)
+        pools = zip(first, batch.pools(self.similarity), strict=True)
+        kept = [self._heaviest(ranking, pool) for ranking, pool in pools]
+        second = [rank_among(pool, rows)
+                  for pool, rows in zip(batch.pools(self.metric), kept, strict=True)]
+        return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
+
+    def _heaviest(self, ranking: Ranking, pool: Pool[Any]) -> Ints:
+        """The rows of the hypotheses in the heaviest cluster; of equal ones, in the best.
+
+        Hypotheses without an answer, where the similarity compares answers, give no weight.
+        """
+        found = clusters(ranking, pool, self.threshold)
+        _, place = pool.distinct_hypotheses()
+        answered = pool.choices()[found.rows] >= 0
+        mass = sums(found.labels, found.weights * answered, found.mass.size)
+        rows = found.rows[found.labels == Ranking.of(mass).best]
+        return np.flatnonzero(np.isin(place, place[rows]))

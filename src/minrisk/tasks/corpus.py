@@ -1,0 +1,108 @@
+"""The input of a run: files of JSON lines or plain text, or Python objects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from minrisk._core.errors import InputError, brief
+from minrisk.io.inputs import InputFile, expand
+from minrisk.io.jsonl import SampleReader
+from minrisk.io.objects import ObjectReader
+from minrisk.io.prompts import PromptReader
+from minrisk.io.record import Reader
+from minrisk.io.text_files import TextFiles
+
+# makes the reader of JSON lines
+ReaderFactory = Callable[[tuple[InputFile, ...]], SampleReader | PromptReader]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The input of a run: files, or Python objects."""
+
+    files: Sequence[InputFile]
+    objects: Iterable[Any] = ()
+    text: TextFiles | None = None  # division of plain text into segments
+
+    def reader(self, make_reader: ReaderFactory, files: tuple[InputFile, ...],
+               number: int | None) -> Reader:
+        """The reader of these files; `number` selects one file of each column, None all."""
+        found = make_reader(files)
+        if self.text is not None and isinstance(found, SampleReader):
+            return self.text.reader(files, number, found.weighting)
+        return found if files else ObjectReader(self.objects, found)
+
+    def parser(self, make_reader: ReaderFactory) -> Reader | None:
+        """The reader that worker processes use to parse objects; it holds no objects itself."""
+        return None if self.files else ObjectReader((), make_reader(()))
+
+    @property
+    def further_files(self) -> list[InputFile]:
+        return self.text.further_files() if self.text else []
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.text.settings() if self.text else {}
+
+    @property
+    def has_logprobs(self) -> bool:
+        """Whether plain text has a file of log-probabilities."""
+        return self.text is not None and self.text.reference_lprobs is not None
+
+
+def segments_of(segments: Any, engine: str | None = None) -> Corpus:
+    """File names as strings or paths, plain text, or an iterable of segments."""
+    if isinstance(segments, TextFiles):
+        return Corpus(segments.files, text=segments)
+    if isinstance(segments, str | os.PathLike):
+        return _files([segments])
+    first, rest = _peek(segments, "segments must be file names, or an iterable of segments: "
+                        "Segment objects, dicts or lists of samples")
+    if not isinstance(first, str | os.PathLike):
+        return _objects(rest, engine)
+    try:
+        return _files(rest)
+    except InputError as error:
+        raise InputError(f"{error}; strings are names of files here: for the samples of one "
+                         "segment, use minrisk.decode") from None
+
+
+def prompts_of(prompts: Any, engine: str | None = None) -> Corpus:
+    """File names as paths, or an iterable of prompts; a string is a prompt, not a file name."""
+    if isinstance(prompts, os.PathLike):
+        return _files([prompts])
+    first, rest = _peek(prompts, "prompts must be a pathlib.Path of a file, or an iterable of "
+                        "prompts: strings, dicts or lists of messages")
+    return _files(rest) if isinstance(first, os.PathLike) else _objects(rest, engine)
+
+
+def _objects(objects: Iterable[Any], engine: str | None) -> Corpus:
+    """Ray reads objects on other nodes, so the iterable is read completely first."""
+    return Corpus((), tuple(objects) if engine == "ray" else objects)
+
+
+def _peek(items: Any, wanted: str) -> tuple[Any, Iterable[Any]]:
+    """The first item, and all of them."""
+    if not isinstance(items, Iterable) or isinstance(items, str | bytes | Mapping):
+        raise InputError(f"{wanted}; got {brief(items)}")
+    if isinstance(items, Collection):  # a collection can be read again
+        return next(iter(items), None), items
+    iterator = iter(items)
+    first = next(iterator, None)
+    return first, () if first is None else chain([first], iterator)
+
+
+def _files(paths: Iterable[Any]) -> Corpus:
+    names = list(paths)
+    for path in names:
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"found {brief(path)} among names of files; give either files or "
+                             "objects")
+    files = [InputFile.at(path) for path in expand(map(os.fspath, names))]
+    for file in files:
+        file.open()  # raises InputError if it does not exist; nothing is read
+    return Corpus(files)

@@ -1,0 +1,235 @@
+"""The job of `decode` and `export`: rank segments, and write choices or training data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from minrisk._core.errors import InputError
+from minrisk._core.options import Options, flag
+from minrisk._core.signature import settings as settings_of
+from minrisk._core.signature import signature
+from minrisk._core.strategy import Strategy
+from minrisk.io.jsonl import SampleReader
+from minrisk.io.record import AUTO, Weighting
+from minrisk.io.training import SOURCE, PairChoice, TrainingRecipe, TrainingWriter
+from minrisk.io.writer import ChoiceWriter
+from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
+from minrisk.pipeline.job import Job, RunConfig
+from minrisk.pipeline.stages import CheckRecords, Decode, Stage, Write
+from minrisk.strategies.confident import Confident
+from minrisk.strategies.uncertain import Uncertain
+from minrisk.tasks.corpus import Corpus
+
+Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
+NBEST_HELP = "Add the K best hypotheses of each segment."
+UTILITIES_HELP = "Add the utilities of all hypotheses, and the number of evaluated pairs."
+
+
+@dataclass(frozen=True)
+class WeightOptions(Options):
+    """How the references of segments count."""
+
+    weights: Weights = flag(
+        "auto", section="Method",
+        help="Weights of the references: the fields `weights` and `counts`; equal; the "
+        "probabilities of the texts by `logprobs` (model-based MBR); or these by length.")
+    weights_temperature: float | None = flag(
+        None, section="Method", metavar="T", gt=0, advanced=True,
+        help="Divisor of log-probabilities: above 1, weights are more alike.")
+
+    def weighting(self, corpus: Corpus, oracle: str | None = None) -> Weighting:
+        """The weighting of references, where the corpus has what it needs."""
+        temperature = self.weights_temperature
+        found = Weighting(self.weights) if temperature is None else Weighting(self.weights,
+                                                                              temperature)
+        has_use = found.by_logprobs or (self.weights == "auto" and corpus.has_logprobs)
+        if temperature is not None and not has_use:
+            raise InputError(f"weights_temperature={temperature} does nothing with weights="
+                             f"{self.weights!r}; choose 'logprobs' or 'length-normalised'")
+        if oracle and found.by_logprobs:
+            raise InputError(f"weights={self.weights!r} weighs samples; with oracle= there are "
+                             "none to weigh: leave one of them out")
+        if corpus.text and found.by_logprobs and not corpus.has_logprobs:
+            raise InputError(f"weights={self.weights!r} needs reference_lprobs= of plain text")
+        return found
+
+
+@dataclass(frozen=True)
+class OracleOption(Options):
+    oracle: str | None = flag(
+        None, section="Method", metavar="FIELD",
+        help="Field with human references to score against instead of samples: an upper bound.")
+
+
+@dataclass(frozen=True)
+class MatrixOutput(Options):
+    matrix: str | None = flag(
+        None, section="Output", metavar="FILE", advanced=True,
+        help="NPZ file for all scores, an array (hypotheses, references) per segment; a folder "
+        "where the output is one.")
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Segments and the strategy that ranks them: what `decode` and `export` have in common."""
+
+    corpus: Corpus
+    strategy: Strategy
+    weighting: Weighting = AUTO
+    oracle: str | None = None
+    reader: type[SampleReader] = SampleReader
+
+    def __post_init__(self) -> None:
+        if self.oracle and self.corpus.text:
+            raise InputError("oracle= names a field of JSON lines; for plain text, give the human "
+                             "references as references= with num_references=1")
+
+    @property
+    def signature(self) -> str:
+        return signature(self.strategy, weights=self.weighting, **self._oracle)
+
+    @property
+    def ranking_signature(self) -> str:
+        """The signature as `minrisk.decode` has it, which knows no weighting but "auto"."""
+        weights: dict[str, Any] = {} if self.weighting == AUTO else {"weights": self.weighting}
+        return signature(self.strategy, **weights, **self._oracle)
+
+    @property
+    def _oracle(self) -> dict[str, str]:
+        return {"oracle": self.oracle} if self.oracle else {}
+
+    def job(self, choose: Decode, config: RunConfig, *stages: Stage,
+            settings: Mapping[str, Any], extension: str = ".jsonl", checks: tuple[Stage, ...] = (),
+            matrix: str | None = None) -> Job:
+        """The job of ranking the segments with this stage, and then of further ones."""
+        make_reader = partial(self.reader, weighting=self.weighting, oracle=self.oracle)
+        return Job(
+            files=self.corpus.files,
+            reader=partial(self.corpus.reader, make_reader),
+            pools=[config.pool(*checks, choose, *stages)],
+            settings=settings_of(self.strategy) | self.corpus.settings | {
+                "weights": self.weighting, "oracle": self.oracle, **settings},
+            signatures=[self.signature],
+            extension=extension,
+            block=LIGHT_BLOCK if choose.is_light else BATCH,
+            matrix=matrix,
+            parser=self.corpus.parser(make_reader),
+            also_read=self.corpus.further_files,
+        )
+
+
+@dataclass(frozen=True)
+class ChoiceOutput(MatrixOutput):
+    """What an output says of the choice of each segment."""
+
+    format: Literal["json", "text"] = flag(
+        "json", section="Output", help="JSON lines, or one line of text per segment.")
+    nbest: int | None = flag(None, section="Output", metavar="K", ge=1, help=NBEST_HELP)
+    utilities: bool = flag(False, section="Output", help=UTILITIES_HELP)
+    confidence: bool = flag(
+        False, section="Output",
+        help="Add the margin of each choice, and its probability under resampled references.")
+    uncertainty: bool = flag(
+        False, section="Output",
+        help="Add how far the samples disagree: the entropy over clusters of meaning, and more.")
+    abstain: float | None = flag(
+        None, section="Output", metavar="P", ge=0, le=1,
+        help="Share of the samples that a meaning must have; otherwise there is no text.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.format == "text" and (self.nbest or self.utilities or self.confidence
+                                      or self.uncertainty):
+            raise InputError("nbest=, utilities=, confidence= and uncertainty= need "
+                             "format='json'; text has one line per segment")
+
+    def choose(self, strategy: Strategy, config: RunConfig, seed: int) -> Decode:
+        """The stage that ranks, with what the output adds to rankings."""
+        return Decode(self._measured(strategy, seed), config.batch_size, config.on_error,
+                      scores=self.matrix is not None)
+
+    def write(self) -> Write:
+        """The stage that writes."""
+        return Write(ChoiceWriter(self.format, self.nbest, self.utilities, self.abstain))
+
+    @property
+    def extension(self) -> str:
+        return ".txt" if self.format == "text" else ".jsonl"
+
+    def _measured(self, strategy: Strategy, seed: int) -> Strategy:
+        """The strategy wrapped to add confidence and uncertainty."""
+        if self.confidence:
+            strategy = Confident(strategy, seed=seed)
+        if self.uncertainty or self.abstain is not None:
+            strategy = Uncertain(strategy, seed=seed)
+        return strategy
+
+    def settings(self, seed: int) -> dict[str, Any]:
+        return {"format": self.format, "nbest": self.nbest, "utilities": self.utilities,
+                "confidence": self.confidence, "uncertainty": self.uncertainty,
+                "abstain": self.abstain,
+                **({"confidence.seed": seed} if self.confidence else {})}
+
+
+@dataclass(frozen=True)
+class DecodeOutput(ChoiceOutput):
+    """The output of `decode`."""
+
+    def job(self, decoding: Decoding, config: RunConfig, seed: int = 0,
+            last: Stage | None = None) -> Job:
+        """The job of `decode`; `last` replaces the stage that writes."""
+        choose = self.choose(decoding.strategy, config, seed)
+        return decoding.job(choose, config, last or self.write(), settings=self.settings(seed),
+                            extension=self.extension, matrix=self.matrix)
+
+
+@dataclass(frozen=True)
+class TrainingOutput(MatrixOutput):
+    """The training data that `export` writes."""
+
+    pairs: PairChoice | None = flag(
+        None, section="Output",
+        help="Preference pairs of distinct hypotheses, instead of the best alone.")
+    stride: int | None = flag(
+        None, section="Output", metavar="K", ge=1,
+        help="Distance in rank between the two hypotheses of a consecutive pair; 1 unless given.")
+    prompt: str | None = flag(
+        None, section="Output", metavar="TEXT",
+        help="Template of the prompt, with {source} in it; unless given, the segment's own prompt "
+        "or messages, or its source.")
+    conversational: bool = flag(False, section="Output",
+                                help="Write messages with roles, for chat models.")
+    format: Literal["json", "tsv"] = flag(
+        "json", section="Output", help="JSON lines, or source and best with a tab between them.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.format == "tsv" and (self.pairs or self.conversational):
+            raise InputError("format='tsv' has a source and a target; pairs= and conversational= "
+                             "need format='json'")
+        if self.stride and self.pairs != "consecutive":
+            raise InputError("stride= goes with pairs='consecutive'")
+        if self.prompt is not None and SOURCE not in self.prompt:
+            raise InputError(f"prompt={self.prompt!r} has no {SOURCE}; "
+                             "put it where the source belongs")
+        if self.prompt is not None and not (self.pairs or self.conversational):
+            raise InputError("prompt= goes with pairs= or conversational=; "
+                             "the plain format has the source itself")
+
+    @property
+    def recipe(self) -> TrainingRecipe:
+        return TrainingRecipe(self.pairs, self.stride or 1, self.prompt, self.conversational,
+                              self.format == "tsv")
+
+    def job(self, decoding: Decoding, config: RunConfig, last: Stage | None = None) -> Job:
+        """The job of `export`; `last` replaces the stage that writes."""
+        writer = TrainingWriter(self.recipe)
+        choose = Decode(decoding.strategy, config.batch_size, config.on_error,
+                        scores=self.matrix is not None)
+        return decoding.job(choose, config, last or Write(writer),
+                            settings={"recipe": self.recipe},
+                            extension=".tsv" if self.format == "tsv" else ".jsonl",
+                            checks=(CheckRecords(writer.check),), matrix=self.matrix)

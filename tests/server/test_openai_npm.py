@@ -1,0 +1,83 @@
+"""OpenAI's JavaScript client against our server, once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from commands import PATIENCE
+from mbr_server import serving, settings
+from minrisk.server.settings import Keys
+from upstream import failing, mock_upstream
+
+NODE = shutil.which("node")
+SCRIPT = """
+const OpenAI = require('openai');
+const client = new OpenAI({baseURL: process.argv[1], apiKey: 'a-client-key', maxRetries: 0});
+const messages = [{role: 'user', content: 'What did the cat do?'}];
+
+async function main() {
+  const found = {};
+  const answer = await client.chat.completions.create({model: 'm', messages, n: 2});
+  found.texts = answer.choices.map((choice) => choice.message.content);
+  found.samples = answer.minrisk.samples;
+  found.tokens = answer.usage.completion_tokens;
+  found.streamed = '';
+  const stream = await client.chat.completions.create({
+    model: 'm', messages, stream: true, stream_options: {include_usage: true}});
+  for await (const chunk of stream) {
+    found.streamed += chunk.choices[0]?.delta?.content ?? '';
+    found.streamedTokens = chunk.usage?.completion_tokens;
+  }
+  found.completion = (await client.completions.create({model: 'm', prompt: 'x'})).choices[0].text;
+  found.models = (await client.models.list()).data.map((model) => model.id);
+  const error = await client.chat.completions.create(
+    {model: 'm', messages, minrisk: {metric: 'comet'}}).catch((error) => error);
+  found.error = [error.constructor.name, error.status, error.type];
+  const final = await client.chat.completions.stream({model: 'm', messages}).finalChatCompletion();
+  found.helper = final.choices[0].message.content;
+  return found;
+}
+
+main().then((found) => console.log(JSON.stringify(found)));
+"""
+
+
+def node(*args: str) -> subprocess.CompletedProcess[str]:
+    assert NODE is not None
+    return subprocess.run([NODE, *args], capture_output=True, text=True, timeout=PATIENCE,
+                          check=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_the_package():
+    if NODE is None:
+        pytest.skip("needs node")
+    if node("-e", "require.resolve('openai')").returncode:
+        pytest.skip("needs OpenAI's package: npm install openai in any folder, and the folder's "
+                    "node_modules as NODE_PATH")
+
+
+def test_the_javascript_client_gets_answers_streams_and_errors():
+    with (mock_upstream("the cat sat", "a cat sat down", "the cat sat", "dogs") as upstream,
+          serving(upstream.url, settings(keys=Keys(["a-client-key"]))) as server):
+        done = node("-e", SCRIPT, f"{server.url}/v1")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found == {
+        "texts": ["the cat sat", found["texts"][1]], "samples": 4, "tokens": 12,
+        "streamed": "the cat sat", "streamedTokens": 12, "completion": "the cat sat",
+        "models": ["m"], "error": ["BadRequestError", 400, "invalid_request_error"],
+        "helper": "the cat sat"}
+
+
+def test_the_javascript_client_does_not_try_again_what_we_have_tried():
+    script = SCRIPT.replace(", maxRetries: 0", "").replace("n: 2", "n: 1")
+    with mock_upstream("x") as upstream, serving(
+            upstream.url, settings(keys=Keys(["a-client-key"]))) as server:
+        upstream.answer = failing(500)
+        assert node("-e", script, f"{server.url}/v1").returncode != 0
+    assert len(upstream.bodies) == 1
