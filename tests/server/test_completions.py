@@ -169,7 +169,7 @@ def test_a_value_of_the_signature_cannot_become_a_header(upstream):
     with serving(upstream.url, settings(metric)) as server:
         reply = server.chat()
     assert "x-evil" not in reply.headers
-    assert "x-evil: 1??x-evil: 2|?|.*" in reply.headers["x-minrisk-signature"]
+    assert r"x-evil: 1?\nx-evil: 2|?|.*" in reply.headers["x-minrisk-signature"]
 
 
 def test_candidates_come_on_request(server):
