@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
@@ -10,6 +10,7 @@ from zlib import crc32
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.sample_columns import columns
 from minrisk._core.sampler import Prompt, Sample
 from minrisk._core.segment import Ranking, Segment, checked_texts, weights_from_logprobs
 from minrisk.io.files import Input
@@ -43,8 +44,28 @@ class Weighting:
         return weights_from_logprobs(logprobs, texts, counts, lengths=lengths,
                                      temperature=self.temperature)
 
+    def of_columns(self, found: Mapping[str, Any]) -> Floats | None:
+        """Weights of samples in columns; None if they are not weighted by log-probabilities."""
+        if not self.by_logprobs:
+            return None
+        if "logprobs" not in found:
+            raise InputError("expected log-probabilities as weights, but the sampler has none")
+        return self.of(found["logprobs"], found["samples"], found.get("lengths"), found["counts"])
 
-AUTO = Weighting()
+    def or_uniform(self, found: Mapping[str, Any]) -> Weighting:
+        """This weighting; equal weights if it needs log-probabilities and the columns have none."""
+        return UNIFORM if self.by_logprobs and "logprobs" not in found else self
+
+
+AUTO, UNIFORM = Weighting(), Weighting("uniform")
+
+
+def segment_of(samples: Iterable[Sample], source: str | None, weighting: Weighting,
+               index: int = 0) -> Segment:
+    """The segment of samples, which are hypotheses and references."""
+    found = columns(samples)
+    return Segment(found["samples"], None, source, weighting.of_columns(found), index,
+                   found["counts"], found.get("logprobs"), found.get("lengths"))
 
 
 @dataclass(frozen=True, slots=True)

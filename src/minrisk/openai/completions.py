@@ -49,7 +49,7 @@ class Query:
 
     body: Mapping[str, Any]
     seed: Callable[[int], int | None] = lambda number: None
-    replaceable: Collection[str] = REPLACEABLE  # fields of the body that may be left out
+    replaceable: frozenset[str] = REPLACEABLE  # fields of the body that may be left out
 
     def fields(self, number: int, n: int) -> dict[str, Any]:
         """The body of a request for n choices from this number on; without `n` servers give one."""

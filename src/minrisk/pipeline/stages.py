@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Protocol
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.pool import Batch, bind
-from minrisk._core.sample_columns import columns
 from minrisk._core.sampler import PartialError, Sample, Sampler
 from minrisk._core.segment import Segment
 from minrisk._core.strategy import (
@@ -29,7 +28,7 @@ from minrisk._core.strategy import (
 )
 from minrisk.io.jsonl import source_of
 from minrisk.io.prompts import is_source
-from minrisk.io.record import AUTO, RawRecord, Reader, Record, Result, Weighting
+from minrisk.io.record import AUTO, RawRecord, Reader, Record, Result, Weighting, segment_of
 from minrisk.io.writer import Writer
 from minrisk.pipeline.batches import OnError, in_batches, in_threads, is_finished
 
@@ -173,20 +172,10 @@ class SamplesToSegments:
         if record.error is not None:
             return record
         try:
-            return replace(record, segment=self._segment(record))
+            return replace(record, segment=segment_of(
+                record.samples or (), source_of(dict(record.fields)), self.weighting, record.index))
         except InputError as error:
             return record.failed(error)
-
-    def _segment(self, record: Record) -> Segment:
-        found = columns(record.samples or ())
-        weights = None
-        if self.weighting.by_logprobs:
-            if "logprobs" not in found:
-                raise InputError("expected log-probabilities as weights, but the sampler has none")
-            weights = self.weighting.of(found["logprobs"], found["samples"], found.get("lengths"),
-                                        found["counts"])
-        return Segment(found["samples"], None, source_of(dict(record.fields)), weights,
-                       record.index, found["counts"], found.get("logprobs"), found.get("lengths"))
 
 
 @dataclass(frozen=True)

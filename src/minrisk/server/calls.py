@@ -10,7 +10,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from minrisk._core.strategy import Strategy
+from minrisk._core.strategy import Strategy, metrics_of
 from minrisk.openai.completions import API, Query
 from minrisk.server.errors import ApiError
 from minrisk.server.settings import Settings
@@ -71,7 +71,7 @@ class Call:
         body = {name: value for name, value in self.given.items()
                 if name not in _REPLACED and value is not None}
         if "logprobs" in self.defaults and not body.get("logprobs"):
-            body.pop("logprobs", None)  # needed as weights, whether or not the client wants them
+            body.pop("logprobs", None)  # needed to choose, whether or not the client wants them
         return Query({**self.defaults, **body, **self._named()}, partial(_spread, self.seed),
                      frozenset({"seed"} | self.defaults.keys() - body.keys()))
 
@@ -143,22 +143,23 @@ def read_call(api: API, given: dict[str, Any], settings: Settings) -> Call:
     n = _integer(given, "n", 1, min(_MAX_CHOICES, settings.max_samples)) or 1
     samples = n if given.get("temperature") == 0 else _samples(given, options, settings)
     stream_options = given.get("stream_options")
+    strategy = settings.methods.choose(preset.strategy, options.get("metric"),
+                                       options.get("strategy"), seed)
     return Call(
         api=api, given=given,
         model=given.get("model") if preset.model is None else preset.model,
         n=n, samples=max(n, preset.samples if samples is None else samples),
-        strategy=settings.methods.choose(
-            preset.strategy, options.get("metric"), options.get("strategy"), seed),
-        seed=_seed(given, seed), stream=_boolean(given, "stream"),
+        strategy=strategy, seed=_seed(given, seed), stream=_boolean(given, "stream"),
         include_usage=isinstance(stream_options, dict)
         and stream_options.get("include_usage") is True,
         return_candidates=_boolean(options, "return_candidates", "minrisk."),
-        defaults=_defaults(api, settings))
+        defaults=_defaults(api, settings, strategy))
 
 
-def _defaults(api: API, settings: Settings) -> dict[str, Any]:
+def _defaults(api: API, settings: Settings, strategy: Strategy) -> dict[str, Any]:
     found: dict[str, Any] = {"temperature": settings.temperature}
-    if settings.weighting.by_logprobs:
+    # a metric of segments judges samples by more than their texts
+    if settings.weighting.by_logprobs or any(m.needs_segment for m in metrics_of(strategy)):
         found["logprobs"] = True if api == "chat" else 1
     return found
 

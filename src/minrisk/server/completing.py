@@ -12,7 +12,7 @@ from minrisk._core.sample_columns import columns
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
-from minrisk.io.record import Weighting
+from minrisk.io.record import Weighting, segment_of
 from minrisk.io.writer import abstains, json_line
 from minrisk.server.answers import Chosen, completion
 from minrisk.server.calls import Call
@@ -24,7 +24,7 @@ from minrisk.server.page import RecentRequests
 from minrisk.server.prometheus import ServerMetrics
 from minrisk.server.recording import Recorder
 from minrisk.server.sampling import Draws, draw
-from minrisk.server.settings import UNIFORM, Settings
+from minrisk.server.settings import Settings
 from minrisk.server.sources import Source
 from minrisk.server.tracing import Trace, usage_counts
 from minrisk.strategies.standard import Standard
@@ -107,15 +107,9 @@ class Completer:
         """As `minrisk decode` would read it from a record of these samples, and how they weigh: by
         their counts where the upstream gave no log-probabilities.
         """
-        found = columns(candidate.sample for candidate in compared)
-        weighting, weights = self.settings.weighting, None
-        if weighting.by_logprobs and "logprobs" in found:
-            weights = weighting.of(found["logprobs"], found["samples"], found.get("lengths"),
-                                   found["counts"])
-        elif weighting.by_logprobs:
-            weighting = UNIFORM
-        segment = Segment(found["samples"], None, call.source, weights, 0, found["counts"])
-        return segment, weighting
+        samples = [candidate.sample for candidate in compared]
+        weighting = self.settings.weighting.or_uniform(columns(samples))
+        return segment_of(samples, call.source, weighting), weighting
 
     def _count(self, call: Call, draws: Draws, trace: Trace) -> None:
         missing = max(0, call.samples - draws.count)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.sampler import Prompt, Sample
+from minrisk.openai.capabilities import without_fields
 from minrisk.openai.choices import Choice, read_choices
 from minrisk.openai.client import Receive
 from minrisk.openai.completions import API, AnswerPart, Report
@@ -84,7 +85,9 @@ class LocalModel:
     async def draw(self, call: Call, report: Report) -> None:
         try:
             query = call.query()
-            part = await self._part(call, call.samples, dict(query.body))
+            # every sample has its log-probability; only clients that ask for it are refused
+            body = without_fields(query.body, query.replaceable & {"logprobs"})
+            part = await self._part(call, call.samples, body)
         except MinriskError as error:
             report(error, call.samples)
         else:

@@ -57,11 +57,8 @@ class RecentRequests:
 
     def _weighted(self, record: dict[str, Any]) -> dict[str, Any]:
         """The record with the weights of its samples, where they come from log-probabilities."""
-        if not self._weighting.by_logprobs or "logprobs" not in record:
-            return record
-        weights = self._weighting.of(record["logprobs"], record["samples"], record.get("lengths"),
-                                     record["counts"])
-        return record | {"weights": weights.tolist()}
+        weights = self._weighting.or_uniform(record).of_columns(record)
+        return record if weights is None else record | {"weights": weights.tolist()}
 
     def _note(self, state: Mapping[str, object], shown: int) -> str:
         """The state of the server, and the requests that the page does not show."""

@@ -16,13 +16,11 @@ from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import Strategy, is_light, prepare
-from minrisk.io.record import Weighting
+from minrisk.io.record import UNIFORM, Weighting
 from minrisk.server.choosing import Ranker
 from minrisk.server.errors import ApiError
 from minrisk.strategies.confident import Confident
 from minrisk.strategies.uncertain import Uncertain
-
-UNIFORM = Weighting("uniform")
 
 
 @dataclass(frozen=True)
