@@ -86,12 +86,13 @@ def settings(metric: Any = "chrf", samples: int = 4, model: str | None = None,
 def serving(upstream: str | Source, chosen: Settings | None = None, *, record: Any = None,
             key: str | None = None, per_request: int = 16, retries: int = 0, grace: float = 30.0,
             first_request: float = 30.0, keep_alive: float = 75.0, idle: float | None = None,
-            connect: float = 10.0) -> Iterator[Running]:
+            connect: float = 10.0, concurrency: int = 256,
+            queue: int = 1024) -> Iterator[Running]:
     """A server in front of this upstream, until the end of the block."""
     found = chosen or settings()
-    limit = SampleLimit(found.concurrency, found.queue)
+    limit = SampleLimit(concurrency, queue)
     if isinstance(upstream, str):
-        client = Client(upstream, key, concurrency=found.concurrency, retries=retries, idle=idle,
+        client = Client(upstream, key, concurrency=concurrency, retries=retries, idle=idle,
                         connect=connect, max_wait=5.0)
         upstream = Upstream(client, limit, per_request)
     log: list[str] = []

@@ -215,8 +215,7 @@ def _settings(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOp
         temperature=sampling.temperature, prefer_finished=not choice.allow_cut,
         confidence=choice.confidence, uncertainty=choice.uncertainty, abstain=choice.abstain,
         stop_error=choice.stop_error or None,
-        deadline=limits.deadline, concurrency=limits.concurrency, queue=limits.queue,
-        max_body=limits.max_body << 20, keys=_keys(options.api_key_file),
+        deadline=limits.deadline, max_body=limits.max_body << 20, keys=_keys(options.api_key_file),
         allow_origin=options.allow_origin, show_page=options.page)
 
 

@@ -131,8 +131,6 @@ class Settings:
     heartbeat: float = 10.0  # seconds between comments in a stream
     body_timeout: float = 30.0  # seconds to receive a request
     write_timeout: float = 60.0  # seconds for which a client may not read its stream
-    concurrency: int = 256  # samples
-    queue: int = 1024  # requests
     max_body: int = 10 << 20  # bytes
     keys: Keys = field(default_factory=Keys)
     allow_origin: str | None = None  # for pages of another origin (CORS)
