@@ -119,8 +119,8 @@ class ChoiceOptions:
         None, section="Method", metavar="P", ge=0, le=1,
         help="Share of the samples that a meaning must have; otherwise the answer is a refusal.")
     stop_error: float = flag(
-        0.05, section="Method", metavar="P", ge=0, le=0.5, help="Error rate at which a vote of "
-        "answers that are equal or not is stopped early; 0 draws all samples.")
+        0.05, section="Method", metavar="P", ge=0, le=0.5, advanced=True,
+        help="Error rate at which a vote of answers that are equal or not is stopped early; 0 draws all samples.")
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,8 @@ class LimitOptions:
         help="Number of retries of an upstream request that failed for the time being.")
     concurrency: int = flag(256, metavar="N", ge=1,
                             help="Number of samples drawn at a time, over all requests.")
-    queue: int = flag(1024, metavar="N", ge=0, help="Number of requests that may wait for their "
-                      "first sample; further ones get status 429.")
+    queue: int = flag(1024, metavar="N", ge=0, advanced=True, help="Number of requests that may "
+                      "wait for their first sample; further ones get status 429.")
     max_body: int = flag(10, metavar="MB", ge=1, advanced=True,
                          help="Megabytes of the largest request.")
     grace: float = flag(30.0, metavar="S", ge=0, advanced=True,
