@@ -120,7 +120,8 @@ class ChoiceOptions:
         help="Share of the samples that a meaning must have; otherwise the answer is a refusal.")
     stop_error: float = flag(
         0.05, section="Method", metavar="P", ge=0, le=0.5, advanced=True,
-        help="Error rate at which a vote of answers that are equal or not is stopped early; 0 draws all samples.")
+        help="Error rate at which a vote of answers that are equal or not is stopped early; 0 draws "
+        "all samples.")
 
 
 @dataclass(frozen=True)
@@ -222,18 +223,16 @@ def _settings(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOp
 def _source(sampling: SourceOptions, limits: LimitOptions, limit: SampleLimit) -> Source:
     """The upstream, or where there is none a local model."""
     from minrisk.openai.client import Client
-    from minrisk.samplers.openai import Endpoint
+    from minrisk.openai.client_options import server_address, server_key
     from minrisk.server.local import LocalModel
     from minrisk.server.sources import Upstream
 
     if sampling.upstream is None:
         return LocalModel(sampling.local_sampler(), sampling.model_name or "", limit)
-    # checks the address, and reads the key
-    endpoint = Endpoint(sampling.model or "any", sampling.upstream,
-                        key_variable=sampling.key_variable)
-    client = Client(sampling.upstream, endpoint.key(), concurrency=limits.concurrency,
-                    timeout=limits.deadline, retries=limits.retries,
-                    connect=limits.connect_timeout, idle=limits.idle_timeout, max_wait=_MAX_WAIT)
+    client = Client(server_address(sampling.upstream, "--upstream"),
+                    server_key(sampling.key_variable), concurrency=limits.concurrency,
+                    timeout=limits.deadline, retries=limits.retries, connect=limits.connect_timeout,
+                    idle=limits.idle_timeout, max_wait=_MAX_WAIT)
     return Upstream(client, limit, sampling.per_request)
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+
 from minrisk._core.errors import MinriskError
 from minrisk.openai.capabilities import (
     REPLACEABLE,
@@ -56,6 +58,14 @@ class Query:
         seed = self.seed(number)
         return {**self.body, **({} if seed is None else {"seed": seed}),
                 **({} if n == 1 else {"n": n})}
+
+
+def request_seed(*numbers: int) -> int:
+    """A seed of 31 bits that depends on all of these numbers.
+
+    Seeds of requests are far apart, because servers use the next ones for further choices.
+    """
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0] >> 1)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
 from minrisk._core.errors import InputError, MinriskError, UnusableError
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
@@ -29,7 +27,7 @@ from minrisk._core.templates import check_template, fill
 from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.capabilities import REPLACEABLE
 from minrisk.openai.client_options import ClientOptions, further_fields, warn_in
-from minrisk.openai.completions import Query
+from minrisk.openai.completions import Query, request_seed
 from minrisk.samplers.connection import Connection, EarlyStop
 
 _OURS = {"messages": "give it as input", "prompt": "give it as input",
@@ -207,10 +205,10 @@ class Endpoint(ClientOptions, Sampler):
         return {"messages": [*system, *prompt]}
 
     def _seed(self, seed: int, index: int, number: int) -> int | None:
-        """The seed of a choice; far apart, because servers use the next ones for n choices."""
+        """The seed of a choice."""
         if not self.send_seed or "seed" in self._extra:
             return None
-        return int(np.random.SeedSequence([seed, index, number]).generate_state(1)[0] >> 1)
+        return request_seed(seed, index, number)
 
     @cached_property
     def _extra(self) -> dict[str, Any]:

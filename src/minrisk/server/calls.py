@@ -7,11 +7,10 @@ import math
 import secrets
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 
 from minrisk._core.strategy import Strategy, metrics_of
-from minrisk.openai.completions import API, Query
+from minrisk.openai.completions import API, Query, request_seed
 from minrisk.server.errors import ApiError
 from minrisk.server.settings import Settings
 
@@ -64,15 +63,12 @@ class Call:
         return {name: self.given[name]}
 
     def query(self) -> Query:
-        """The query for samples, with seeds that are far apart.
-
-        Upstream servers use seed + 1, + 2, ... for further choices.
-        """
+        """The query for samples."""
         body = {name: value for name, value in self.given.items()
                 if name not in _REPLACED and value is not None}
         if "logprobs" in self.defaults and not body.get("logprobs"):
             body.pop("logprobs", None)  # needed to choose, whether or not the client wants them
-        return Query({**self.defaults, **body, **self._named()}, partial(_spread, self.seed),
+        return Query({**self.defaults, **body, **self._named()}, partial(request_seed, self.seed),
                      frozenset({"seed"} | self.defaults.keys() - body.keys()))
 
     def passed(self, stream: bool = False) -> dict[str, Any]:
@@ -83,12 +79,6 @@ class Call:
 
     def _named(self) -> dict[str, Any]:
         return {} if self.model is None else {"model": self.model}
-
-
-def _spread(seed: int, number: int) -> int:
-    """31 bits that depend on all bits of both numbers."""
-    digest = blake2b(b"%d %d" % (seed, number), digest_size=4).digest()
-    return int.from_bytes(digest, "little") >> 1
 
 
 def _text(content: Any) -> str | None:
