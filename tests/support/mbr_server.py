@@ -22,6 +22,7 @@ from minrisk.server.recording import Recorder
 from minrisk.server.run import Address, serve
 from minrisk.server.settings import Methods, Preset, Settings, named_metrics
 from minrisk.server.sources import Source, Upstream
+from minrisk.tasks.decoding import MeasureOptions
 
 
 @dataclass
@@ -75,11 +76,12 @@ class Running:
 
 
 def settings(metric: Any = "chrf", samples: int = 4, model: str | None = None,
-             allow: tuple[str, ...] = (), **changes: Any) -> Settings:
+             allow: tuple[str, ...] = (), uncertainty: bool = False, abstain: float | None = None,
+             **changes: Any) -> Settings:
     strategy = make_strategy("standard", metric)
     return Settings(Preset(model, samples, strategy),
                     methods=Methods(named_metrics(allow), frozenset({"standard", "aggregate"})),
-                    **changes)
+                    measures=MeasureOptions(uncertainty, abstain), **changes)
 
 
 @contextmanager

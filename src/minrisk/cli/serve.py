@@ -27,6 +27,7 @@ from minrisk.cli.components import (
 )
 from minrisk.io.files import Input
 from minrisk.io.record import Weighting
+from minrisk.tasks.decoding import MeasureOptions
 
 if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers
@@ -95,7 +96,7 @@ class SourceOptions(ComponentOptions):
 
 
 @dataclass(frozen=True)
-class ChoiceOptions:
+class ChoiceOptions(MeasureOptions):
     """The choice of a sample, and the methods that clients may request."""
 
     weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
@@ -110,18 +111,12 @@ class ChoiceOptions:
     allow_cut: bool = flag(False, section="Method", advanced=True,
                            help="Let samples that were cut by length win over finished ones.")
     confidence: bool | None = flag(
-        None, section="Method", help="Add the confidence of each choice; without a flag, where no "
+        None, section="Output", help="Add the confidence of each choice; without a flag, where no "
         "model is needed for it.")
-    uncertainty: bool = flag(
-        False, section="Method",
-        help="Add how far the samples disagree: the entropy over clusters of meaning, and more.")
-    abstain: float | None = flag(
-        None, section="Method", metavar="P", ge=0, le=1,
-        help="Share of the samples that a meaning must have; otherwise the answer is a refusal.")
     stop_error: float = flag(
         0.05, section="Method", metavar="P", ge=0, le=0.5, advanced=True,
-        help="Error rate at which a vote of answers that are equal or not is stopped early; 0 draws "
-        "all samples.")
+        help="Error rate at which a vote of answers that are equal or not is stopped early; 0 "
+        "draws all samples.")
 
 
 @dataclass(frozen=True)
@@ -214,7 +209,7 @@ def _settings(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOp
         _methods(choice, method, preset.strategy), Weighting(choice.weights),
         max_samples=sampling.max_samples, min_samples=sampling.min_samples,
         temperature=sampling.temperature, prefer_finished=not choice.allow_cut,
-        confidence=choice.confidence, uncertainty=choice.uncertainty, abstain=choice.abstain,
+        confidence=choice.confidence, measures=choice,
         stop_error=choice.stop_error or None,
         deadline=limits.deadline, max_body=limits.max_body << 20, keys=_keys(options.api_key_file),
         allow_origin=options.allow_origin, show_page=options.page)

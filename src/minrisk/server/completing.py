@@ -98,7 +98,7 @@ class Completer:
             raise ApiError(500, f"the samples cannot be ranked: {error}", code="choosing",
                            headers=NO_RETRY) from None
         order = [*_in_order(pool.compared, segment, ranking), *pool.others]
-        share = self.settings.abstain
+        share = self.settings.measures.abstain
         return Chosen(order, pool.compared, len(segment.hypotheses), ranking,
                       signature(strategy, weights=weighting), strategy,
                       abstains=share is not None and abstains(ranking, share))

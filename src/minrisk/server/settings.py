@@ -19,8 +19,7 @@ from minrisk._core.strategy import Strategy, is_light, prepare
 from minrisk.io.record import UNIFORM, Weighting
 from minrisk.server.choosing import Ranker
 from minrisk.server.errors import ApiError
-from minrisk.strategies.confident import Confident
-from minrisk.strategies.uncertain import Uncertain
+from minrisk.tasks.decoding import MeasureOptions
 
 
 @dataclass(frozen=True)
@@ -124,8 +123,8 @@ class Settings:
     temperature: float = 1.0  # if the client gives none
     prefer_finished: bool = True  # over candidates that were cut by length
     confidence: bool | None = None  # None: only where it needs no model
-    uncertainty: bool = False  # whether answers say how far the samples disagree
-    abstain: float | None = None  # minimum share of the largest cluster, or there is no text
+    # of how far the samples disagree
+    measures: MeasureOptions = field(default_factory=MeasureOptions)
     stop_error: float | None = 0.05  # the error rate at which a vote is stopped; None: never
     deadline: float = 600.0  # seconds for the samples of a request
     heartbeat: float = 10.0  # seconds between comments in a stream
@@ -173,11 +172,8 @@ class Settings:
         return {id(strategy): self._ranker(strategy) for strategy in strategies}
 
     def _ranker(self, strategy: Strategy) -> Ranker:
-        if is_light(strategy) if self.confidence is None else self.confidence:
-            strategy = Confident(strategy)
-        if self.uncertainty or self.abstain is not None:
-            strategy = Uncertain(strategy)
-        return Ranker(strategy)
+        confidence = is_light(strategy) if self.confidence is None else self.confidence
+        return Ranker(self.measures.wrap(strategy, confidence))
 
 
 def named_metrics(names: Iterable[str]) -> dict[str, AnyMetric]:

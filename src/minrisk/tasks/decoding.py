@@ -122,7 +122,27 @@ class Decoding:
 
 
 @dataclass(frozen=True)
-class ChoiceOutput(MatrixOutput):
+class MeasureOptions(Options):
+    """What is measured of each choice, besides its utility."""
+
+    uncertainty: bool = flag(
+        False, section="Output",
+        help="Add how far the samples disagree: the entropy over clusters of meaning, and more.")
+    abstain: float | None = flag(
+        None, section="Output", metavar="P", ge=0, le=1,
+        help="Share of the samples that a meaning must have; otherwise there is no text.")
+
+    def wrap(self, strategy: Strategy, confidence: bool, seed: int = 0) -> Strategy:
+        """The strategy, with these measurements in its rankings."""
+        if confidence:
+            strategy = Confident(strategy, seed=seed)
+        if self.uncertainty or self.abstain is not None:
+            strategy = Uncertain(strategy, seed=seed)
+        return strategy
+
+
+@dataclass(frozen=True)
+class ChoiceOutput(MeasureOptions, MatrixOutput):
     """What the output of `decode` says of each segment."""
 
     format: Literal["json", "text"] = flag(
@@ -132,12 +152,6 @@ class ChoiceOutput(MatrixOutput):
     confidence: bool = flag(
         False, section="Output",
         help="Add the margin of each choice, and its probability under resampled references.")
-    uncertainty: bool = flag(
-        False, section="Output",
-        help="Add how far the samples disagree: the entropy over clusters of meaning, and more.")
-    abstain: float | None = flag(
-        None, section="Output", metavar="P", ge=0, le=1,
-        help="Share of the samples that a meaning must have; otherwise there is no text.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -149,21 +163,12 @@ class ChoiceOutput(MatrixOutput):
     def work(self, decoding: Decoding, config: RunConfig, seed: int = 0,
              last: Stage | None = None) -> Work:
         """The work of `decode`; `last` replaces the stage that writes."""
-        strategy = self._measured(decoding.strategy, seed)
-        choose = Decode(strategy, config.batch_size, config.on_error,
-                        scores=self.matrix is not None)
+        choose = Decode(self.wrap(decoding.strategy, self.confidence, seed), config.batch_size,
+                        config.on_error, scores=self.matrix is not None)
         writer = ChoiceWriter(self.format, self.nbest, self.utilities, self.abstain)
         return decoding.work(choose, config, last or Write(writer), settings=self._settings(seed),
                              extension=".txt" if self.format == "text" else ".jsonl",
                              matrix=self.matrix)
-
-    def _measured(self, strategy: Strategy, seed: int) -> Strategy:
-        """The strategy wrapped to add confidence and uncertainty."""
-        if self.confidence:
-            strategy = Confident(strategy, seed=seed)
-        if self.uncertainty or self.abstain is not None:
-            strategy = Uncertain(strategy, seed=seed)
-        return strategy
 
     def _settings(self, seed: int) -> dict[str, Any]:
         return {"format": self.format, "nbest": self.nbest, "utilities": self.utilities,
