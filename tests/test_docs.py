@@ -27,9 +27,10 @@ def test_the_python_of_the_readme_prints_what_it_says():
     assert printed.getvalue() == expected
 
 
-def test_the_python_of_the_page_of_utilities_prints_what_it_says(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ["docs/utilities.md", "docs/weights.md"])
+def test_the_python_of_a_page_prints_what_it_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    examples = blocks("docs/utilities.md", "python"), blocks("docs/utilities.md", "text")
+    examples = blocks(page, "python"), blocks(page, "text")
     for code, expected in zip(*examples, strict=True):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

@@ -26,7 +26,7 @@ DOCUMENTED = [
     "_api.validation", "io.text_files",
     "_core.adapters", "_core.decoding", "_core.errors", "_core.groups", "_core.metric",
     "_core.strategy", "_core.options", "_core.sampler", "samplers.ct2", "samplers.openai",
-    "plugins", "evaluation.scoring", "_core.segment",
+    "plugins", "evaluation.scoring", "evaluation.validation", "_core.segment",
     "_core.signature", "_core.references", "_core.pool", "_core.threads", "io.references",
     "testing", "strategies.adaptive",
     "strategies.aggregate", "strategies.cascade", "strategies.centroid",

@@ -44,6 +44,15 @@ def decode(metric: minrisk.Comet, given: Path, output: Path) -> float:
     return time.perf_counter() - start
 
 
+def rate_of_workers(metric: minrisk.Comet, given: Path, workers: int) -> float:
+    """Segments a second of processes that share the GPU, after the first result."""
+    results = minrisk.decode_corpus(str(given), metric=metric, workers=workers,
+                                    gpus_per_worker=1 / workers)
+    next(results)
+    start = time.perf_counter()
+    return sum(1 for _ in results) / (time.perf_counter() - start)
+
+
 def union(intervals: Iterable[tuple[int, int]]) -> int:
     """The length of all intervals together, where they overlap counted once."""
     total, end = 0, 0
@@ -66,10 +75,11 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     models.write(models.COMET_22 if args.device == "cuda" else models.SMALL, model)
     write_samples(few, 64, args.samples, seed=1)
     write_samples(many, args.segments, args.samples, seed=2)
-    metric = minrisk.Comet(model=str(model), device=args.device)
+    metric = minrisk.Comet(model=str(model), device=args.device, tokens=args.tokens)
     loading = decode(metric, few, best)
     seconds = [decode(metric, many, best) for _ in range(args.turns)]
-    found = {"segments": args.segments, "samples": args.samples, "first 64 with loading": loading,
+    found = {"segments": args.segments, "samples": args.samples, "tokens in a batch": args.tokens,
+             "first 64 with loading": loading,
              "seconds": seconds, "segments a second": args.segments / min(seconds)}
     if args.device == "cuda":
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
@@ -77,6 +87,12 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         busy = busy_seconds(profiler)
         found |= {"profiled seconds": profiled, "busy seconds": busy,
                   "share of time in which the GPU works": busy / profiled}
+    if args.workers:
+        torch.cuda.empty_cache()
+        rate = rate_of_workers(metric, many, args.workers)
+        found["processes that share the GPU"] = {
+            "workers": args.workers, "segments a second": rate,
+            "share of time in which the GPU works": rate * found["busy seconds"] / args.segments}
     return found
 
 
@@ -86,6 +102,8 @@ def main() -> None:
     parser.add_argument("--segments", type=int, default=2000)
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--tokens", type=int, help="tokens in a batch, as the metric's option")
+    parser.add_argument("--workers", type=int, help="also with this many processes on the GPU")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -42,7 +42,7 @@ class Plan:
     dtype: str
 
 
-PLANS = {"cuda": Plan(models.COMET_22, 1024, 15, 3, "bf16"),
+PLANS = {"cuda": Plan(models.COMET_22, 1024, 15, 3, "auto"),
          "cpu": Plan(models.SMALL, 256, 3, 2, "fp32")}
 QUICK = {"samples": 64, "turns": 2, "slow_turns": 1}
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from minrisk._api.parts import decode_parts
     from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
     from minrisk._api.sampling import answer, sample, translate
-    from minrisk._api.validation import Validation, validate
+    from minrisk._api.validation import validate
     from minrisk._core.decoding import decode, make_metric, make_sampler, make_strategy
     from minrisk._core.errors import InputError, MinriskError, MissingExtra, UnusableError
     from minrisk._core.groups import Groups
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from minrisk._core.signature import signature
     from minrisk._core.threads import set_threads
     from minrisk.evaluation.scoring import Score, score
+    from minrisk.evaluation.validation import Validation
     from minrisk.io.references import ReferenceFile
     from minrisk.io.text_files import TextFiles
     from minrisk.metrics.bertscore import BertScore
@@ -94,7 +95,7 @@ _HOME = {  # the same names by module, at run time
     "_api.parts": ("decode_parts",),
     "_api.results": ("DecodedSegment", "RunSummary", "SampledPrompt"),
     "_api.sampling": ("answer", "sample", "translate"),
-    "_api.validation": ("Validation", "validate"),
+    "_api.validation": ("validate",),
     "_core.decoding": ("decode", "make_metric", "make_sampler", "make_strategy"),
     "_core.errors": ("InputError", "MinriskError", "MissingExtra", "UnusableError"),
     "_core.groups": ("Groups",),
@@ -105,6 +106,7 @@ _HOME = {  # the same names by module, at run time
     "_core.signature": ("signature",),
     "_core.threads": ("set_threads",),
     "evaluation.scoring": ("Score", "score"),
+    "evaluation.validation": ("Validation",),
     "io.references": ("ReferenceFile",),
     "io.text_files": ("TextFiles",),
     "metrics.bertscore": ("BertScore",),

@@ -26,6 +26,7 @@ from minrisk._api.keywords import (
 from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk._core.threads import set_threads, threads
 from minrisk.pipeline.job import RunConfig
+from minrisk.plugins import Sample
 from openai_server import status
 
 WORDS = ["the", "a", "cat", "dog", "sat", "on", "mat", "rug", "old", "red", "big"]
@@ -141,6 +142,9 @@ def test_a_matrix_and_confidence_are_those_of_the_command_line(tmp_path):
     assert (tmp_path / "api.jsonl").read_bytes() == (tmp_path / "cli.jsonl").read_bytes()
     ours, theirs = np.load(tmp_path / "api.npz"), np.load(tmp_path / "cli.npz")
     assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
+    minrisk.export(path, output=tmp_path / "train.jsonl", matrix=tmp_path / "train.npz")
+    trained = np.load(tmp_path / "train.npz")
+    assert all(np.array_equal(trained[name], theirs[name]) for name in theirs)
     [first, _] = minrisk.decode_corpus(path, confidence=True)
     assert first.ranking.confidence is not None
 
@@ -452,6 +456,41 @@ def test_translations_are_those_of_the_command_line(server, sources, tmp_path):
     assert [r.text for r in found] == (tmp_path / "cli.text").read_text().splitlines()
 
 
+def test_separate_references_are_those_of_the_command_line(server, sources, tmp_path):
+    flags = ["--endpoint", server.endpoint, "--model", "m", "--prompt", "In French: {source}",
+             "-n", "5", "--reference-samples", "9", "--references.temperature", "0.25"]
+    options: Any = {"reference_samples": 9, "reference_options": {"temperature": 0.25}}
+    calls: Any = {"sample": minrisk.sample, "translate": minrisk.translate,
+                  "answer": minrisk.answer}
+    for name, call in calls.items():
+        run(name, sources, *flags, "-o", tmp_path / f"cli.{name}")
+        summary = call(sources, 5, sampler=sampler(server), output=tmp_path / f"api.{name}",
+                       **options)
+        assert (tmp_path / f"api.{name}").read_bytes() == (tmp_path / f"cli.{name}").read_bytes()
+        assert summary.counts["samples"] == 4 * (5 + 9)
+        manifests = [json.loads((tmp_path / f"{side}.{name}.run.json").read_text())
+                     for side in ("cli", "api")]
+        assert manifests[0]["settings"] == manifests[1]["settings"]
+        for result in call(SOURCES, 5, sampler=sampler(server), **options):
+            assert sum(s.count for s in result.samples) == 5
+            assert sum(s.count for s in result.reference_samples) == 9
+
+
+def test_a_sampler_without_options_can_draw_references_too():
+    class Parrot:
+        name = "parrot"
+
+        def sample(self, prompts, n, seed=0, indices=None):
+            return [[Sample(f"{prompt} {seed}", n)] for prompt in prompts]
+
+    [found] = minrisk.sample(["Hello"], 4, sampler=Parrot(), reference_samples=2)
+    assert [s.count for s in found.reference_samples] == [2]
+    assert found.reference_samples[0].text != found.texts[0] == "Hello 0"
+    with pytest.raises(minrisk.InputError, match="unknown option of sampler 'parrot'"):
+        minrisk.sample(["Hello"], 4, sampler=Parrot(), reference_samples=2,
+                       reference_options={"temperature": 1})
+
+
 def test_a_prompt_that_fails_keeps_its_place(server):
     def picky(handler: Any) -> None:
         bad = handler.body["messages"][-1]["content"].endswith("three")
@@ -484,6 +523,11 @@ def test_chats_are_prompts_too(server):
     ((["one"], 4), {"sampler": "hf"}, "sampler 'hf' needs the option model"),
     ((["one"], 4), {"sampler": minrisk.CTranslate2("m"), "top_k": 2}, "already part of the"),
     ((["one"], 4), {"on_blank": "ignore"}, "on_blank must be 'copy' or 'fail'"),
+    ((["one"], 4), {"reference_samples": 0}, "reference_samples must be an integer of at least 1"),
+    ((["one"], 4), {"reference_options": {"top_k": 1}}, "reference_options= needs "
+     "reference_samples="),
+    ((["one"], 4), {"reference_samples": 2, "reference_options": {"topk": 1}},
+     "unknown option of sampler 'hf', 'topk'; did you mean 'top_k'"),
     ((["one"], 4), {"workers": 0}, "workers must be an integer of at least 1"),
 ])
 @pytest.mark.parametrize("call", [minrisk.sample, minrisk.translate], ids=["sample", "translate"])
@@ -517,7 +561,7 @@ def test_a_segment_that_gives_no_example_is_told():
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"format": "xml", "output": "o"}, "format must be 'json' or 'tsv'; got 'xml'"),
-    ({"format": "tsv"}, "format='tsv' is for output="),
+    ({"format": "tsv"}, "format='tsv' and matrix= are for output="),
     ({"format": "tsv", "output": "o", "pairs": "best-worst"}, "need format='json'"),
     ({"pairs": "best"}, "pairs must be 'best-worst' or"), ({"stride": 0}, "stride must be"),
     ({"stride": 2}, "stride= goes with pairs='consecutive'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import openai_server
@@ -122,6 +123,114 @@ def test_translate_is_sample_and_decode(sample, translate, sources, tmp_path):
     assert "strategy:aggregate-to-fine|metric:chrf|" in text.err
 
 
+def test_translate_measures_its_choices_as_decode_does(sample, translate, sources, tmp_path):
+    samples = tmp_path / "samples.jsonl"
+    sample(sources, "-n", "20", "--prompt", "In French: {source}", "--seed", "2", "-o", samples)
+    measures = ["--confidence", "--uncertainty", "--weights", "length-normalised", "--matrix"]
+    apart = run("decode", samples, "--seed", "2", *measures, tmp_path / "apart.npz").records
+    result = translate(sources, "-n", "20", "--seed", "2", "--format", "json", *measures,
+                       tmp_path / "whole.npz")
+    assert [{k: v for k, v in r.items() if k != "source"} for r in result.records] == apart
+    with np.load(tmp_path / "apart.npz") as one, np.load(tmp_path / "whole.npz") as other:
+        assert {k: v.tolist() for k, v in one.items()} == {k: v.tolist() for k, v in other.items()}
+
+
+REFERENCES = ["--reference-samples", "12", "--references.temperature", "0.25"]
+
+
+@pytest.mark.parametrize("weights", ["uniform", "logprobs"])
+def test_translate_with_separate_references_is_sample_and_decode(
+        sample, translate, sources, tmp_path, weights):
+    samples = tmp_path / "samples.jsonl"
+    sample(sources, "-n", "5", "--prompt", "In French: {source}", *REFERENCES, "-o", samples)
+    for record in read(samples.read_text()):
+        assert list(record) == ["id", "source", "samples", "counts", "sample_logprobs",
+                                "sample_lengths", "references", "weights"]
+        assert (sum(record["counts"]), sum(record["weights"])) == (5, 12)
+    result = translate(sources, "-n", "5", *REFERENCES, "--format", "json", "--utilities",
+                       "--weights", weights)
+    apart = run("decode", samples, "--utilities").records
+    passed = [{k: v for k, v in r.items() if k != "source"} for r in result.records]
+    assert (passed == apart) == (weights == "uniform")
+
+
+def test_the_log_probabilities_of_samples_reach_decode_beside_references(sample, sources, tmp_path):
+    samples = tmp_path / "samples.jsonl"
+    sample(sources, "-n", "5", *REFERENCES, "-o", samples)
+    best = run("decode", samples, "--strategy", "rerank", "--metric", "logprob").records
+    for record, found in zip(read(samples.read_text()), best, strict=True):
+        logprobs = [p / n for p, n in
+                    zip(record["sample_logprobs"], record["sample_lengths"], strict=True)]
+        assert found["index"] == logprobs.index(max(logprobs))
+
+
+def test_references_have_their_own_options_and_random_streams(sample, server, sources):
+    server.usage = True
+    result = sample(sources, "-n", "12", *REFERENCES)
+    sent = {temperature: [b for b in server.bodies if b["temperature"] == temperature]
+            for temperature in (1.0, 0.25)}
+    assert [len(bodies) for bodies in sent.values()] == [4, 4]
+    assert not {b["seed"] for b in sent[1.0]} & {b["seed"] for b in sent[0.25]}
+    assert "|reference_samples:12|references.temperature:0.25|" in result.err
+    assert "96 samples, 40 prompt_tokens, 288 completion_tokens" in result.err
+    assert {r["usage"]["completion_tokens"] for r in result.records} == {72}
+    same = sample(sources, "-n", "12", "--reference-samples", "12").records
+    assert all(set(record["samples"]) != set(record["references"]) for record in same)
+    alone = sample(sources, "-n", "12").records
+    assert [r["samples"] for r in alone] == [r["samples"] for r in same]
+
+
+def test_repeated_references_need_no_weights(sample, sources):
+    for record in sample(sources, "-n", "5", *REFERENCES, "--repeat").records:
+        assert "weights" not in record
+        assert (len(record["samples"]), len(record["references"])) == (5, 12)
+
+
+def test_a_configuration_file_has_the_options_of_references(server, sources, tmp_path):
+    config = tmp_path / "run.yaml"
+    config.write_text(f"input: [{sources}]\nnum_samples: 5\nreference_samples: 12\n"
+                      f"sampler:\n  name: openai\n  endpoint: {server.endpoint}\n  model: m\n"
+                      "references:\n  temperature: 0.25\n")
+    assert run("sample", "--config", config).records == run(
+        "sample", sources, "--endpoint", server.endpoint, "--model", "m", "-n", "5",
+        *REFERENCES).records
+    assert {body["temperature"] for body in server.bodies} == {1.0, 0.25}
+
+
+@pytest.mark.parametrize("command", ["sample", "translate", "answer"])
+def test_help_has_the_options_of_references_where_there_are_some(command):
+    assert "--references.temperature" not in run(command, "--help-all").out
+    assert "--reference-samples M" in run(command, "--help").out
+    text = run(command, "--endpoint", "u", "--reference-samples", "4", "--help").out
+    assert "Reference sampler openai:" in text
+    assert "--references.temperature FLOAT" in text
+
+
+def test_references_of_the_input_are_not_replaced(sample, server, tmp_path):
+    path = write(tmp_path / "in.jsonl", {"source": "one", "references": ["eins"]},
+                 {"source": "two"})
+    result = sample(path, "-n", "2", *REFERENCES)
+    first, second = result.records
+    assert "found references in the input" in first["error"]
+    assert "those of --reference-samples would replace" in result.err
+    assert len(second["samples"]) > 0
+    assert {body["messages"][-1]["content"] for body in server.bodies} == {"two"}
+    assert "samples" in sample(path, "-n", "2").records[0]
+
+
+@pytest.mark.parametrize("command", ["sample", "translate", "answer"])
+def test_a_server_that_ignores_the_temperature_is_told_once(server, sources, command):
+    server.always = openai_server.altered({"message": {"content": "always the same"}})
+    options = ["--endpoint", server.endpoint, "--model", "m", "--prompt", "{source}", "-n", "4"]
+    result = run(command, sources, *options)
+    assert result.code == 0
+    assert result.err.count("all samples of a prompt are equal") == 1
+    assert "or raise --temperature" in result.err
+    both = run(command, sources, *options, "--reference-samples", "9")
+    assert both.err.count("all samples of a prompt are equal") == 1
+    assert "are equal" not in run(command, sources, *options, "--temperature", "0").err
+
+
 def test_progress_tells_samples_per_second(sample, sources, monkeypatch):
     monkeypatch.setattr(progress, "_PLAIN", 0.0)
     err = sample(sources, "-n", "20", "--batch-size", "1").err
@@ -172,6 +281,12 @@ def test_help_lists_the_samplers_and_their_options(command):
     (["--sampler", "nobody"], "unknown sampler 'nobody'"),
     (["--resume"], "--resume needs --output to be a file or folder"),
     (["--system", "s", "--api", "completions"], "system is for chats"),
+    (["--reference-samples", "0"], "--reference-samples must be an integer of at least 1; got 0"),
+    (["--references.temperature", "1"], "it needs --reference-samples M; see --help"),
+    (["--reference-samples", "4", "--references.top-p", "2"], "--references.top-p must be a "
+     "number above 0 and at most 1; got 2.0"),
+    (["--reference-samples", "4", "--references.temprature", "2"],
+     "did you mean '--references.temperature'?"),
 ])
 def test_options_that_make_no_sense_are_told(sample, sources, args, message):
     result = sample(sources, *args)
@@ -334,6 +449,7 @@ def test_a_finished_file_that_somebody_changed_is_told(sample, sources, tmp_path
     (["-n", "4", "--seed", "9"], "seed was 0, is 9"),
     (["-n", "4", "--temperature", "0.5"], "temperature was 1.0, is 0.5"),
     (["-n", "4", "--repeat"], "repeat was False, is True"),
+    (["-n", "4", "--reference-samples", "4"], "reference_samples was None, is 4"),
 ])
 def test_going_on_in_another_way_is_refused(sample, sources, tmp_path, args, message):
     out = tmp_path / "out.jsonl"

@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import signal
+import sys
 import threading
 from typing import Any
 
@@ -23,7 +24,7 @@ from minrisk.metrics.judge.cache import answer_cache
 from minrisk.openai.choices import Choice
 from minrisk.testing import check_metric
 from openai_server import Faulty, likeness, scoring, status
-from project import blocks
+from project import ROOT, blocks
 from tolerance import assert_close
 
 HYPS = ["the cat sat", "a cat sat", "dogs bark", "the cat sat down"]
@@ -272,6 +273,13 @@ def test_a_wrong_key_ends_the_run_and_no_key_is_shown(server, monkeypatch):
     assert KEY not in minrisk.signature(minrisk.Standard(judge(server, key_variable="MY_KEY")))
 
 
+@pytest.mark.parametrize("name", ["judge", "reward"])
+def test_a_key_that_is_missing_is_told_before_the_first_segment(server, name):
+    metric = minrisk.make_metric(name, model="m", endpoint=server.endpoint, key_variable="NO_KEY")
+    with pytest.raises(InputError, match="the environment variable NO_KEY is not set"):
+        metric.prepare()
+
+
 def test_a_key_in_an_answer_is_not_shown(server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     server.always = answering(choice(f"My key is {KEY}"))
@@ -306,6 +314,7 @@ def test_both_directions_are_asked_for_if_it_is_symmetric(server):
         prompt.index("REF")) else {"2": 1.0})
     metric = minrisk.Symmetric(judge(server))
     hyps, refs, source = map(metric.features, (["HYP"], ["REF"], [SOURCE]))
+    assert_close(metric.metric.scores(hyps, refs, source), [[4.6]])
     assert_close(metric.scores(hyps, refs, source), [[(4.6 + 2) / 2]])
 
 
@@ -433,3 +442,18 @@ def test_the_example_of_the_page_runs(server, monkeypatch, capsys):
     text, pairs, requests = capsys.readouterr().out.rsplit(maxsplit=2)
     assert text.startswith(("The", "Paris", "It"))
     assert int(pairs) < 16 < int(requests) == len(server.bodies) == 17
+
+
+def test_the_table_of_the_benchmark_is_made_of_its_results(monkeypatch):
+    folder = ROOT / "benchmarks" / "judge"
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.syspath_prepend(folder.parent)
+    import run as benchmark
+
+    monkeypatch.delitem(sys.modules, "run")
+    result = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    assert benchmark.table(result) in (folder / "README.md").read_text(encoding="utf-8")
+    exact, *others = result["results"]
+    assert exact["requests"] == result["samples"] ** 2
+    assert [row["strategy"] for row in others] == [
+        trial.label for trial in benchmark.trials(result["samples"])]

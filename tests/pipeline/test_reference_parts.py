@@ -223,6 +223,18 @@ def test_the_command_ranks_as_decode_does(folder, strategy):
     assert_close(found["utilities"], expected.utility)
 
 
+def test_an_output_of_the_command_is_replaced_only_if_told(folder):
+    path = folder / "best.jsonl.gz"
+    assert run("rank", "hyps.txt", "a.txt", "-o", path).code == 0
+    before = path.read_bytes()
+    again = run("rank", "hyps.txt", "a.txt", "-o", path, "--nbest", "2")
+    assert again.code == 2
+    assert "best.jsonl.gz exists; --overwrite replaces it" in again.err
+    assert path.read_bytes() == before
+    assert run("rank", "hyps.txt", "a.txt", "-o", path, "--nbest", 2, "--overwrite").code == 0
+    assert "nbest" in json.loads(gzip.decompress(path.read_bytes()))
+
+
 def test_the_format_of_a_shard_does_not_matter(folder):
     text = ranked("hyps.txt", "a.txt", "b.txt", "--utilities")
     assert ranked("hyps.txt", "ab.jsonl", "--utilities") == text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from threading import Barrier, get_ident
@@ -19,9 +20,16 @@ from minrisk import ChrF, InputError, MissingExtra, Ranking, Segment, Standard
 from minrisk._core.adapters import as_sampler
 from minrisk._core.errors import UnusableError
 from minrisk._core.sample_columns import columns, distinct
-from minrisk._core.sampler import PartialError, Sample
-from minrisk.io.record import Record
-from minrisk.pipeline.stages import Decode, GenerateSamples
+from minrisk._core.sampler import PartialError, Sample, Samples
+from minrisk.io.record import Record, Weighting
+from minrisk.io.writer import count_samples
+from minrisk.pipeline.stages import (
+    Decode,
+    GenerateReferences,
+    GenerateSamples,
+    SamplesToSegments,
+)
+from tolerance import assert_close
 
 SAMPLES = st.lists(st.builds(
     Sample, st.sampled_from(["a", "b", ""]), st.integers(1, 4),
@@ -47,7 +55,7 @@ class Lengths:
 class Concurrent(ChrF):
     """A metric whose batches are scored in two threads."""
 
-    concurrency = 2
+    concurrent_batches = 2
 
 
 class InThreads(Lengths):
@@ -304,6 +312,88 @@ def test_a_blank_source_has_blank_samples_unless_it_is_to_fail(sampler):
     [record] = draw(sampler, prompts(" "), fail_blank=True)
     assert "the source is blank" in str(record.error)
     assert sampler.batches == []
+
+
+@pytest.mark.parametrize("sampler", [Echo(), Streaming()], ids=["batches", "stream"])
+def test_references_are_sampled_as_samples_are_and_leave_these_alone(sampler):
+    items = draw(Echo(), prompts("bad", "b", InputError("unreadable"), "c", " "))
+    references = GenerateReferences(GenerateSamples(as_sampler(sampler), 7))
+    found = {record.id: record for record in references(items)}
+    failed = {i: str(r.error) for i, r in found.items() if r.error}
+    first = {1: "a bad word"} if isinstance(sampler, Streaming) else {}  # which it always refuses
+    assert failed == {0: "a bad word", 2: "unreadable"} | first
+    assert found[3].samples == [Sample("c3", 4)]
+    assert found[3].reference_samples == [Sample("c3", 7)]
+    assert found[4].samples == [Sample("", 4, 0.0)]
+    assert found[4].reference_samples == [Sample("", 7, 0.0)]
+
+
+def test_a_prompt_whose_references_fail_has_no_samples_either():
+    record = Record(0, 0, "in", 0, prompt="bad", samples=[Sample("a")])
+    [found] = GenerateReferences(GenerateSamples(as_sampler(Echo()), 7))(iter([record]))
+    assert str(found.error) == "a bad word"
+    assert found.samples is None
+    assert found.reference_samples is None
+
+
+def with_references():
+    return Record(0, 0, "in", 0, samples=[Sample("a", 3, -1.0), Sample("b", 1, -2.0)],
+                  reference_samples=[Sample("c", 1, -2.0), Sample("a", 2, -1.0), Sample("c", 1)])
+
+
+def test_counts_of_separate_references_are_their_weights():
+    [record] = SamplesToSegments()(iter([with_references()]))
+    assert record.segment.hypotheses == ("a", "b")
+    assert record.segment.counts.tolist() == [3, 1]
+    assert record.segment.references == ("c", "a")
+    assert record.segment.weights.tolist() == [0.5, 0.5]
+    assert record.segment.logprobs.tolist() == [-1.0, -2.0]
+
+
+def test_separate_references_are_weighted_by_their_own_log_probabilities():
+    [record] = SamplesToSegments(Weighting("logprobs"))(iter([with_references()]))
+    assert record.segment.references == ("c", "a")
+    assert_close(record.segment.weights, np.exp([-2, -1]) / np.exp([-2, -1]).sum())
+
+
+def test_samples_and_usage_of_separate_references_are_counted():
+    record = Record(0, 0, "in", 0, samples=Samples([Sample("a", 3, tokens=(1, 2))], {"x": 5}),
+                    reference_samples=Samples([Sample("b", 2, tokens=(1,))], {"x": 7}))
+    assert count_samples(record) == {"samples": 5, "tokens": 8, "x": 12}
+
+
+@dataclass
+class Dice:
+    """Samples of each prompt are the given ones."""
+
+    name: ClassVar[str] = "dice"
+    is_random: bool = True
+
+    def sample(self, prompts, n, seed=0, indices=None):
+        return [list(map(Sample, prompt.split())) for prompt in prompts]
+
+
+def warnings_of(prompts_given, **options):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = list(draw(Dice(**options), prompts(*prompts_given), batch_size=2))
+    assert len(found) == len(prompts_given)
+    return [str(warning.message) for warning in caught]
+
+
+def test_samples_that_are_always_equal_are_warned_about_once():
+    [message] = warnings_of(["a a", "b b", " ", "c c", "d d", "e e", "f f", "g g"])
+    assert "equal, for each of the first 3 prompts" in message
+    assert "raise temperature=" in message
+
+
+@pytest.mark.parametrize(("given", "options"), [
+    (["a a", "b b"], {}), (["a a", "b b", "c x", "d d", "e e", "f f"], {}),
+    (["a", "b", "c", "d"], {}), ([" ", " ", " ", " "], {}),
+    (["a a", "b b", "c c", "d d"], {"is_random": False}),
+], ids=["few prompts", "one differs", "one sample each", "blank sources", "search"])
+def test_equal_samples_may_be_right(given, options):
+    assert warnings_of(given, **options) == []
 
 
 @given(SAMPLES)

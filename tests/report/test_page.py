@@ -62,12 +62,12 @@ def report(tmp_path_factory):
 
 
 @contextmanager
-def opened(browser, path, address="", **settings):
+def opened(browser, path, address="", **options):
     """A page that must neither complain nor ask for anything.
 
-    Pages without settings share a context, and the process that shows them.
+    Pages without options share a context, and the process that shows them.
     """
-    context = browser.new_context(**settings) if settings else browser.contexts[0]
+    context = browser.new_context(**options) if options else browser.contexts[0]
     complaints, requests = [], []
     page = context.new_page()
     page.on("console", lambda message: complaints.append(message.text))
@@ -82,7 +82,7 @@ def opened(browser, path, address="", **settings):
         assert complaints == []
         assert [one for one in requests if not one.startswith((url, "data:"))] == []
     finally:
-        (context if settings else page).close()
+        (context if options else page).close()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import sys
 import warnings
 from collections import Counter
@@ -13,11 +14,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[hf]")
 transformers = pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
 
+import minrisk
 import tiny_models
 from commands import run, write
 from minrisk._core.errors import InputError, MissingExtra
 from minrisk._core.signature import signature
-from minrisk.samplers.hf import Transformers
+from minrisk.samplers.hf import Transformers, generator
 
 pytestmark = [pytest.mark.usefixtures("one_thread"),
               pytest.mark.filterwarnings("ignore:.*samples so far were cut")]  # limits are low here
@@ -52,6 +54,52 @@ def test_a_folder_is_all_it_takes(folders):
     assert [(s.text, s.tokens, s.count) for s in again] == [
         (s.text, s.tokens, s.count) for s in second]
     assert sampler.sample([], 20) == []
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    """The models that are loaded."""
+    names: list[str] = []
+    load = generator.load_model
+
+    def counted(kind, name, *args, **options):
+        names.append(name)
+        return load(kind, name, *args, **options)
+
+    monkeypatch.setattr(generator, "load_model", counted)
+    return names
+
+
+@pytest.mark.parametrize("sent", [False, True], ids=["here", "in a worker"])
+def test_other_options_of_sampling_share_the_model(folders, loads, sent):
+    first = Transformers(folders("marian"), device="cpu", max_tokens=5)
+    second = first.with_options(top_k=1)
+    if sent:
+        first, second = pickle.loads(pickle.dumps((first, second)))
+    second.prepare()
+    [samples] = first.sample(SOURCES[:1], 20)
+    [likeliest] = second.sample(SOURCES[:1], 20)
+    assert len(loads) == 1
+    assert len(samples) > len(likeliest) == 1
+    assert likeliest == Transformers(folders("marian"), device="cpu", max_tokens=5,
+                                     top_k=1).sample(SOURCES[:1], 20)[0]
+
+
+def test_another_number_format_is_another_model(folders, loads):
+    first = Transformers(folders("marian"), device="cpu", max_tokens=5)
+    for sampler in (first, first.with_options(dtype="bf16")):
+        sampler.prepare()
+    assert len(loads) == 2
+
+
+def test_beams_are_chosen_among_by_sampled_references_with_one_model(folders, loads):
+    found = minrisk.sample(SOURCES, 3, model=folders("marian"), device="cpu", beams=3,
+                           max_tokens=5, reference_samples=20,
+                           reference_options={"beams": 0, "epsilon": 0.02})
+    for result in found:
+        assert [s.count for s in result.samples] == [1, 1, 1]
+        assert sum(s.count for s in result.reference_samples) == 20
+    assert len(loads) == 1
 
 
 def test_languages_become_the_codes_that_models_want(folders):

@@ -25,7 +25,7 @@ from minrisk.io.training import PairChoice, TrainingWriter
 from minrisk.pipeline.stages import Collect
 from minrisk.tasks.corpus import segments_of
 from minrisk.tasks.decoding import (
-    ChoiceOutput,
+    DecodeOutput,
     Decoding,
     OracleOption,
     TrainingOutput,
@@ -132,16 +132,16 @@ def decode_corpus(
                            or abstain is not None):
         raise InputError("format=, nbest=, utilities=, abstain= and matrix= are for output=; "
                          "rankings have all utilities, and their uncertainty")
-    choices = ChoiceOutput(
+    choices = DecodeOutput(
         matrix=None if matrix is None else os.fspath(matrix), format=format, nbest=nbest,
         utilities=utilities, confidence=confidence, uncertainty=uncertainty, abstain=abstain)
     decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,
                              options)
     last = None if output is not None else Collect(
         partial(DecodedSegment.of, signature=decoding.ranking_signature))
-    work = choices.work(decoding, config, options.get("seed", 0), last)
+    job = choices.job(decoding, config, options.get("seed", 0), last)
     progress = options.get("progress", False)
-    return (iterate if output is None else complete)(config, work, progress)
+    return (iterate if output is None else complete)(config, job, progress)
 
 
 @overload
@@ -162,7 +162,7 @@ def export(
     conversational: bool = False, metric: MetricLike | None = None,
     strategy: StrategyLike | None = None, weights: Weights = "auto",
     weights_temperature: float | None = None, oracle: str | None = None,
-    **options: Unpack[DecodeKeywords],
+    matrix: FilePath | None = None, **options: Unpack[DecodeKeywords],
 ) -> RunSummary: ...
 
 
@@ -180,6 +180,7 @@ def export(
     weights: Weights = "auto",
     weights_temperature: float | None = None,
     oracle: str | None = None,
+    matrix: FilePath | None = None,
     **options: Unpack[DecodeKeywords],
 ) -> Generator[dict[str, Any]] | RunSummary:
     """Make training data of what MBR decoding prefers, as `minrisk export` does.
@@ -195,7 +196,8 @@ def export(
         prompt: template of the prompt, with {source} in it; unless given, the segment's own prompt
             or messages, or its source.
         conversational: whether examples are messages with roles, for chat models.
-        metric, strategy, weights, weights_temperature, oracle, options: as of `decode_corpus`.
+        metric, strategy, weights, weights_temperature, oracle, matrix, options: as of
+            `decode_corpus`.
 
     Returns:
         An iterator of examples: {"source", "target"}, {"messages"} or {"prompt", "chosen",
@@ -212,17 +214,18 @@ def export(
     {'prompt': 'Translate: Guten Tag!', 'chosen': 'Hello!', 'rejected': 'Bye!'}
     """
     config = run_config(output, options)
-    if format == "tsv" and output is None:
-        raise InputError("format='tsv' is for output=; examples are dicts otherwise")
-    training = TrainingOutput(None, pairs, stride, prompt, conversational, format)
+    if output is None and (format == "tsv" or matrix is not None):
+        raise InputError("format='tsv' and matrix= are for output=; examples are dicts otherwise")
+    training = TrainingOutput(None if matrix is None else os.fspath(matrix), pairs, stride, prompt,
+                              conversational, format)
     decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,
                              options)
     last = None if output is not None else Collect(_Examples(TrainingWriter(training.recipe)))
-    work = training.work(decoding, config, last)
+    job = training.job(decoding, config, last)
     progress = options.get("progress", False)
     if output is not None:
-        return complete(config, work, progress)
-    return _examples(iterate(config, work, progress))
+        return complete(config, job, progress)
+    return _examples(iterate(config, job, progress))
 
 
 def make_decoding(segments: Any, metric: MetricLike | None, strategy: StrategyLike | None,

@@ -77,7 +77,7 @@ def inspect(
     validation: FilePath | None = None,
     show: int = 16,
     title: str | None = None,
-    note: str | None = None,
+    note: str = "",
     weights: Weights = "auto",
     weights_temperature: float | None = None,
     **options: Unpack[DecodeKeywords],
@@ -108,15 +108,15 @@ def inspect(
     >>> inspect([{"id": "one", "source": "eine Katze", "samples": ["a cat", "a cat", "dogs"]}])
     Report(1 segment, 0 failed, 0.1 MB)
     """
-    page = PageOptions(show, title, note, reference_field,
+    page = PageOptions(show, title, reference_field,
                        None if validation is None else fspath(validation))
     config = run_config("-", options)
     decoding = make_decoding(samples, metric, strategy, weights, weights_temperature, None, options,
                              LogprobReader)
     view = View(show=page.show, against=dict(against or {}), field=page.reference_field,
                 references=columns_of(references or ()), seed=options.get("seed", 0))
-    inspecting = Inspecting(decoding, view, page)
+    inspecting = Inspecting(decoding, view, page, note)
     with PageBuilder() as builder:
-        done = complete(config, inspecting.work(config, builder), options.get("progress", False))
+        done = complete(config, inspecting.job(config, builder), options.get("progress", False))
         chunks = inspecting.page(builder, done.segments)
         return Report(done.segments, done.failed, b"".join(chunks))

@@ -6,10 +6,11 @@ samplers, which check them; plug-ins have others, which are given to their const
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, TypedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypedDict
 
 from minrisk._core.decoding import MetricLike
+from minrisk.io.text_files import FilePath
 from minrisk.pipeline.batches import OnError
 
 ShowProgress = bool | Callable[[int, int], object]  # called with segments done and failed so far
@@ -115,5 +116,24 @@ class SampleKeywords(RunKeywords, SamplerKeywords, total=False):
     """Options of a run and of its sampler."""
 
 
-class TranslateKeywords(RunKeywords, SamplerKeywords, StrategyKeywords, total=False):
-    """Options of a run, of its sampler and of its strategy."""
+class ChoiceKeywords(TypedDict, total=False):
+    """Options of `translate` and `answer` themselves."""
+
+    weights: Literal["uniform", "logprobs", "length-normalised"]
+    format: Literal["json", "text"]
+    nbest: int | None
+    utilities: bool
+    confidence: bool
+    uncertainty: bool
+    abstain: float | None
+    matrix: FilePath | None
+    sampling_workers: int | None
+    on_blank: Literal["copy", "fail"]
+    input_format: Literal["auto", "text", "json"]
+    reference_samples: int | None
+    reference_options: Mapping[str, Any] | None
+
+
+class TranslateKeywords(RunKeywords, SamplerKeywords, StrategyKeywords, ChoiceKeywords,
+                        total=False):
+    """Options of `translate` and `answer`, of their runs, samplers and strategies."""

@@ -34,6 +34,7 @@ class DecodedSegment:
     fields: Mapping[str, Any] = field(default_factory=dict)  # other fields of the input
     details: Mapping[str, Any] = field(default_factory=dict)  # the metric's, about the choice
     samples: Sequence[Sample] | None = None  # the samples of `translate`, otherwise None
+    reference_samples: Sequence[Sample] | None = None  # those of separate references
     _ranking: Ranking | None = None
 
     def __repr__(self) -> str:
@@ -58,7 +59,7 @@ class DecodedSegment:
         if ranking is not None and record.segment is not None:
             ranking = replace(ranking, hypotheses=record.segment.hypotheses, signature=signature)
         return cls(record.id, record.index, _error(record), record.fields, record.details,
-                   record.samples, ranking)
+                   record.samples, record.reference_samples, ranking)
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,6 +77,7 @@ class SampledPrompt:
     index: int  # its place in the input
     error: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)  # other fields of the input
+    reference_samples: Sequence[Sample] | None = None  # those of separate references
     _samples: Sequence[Sample] | None = None
 
     def __repr__(self) -> str:
@@ -96,7 +98,8 @@ class SampledPrompt:
 
     @classmethod
     def of(cls, record: Record) -> SampledPrompt:
-        return cls(record.id, record.index, _error(record), record.fields, record.samples)
+        return cls(record.id, record.index, _error(record), record.fields,
+                   record.reference_samples, record.samples)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from minrisk._core.errors import InputError, brief, unknown
 from minrisk._core.registry import Registry
 from minrisk.io.sink import QueueSink
 from minrisk.io.text_files import FilePath
-from minrisk.pipeline.job import RunConfig, Work, open_run
+from minrisk.pipeline.job import Job, RunConfig, open_run
 from minrisk.pipeline.progress import RunProgress
 
 RUN_OPTIONS = frozenset(f.name for f in dataclasses.fields(RunConfig)) - {"output"} | {"progress"}
@@ -50,10 +50,10 @@ def field_names(registry: Registry, value: Any, default: str) -> list[str]:
     return [f.name for f in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
 
 
-def iterate(config: RunConfig, work: Work, progress: ShowProgress = False) -> Generator[Any]:
+def iterate(config: RunConfig, job: Job, progress: ShowProgress = False) -> Generator[Any]:
     """The value of each result in input order; records are read on demand."""
     show = CallProgress(progress)
-    with open_run(config, work) as run, closing(run.results()) as results:
+    with open_run(config, job) as run, closing(run.results()) as results:
         assert isinstance(run.sink, QueueSink)
         for result in results:
             show.advance(failed=result.failure is not None)
@@ -62,17 +62,17 @@ def iterate(config: RunConfig, work: Work, progress: ShowProgress = False) -> Ge
     show.finish()
 
 
-def complete(config: RunConfig, work: Work, progress: ShowProgress = False) -> RunSummary:
+def complete(config: RunConfig, job: Job, progress: ShowProgress = False) -> RunSummary:
     """Write the output; returns a summary of it."""
     show = CallProgress(progress)
-    with open_run(config, work) as run, closing(run.results()) as results:
+    with open_run(config, job) as run, closing(run.results()) as results:
         for result in results:
             show.advance(failed=result.failure is not None)
         counts = dict(run.sink.counts)
         unfinished = list(run.broken.values())
     show.finish()
     return RunSummary(config.output or "", counts.pop("segments", 0), counts.pop("failed", 0),
-                      show.seconds, counts, list(work.signatures), unfinished)
+                      show.seconds, counts, list(job.signatures), unfinished)
 
 
 class CallProgress(RunProgress):

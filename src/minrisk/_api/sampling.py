@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Unpack, overload
 
 from minrisk._api.keywords import SampleKeywords, TranslateKeywords
 from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
@@ -23,7 +25,6 @@ from minrisk._core.decoding import (
 from minrisk._core.errors import InputError
 from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk._core.sampler import Message, Sampler, check_numbers
-from minrisk._core.signature import signature
 from minrisk.io.prompts import InputFormat
 from minrisk.io.text_files import FilePath
 from minrisk.pipeline.stages import Collect
@@ -37,6 +38,7 @@ from minrisk.tasks.sampling import (
     TranslationOutput,
 )
 
+_READING = ("on_blank", "input_format", "reference_samples")  # further options of prompts
 Prompts = os.PathLike[str] | Iterable[
     str | Mapping[str, Any] | Sequence[Message] | os.PathLike[str]]
 
@@ -44,6 +46,7 @@ Prompts = os.PathLike[str] | Iterable[
 @overload
 def sample(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None, seed: int = 0,
+    reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
     output: None = None, on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
     **options: Unpack[SampleKeywords],
 ) -> Generator[SampledPrompt]: ...
@@ -52,6 +55,7 @@ def sample(
 @overload
 def sample(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None, seed: int = 0,
+    reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
     output: FilePath, repeat: bool = False, on_blank: OnBlank = "copy",
     input_format: InputFormat = "auto", **options: Unpack[SampleKeywords],
 ) -> RunSummary: ...
@@ -63,6 +67,8 @@ def sample(
     *,
     sampler: SamplerLike | None = None,
     seed: int = 0,
+    reference_samples: int | None = None,
+    reference_options: Mapping[str, Any] | None = None,
     output: FilePath | None = None,
     repeat: bool = False,
     on_blank: OnBlank = "copy",
@@ -81,6 +87,10 @@ def sample(
         n: number of samples of each prompt.
         sampler: a sampler or its name; "hf" unless given, or "openai" where there is an `endpoint`.
         seed: seed of everything that is drawn at random.
+        reference_samples: number of further samples of each prompt that are the references, and
+            no hypotheses; the samples themselves are the references unless given.
+        reference_options: options of the sampler of these, such as `{"temperature": 1.0}`, where
+            they differ; their random streams do in any case.
         output: file or folder to write, as the command line does.
         repeat: whether the output has a sample as often as it was drawn, instead of its count.
         on_blank: what a blank source gives: "copy" for blank samples, or "fail".
@@ -101,7 +111,7 @@ def sample(
     >>> from minrisk.plugins import Sample, Sampler
     >>> class Parrot(Sampler):
     ...     name = "parrot"
-    ...     def sample(self, prompts, n, seed=0, places=None):
+    ...     def sample(self, prompts, n, seed=0, indices=None):
     ...         return [[Sample(f"{prompt}!", count=n)] for prompt in prompts]
     >>> [result.texts for result in sample(["Hello", "Bye"], 4, sampler=Parrot())]
     [['Hello!'], ['Bye!']]
@@ -109,20 +119,19 @@ def sample(
     config, chosen = run_config(output, options), _sampler(sampler, options)
     if output is None and repeat:
         raise InputError("repeat= is for output=; samples have their counts")
-    sampling = _sampling(prompts, chosen, n, seed, on_blank, input_format, options)
+    sampling = _sampling(prompts, chosen, n, seed, reference_options, options, on_blank=on_blank,
+                         input_format=input_format, reference_samples=reference_samples)
     last = Collect(SampledPrompt.of) if output is None else None
-    work = SampleOutput(repeat).work(sampling, config, last)
+    job = SampleOutput(repeat).job(sampling, config, last)
     progress = options.get("progress", False)
-    return (iterate if output is None else complete)(config, work, progress)
+    return (iterate if output is None else complete)(config, job, progress)
 
 
 @overload
 def translate(
     sources: Prompts, n: int, *, sampler: SamplerLike | None = None,
     metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
-    output: None = None, weights: Literal["uniform", "logprobs"] = "uniform",
-    on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
-    sampling_workers: int | None = None, **options: Unpack[TranslateKeywords],
+    output: None = None, **options: Unpack[TranslateKeywords],
 ) -> Generator[DecodedSegment]: ...
 
 
@@ -130,10 +139,7 @@ def translate(
 def translate(
     sources: Prompts, n: int, *, sampler: SamplerLike | None = None,
     metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
-    output: FilePath, format: Literal["text", "json"] = "text", nbest: int | None = None,
-    utilities: bool = False, weights: Literal["uniform", "logprobs"] = "uniform",
-    on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
-    sampling_workers: int | None = None, **options: Unpack[TranslateKeywords],
+    output: FilePath, **options: Unpack[TranslateKeywords],
 ) -> RunSummary: ...
 
 
@@ -146,13 +152,6 @@ def translate(
     strategy: StrategyLike | None = None,
     seed: int = 0,
     output: FilePath | None = None,
-    format: Literal["text", "json"] = "text",
-    nbest: int | None = None,
-    utilities: bool = False,
-    weights: Literal["uniform", "logprobs"] = "uniform",
-    on_blank: OnBlank = "copy",
-    input_format: InputFormat = "auto",
-    sampling_workers: int | None = None,
     **options: Unpack[TranslateKeywords],
 ) -> Generator[DecodedSegment] | RunSummary:
     """Draw n samples for every source and keep the best, as `minrisk translate` does.
@@ -166,16 +165,13 @@ def translate(
         strategy: a strategy, its name or class; standard MBR unless given.
         seed: seed of everything that is drawn at random.
         output: file or folder to write, as the command line does.
-        format: of the output: "text" for a line of text per source, "json" for JSON lines.
-        nbest: number of best samples of each source to add to the output.
-        utilities: whether to add the utilities of all samples to the output.
-        weights: how samples count as references: all alike, or by their "logprobs".
-        on_blank: what a blank source gives: "copy" for a blank choice, or "fail".
-        input_format: format of files: "text", "json", or "auto" for what they look like.
-        sampling_workers: number of workers that sample, on the GPUs; `workers` is the number that
-            decode.
-        options: of a sampler and a strategy that are given by name, and of the run, as of
-            `decode_corpus`.
+        options: `weights` of samples as references ("uniform", "logprobs" or
+            "length-normalised"); `confidence` and `uncertainty`, as of `decode_corpus`; of the
+            output `format` ("text" or "json"), `nbest`, `utilities`, `abstain` and `matrix`;
+            `on_blank`, `input_format`, `reference_samples` and `reference_options`, as of
+            `sample`; `sampling_workers`, the number of workers that sample, on the GPUs, where
+            `workers` is the number that decode; options of a sampler and a strategy that are
+            given by name; and those of the run, as of `decode_corpus`.
 
     Returns:
         An iterator of results in input order, each with its `ranking` and `samples`, or its `error`
@@ -187,23 +183,19 @@ def translate(
     >>> from minrisk.plugins import Sample, Sampler
     >>> class Parrot(Sampler):
     ...     name = "parrot"
-    ...     def sample(self, prompts, n, seed=0, places=None):
+    ...     def sample(self, prompts, n, seed=0, indices=None):
     ...         return [[Sample(f"{prompt}!", n - 1), Sample("What?")] for prompt in prompts]
     >>> [result.text for result in translate(["Hello", "Bye"], 4, sampler=Parrot())]
     ['Hello!', 'Bye!']
     """
-    return _best(sources, n, sampler, metric, strategy, seed, output,
-                 TranslationOutput(weights, format, nbest, utilities, sampling_workers),
-                 on_blank, input_format, options)
+    return _best(TranslationOutput, sources, n, sampler, metric, strategy, seed, output, options)
 
 
 @overload
 def answer(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None,
     metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
-    output: None = None, weights: Literal["uniform", "logprobs"] = "uniform",
-    on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
-    sampling_workers: int | None = None, **options: Unpack[TranslateKeywords],
+    output: None = None, **options: Unpack[TranslateKeywords],
 ) -> Generator[DecodedSegment]: ...
 
 
@@ -211,10 +203,7 @@ def answer(
 def answer(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None,
     metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
-    output: FilePath, format: Literal["text", "json"] = "json", nbest: int | None = None,
-    utilities: bool = False, weights: Literal["uniform", "logprobs"] = "uniform",
-    on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
-    sampling_workers: int | None = None, **options: Unpack[TranslateKeywords],
+    output: FilePath, **options: Unpack[TranslateKeywords],
 ) -> RunSummary: ...
 
 
@@ -227,13 +216,6 @@ def answer(
     strategy: StrategyLike | None = None,
     seed: int = 0,
     output: FilePath | None = None,
-    format: Literal["text", "json"] = "json",
-    nbest: int | None = None,
-    utilities: bool = False,
-    weights: Literal["uniform", "logprobs"] = "uniform",
-    on_blank: OnBlank = "copy",
-    input_format: InputFormat = "auto",
-    sampling_workers: int | None = None,
     **options: Unpack[TranslateKeywords],
 ) -> Generator[DecodedSegment] | RunSummary:
     """Draw n samples for every prompt and keep the best, as `minrisk answer` does.
@@ -242,8 +224,8 @@ def answer(
     otherwise, because answers may have many lines.
 
     Args:
-        prompts, n, sampler, metric, strategy, seed, output, format, nbest, utilities, weights,
-            on_blank, input_format, sampling_workers, options: as of `translate`.
+        prompts: as of `sample`.
+        n, sampler, metric, strategy, seed, output, options: as of `translate`.
 
     Returns:
         As `translate` does; with the metric "exact-match", `details` has the answer and its votes.
@@ -255,7 +237,7 @@ def answer(
     >>> from minrisk.plugins import Sample, Sampler
     >>> class Guesser(Sampler):
     ...     name = "guesser"
-    ...     def sample(self, prompts, n, seed=0, places=None):
+    ...     def sample(self, prompts, n, seed=0, indices=None):
     ...         return [[Sample("It is 4.", n - 2), Sample("5", 1), Sample("It's 5.", 1)]
     ...                 for _ in prompts]
     >>> metric = minrisk.ExactMatch(pattern=r"\\d+")
@@ -263,35 +245,45 @@ def answer(
     ...                                                metric=metric)]
     ['4']
     """
-    return _best(prompts, n, sampler, metric, strategy, seed, output,
-                 AnswerOutput(weights, format, nbest, utilities, sampling_workers),
-                 on_blank, input_format, options)
+    return _best(AnswerOutput, prompts, n, sampler, metric, strategy, seed, output, options)
 
 
-def _best(prompts: Prompts, n: int, sampler: SamplerLike | None, metric: MetricLike | None,
-          strategy: StrategyLike | None, seed: int, output: FilePath | None,
-          choices: TranslationOutput, on_blank: OnBlank, input_format: InputFormat,
-          options: Mapping[str, Any]) -> Generator[DecodedSegment] | RunSummary:
-    """The best sample of every prompt: `translate` and `answer`."""
+def _best(kind: type[TranslationOutput], prompts: Prompts, n: int, sampler: SamplerLike | None,
+          metric: MetricLike | None, strategy: StrategyLike | None, seed: int,
+          output: FilePath | None, options: Mapping[str, Any],
+          ) -> Generator[DecodedSegment] | RunSummary:
+    """The best sample of every prompt."""
     config = run_config(output, options)
-    if output is None and choices != type(choices)(
-            weights=choices.weights, sampling_workers=choices.sampling_workers):
-        raise InputError("format=, nbest= and utilities= are for output=; rankings have all "
-                         "utilities")
     sampler_fields = field_names(SAMPLERS, sampler, default_sampler(options.get("endpoint")))
     fields = field_names(STRATEGIES, strategy, STRATEGY)
-    others = other_options(options, sampler_fields, fields)
-    chosen = _sampler(sampler, {k: v for k, v in others.items() if k in sampler_fields})
-    own = {k: v for k, v in others.items() if k not in sampler_fields}
+    choice_fields = [f.name for f in dataclasses.fields(kind)]
+    others = other_options(options, sampler_fields, fields, choice_fields, _READING,
+                           ["reference_options"])
+    reference_options = others.pop("reference_options", None)
+    choices = _choices(kind, {k: others.pop(k) for k in choice_fields if k in others}, output)
+    reading = {k: others.pop(k) for k in _READING if k in others}
+    chosen = _sampler(sampler, {k: others.pop(k) for k in sampler_fields if k in others})
     if "seed" in fields and isinstance(strategy, str | type | None):
-        own["seed"] = seed
-    decision = resolve_strategy(strategy, metric, own)
-    sampling = _sampling(prompts, chosen, n, seed, on_blank, input_format, options)
+        others["seed"] = seed
+    decision = resolve_strategy(strategy, metric, others)
+    sampling = _sampling(prompts, chosen, n, seed, reference_options, options, **reading)
     last = None if output is not None else Collect(
-        partial(DecodedSegment.of, signature=signature(decision)))
-    work = choices.work(sampling, decision, config, last)
+        partial(DecodedSegment.of, signature=choices.signature(decision)))
+    job = choices.job(sampling, decision, config, last)
     progress = options.get("progress", False)
-    return (iterate if output is None else complete)(config, work, progress)
+    return (iterate if output is None else complete)(config, job, progress)
+
+
+def _choices(kind: type[TranslationOutput], given: dict[str, Any],
+             output: FilePath | None) -> TranslationOutput:
+    if given.get("matrix") is not None:
+        given["matrix"] = os.fspath(given["matrix"])
+    choices = kind(**given)
+    if output is None and choices != replace(choices, format=kind.format, nbest=None,
+                                             utilities=False, abstain=None, matrix=None):
+        raise InputError("format=, nbest=, utilities=, abstain= and matrix= are for output=; "
+                         "rankings have all utilities, and their uncertainty")
+    return choices
 
 
 def _sampler(sampler: SamplerLike | None, options: Mapping[str, Any]) -> Sampler:
@@ -307,8 +299,10 @@ def _sampler(sampler: SamplerLike | None, options: Mapping[str, Any]) -> Sampler
     return found
 
 
-def _sampling(prompts: Prompts, sampler: Sampler, n: int, seed: int, on_blank: OnBlank,
-              input_format: InputFormat, options: Mapping[str, Any]) -> Sampling:
+def _sampling(prompts: Prompts, sampler: Sampler, n: int, seed: int,
+              reference_options: Mapping[str, Any] | None, options: Mapping[str, Any],
+              **reading: Any) -> Sampling:
     check_numbers(n, seed)
     return Sampling(prompts_of(prompts, options.get("engine")), sampler,
-                    PromptOptions(input_format, on_blank, n, seed))
+                    PromptOptions(num_samples=n, seed=seed, **reading),
+                    dict(reference_options or {}))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Unpack
+from collections.abc import Iterable
+from typing import Unpack
 
 from minrisk._api.decoding import Segments
 from minrisk._api.keywords import RunKeywords
@@ -14,70 +11,11 @@ from minrisk._api.runs import complete, iterate, other_options, run_config
 from minrisk._core.adapters import as_metric
 from minrisk._core.decoding import METRIC, MetricLike, StrategyName
 from minrisk._core.errors import InputError, brief
-from minrisk.evaluation.figure import check_figure, plot
-from minrisk.evaluation.report import report_lines
-from minrisk.evaluation.study import Study
-from minrisk.evaluation.summary import Summary, TrialSummary, summarise
-from minrisk.io.files import Output
+from minrisk.evaluation.validation import Validation
 from minrisk.io.text_files import FilePath
 from minrisk.tasks.corpus import segments_of
 from minrisk.tasks.decoding import WeightOptions, Weights
 from minrisk.tasks.validating import StudyScope, Validating
-
-
-@dataclass(frozen=True)
-class Validation:
-    """The results of every strategy on the segments, and the recommended one.
-
-    Printed, it is the table of `minrisk validate`.
-
-    >>> import minrisk
-    >>> samples = ["the cat sat", "a cat sat", "the dog sat", "the cat ran", "cats sit"]
-    >>> found = minrisk.validate([samples], strategies=["n-by-s"], tolerance=100)
-    >>> [row.trial.label for row in found.rows]
-    ['standard', 'n-by-s subset n/2', 'n-by-s subset n/4']
-    >>> found.rows[0].lost
-    0.0
-    """
-
-    summary: Summary = field(repr=False)
-    signature: str
-    skipped: Sequence[str] = ()  # strategies that the metric cannot do, with the reasons
-    _study: Study | None = field(default=None, repr=False)
-
-    @property
-    def rows(self) -> list[TrialSummary]:
-        """Each strategy at each budget: standard MBR first."""
-        return self.summary.rows
-
-    @property
-    def recommended(self) -> TrialSummary:
-        """The fastest within the tolerance, unless standard MBR is nearly as fast."""
-        return self.summary.recommended
-
-    @property
-    def fewest_pairs(self) -> TrialSummary:
-        """The one that evaluates the fewest pairs within the tolerance."""
-        return self.summary.fewest_pairs
-
-    def as_json(self) -> dict[str, Any]:
-        """The dictionary that `minrisk validate --format json` prints."""
-        return {"signature": self.signature} | self.summary.as_json()
-
-    def save(self, path: FilePath) -> None:
-        """Write `as_json()` to a file."""
-        with Output(os.fspath(path)) as output:
-            output.write(json.dumps(self.as_json(), indent=1) + "\n")
-
-    def plot(self, path: FilePath) -> None:
-        """Plot accuracy over effective references, as .png, .svg or .pdf (`minrisk[plot]`)."""
-        assert self._study is not None
-        check_figure(os.fspath(path))
-        plot(self.summary, self._study, os.fspath(path))
-
-    def __str__(self) -> str:
-        assert self._study is not None
-        return "\n".join(report_lines(self.summary, self._study.top, self.signature))
 
 
 def validate(
@@ -134,13 +72,12 @@ def validate(
     validating = Validating(
         corpus, as_metric(metric), _names(strategies), scope, weighting, skipped.append,
         {name: as_metric(value, name) for name, value in further.items() if value})
-    work, study = validating.work(config), validating.study
+    job = validating.job(config)
     progress = options.get("progress", False)
-    collected = list(iterate(config, work, progress)) if output is None else []
+    collected = list(iterate(config, job, progress)) if output is None else []
     if output is not None:
-        complete(config, work, progress)
-    found = validating.outcomes(config, collected)
-    return Validation(summarise(study.trials, found, tolerance), study.signature, skipped, study)
+        complete(config, job, progress)
+    return validating.result(config, collected, skipped)
 
 
 def _names(strategies: Iterable[str] | None) -> list[str] | None:

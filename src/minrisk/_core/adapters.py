@@ -26,7 +26,13 @@ from minrisk._core.metric import (
 )
 from minrisk._core.options import owner
 from minrisk._core.registry import METRICS, SAMPLERS
-from minrisk._core.sampler import AnyRequest, Sample, Sampler, SamplingResult
+from minrisk._core.sampler import (
+    AnyRequest,
+    Sample,
+    Sampler,
+    SamplingResult,
+    changed_options,
+)
 from minrisk._core.segment import Ranking, Segment
 
 MAX_LOADED_METRICS = 4  # metrics made by name that are cached
@@ -274,8 +280,15 @@ class SamplerAdapter(Sampler):
         return found
 
     @property
+    def is_random(self) -> bool:
+        return bool(getattr(self.sampler, "is_random", False))
+
+    @property
     def streams(self) -> bool:
         return callable(getattr(self.sampler, "stream", None))
+
+    def with_options(self, **changes: Any) -> SamplerAdapter:
+        return SamplerAdapter(changed_options(self.sampler, changes, self.name))
 
     def batch_size(self, n: int) -> int:
         chosen = getattr(self.sampler, "batch_size", None)

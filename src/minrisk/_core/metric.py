@@ -132,7 +132,7 @@ class Metric(Options, ABC, Generic[F]):
         return False
 
     @property
-    def concurrency(self) -> int:
+    def concurrent_batches(self) -> int:
         """Number of batches that threads score at once, so that no device waits for the host.
 
         It is asked for after `prepare`.

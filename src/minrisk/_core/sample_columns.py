@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from minrisk._core.sampler import Sample, Samples
+
+REFERENCE_COLUMNS = ("logprobs", "lengths")  # belong to the references where there are some
 
 
 def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
@@ -31,6 +34,21 @@ def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
         found["reasoning"] = [row.reasoning for row in rows]
     if isinstance(samples, Samples) and samples.usage is not None:
         found["usage"] = dict(samples.usage)
+    return found
+
+
+def columns_with_references(samples: Iterable[Sample], references: Iterable[Sample],
+                            repeat: bool = False) -> dict[str, Any]:
+    """Columns of samples and of separate references, whose weights are their counts."""
+    found = {f"sample_{name}" if name in REFERENCE_COLUMNS else name: values
+             for name, values in columns(samples, repeat).items()}
+    others = columns(references, repeat)
+    usages = [part.pop("usage", None) for part in (found, others)]
+    found["references"] = others["samples"]
+    if not repeat:
+        found["weights"] = others["counts"]
+    if None not in usages:
+        found["usage"] = dict(Counter(usages[0]) + Counter(usages[1]))
     return found
 
 

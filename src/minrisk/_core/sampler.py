@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Protocol, Self, TypeVar
 
-from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError, unknown
 from minrisk._core.options import Bounds, Options, checked
 
 PROMPT_BATCH = 16  # prompts per batch, unless a sampler prefers another number
@@ -64,6 +64,7 @@ class Request(Protocol):
 
 
 AnyRequest = TypeVar("AnyRequest", bound=Request)
+T = TypeVar("T")
 SamplingResult = list[Sample] | MinriskError  # of a request
 
 
@@ -105,9 +106,22 @@ class Sampler(Options, ABC):
         return None
 
     @property
+    def is_random(self) -> bool:
+        """Whether it draws at random, so that samples that are always equal mean that it fails."""
+        return False
+
+    @property
     def streams(self) -> bool:
         """Whether it has `stream`, so that no prompt waits for the end of a batch."""
         return False
+
+    def with_options(self, **changes: Any) -> Self:
+        """The same sampler with other options; a model that both use is loaded once, if it can be.
+
+        Raises:
+            InputError: if there is no such option, or a value is wrong.
+        """
+        return changed_options(self, changes, self.name)
 
     def batch_size(self, n: int) -> int:
         """The preferred number of prompts per batch, for n samples of each."""
@@ -138,6 +152,16 @@ class Sampler(Options, ABC):
         cancels unfinished requests.
         """
         raise InputError(f"sampler {self.name!r} has no stream; use sample")
+
+
+def changed_options(sampler: T, changes: Mapping[str, Any], name: str) -> T:
+    """A sampler with other values of these fields; without changes it is the same object."""
+    known = {f.name for f in fields(sampler)} if is_dataclass(sampler) else set()
+    for option in changes:
+        if option not in known:
+            raise unknown(f"option of sampler {name!r},", option, known)
+    changed: Any = sampler
+    return replace(changed, **changes) if changes else sampler
 
 
 def check_numbers(n: int, seed: int) -> None:

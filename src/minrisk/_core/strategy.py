@@ -96,9 +96,9 @@ def batch_size_of(strategy: Strategy) -> int:
     return 1 if is_light(strategy) else MODEL_BATCH
 
 
-def concurrency_of(strategy: Strategy) -> int:
+def concurrent_batches_of(strategy: Strategy) -> int:
     """Number of batches that may be ranked at once: the smallest of its metrics' numbers."""
-    return min(metric.concurrency for metric in metrics_of(strategy))
+    return min(metric.concurrent_batches for metric in metrics_of(strategy))
 
 
 def prepare_thread(strategy: Strategy) -> None:

@@ -23,5 +23,5 @@ def answer(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOptio
     self-consistency: the output has the answer and its votes.
     """
     options.apply()
-    drawn = prompts.sampling(sampling.make())
-    return execute(options, output.work(drawn, method.make(), options)).code
+    drawn = prompts.sampling(sampling)
+    return execute(options, output.job(drawn, method.make(), options)).code

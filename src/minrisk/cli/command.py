@@ -16,7 +16,7 @@ import click
 
 from minrisk._core.errors import InputError, MinriskError, nearest
 from minrisk._core.registry import METRICS
-from minrisk.cli.components import Component, ComponentOptions, FieldValue
+from minrisk.cli.components import REFERENCES, Component, ComponentOptions, FieldValue
 from minrisk.cli.config import Config, read_config
 from minrisk.cli.fields import entries
 from minrisk.cli.flags import set_flags
@@ -137,7 +137,11 @@ class OptionsCommand(click.Command):
             return f"it belongs to {', '.join(owners)}; "
         if ours := our_option(name):
             return f"here it is {ours}; "
-        close = nearest(name, known)
+        flags = set(known)
+        if name.startswith(REFERENCES) and "--reference-samples" in flags and not any(
+                flag.startswith(REFERENCES) for flag in flags):
+            return "it needs --reference-samples M; "
+        close = nearest(name, flags)
         return f"did you mean {close!r}? " if close else ""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,7 +1,8 @@
 """The metric, strategy and sampler that options name, and the options that fill their fields.
 
 `--coarse chrf --coarse.order 3` is for a strategy's second metric. Metrics inside others go by
-their names: `--metric chrf+comet --metric.chrf.order 4`.
+their names: `--metric chrf+comet --metric.chrf.order 4`. `--references.temperature 1` is for the
+sampler of separate references, which has the options of the first unless given others.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from minrisk._core.strategy import Strategy
 from minrisk.cli.fields import Field, entries, fields_of
 from minrisk.cli.options import FieldOption
 
+REFERENCES = "--references."  # begins the options of the sampler of separate references
 COMMON = ("metric", "seed")  # fields of strategies with an option that every strategy has
 _METRIC_HELP = "Metric that scores hypotheses; --metric.FIELD sets its fields."
 Names = Mapping[str, Any]  # of metrics, strategies and samplers, by the options that give them
@@ -201,6 +203,8 @@ class SamplerOptions(ComponentOptions):
     def named(cls, names: Names) -> Iterator[Component]:
         name = names.get("sampler") or default_sampler(names.get("endpoint"))
         yield sampler_component(name, ["endpoint"], not {"sampler", "endpoint"} & names.keys())
+        if "reference_samples" in names:
+            yield _reference_sampler(name)
 
     def make(self) -> Sampler:
         options = self.values("sampler")
@@ -217,6 +221,13 @@ def sampler_component(name: str, without: Sequence[str], is_default: bool) -> Co
     """A sampler whose fields have options, but for those that the command has itself."""
     options = _options("sampler", fields_of(SAMPLERS.get(name)), without)
     return Component("sampler", name, options, is_default)
+
+
+def _reference_sampler(name: str) -> Component:
+    """The sampler of separate references; none of its options is required."""
+    return Component("reference sampler", name, tuple(
+        ComponentOption("references", replace(field, default=None), REFERENCES + field.flag[2:])
+        for field in fields_of(SAMPLERS.get(name))))
 
 
 def _named_metrics(field: Field, names: Names) -> Iterator[Component]:

@@ -7,7 +7,7 @@ from minrisk.cli.components import StrategyOptions
 from minrisk.cli.execute import execute
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.segment_input import SegmentInput
-from minrisk.tasks.decoding import ChoiceOutput
+from minrisk.tasks.decoding import DecodeOutput
 
 
 @command(examples="""\
@@ -16,7 +16,7 @@ from minrisk.tasks.decoding import ChoiceOutput
   minrisk decode hyps.txt -n 1024 --source src.txt --format text > best.txt
   sampler | minrisk decode --metric chrf --metric.word-order 2 | head -3""")
 def decode(method: StrategyOptions, segments: SegmentInput, options: RunOptions,
-           output: ChoiceOutput) -> int:
+           output: DecodeOutput) -> int:
     """Pick the best hypothesis of every segment.
 
     INPUT is JSON lines: {"samples": ["...", ...]} with "id", "source", "counts" (of equal
@@ -26,4 +26,4 @@ def decode(method: StrategyOptions, segments: SegmentInput, options: RunOptions,
     """
     options.apply()
     decoding = segments.decoding(method.make())
-    return execute(options, output.work(decoding, options, method.seed or 0)).code
+    return execute(options, output.job(decoding, options, method.seed or 0)).code

@@ -1,4 +1,4 @@
-"""Runs the work of a command with `pipeline.job`, and shows its progress."""
+"""Runs the job of a command with `pipeline.job`, and shows its progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from minrisk.io.record import Result
 from minrisk.io.run_store import RunStore
 from minrisk.io.shards import Shard
 from minrisk.io.sink import QueueSink, Sink
-from minrisk.pipeline.job import Work, open_run
+from minrisk.pipeline.job import Job, open_run
 from minrisk.pipeline.run import Run
 
 SOME_FAILED = 3  # the exit code of a finished run in which some segments failed
@@ -34,22 +34,22 @@ class Outcome(NamedTuple):
     values: Sequence[Any] = ()  # the results, if there is no output
 
 
-def execute(options: RunOptions, work: Work, written: Sequence[str] = ()) -> Outcome:
+def execute(options: RunOptions, job: Job, written: Sequence[str] = ()) -> Outcome:
     """Do the work, with progress, a summary and a report; `written` are further files of it."""
     if options.report:
         check_writable(options.report)
         written = [*written, options.report]
-    with open_run(options, work, read=[options.config] if options.config else [],
+    with open_run(options, job, read=[options.config] if options.config else [],
                   written=written) as run:
         remaining = [what.shard for what in run.sink.remaining()]
         progress = Progress(options.quiet, partial(_fraction, run, _size(remaining)),
                             has_room_for_bar(options.output))
-        _introduce(progress, options, work, run.sink, len(remaining))
+        _introduce(progress, options, job, run.sink, len(remaining))
         try:
             _run(run, progress, options)
         finally:
             if options.report:
-                write_report(options.report, run, progress, work.signatures)
+                write_report(options.report, run, progress, job.signatures)
         for reason in run.broken.values():
             progress.note(f"unfinished: {reason}")
         failed = run.sink.counts["failed"] + len(run.broken)
@@ -70,15 +70,15 @@ def _fraction(run: Run, size: int | None) -> float | None:
     return min(1.0, sum(run.read.values()) / size) if size else None
 
 
-def _introduce(progress: Progress, options: RunOptions, work: Work, sink: Sink,
+def _introduce(progress: Progress, options: RunOptions, job: Job, sink: Sink,
                remaining: int) -> None:
-    for line in work.signatures:
+    for line in job.signatures:
         progress.note(line)
     if isinstance(sink, RunStore):
         if sink.store.writer:
             progress.note(f"unfinished results are in {sink.store.work}")
         if options.resume:
-            shards = len(work.files)
+            shards = len(job.files)
             of = f"{shards - remaining} of {shards} shards and " if options.is_folder else ""
             retried = f", {sink.retried} failed ones are tried again" if sink.retried else ""
             progress.note(f"resuming {remote.shown(options.output)}: {of}"

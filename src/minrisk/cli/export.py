@@ -29,7 +29,7 @@ def export(method: StrategyOptions, segments: SegmentInput, options: RunOptions,
     trainer reads them.
     """
     options.apply()
-    outcome = execute(options, output.work(segments.decoding(method.make()), options))
+    outcome = execute(options, output.job(segments.decoding(method.make()), options))
     if outcome.counts["without_pairs"] and not options.quiet:
         click.echo("minrisk: segments without two hypotheses of different utility: "
                    f"{outcome.counts['without_pairs']}", err=True)

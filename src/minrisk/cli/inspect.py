@@ -20,6 +20,7 @@ from minrisk.io.files import Input, check_writable
 from minrisk.io.inputs import InputFile
 from minrisk.io.jsonl import parse, show
 from minrisk.io.record import error_location
+from minrisk.io.store import check_new
 from minrisk.report.inspecting import Inspecting, PageOptions
 from minrisk.report.page import PageBuilder, check_target, is_large, save_page
 from minrisk.report.stages import LogprobReader
@@ -42,7 +43,7 @@ class InspectInput(JsonInput):
                              "--against NAME=FILE")
         return View(show=page.show, field=page.reference_field, seed=seed,
                     against={name: _output_lines(path) for name, path in against.items()},
-                    references=[_text_lines(path) for path in self.references])
+                    references=[list(Input(path).texts()) for path in self.references])
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,7 @@ class InspectRun(RunOptions):
 
     def check_target(self) -> None:
         check_target(self.output)
-        is_there = remote.exists if remote.is_url(self.output) else os.path.exists
-        if is_there(self.output) and not self.overwrite:
-            raise InputError(f"{remote.shown(self.output)} exists; --overwrite replaces it, or "
-                             "name another file with -o")
+        check_new(self.output, self.overwrite)
         check_writable(self.output)
 
 
@@ -77,7 +75,7 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
     inspecting = Inspecting(decoding, segments.view(output, method.seed or 0), output)
     with PageBuilder() as builder:
         run = replace(options, output="-", overwrite=False)
-        done = execute(run, inspecting.work(run, builder), written=[options.output])
+        done = execute(run, inspecting.job(run, builder), written=[options.output])
         size = save_page(inspecting.page(builder, done.counts["segments"]), options.output)
     _tell_size(options.output, size, output.show, options.quiet)
     return done.code
@@ -98,15 +96,10 @@ def _named(given: str) -> tuple[str, str]:
     return os.path.basename(given), given
 
 
-def _text_lines(path: str) -> list[str]:
-    source = Input(path)
-    return [source.text(line) for line in source]
-
-
 def _output_lines(path: str) -> list[str]:
     """The lines of plain text, or the texts of JSON lines."""
     source = InputFile.at(path).open()
-    lines = [source.text(line) for line in source]
+    lines = list(source.texts())
     if not (source.has_fields or (lines and lines[0].lstrip().startswith("{"))):
         return lines
     return [_text(line, f"{source.name}:{number}") for number, line in enumerate(lines, 1)

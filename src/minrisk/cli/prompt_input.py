@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minrisk._core.sampler import Sampler
+from minrisk.cli.components import SamplerOptions
 from minrisk.cli.segment_input import InputOptions
 from minrisk.tasks.corpus import Corpus
 from minrisk.tasks.sampling import PromptOptions, Sampling
@@ -14,5 +14,5 @@ from minrisk.tasks.sampling import PromptOptions, Sampling
 class PromptInput(PromptOptions, InputOptions):
     """Prompts in plain text or JSON lines."""
 
-    def sampling(self, sampler: Sampler) -> Sampling:
-        return Sampling(Corpus(self.files()), sampler, self)
+    def sampling(self, sampler: SamplerOptions) -> Sampling:
+        return Sampling(Corpus(self.files()), sampler.make(), self, sampler.values("references"))

@@ -26,8 +26,9 @@ from minrisk.io.jsonl import SampleReader, parse
 from minrisk.io.prompts import is_json
 from minrisk.io.record import Record, error_location
 from minrisk.io.references import ReferenceFile
+from minrisk.io.store import check_new, write_text
 from minrisk.io.writer import ChoiceWriter
-from minrisk.pipeline.job import WorkerConfig, check_files
+from minrisk.pipeline.job import WorkerConfig, check_files, is_stream
 from minrisk.pipeline.references import as_parts_strategy, sum_parts
 from minrisk.tasks.decoding import UTILITIES_HELP
 
@@ -43,6 +44,7 @@ class RankOptions(WorkerConfig):
         "-", "-o", section="Output", metavar="FILE",
         help="Output file, compressed if it ends in .gz, .xz or .zst; standard output unless "
         "given.")
+    overwrite: bool = flag(False, help="Replace an output that exists.")
     nbest: int | None = flag(None, section="Output", metavar="K", ge=1,
                              help="Add the K best hypotheses.")
     utilities: bool = flag(False, section="Output", help=UTILITIES_HELP)
@@ -54,6 +56,8 @@ class RankOptions(WorkerConfig):
             raise InputError("standard input is read by this process alone; "
                              "leave --workers and --engine out, or name files")
         check_files([self.hypotheses, *self.references], [self.output])
+        if not is_stream(self.output):
+            check_new(self.output, self.overwrite)
 
 
 @command(examples="""\
@@ -84,11 +88,18 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
         with redirect_stdout(sys.stderr):  # what a metric prints is no result
             part = sum_parts(decoder, files, options)
         ranking = decoder.ranking(part)
-        with Output(options.output) as output:
-            writer = ChoiceWriter(nbest=options.nbest, utilities=options.utilities)
-            output.write(writer(replace(record, ranking=ranking)))
+        writer = ChoiceWriter(nbest=options.nbest, utilities=options.utilities)
+        _write(options.output, writer(replace(record, ranking=ranking)))
         progress.count(references=part.count, pairs=ranking.pairs)
         progress.advance()
+
+
+def _write(path: str, line: str) -> None:
+    if is_stream(path):
+        with Output(path) as output:
+            output.write(line)
+    else:
+        write_text(path, line)
 
 
 def _hypotheses(path: str) -> Record:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from minrisk._core.options import flag
 from minrisk._core.threads import set_threads
-from minrisk.pipeline.job import RunConfig, Work
+from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import Stage
 from minrisk.pipeline.workers import WorkerPool
 
@@ -33,9 +33,9 @@ class RunOptions(RunConfig):
             warnings.simplefilter("ignore")
         set_threads(self.threads)
 
-    def wants_workers(self, work: Work) -> bool:
+    def wants_workers(self, job: Job) -> bool:
         """Also for a folder, unless a server does the work."""
-        return super().wants_workers(work) or (self.is_folder and not work.is_streaming)
+        return super().wants_workers(job) or (self.is_folder and not job.is_streaming)
 
     def pool(self, *stages: Stage, gpus: bool = True) -> WorkerPool:
         return replace(super().pool(*stages, gpus=gpus), quiet=self.quiet)

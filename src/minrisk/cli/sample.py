@@ -14,6 +14,8 @@ from minrisk.tasks.sampling import SampleOutput
   minrisk sample sources.txt --model Helsinki-NLP/opus-mt-en-fr --epsilon 0.02 -o samples.jsonl
   minrisk sample sources.txt --sampler ct2 --model opus-mt-ct2 --top-p 0.9 -o samples.jsonl
   minrisk sample prompts.jsonl --endpoint http://localhost:8000/v1 --model NAME -n 64
+  minrisk sample sources.txt --model M -n 64 --beams 64 --reference-samples 256 \\
+      --references.beams 0 --references.epsilon 0.02 -o samples.jsonl
   minrisk sample sources.txt --model M -n 1024 -o samples.jsonl --resume""")
 def sample(sampling: SamplerOptions, prompts: PromptInput, options: RunOptions,
            output: SampleOutput) -> int:
@@ -22,7 +24,8 @@ def sample(sampling: SamplerOptions, prompts: PromptInput, options: RunOptions,
     INPUT is plain text, a source a line, or JSON lines: {"source": "..."} with "id", and "prompt"
     or "messages" ({"role", "content"} each) to give the model instead, where there are some; other
     fields pass through. The output is JSON lines: {"id", "source", "samples", "counts",
-    "logprobs"}. Beside a file, FILE.run.json says how it was made.
+    "logprobs"}, and "references" with "weights" where --reference-samples draws some. Beside a
+    file, FILE.run.json says how it was made.
     """
     options.apply()
-    return execute(options, output.work(prompts.sampling(sampling.make()), options)).code
+    return execute(options, output.job(prompts.sampling(sampling), options)).code

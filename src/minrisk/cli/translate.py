@@ -24,5 +24,5 @@ def translate(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOp
     the model instead, where there are some.
     """
     options.apply()
-    drawn = prompts.sampling(sampling.make())
-    return execute(options, output.work(drawn, method.make(), options)).code
+    drawn = prompts.sampling(sampling)
+    return execute(options, output.job(drawn, method.make(), options)).code

@@ -16,9 +16,7 @@ from minrisk.cli.execute import execute
 from minrisk.cli.progress import Progress
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.segment_input import JsonInput
-from minrisk.evaluation.figure import check_figure, plot
-from minrisk.evaluation.report import report_lines
-from minrisk.evaluation.summary import summarise
+from minrisk.evaluation.figure import check_figure
 from minrisk.tasks.validating import StudyScope, Validating
 
 
@@ -65,17 +63,15 @@ def validate(metrics: StudyOptions, scope: ValidateScope, segments: JsonInput, o
     validating = Validating(
         corpus, metrics.make(), scope.strategy or None, scope, segments.weighting(corpus),
         Progress(options.quiet, lambda: None).note, metrics.further())
-    study = validating.study
-    done = execute(options, validating.work(options), written=output.plot)
-    outcomes = validating.outcomes(options, done.values)
-    summary = summarise(study.trials, outcomes, scope.tolerance)
+    done = execute(options, validating.job(options), written=output.plot)
+    result = validating.result(options, done.values)
     for path in output.plot:
-        plot(summary, study, path)
+        result.plot(path)
     if output.format == "json":
-        click.echo(json.dumps({"signature": study.signature} | summary.as_json(), indent=1))
+        click.echo(json.dumps(result.as_json(), indent=1))
     else:
-        head, *lines_below = report_lines(summary, study.top, study.signature)
+        head, _, below = str(result).partition("\n")
         click.echo(click.style(head, bold=True))
-        click.echo("\n".join(lines_below))
+        click.echo(below)
     return done.code
 

@@ -68,7 +68,7 @@ def _raising(error: MinriskError) -> Iterator[RawRecord]:
 class Evaluate:
     """From a segment to what every strategy made of it."""
 
-    name: ClassVar[str] = "decode"
+    name: ClassVar[str] = "evaluate"
     is_light: ClassVar[bool] = False
 
     study: Study

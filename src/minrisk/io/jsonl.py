@@ -4,11 +4,12 @@
      "weights"? | "logprobs"?: [...], "lengths"?: [...], "outcomes"?: [...], ...}
 
 A sample with a count of k stands for k equal samples. Weights, log-probabilities and lengths (in
-tokens) belong to the references, which are the samples themselves unless given. A weight is that of
-one sample, so a count of k multiplies it by k; a log-probability is that of a distinct text, and
-does not depend on its count. Outcomes are what each sample printed or returned when its user
-executed it, for metrics that compare them. Other fields are copied to the output. Fields that are
-null are ignored, and blank lines are skipped.
+tokens) belong to the references, which are the samples themselves unless given; then those of the
+samples are "sample_logprobs" and "sample_lengths". A weight is that of one sample, so a count of k
+multiplies it by k; a log-probability is that of a distinct text, and does not depend on its count.
+Outcomes are what each sample printed or returned when its user executed it, for metrics that
+compare them. Other fields are copied to the output. Fields that are null are ignored, and blank
+lines are skipped.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
 from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum
 
+# lists with one value per sample or reference
 SAMPLE_FIELDS = frozenset({"samples", "hypotheses", "counts", "weights", "logprobs", "lengths",
-                     "truncated_logprobs", "finish_reasons", "outcomes",
-                     "reasoning"})  # lists with one value per sample
+                           "truncated_logprobs", "finish_reasons", "outcomes", "reasoning",
+                           "sample_logprobs", "sample_lengths"})
 KNOWN_FIELDS = SAMPLE_FIELDS | {"id", "source", "references"}
 
 UNUSED_LOGPROBS = ("logprobs are not used as weights: samples follow the probabilities of the "
@@ -82,10 +84,11 @@ class SampleReader:
         references, counts = _list(fields, "references"), _numbers(fields, "counts")
         weights = (self._weights(fields, hypotheses, counts) if references is None
                    else self._weights(fields, references))
-        # otherwise they belong to the references, or are not looked at
-        own = fields if references is None and self.weighting.by != "uniform" else {}
+        own = {} if self.weighting.by == "uniform" else fields
+        of_samples = "" if references is None else "sample_"  # other names are of the references
         return Segment(hypotheses, references, source_of(fields), weights, index, counts,
-                       _numbers(own, "logprobs"), _numbers(own, "lengths"), outcomes)
+                       _numbers(own, f"{of_samples}logprobs"),
+                       _numbers(own, f"{of_samples}lengths"), outcomes)
 
     def _weights(self, fields: dict[str, Any], texts: list[Any],
                  counts: list[int] | None = None) -> Floats | list[Any] | None:

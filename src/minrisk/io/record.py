@@ -44,13 +44,17 @@ class Weighting:
         return weights_from_logprobs(logprobs, texts, counts, lengths=lengths,
                                      temperature=self.temperature)
 
-    def of_columns(self, found: Mapping[str, Any]) -> Floats | None:
-        """Weights of samples in columns; None if they are not weighted by log-probabilities."""
+    def of_columns(self, found: Mapping[str, Any], repeated: bool = True) -> Floats | None:
+        """Weights of samples in columns; None if they are not weighted by log-probabilities.
+
+        A weight is that of one sample if texts are `repeated` by their counts, else that of a text.
+        """
         if not self.by_logprobs:
             return None
         if "logprobs" not in found:
             raise InputError("expected log-probabilities as weights, but the sampler has none")
-        return self.of(found["logprobs"], found["samples"], found.get("lengths"), found["counts"])
+        return self.of(found["logprobs"], found["samples"], found.get("lengths"),
+                       found["counts"] if repeated else None)
 
     def or_uniform(self, found: Mapping[str, Any]) -> Weighting:
         """This weighting; equal weights if it needs log-probabilities and the columns have none."""
@@ -61,11 +65,18 @@ AUTO, UNIFORM = Weighting(), Weighting("uniform")
 
 
 def segment_of(samples: Iterable[Sample], source: str | None, weighting: Weighting,
-               index: int = 0) -> Segment:
-    """The segment of samples, which are hypotheses and references."""
+               index: int = 0, reference_samples: Iterable[Sample] | None = None) -> Segment:
+    """The segment of samples, which are the references too unless others are given."""
     found = columns(samples)
-    return Segment(found["samples"], None, source, weighting.of_columns(found), index,
-                   found["counts"], found.get("logprobs"), found.get("lengths"))
+    references, weights = None, None
+    if reference_samples is None:
+        weights = weighting.of_columns(found)
+    else:
+        others = columns(reference_samples)
+        references, weights = others["samples"], weighting.of_columns(others, repeated=False)
+        weights = others["counts"] if weights is None else weights
+    return Segment(found["samples"], references, source, weights, index, found["counts"],
+                   found.get("logprobs"), found.get("lengths"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +106,7 @@ class Record:
     fields: Mapping[str, Any] = field(default_factory=dict)  # passed on to the output
     prompt: Prompt | None = None
     samples: Sequence[Sample] | None = None
+    reference_samples: Sequence[Sample] | None = None  # if references are sampled separately
     segment: Segment | None = None
     ranking: Ranking | None = None
     scores: Floats | None = None  # (H, R), if they are to be kept
@@ -126,7 +138,7 @@ class Record:
         """The same record with the reason why it has no result."""
         kind = "" if isinstance(error, MinriskError) else f"{type(error).__name__}: "
         return replace(self, error=InputError(f"{kind}{error}"), segment=None, samples=None,
-                       ranking=None, scores=None, value=None)
+                       reference_samples=None, ranking=None, scores=None, value=None)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Protocol
 
 from minrisk._core.errors import InputError
 from minrisk.io import remote
+from minrisk.io.compression import codec_for
 from minrisk.io.files import as_input_error, replace_file
 from minrisk.io.shards import WORK
 
@@ -208,6 +209,24 @@ def locked(store: Store) -> Iterator[None]:
     finally:
         for folder in made:
             _remove_if_empty(folder)
+
+
+def check_new(path: str, overwrite: bool) -> None:
+    """Raise InputError if a file exists and may not be replaced."""
+    is_there = remote.exists if remote.is_url(path) else os.path.exists
+    if is_there(path) and not overwrite:
+        raise InputError(f"{remote.shown(path)} exists; overwrite=True replaces it, or name "
+                         "another file")
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a text whole or not at all, compressed by the extension of the file."""
+    # a lone surrogate, which JSON can express and UTF-8 cannot, becomes its JSON escape
+    data, codec = text.encode("utf-8", "backslashreplace"), codec_for(path)
+    if codec is not None:
+        compressor = codec.compressor()
+        data = compressor.compress(data) + compressor.flush()
+    write_whole(path, [data])
 
 
 def write_whole(path: str, chunks: Iterable[bytes]) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
-from minrisk._core.sample_columns import columns
+from minrisk._core.sample_columns import columns, columns_with_references
 from minrisk._core.sampler import Samples
 from minrisk._core.segment import Ranking, Segment, Uncertainty
 from minrisk.io.record import Record
@@ -83,7 +84,9 @@ class SampleWriter:
 
     def __call__(self, record: Record) -> str:
         assert record.samples is not None
-        return json_line({"id": record.id, **record.fields, **columns(record.samples, self.repeat)})
+        found = (columns(record.samples, self.repeat) if record.reference_samples is None else
+                 columns_with_references(record.samples, record.reference_samples, self.repeat))
+        return json_line({"id": record.id, **record.fields, **found})
 
     def failed(self, record: Record) -> str:
         return error_line(record, record.fields)
@@ -103,11 +106,13 @@ def uncertainty_fields(found: Uncertainty) -> dict[str, Any]:
 
 
 def count_samples(record: Record) -> dict[str, int]:
-    """The numbers of samples and tokens."""
-    found = record.samples or ()
-    usage = found.usage if isinstance(found, Samples) and found.usage else {}
-    return {"samples": sum(s.count for s in found),
-            "tokens": sum(s.count * len(s.tokens) for s in found), **usage}
+    """The numbers of samples and tokens, those of separate references included."""
+    total = Counter(samples=0, tokens=0)
+    for found in (record.samples or (), record.reference_samples or ()):
+        usage = found.usage if isinstance(found, Samples) and found.usage else {}
+        total.update({"samples": sum(s.count for s in found),
+                      "tokens": sum(s.count * len(s.tokens) for s in found), **usage})
+    return dict(total)
 
 
 def json_line(fields: Mapping[str, Any]) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 from minrisk._core.errors import MinriskError, MissingExtra, UnusableError
@@ -15,7 +13,6 @@ from minrisk.io.record import Record
 BATCH = 16  # segments, unless the metric or the sampler prefers another number
 # segments that take milliseconds each: sending a block costs more than decoding a segment
 LIGHT_BLOCK = 64
-_SECONDS_BETWEEN_SWITCHES = 2e-4  # of threads; Python's own 5 ms are as long as a segment takes
 OnError = Literal["stop", "skip"]
 T = TypeVar("T")
 BatchWork = Callable[[Sequence[Record]], Sequence[Record]]
@@ -63,24 +60,12 @@ def in_batches(records: Iterable[Record], size: int, work: BatchWork,
 def in_threads(records: Iterable[Record], size: int, work: BatchWork, on_error: OnError,
                threads: int, prepare_thread: Callable[[], None]) -> Iterator[Record]:
     """The same with several batches in work at once, in threads; one more is read ahead."""
-    with (_frequent_switches(),
-          ThreadPoolExecutor(threads, "minrisk-batch", prepare_thread) as pool):
+    with ThreadPoolExecutor(threads, "minrisk-batch", prepare_thread) as pool:
         def submit(batch: list[Record]) -> Future[list[Record]]:
             return pool.submit(lambda: list(_attempt(work, batch, on_error)))
 
         for result in _ahead(_results(records, size, submit), threads + 1):
             yield from result.result()
-
-
-@contextmanager
-def _frequent_switches() -> Iterator[None]:
-    """Lets threads take turns often: one that launches work on a device must not wait for long."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(min(before, _SECONDS_BETWEEN_SWITCHES))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
 
 
 def _results(records: Iterable[Record], size: int,

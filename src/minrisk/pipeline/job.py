@@ -115,17 +115,13 @@ class RunConfig(WorkerConfig):
     @property
     def is_stream(self) -> bool:
         """A queue, standard output, a pipe or a device, which cannot be read again."""
-        if self.output in (None, "-"):
-            return True
-        assert self.output is not None
-        return (not remote.is_url(self.output) and os.path.exists(self.output)
-                and not self.is_folder and not stat.S_ISREG(os.stat(self.output).st_mode))
+        return self.output is None or is_stream(self.output)
 
     @property
     def memory(self) -> int:
         return int(self.buffer * _GB)
 
-    def wants_workers(self, work: Work) -> bool:
+    def wants_workers(self, job: Job) -> bool:
         """Whether to start workers where no number of them is given."""
         return self.segment_timeout is not None
 
@@ -134,7 +130,7 @@ class RunConfig(WorkerConfig):
 
 
 @dataclass(frozen=True)
-class Work:
+class Job:
     """The inputs and the stages of a run, for any output."""
 
     files: Sequence[InputFile]
@@ -153,22 +149,22 @@ class Work:
 
 
 @contextmanager
-def open_run(config: RunConfig, work: Work, read: Sequence[str] = (),
+def open_run(config: RunConfig, job: Job, read: Sequence[str] = (),
              written: Sequence[str] = ()) -> Iterator[Run]:
     """Open the output of a run; it is complete afterwards, or can be resumed.
 
     Args:
         config: the output, and how the run works.
-        work: the inputs and the stages.
+        job: the inputs and the stages.
         read, written: further files of the caller, which must not be files of the run.
     """
-    shards = _shards(config, work)
-    _check_files(config, work, shards, read, written)
+    shards = _shards(config, job)
+    _check_files(config, job, shards, read, written)
     with ExitStack() as stack:
-        sink: Sink = stack.enter_context(_sink(config, work, shards, stack))
-        yield Run(sink, _with_parser(work.pools, work.parser or shards[0].reader),
-                  config.runner(config.wants_workers(work)),
-                  Policy(config.batch_size or work.block, config.memory, config.on_error,
+        sink: Sink = stack.enter_context(_sink(config, job, shards, stack))
+        yield Run(sink, _with_parser(job.pools, job.parser or shards[0].reader),
+                  config.runner(config.wants_workers(job)),
+                  Policy(config.batch_size or job.block, config.memory, config.on_error,
                          config.max_errors))
 
 
@@ -177,34 +173,41 @@ def _with_parser(pools: Sequence[WorkerPool], reader: Reader) -> list[WorkerPool
     return [replace(first, stages=(Parse(reader), *first.stages)), *others]
 
 
+def is_stream(path: str) -> bool:
+    """Whether a path is standard output, a pipe or a device."""
+    return path == "-" or (not remote.is_url(path) and os.path.exists(path)
+                           and not names_folder(path)
+                           and not stat.S_ISREG(os.stat(path).st_mode))
+
+
 def names_folder(path: str) -> bool:
     """Whether a path is a folder; a URL is one if it ends in a slash."""
     return path.endswith("/") or os.path.isdir(path)
 
 
-def _shards(config: RunConfig, work: Work) -> list[Shard]:
+def _shards(config: RunConfig, job: Job) -> list[Shard]:
     if config.is_folder:
         paths = [file.location if remote.is_url(file.location) else file.name
-                 for file in work.files]
+                 for file in job.files]
         if not paths:
             raise InputError("a folder as output needs files as input, a shard for each; for "
                              "segments in memory, name a file")
-        return folder_shards(paths, work.extension, lambda n, file: work.reader((file,), n))
-    return [Shard("", tuple(work.files), work.reader(tuple(work.files), None))]
+        return folder_shards(paths, job.extension, lambda n, file: job.reader((file,), n))
+    return [Shard("", tuple(job.files), job.reader(tuple(job.files), None))]
 
 
-def _check_files(config: RunConfig, work: Work, shards: Sequence[Shard], read: Sequence[str],
+def _check_files(config: RunConfig, job: Job, shards: Sequence[Shard], read: Sequence[str],
                  written: Sequence[str]) -> None:
     """Check before the run that no output is an input, and that all outputs are different."""
-    if work.matrix == "-":
+    if job.matrix == "-":
         raise InputError("matrix= needs a file; standard output takes no .npz")
     outputs = list(_outputs(config, shards))
-    others = [path for path in (work.matrix, *written) if path]
+    others = [path for path in (job.matrix, *written) if path]
     for path in others:
         if path != "-" and os.path.realpath(path) in [os.path.realpath(output)
                                                       for output in outputs if output != "-"]:
             raise InputError(f"{path} is part of the output; name two files")
-    check_files([*(file.location for file in (*work.files, *work.also_read)), *read],
+    check_files([*(file.location for file in (*job.files, *job.also_read)), *read],
                 [*outputs, *others])
 
 
@@ -230,18 +233,18 @@ def _outputs(config: RunConfig, shards: Sequence[Shard]) -> Iterable[str]:
     return [config.output, *([] if config.is_stream else [manifest_name(config.output)])]
 
 
-def _sink(config: RunConfig, work: Work, shards: list[Shard], stack: ExitStack) -> Any:
-    matrix = work.matrix
+def _sink(config: RunConfig, job: Job, shards: list[Shard], stack: ExitStack) -> Any:
+    matrix = job.matrix
     if config.output is None:
         return QueueSink(shards[0])
     if config.is_stream:
-        output = work.stream or stack.enter_context(Output(config.output))
+        output = job.stream or stack.enter_context(Output(config.output))
         return StreamSink(output, shards[0], MatrixWriter(matrix) if matrix else None)
     if matrix and config.is_folder != names_folder(matrix):
         raise InputError("matrix= must be a folder if output= is a folder, and a file otherwise")
     identities = {f"input {file.name}": file.identity()
-                  for file in (*work.files, *work.also_read)}
-    settings = {**work.settings, "matrix": matrix, **identities, "version": __version__}
+                  for file in (*job.files, *job.also_read)}
+    settings = {**job.settings, "matrix": matrix, **identities, "version": __version__}
     common: dict[str, Any] = {"resume": config.resume, "overwrite": config.overwrite,
                               "matrix_of": partial(_matrix, matrix) if matrix else None}
     if config.is_folder:

@@ -275,7 +275,7 @@ def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
         try:
             block = connection.recv()
             with progress_listener(_Reporter(connection)):
-                made = pool.work(block)
+                made = pool.run_block(block)
             _send_result(connection, pool, block, made)
         except (EOFError, ConnectionError):
             return

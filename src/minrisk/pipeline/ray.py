@@ -179,5 +179,5 @@ class _Actor:
         item = pickle.loads(pickled)
         if not isinstance(item, Block):
             return pickled
-        made = Fatal(self._error) if self._error else self._pool.work(item)
+        made = Fatal(self._error) if self._error else self._pool.run_block(item)
         return self._pool.pickled(item, made)

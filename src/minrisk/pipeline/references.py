@@ -6,8 +6,9 @@ the parts were given: the number of workers changes no bit of the result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import ClassVar
 
 from minrisk._core.errors import InputError, MinriskError
@@ -21,7 +22,7 @@ from minrisk.io.shards import Shard
 from minrisk.io.sink import OrderedSink
 from minrisk.pipeline.job import WorkerConfig
 from minrisk.pipeline.run import Policy, Run
-from minrisk.pipeline.stages import Parse, Write
+from minrisk.pipeline.stages import Collect, Parse
 
 MAX_WAITING = 16  # finished parts that wait for an earlier one
 
@@ -47,7 +48,7 @@ class ReferencePartReader:
 class ComputePartialStatistics:
     """The stage that computes the partial statistics of a part."""
 
-    name: ClassVar[str] = "decode"
+    name: ClassVar[str] = "statistics"
 
     decoder: PartsDecoder
 
@@ -65,20 +66,6 @@ class ComputePartialStatistics:
                     record, value=self.decoder.statistics(record.value))
             except MinriskError as error:
                 yield record.failed(error)
-
-
-@dataclass(frozen=True)
-class EmptyWriter:
-    """A writer for records whose result is a value, not text."""
-
-    def __call__(self, record: Record) -> str:
-        return ""
-
-    def failed(self, record: Record) -> str:
-        return ""
-
-    def counts(self, record: Record) -> Mapping[str, int]:
-        return {}
 
 
 class PartSum(OrderedSink):
@@ -103,7 +90,7 @@ def sum_parts(decoder: PartsDecoder, parts: Iterable[ReferencePart],
     sink = PartSum(parts)
     # without the parts, which the workers get as records
     stages = (Parse(ReferencePartReader(())), ComputePartialStatistics(decoder),
-              Write(EmptyWriter()))
+              Collect(attrgetter("value")))
     run = Run(sink, [config.pool(*stages)], config.runner(), Policy(1, on_error="stop"))
     for _ in run.results():
         pass

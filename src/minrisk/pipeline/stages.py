@@ -7,10 +7,11 @@ earlier pass through.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol
 
 from minrisk._core.arrays import Floats
@@ -21,7 +22,7 @@ from minrisk._core.segment import Segment
 from minrisk._core.strategy import (
     Strategy,
     batch_size_of,
-    concurrency_of,
+    concurrent_batches_of,
     is_light,
     prepare,
     prepare_thread,
@@ -31,6 +32,8 @@ from minrisk.io.prompts import is_source
 from minrisk.io.record import AUTO, RawRecord, Reader, Record, Result, Weighting, segment_of
 from minrisk.io.writer import Writer
 from minrisk.pipeline.batches import OnError, in_batches, in_threads, is_finished
+
+_PROMPTS_WITH_EQUAL_SAMPLES = 3  # that make a warning
 
 
 class Stage(Protocol):
@@ -125,7 +128,7 @@ class GenerateSamples:
                                                        [record.index for record in batch])
         except PartialError as error:
             found = error.results
-        return [_with_samples(*pair) for pair in zip(batch, found, strict=True)]
+        return [self._with_samples(*pair) for pair in zip(batch, found, strict=True)]
 
     def _streamed(self, records: Iterator[Record]) -> Iterator[Record]:
         """Samples as they finish; no record waits for another."""
@@ -143,14 +146,65 @@ class GenerateSamples:
             for record, found in results:
                 yield from passing
                 passing.clear()
-                yield _with_samples(record, found)
+                yield self._with_samples(record, found)
         yield from passing
 
+    def _with_samples(self, record: Record, found: Sequence[Sample] | MinriskError) -> Record:
+        if isinstance(found, MinriskError):
+            return record.failed(found)
+        if self.sampler.is_random:
+            self._equality.check(found)
+        return replace(record, samples=found)
 
-def _with_samples(record: Record, found: Sequence[Sample] | MinriskError) -> Record:
-    if isinstance(found, MinriskError):
-        return record.failed(found)
-    return replace(record, samples=found)
+    @cached_property
+    def _equality(self) -> EqualSamples:
+        return EqualSamples()
+
+
+class EqualSamples:
+    """Warns once if the samples of each of the first prompts are all equal.
+
+    One prompt may have a single likely answer; that several in a row do is a sign of a server that
+    ignores the temperature or returns cached answers.
+    """
+
+    def __init__(self) -> None:
+        self._prompts = 0  # so far, all of them with equal samples
+        self._is_decided = False
+
+    def check(self, samples: Sequence[Sample]) -> None:
+        if self._is_decided or sum(sample.count for sample in samples) < 2:
+            return
+        is_equal = len({sample.text for sample in samples}) == 1
+        self._prompts += is_equal
+        self._is_decided = not is_equal or self._prompts == _PROMPTS_WITH_EQUAL_SAMPLES
+        if is_equal and self._is_decided:
+            warnings.warn("all samples of a prompt are equal, for each of the first "
+                          f"{self._prompts} prompts, so there is nothing to choose from; the "
+                          "server may ignore the temperature or return cached answers, or "
+                          "sampling is cut to the likeliest tokens: check the server's settings, "
+                          "or raise temperature=", stacklevel=2)
+
+
+@dataclass(frozen=True)
+class GenerateReferences:
+    """The stage that samples again, for references that are no hypotheses."""
+
+    name: ClassVar[str] = "references"
+    is_light: ClassVar[bool] = False
+
+    generate: GenerateSamples
+
+    def prepare(self) -> None:
+        self.generate.prepare()
+
+    def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
+        return map(_swapped, self.generate(map(_swapped, items)))
+
+
+def _swapped(record: Record) -> Record:
+    """The record with its samples aside, so that it can be sampled for again; and back."""
+    return replace(record, samples=record.reference_samples, reference_samples=record.samples)
 
 
 @dataclass(frozen=True)
@@ -173,7 +227,8 @@ class SamplesToSegments:
             return record
         try:
             return replace(record, segment=segment_of(
-                record.samples or (), source_of(dict(record.fields)), self.weighting, record.index))
+                record.samples or (), source_of(dict(record.fields)), self.weighting, record.index,
+                record.reference_samples))
         except InputError as error:
             return record.failed(error)
 
@@ -198,7 +253,7 @@ class Decode:
 
     def __call__(self, items: Iterator[Record]) -> Iterator[Record]:
         size = self.batch_size or batch_size_of(self.strategy)
-        threads = concurrency_of(self.strategy)
+        threads = concurrent_batches_of(self.strategy)
         if threads == 1:
             return in_batches(items, size, self._rank, self.on_error)
         return in_threads(items, size, self._rank, self.on_error, threads,

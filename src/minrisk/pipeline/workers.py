@@ -110,7 +110,7 @@ class WorkerPool:
                 seconds[name] = seconds.get(name, 0.0) + clock.seconds - before
                 before = clock.seconds
 
-    def work(self, block: Block) -> Block | Fatal:
+    def run_block(self, block: Block) -> Block | Fatal:
         """Run the stages on a block in a worker."""
         seconds: Seconds = dict(block.seconds)
         items: list[Any] = []
@@ -158,7 +158,7 @@ class WorkerPool:
             return self.refuse(block, reason)
         items: list[Any] = []
         for single in block.singles():
-            made = self.work(replace(single, seconds=block.seconds, warnings=block.warnings))
+            made = self.run_block(replace(single, seconds=block.seconds, warnings=block.warnings))
             if isinstance(made, Fatal):
                 return made
             block = replace(block, seconds=made.seconds, warnings=made.warnings)

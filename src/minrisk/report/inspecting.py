@@ -1,4 +1,4 @@
-"""The work of `inspect`: decode segments, and make a page of them."""
+"""The job of `inspect`: decode segments, and make a page of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from minrisk._core.errors import InputError
 from minrisk._core.options import Options, flag
 from minrisk.io.inputs import InputFile
-from minrisk.pipeline.job import RunConfig, Work
+from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import Write
 from minrisk.report.page import PageBuilder
 from minrisk.report.stages import BuildViews, ViewWriter
@@ -28,8 +28,6 @@ class PageOptions(Options):
                      "the most probable and the best of other meanings.")
     title: str | None = flag(None, section="Output", metavar="TEXT",
                              help="Title of the page; the name of INPUT unless given.")
-    note: str | None = flag(None, section="Output", metavar="TEXT", advanced=True,
-                            help="A further line below the title.")
     reference_field: str = flag(
         REFERENCE, section="Input", metavar="FIELD",
         help="Field of INPUT with a human reference, or a list of them.")
@@ -41,20 +39,19 @@ class PageOptions(Options):
 class Inspecting:
     """A page about segments, and the run that makes it."""
 
-    def __init__(self, decoding: Decoding, view: View, options: PageOptions) -> None:
+    def __init__(self, decoding: Decoding, view: View, options: PageOptions,
+                 note: str = "") -> None:
         self._decoding, self._view = decoding, view
         self._facts = page_facts(
             view, options.title or title_of(decoding.corpus.files), decoding.strategy.name,
-            decoding.signature, options.validation)
-        if options.note:
-            self._facts["note"] = options.note
+            decoding.signature, options.validation) | ({"note": note} if note else {})
 
-    def work(self, config: RunConfig, builder: PageBuilder) -> Work:
+    def job(self, config: RunConfig, builder: PageBuilder) -> Job:
         """The views of segments go to the builder of the page."""
         views = BuildViews(self._decoding.strategy, config.batch_size, config.on_error,
                            view=self._view)
-        work = self._decoding.work(views, config, Write(ViewWriter()), settings={})
-        return replace(work, stream=builder)
+        job = self._decoding.job(views, config, Write(ViewWriter()), settings={})
+        return replace(job, stream=builder)
 
     def page(self, builder: PageBuilder, segments: int) -> Iterator[bytes]:
         """The page, when all of its segments are in the builder."""

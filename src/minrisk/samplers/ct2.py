@@ -38,8 +38,8 @@ _NEEDED = ("model.bin", "source.spm", "target.spm", _VOCABULARY)
 class CTranslate2(Sampler):
     """a converted OPUS-MT model, fast on CPUs; needs minrisk[ct2]
 
-    A sample's `logprob` is its log-probability under the model, with temperature and truncation
-    applied; its tokens are those of the model's vocabulary, without the one that ends the text.
+    A sample's `logprob` is its log-probability under the whole model, before temperature and
+    truncation; its tokens are those of the model's vocabulary, without the one that ends the text.
     The samples of a prompt depend on the seed, its index and n, and not on its batch.
 
     Args:
@@ -63,6 +63,7 @@ class CTranslate2(Sampler):
     """
 
     name: ClassVar[str] = "ct2"
+    is_random: ClassVar[bool] = True
 
     model: str = option(help="folder that ct2-transformers-converter wrote")
     temperature: float = option(1.0, gt=0, help="divisor of the logits; below 1 sharpens")

@@ -118,6 +118,11 @@ class Endpoint(ClientOptions, Sampler):
             raise InputError("system is for chats; put it into prompt, or use api chat")
         _ = self._stop, self._answer
 
+    @property
+    def is_random(self) -> bool:
+        """Whether it asks for a temperature above 0, or for the server's own."""
+        return bool(self._extra.get("temperature", self.temperature) != 0)
+
     def batch_size(self, n: int) -> int:
         """As many prompts as keep all connections busy."""
         return max(1, 4 * self.concurrency // -(-n // self.per_request))

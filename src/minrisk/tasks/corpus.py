@@ -28,17 +28,17 @@ class Corpus:
     objects: Iterable[Any] = ()
     text: TextFiles | None = None  # division of plain text into segments
 
-    def reader(self, lines: ReaderFactory, files: tuple[InputFile, ...],
+    def reader(self, make_reader: ReaderFactory, files: tuple[InputFile, ...],
                number: int | None) -> Reader:
         """The reader of these files; `number` selects one file of each column, None all."""
-        found = lines(files)
+        found = make_reader(files)
         if self.text is not None and isinstance(found, SampleReader):
             return self.text.reader(files, number, found.weighting)
         return found if files else ObjectReader(self.objects, found)
 
-    def parser(self, lines: ReaderFactory) -> Reader | None:
+    def parser(self, make_reader: ReaderFactory) -> Reader | None:
         """The reader that worker processes use to parse objects; it holds no objects itself."""
-        return None if self.files else ObjectReader((), lines(()))
+        return None if self.files else ObjectReader((), make_reader(()))
 
     @property
     def further_files(self) -> list[InputFile]:

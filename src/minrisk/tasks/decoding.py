@@ -1,4 +1,4 @@
-"""The work of `decode` and `export`: rank segments, and write choices or training data."""
+"""The job of `decode` and `export`: rank segments, and write choices or training data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minrisk.io.record import AUTO, Weighting
 from minrisk.io.training import SOURCE, PairChoice, TrainingRecipe, TrainingWriter
 from minrisk.io.writer import ChoiceWriter
 from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
-from minrisk.pipeline.job import RunConfig, Work
+from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import CheckRecords, Decode, Stage, Write
 from minrisk.strategies.confident import Confident
 from minrisk.strategies.uncertain import Uncertain
@@ -101,14 +101,14 @@ class Decoding:
     def _oracle(self) -> dict[str, str]:
         return {"oracle": self.oracle} if self.oracle else {}
 
-    def work(self, choose: Decode, config: RunConfig, *stages: Stage,
-             settings: Mapping[str, Any], extension: str = ".jsonl", checks: tuple[Stage, ...] = (),
-             matrix: str | None = None) -> Work:
-        """The work of ranking the segments with this stage, and then of further ones."""
-        lines = partial(self.reader, weighting=self.weighting, oracle=self.oracle)
-        return Work(
+    def job(self, choose: Decode, config: RunConfig, *stages: Stage,
+            settings: Mapping[str, Any], extension: str = ".jsonl", checks: tuple[Stage, ...] = (),
+            matrix: str | None = None) -> Job:
+        """The job of ranking the segments with this stage, and then of further ones."""
+        make_reader = partial(self.reader, weighting=self.weighting, oracle=self.oracle)
+        return Job(
             files=self.corpus.files,
-            reader=partial(self.corpus.reader, lines),
+            reader=partial(self.corpus.reader, make_reader),
             pools=[config.pool(*checks, choose, *stages)],
             settings=settings_of(self.strategy) | self.corpus.settings | {
                 "weights": self.weighting, "oracle": self.oracle, **settings},
@@ -116,7 +116,7 @@ class Decoding:
             extension=extension,
             block=LIGHT_BLOCK if choose.is_light else BATCH,
             matrix=matrix,
-            parser=self.corpus.parser(lines),
+            parser=self.corpus.parser(make_reader),
             also_read=self.corpus.further_files,
         )
 
@@ -143,7 +143,7 @@ class MeasureOptions(Options):
 
 @dataclass(frozen=True)
 class ChoiceOutput(MeasureOptions, MatrixOutput):
-    """What the output of `decode` says of each segment."""
+    """What an output says of the choice of each segment."""
 
     format: Literal["json", "text"] = flag(
         "json", section="Output", help="JSON lines, or one line of text per segment.")
@@ -160,21 +160,36 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
             raise InputError("nbest=, utilities=, confidence= and uncertainty= need "
                              "format='json'; text has one line per segment")
 
-    def work(self, decoding: Decoding, config: RunConfig, seed: int = 0,
-             last: Stage | None = None) -> Work:
-        """The work of `decode`; `last` replaces the stage that writes."""
-        choose = Decode(self.wrap(decoding.strategy, self.confidence, seed), config.batch_size,
-                        config.on_error, scores=self.matrix is not None)
-        writer = ChoiceWriter(self.format, self.nbest, self.utilities, self.abstain)
-        return decoding.work(choose, config, last or Write(writer), settings=self._settings(seed),
-                             extension=".txt" if self.format == "text" else ".jsonl",
-                             matrix=self.matrix)
+    def choose(self, strategy: Strategy, config: RunConfig, seed: int) -> Decode:
+        """The stage that ranks, with what the output adds to rankings."""
+        return Decode(self.wrap(strategy, self.confidence, seed), config.batch_size,
+                      config.on_error, scores=self.matrix is not None)
 
-    def _settings(self, seed: int) -> dict[str, Any]:
+    def write(self) -> Write:
+        """The stage that writes."""
+        return Write(ChoiceWriter(self.format, self.nbest, self.utilities, self.abstain))
+
+    @property
+    def extension(self) -> str:
+        return ".txt" if self.format == "text" else ".jsonl"
+
+    def settings(self, seed: int) -> dict[str, Any]:
         return {"format": self.format, "nbest": self.nbest, "utilities": self.utilities,
                 "confidence": self.confidence, "uncertainty": self.uncertainty,
                 "abstain": self.abstain,
                 **({"confidence.seed": seed} if self.confidence else {})}
+
+
+@dataclass(frozen=True)
+class DecodeOutput(ChoiceOutput):
+    """The output of `decode`."""
+
+    def job(self, decoding: Decoding, config: RunConfig, seed: int = 0,
+            last: Stage | None = None) -> Job:
+        """The job of `decode`; `last` replaces the stage that writes."""
+        choose = self.choose(decoding.strategy, config, seed)
+        return decoding.job(choose, config, last or self.write(), settings=self.settings(seed),
+                            extension=self.extension, matrix=self.matrix)
 
 
 @dataclass(frozen=True)
@@ -215,12 +230,12 @@ class TrainingOutput(MatrixOutput):
         return TrainingRecipe(self.pairs, self.stride or 1, self.prompt, self.conversational,
                               self.format == "tsv")
 
-    def work(self, decoding: Decoding, config: RunConfig, last: Stage | None = None) -> Work:
-        """The work of `export`; `last` replaces the stage that writes."""
+    def job(self, decoding: Decoding, config: RunConfig, last: Stage | None = None) -> Job:
+        """The job of `export`; `last` replaces the stage that writes."""
         writer = TrainingWriter(self.recipe)
         choose = Decode(decoding.strategy, config.batch_size, config.on_error,
                         scores=self.matrix is not None)
-        return decoding.work(choose, config, last or Write(writer),
-                             settings={"recipe": self.recipe},
-                             extension=".tsv" if self.format == "tsv" else ".jsonl",
-                             checks=(CheckRecords(writer.check),), matrix=self.matrix)
+        return decoding.job(choose, config, last or Write(writer),
+                            settings={"recipe": self.recipe},
+                            extension=".tsv" if self.format == "tsv" else ".jsonl",
+                            checks=(CheckRecords(writer.check),), matrix=self.matrix)

@@ -1,11 +1,13 @@
-"""The work of `sample` and `translate`: draw samples for prompts, and choose among them."""
+"""The job of `sample` and `translate`: draw samples for prompts, and choose among them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
+
+import numpy as np
 
 from minrisk._core.errors import InputError
 from minrisk._core.options import Options, flag
@@ -14,13 +16,20 @@ from minrisk._core.signature import settings as settings_of
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.prompts import InputFormat, PromptReader
-from minrisk.io.record import Weighting
-from minrisk.io.writer import ChoiceWriter, SampleWriter
-from minrisk.pipeline.job import RunConfig, Work
-from minrisk.pipeline.stages import Decode, GenerateSamples, SamplesToSegments, Stage, Write
+from minrisk.io.record import Record, Weighting
+from minrisk.io.writer import SampleWriter
+from minrisk.pipeline.job import Job, RunConfig
+from minrisk.pipeline.stages import (
+    CheckRecords,
+    GenerateReferences,
+    GenerateSamples,
+    SamplesToSegments,
+    Stage,
+    Write,
+)
 from minrisk.pipeline.workers import WorkerPool
 from minrisk.tasks.corpus import Corpus
-from minrisk.tasks.decoding import NBEST_HELP, UTILITIES_HELP
+from minrisk.tasks.decoding import ChoiceOutput
 
 OnBlank = Literal["copy", "fail"]
 
@@ -39,6 +48,10 @@ class PromptOptions(Options):
                             help="Number of samples of each source.")
     seed: int = flag(0, section="Sampling", metavar="S", ge=0,
                      help="Seed of everything that is drawn at random.")
+    reference_samples: int | None = flag(
+        None, section="Sampling", metavar="M", ge=1,
+        help="Number of further samples of each source that are the references; "
+        "--references.FIELD sets fields of their sampler, otherwise equal to those above.")
 
 
 @dataclass(frozen=True)
@@ -48,31 +61,70 @@ class Sampling:
     corpus: Corpus
     sampler: Sampler
     options: PromptOptions
+    reference_options: Mapping[str, Any] = field(default_factory=dict)  # changes to the sampler
 
-    def stage(self, config: RunConfig, must_instruct: bool = False) -> GenerateSamples:
-        return GenerateSamples(self.sampler, self.options.num_samples, self.options.seed,
-                               config.batch_size, config.on_error,
-                               self.options.on_blank == "fail", must_instruct)
+    def __post_init__(self) -> None:
+        if self.reference_options and self.options.reference_samples is None:
+            raise InputError("reference_options= needs reference_samples=, their number")
 
-    def work(self, pools: Sequence[WorkerPool], *, settings: Mapping[str, Any],
-             drawing: Mapping[str, Any] | None = None, signatures: Sequence[str] = (),
-             extension: str = ".jsonl") -> Work:
-        """The work of these pools, the first of which samples."""
+    @cached_property
+    def reference_sampler(self) -> Sampler:
+        return self.sampler.with_options(**self.reference_options)
+
+    def stages(self, config: RunConfig, must_instruct: bool = False) -> list[Stage]:
+        """The stages that sample, for hypotheses and then for references of their own."""
         options = self.options
-        lines = partial(PromptReader, form=options.input_format)
+        samples = GenerateSamples(self.sampler, options.num_samples, options.seed,
+                                  config.batch_size, config.on_error, options.on_blank == "fail",
+                                  must_instruct)
+        if options.reference_samples is None:
+            return [samples]
+        return [samples, GenerateReferences(replace(
+            samples, sampler=self.reference_sampler, n=options.reference_samples,
+            seed=reference_seed(options.seed)))]
+
+    def job(self, pools: Sequence[WorkerPool], *, settings: Mapping[str, Any],
+            drawing: Mapping[str, Any] | None = None, signatures: Sequence[str] = (),
+            extension: str = ".jsonl", matrix: str | None = None) -> Job:
+        """The job of these pools, the first of which samples."""
+        options = self.options
+        make_reader = partial(PromptReader, form=options.input_format)
         drawn = {"n": options.num_samples, "seed": options.seed, **(drawing or {})}
-        return Work(
+        references = self._references
+        return Job(
             files=self.corpus.files,
-            reader=partial(self.corpus.reader, lines),
+            reader=partial(self.corpus.reader, make_reader),
             pools=pools,
-            settings=settings_of(self.sampler, "sampler") | drawn | {
+            settings=settings_of(self.sampler, "sampler") | drawn | references | {
                 "input_format": options.input_format, "on_blank": options.on_blank, **settings},
-            signatures=[signature(self.sampler, "sampler", **drawn), *signatures],
+            signatures=[signature(self.sampler, "sampler", **drawn, **references), *signatures],
             extension=extension,
             block=self.sampler.batch_size(options.num_samples),
-            parser=self.corpus.parser(lines),
+            matrix=matrix,
+            parser=self.corpus.parser(make_reader),
             is_streaming=self.sampler.streams,
         )
+
+    @property
+    def _references(self) -> dict[str, Any]:
+        """The number of separate references, and the options that differ from the samples'."""
+        if self.options.reference_samples is None:
+            return {}
+        own = settings_of(self.sampler, "sampler")
+        others = settings_of(self.reference_sampler, "sampler")
+        return {"reference_samples": self.options.reference_samples, **{
+            f"references.{name}": value for name, value in others.items() if value != own[name]}}
+
+
+def reference_seed(seed: int) -> int:
+    """The seed of separate references, whose random streams must not be those of the samples."""
+    return int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
+
+
+def _check_no_references(record: Record) -> None:
+    if "references" in record.fields:
+        raise InputError("found references in the input, which those of reference_samples= would "
+                         "replace; rename the field, or leave out reference_samples=")
 
 
 @dataclass(frozen=True)
@@ -82,53 +134,48 @@ class SampleOutput(Options):
     repeat: bool = flag(False, section="Output",
                         help="Write equal samples one by one, instead of one with its count.")
 
-    def work(self, sampling: Sampling, config: RunConfig, last: Stage | None = None) -> Work:
-        """The work of `sample`; `last` replaces the stage that writes."""
-        stages = (sampling.stage(config), last or Write(SampleWriter(self.repeat)))
-        return sampling.work([config.pool(*stages)], settings={},
-                             drawing={"repeat": self.repeat})
+    def job(self, sampling: Sampling, config: RunConfig, last: Stage | None = None) -> Job:
+        """The job of `sample`; `last` replaces the stage that writes."""
+        check = [CheckRecords(_check_no_references)] if sampling.options.reference_samples else []
+        stages = (*check, *sampling.stages(config), last or Write(SampleWriter(self.repeat)))
+        return sampling.job([config.pool(*stages)], settings={},
+                            drawing={"repeat": self.repeat})
 
 
 @dataclass(frozen=True)
-class TranslationOutput(Options):
+class TranslationOutput(ChoiceOutput):
     """How `translate` chooses among samples, and what its output says of each source."""
 
     must_instruct: ClassVar[bool] = True  # a causal model must be told to translate
 
-    weights: Literal["uniform", "logprobs"] = flag(
-        "uniform", section="Method",
-        help="Weights of samples as references: equal, or their probabilities.")
-    format: Literal["text", "json"] = flag(
+    format: Literal["json", "text"] = flag(
         "text", section="Output", help="One line of text per segment, or JSON lines.")
-    nbest: int | None = flag(None, section="Output", metavar="K", ge=1, help=NBEST_HELP)
-    utilities: bool = flag(False, section="Output", help=UTILITIES_HELP)
+    weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
+        "uniform", section="Method",
+        help="Weights of samples as references: equal, their probabilities, or these per token.")
     sampling_workers: int | None = flag(
         None, metavar="W", ge=1, advanced=True,
         help="Number of workers that sample, on the GPUs; --workers is the number that decode.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.format == "text" and (self.nbest or self.utilities):
-            raise InputError("nbest= and utilities= need format='json'; "
-                             "text has one line per segment")
-
-    def work(self, sampling: Sampling, strategy: Strategy, config: RunConfig,
-             last: Stage | None = None) -> Work:
-        """The work of `translate`; `last` replaces the stage that writes."""
-        choose = (SamplesToSegments(Weighting(self.weights)),
-                  Decode(strategy, None, config.on_error),
-                  last or Write(ChoiceWriter(self.format, self.nbest, self.utilities)))
+    def job(self, sampling: Sampling, strategy: Strategy, config: RunConfig,
+            last: Stage | None = None) -> Job:
+        """The job of `translate`; `last` replaces the stage that writes."""
+        seed = sampling.options.seed
+        choose = self.choose(strategy, replace(config, batch_size=None), seed)  # it is for sampling
         # the first pool samples, on GPUs if there are any; the second decodes the samples
-        pools = [replace(config.pool(sampling.stage(config, self.must_instruct)),
+        pools = [replace(config.pool(*sampling.stages(config, self.must_instruct)),
                          workers=self.sampling_workers),
-                 config.pool(*choose, gpus=False)]
-        return sampling.work(
+                 config.pool(SamplesToSegments(Weighting(self.weights)), choose,
+                             last or self.write(), gpus=False)]
+        return sampling.job(
             pools,
-            settings=settings_of(strategy) | {
-                "format": self.format, "nbest": self.nbest, "utilities": self.utilities,
-                "weights": self.weights},
-            signatures=[signature(strategy, weights=self.weights)],
-            extension=".txt" if self.format == "text" else ".jsonl")
+            settings=settings_of(strategy) | self.settings(seed) | {"weights": self.weights},
+            signatures=[self.signature(strategy)],
+            extension=self.extension,
+            matrix=self.matrix)
+
+    def signature(self, strategy: Strategy) -> str:
+        return signature(strategy, weights=self.weights)
 
 
 @dataclass(frozen=True)
@@ -137,5 +184,5 @@ class AnswerOutput(TranslationOutput):
 
     must_instruct: ClassVar[bool] = False
 
-    format: Literal["text", "json"] = flag(
+    format: Literal["json", "text"] = flag(
         "json", section="Output", help="JSON lines, or one line of text per segment.")

@@ -1,4 +1,4 @@
-"""The work of `validate`: try strategies on segments."""
+"""The job of `validate`: try strategies on segments."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from minrisk._core.registry import STRATEGIES
 from minrisk.evaluation.budgets import OTHER_AIMS
 from minrisk.evaluation.stages import Evaluate, OutcomesWriter, Peeked, read_outcomes
 from minrisk.evaluation.study import SegmentOutcomes, Study
+from minrisk.evaluation.summary import summarise
+from minrisk.evaluation.validation import Validation
 from minrisk.io.files import Input
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.record import Record, Weighting
-from minrisk.pipeline.job import RunConfig, Work
+from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import Collect, Write
 from minrisk.tasks.corpus import Corpus
 
@@ -43,8 +45,8 @@ class Validating:
                  scope: StudyScope, weighting: Weighting, note: Callable[[str], None],
                  further: Mapping[str, AnyMetric]) -> None:
         self._corpus, self._scope = corpus, scope
-        self._lines = partial(SampleReader, weighting=weighting)
-        self._whole = corpus.reader(self._lines, tuple(corpus.files), None)
+        self._make_reader = partial(SampleReader, weighting=weighting)
+        self._whole = corpus.reader(self._make_reader, tuple(corpus.files), None)
         self._reader = Peeked(self._whole, scope.limit)
         for name in strategies or ():
             STRATEGIES.get(name)  # raises InputError if there is none
@@ -53,25 +55,32 @@ class Validating:
         self.study = Study(metric, self._reader.typical(), names, scope.top, note,
                            seed=scope.seed, weights=str(weighting), **further)
 
-    def work(self, config: RunConfig) -> Work:
+    def job(self, config: RunConfig) -> Job:
         """The results of segments go to the output, or are collected if there is none."""
         if config.output is not None and (config.is_stream or config.is_folder):
             raise InputError(f"output={config.output!r} must be a file, which can be read again")
         study = self.study
         last = Collect(_outcomes) if config.output is None else Write(OutcomesWriter())
-        return Work(
+        return Job(
             files=self._corpus.files,
             reader=lambda files, number: self._reader,
             pools=[config.pool(Evaluate(study), last)],
             settings={"signature": study.signature, "limit": self._scope.limit,
                       "trials": [trial.label for trial in study.trials]},
             signatures=[study.signature],
-            parser=self._corpus.parser(self._lines) or self._whole,
+            parser=self._corpus.parser(self._make_reader) or self._whole,
             also_read=self._corpus.further_files,
         )
 
-    def outcomes(self, config: RunConfig,
-                 collected: Sequence[SegmentOutcomes | None]) -> list[SegmentOutcomes]:
+    def result(self, config: RunConfig, collected: Sequence[SegmentOutcomes | None],
+               skipped: Sequence[str] = ()) -> Validation:
+        """The result of the run; `skipped` are strategies that could not be tried."""
+        outcomes = self._outcomes(config, collected)
+        summary = summarise(self.study.trials, outcomes, self._scope.tolerance)
+        return Validation(summary, self.study.signature, skipped, self.study)
+
+    def _outcomes(self, config: RunConfig,
+                  collected: Sequence[SegmentOutcomes | None]) -> list[SegmentOutcomes]:
         """The results of all segments that did not fail: those collected, or in the output."""
         if config.output is not None:
             return list(read_outcomes(Input(config.output), config.output, self.study))

@@ -72,7 +72,7 @@ class EmbeddingModel(CometModel):
                                affects_results=False)
 
     @property
-    def concurrency(self) -> int:
+    def concurrent_batches(self) -> int:
         """Two on a GPU, which then encodes one batch while another is tokenized or chosen from."""
         on_gpu = self._embedder.runtime.device.type == "cuda"
         return 2 if on_gpu and self.cache is None else 1

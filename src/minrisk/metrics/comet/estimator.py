@@ -79,7 +79,8 @@ class Estimator:
 
     def hyp_part(self, mt: Tensor, src: Tensor) -> Tensor:
         """(H, H1) the first layer's output for each hypothesis with the source."""
-        return torch.cat([mt, mt * src, (mt - src).abs()], dim=1) @ self.per_hyp + self.bias
+        features = torch.cat([mt, mt * src, (mt - src).abs()], dim=1)
+        return torch.addmm(self.bias, features, self.per_hyp)
 
     def ref_part(self, ref: Tensor) -> Tensor:
         """(R, H1) its output for each reference."""

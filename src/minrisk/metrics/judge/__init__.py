@@ -29,7 +29,7 @@ from minrisk.metrics.judge.cache import answer_cache, question
 from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.capabilities import REPLACEABLE
 from minrisk.openai.choices import Choice
-from minrisk.openai.client_options import ClientOptions, further_fields, warn_in
+from minrisk.openai.client_options import ClientOptions, further_fields, server_key, warn_in
 from minrisk.openai.completions import AnswerPart, Completions, Query
 
 _TOP_LOGPROBS = 20  # the most that OpenAI's server gives
@@ -158,6 +158,9 @@ class Judge(ClientOptions, Metric[Objects]):
     def usage(self) -> dict[str, int]:
         """The requests of this process so far that were answered, and their tokens if known."""
         return {"requests": 0} | self._usage
+
+    def prepare(self) -> None:
+        server_key(self.key_variable)
 
     def features(self, texts: Sequence[str]) -> Objects:
         return objects(valid_unicode(text) for text in texts)

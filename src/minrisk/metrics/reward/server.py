@@ -14,7 +14,7 @@ from minrisk._core.errors import MinriskError
 from minrisk._core.unicode import valid_unicode
 from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.client import Answer, Client, InvalidAnswer
-from minrisk.openai.client_options import ClientOptions
+from minrisk.openai.client_options import ClientOptions, server_key
 
 if TYPE_CHECKING:
     from minrisk.metrics.reward import Reward
@@ -29,6 +29,7 @@ class RewardServer:
     def __init__(self, options: Reward) -> None:
         self._options = ClientOptions(options.model, options.endpoint, timeout=options.timeout,
                                       retries=options.retries, key_variable=options.key_variable)
+        server_key(options.key_variable)  # so that a missing one is told before the first request
 
     def quality(self, hyps: Sequence[str], source: str) -> Floats:
         """(H,) scores of the hypotheses, in requests of some of them each."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from minrisk._core.errors import InputError, needs_extra
 from minrisk._core.options import option
@@ -135,10 +135,11 @@ class Transformers(Sampler):
         """Loads the model, whose errors concern every prompt."""
         _ = self._generator
 
-    def with_options(self, **changes: Any) -> Transformers:
-        """The same model, loaded once, with other options of sampling."""
-        changed = replace(self, **changes)
-        vars(changed)["_generator"] = self._generator.with_options(changed)
+    def with_options(self, **changes: Any) -> Self:
+        """The same sampler with other options; the model is loaded once unless it is another."""
+        changed = super().with_options(**changes)
+        if changed._model == self._model:
+            vars(changed)["_model"] = self._model
         return changed
 
     def prompt_length(self, prompt: Prompt) -> int:
@@ -181,11 +182,19 @@ class Transformers(Sampler):
         """Whether the model continues a prompt, which has to say what to do."""
         return self._generator.is_causal
 
+    @property
+    def is_random(self) -> bool:
+        return not self.beams
+
     @cached_property
     def _generator(self) -> Generator:
         with needs_extra("the 'hf' sampler", "hf"):
             from minrisk.samplers.hf.generator import Generator
-        return Generator(self)
+        return Generator(self, *self._model.loaded)
+
+    @cached_property
+    def _model(self) -> SharedModel:
+        return SharedModel(self.model, self.device, self.dtype)
 
     def _check_lengths(self) -> None:
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
@@ -202,3 +211,19 @@ class Transformers(Sampler):
         if self.beams and self.stop:
             raise InputError(f"hf: beams={self.beams} and stop: beam search does not look at "
                              "texts; leave out the one or the other")
+
+
+@dataclass(frozen=True)
+class SharedModel:
+    """A model that samplers with other options of sampling share; the first to need it loads it."""
+
+    model: str
+    device: str
+    dtype: Literal["auto", "fp32", "bf16", "fp16"]
+
+    @cached_property
+    def loaded(self) -> tuple[Any, Any]:
+        """The model, ready to run, and its tokenizer."""
+        from minrisk.samplers.hf.generator import load
+
+        return load(self.model, self.device, self.dtype)

@@ -33,14 +33,13 @@ _UNSET_MAX_LENGTHS = (None, 20)  # defaults of generation configs that do not se
 
 
 class Generator:
-    """Loads the model of a `Transformers` sampler once, and generates with it."""
+    """Generates with a loaded model by the options of a `Transformers` sampler."""
 
-    def __init__(self, options: Transformers, loaded: tuple[Any, Any] | None = None) -> None:
-        """With a model and tokenizer that are `loaded`, or those that the options name."""
+    def __init__(self, options: Transformers, model: Any, tokenizer: Any) -> None:
         truncation = Truncation(options.temperature, options.top_k, options.top_p,
                                 options.min_p, options.epsilon, options.eta)
         self._options = options
-        self._model, self._tokenizer = loaded or _load(options)
+        self._model, self._tokenizer = model, tokenizer
         self._detokenize = Detokenizer(self._tokenizer)
         self._config: GenerationConfig = deepcopy(self._model.generation_config)
         limit = _limit(self._config, self._model) if options.max_tokens is None else (
@@ -61,10 +60,6 @@ class Generator:
     @property
     def is_causal(self) -> bool:
         return not self._model.config.is_encoder_decoder
-
-    def with_options(self, options: Transformers) -> Generator:
-        """The same model with other options."""
-        return Generator(options, (self._model, self._tokenizer))
 
     def prompt_length(self, prompt: Prompt) -> int:
         """The tokens that the model reads."""
@@ -133,16 +128,15 @@ class Generator:
         return int(positions - 1)
 
 
-def _load(options: Transformers) -> tuple[Any, Any]:
+def load(name: str, device_name: str, dtype: str) -> tuple[Any, Any]:
     """The model, ready to run, and its tokenizer."""
-    device = choose_device(options.device, mps=False)
-    config = load_config(options.model)
-    tokenizer = load_tokenizer(options.model)
+    device = choose_device(device_name, mps=False)
+    config = load_config(name)
+    tokenizer = load_tokenizer(name)
     if not len(tokenizer):
-        raise InputError(f"{options.model}: its tokenizer knows no words; are all of its files "
-                         "there?")
+        raise InputError(f"{name}: its tokenizer knows no words; are all of its files there?")
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-    model = load_model(kind, options.model, config, dtype=choose_dtype(options.dtype, device))
+    model = load_model(kind, name, config, dtype=choose_dtype(dtype, device))
     return model.to(device), tokenizer
 
 
