@@ -59,7 +59,7 @@ def test_a_limit_of_another_name_is_sent_by_that_name(server):
 
 @pytest.mark.parametrize(("field", "said", "message"), [
     ("temperature", TEMPERATURE, r"refuses temperature=0.7: .*Only the default.*uses its own"),
-    ("logprobs", LOGPROBS, "returns no log-probabilities: .*not allowed.*; answers have none"),
+    ("logprobs", LOGPROBS, "returns no log-probabilities: .*not allowed.*; responses have none"),
     ("seed", SEED, "accepts no seed: .*Unknown name.*; samples are not repeatable"),
 ])
 def test_a_field_that_is_refused_is_left_out_and_the_user_told_once(server, field, said, message):

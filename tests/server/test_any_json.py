@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mbr_server import settings
-from minrisk.openai.choices import check_answer, read_choices, read_usage
-from minrisk.openai.completions import AnswerPart
+from minrisk.openai.choices import check_response, read_choices, read_usage
+from minrisk.openai.completions import CompletionResponse
 from minrisk.server.answers import chunks, headers_of
 from minrisk.server.calls import read_call, read_json
 from minrisk.server.choosing import Chooser
@@ -81,12 +81,13 @@ class Given:
 
     async def draw(self, call, report):
         choices = read_choices(self.answer)
-        report(AnswerPart(choices, read_usage(self.answer, choices), self.answer), len(choices))
+        usage = read_usage(self.answer, choices)
+        report(CompletionResponse(choices, usage, self.answer), len(choices))
 
 
 @given(ANSWERS, st.booleans(), st.sampled_from(["chrf", "exact-match", "json-match"]))
 def test_any_answer_of_an_upstream_becomes_a_completion_and_a_stream(answer, as_json, metric):
-    assert check_answer(answer) is None
+    assert check_response(answer) is None
     chosen = settings(metric, samples=max(2, len(answer["choices"])))
     given = {"messages": [{"role": "user", "content": "x"}], "stream_options":
              {"include_usage": True}, "minrisk": {"return_candidates": True}}

@@ -19,7 +19,7 @@ from commands import PATIENCE
 from generators import FEW
 from mbr_server import settings
 from minrisk.openai.choices import read_choices
-from minrisk.openai.completions import AnswerPart
+from minrisk.openai.completions import CompletionResponse
 from minrisk.plugins import Metric
 from minrisk.server import choosing
 from minrisk.server.batching import BatchThread
@@ -44,7 +44,7 @@ class Given:
     async def draw(self, call, report):
         body = {"choices": [{"index": i, "message": {"role": "assistant", "content": text},
                              "finish_reason": "stop"} for i, text in enumerate(self.texts)]}
-        report(AnswerPart(read_choices(body), None, body), len(self.texts))
+        report(CompletionResponse(read_choices(body), None, body), len(self.texts))
 
 
 class Remembered:

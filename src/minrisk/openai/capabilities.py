@@ -26,7 +26,7 @@ _CHOICES = re.compile(
     r"|(?:multiple|more than one|number of) (?:choices|completions)", re.IGNORECASE)
 _WITHOUT = {
     "temperature": "the server refuses temperature={value}: {reason}; it uses its own temperature",
-    "logprobs": "the server returns no log-probabilities: {reason}; answers have none",
+    "logprobs": "the server returns no log-probabilities: {reason}; responses have none",
     "seed": "the server accepts no seed: {reason}; samples are not repeatable",
     "top_logprobs": "the server refuses top_logprobs={value}: {reason}; it is left out",
 }
@@ -40,7 +40,7 @@ class Capabilities:
     """The capabilities of a server, shared by all requests to one model during a run."""
 
     refused: frozenset[str] = frozenset()  # fields
-    max_choices: int | None = None  # in one answer, if fewer than were requested
+    max_choices: int | None = None  # in one response, if fewer than were requested
     accepted: int = 0  # the largest n that worked
     notes: set[str] = field(default_factory=set)  # kinds of notes that were shown already
 

@@ -32,7 +32,7 @@ class ClientOptions(Options):
     concurrency: int = option(8, ge=1, affects_results=False,
                               help="number of simultaneous requests")
     timeout: float = option(600.0, gt=0, affects_results=False,
-                            help="seconds to wait for a whole answer")
+                            help="seconds to wait for a whole response")
     retries: int = option(6, ge=0, help="number of retries of a request that failed for the time "
                           "being", affects_results=False)
     key_variable: str = option(KEY, affects_results=False,
@@ -40,7 +40,7 @@ class ClientOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # here, so that what is named in signatures is what answers
+        # here, so that what is named in signatures is what responses
         object.__setattr__(self, "endpoint", server_address(self.endpoint, owner(self)))
 
     def client(self) -> Client:

@@ -21,8 +21,8 @@ from minrisk.openai.capabilities import (
     refused_field,
     without_fields,
 )
-from minrisk.openai.choices import Choice, check_answer, read_choices, read_usage
-from minrisk.openai.client import Answer, Client, Receive
+from minrisk.openai.choices import Choice, check_response, read_choices, read_usage
+from minrisk.openai.client import Client, Receive, Response
 from minrisk.openai.errors import RefusedError
 
 API = Literal["chat", "completions"]
@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class AnswerPart:
-    """The choices of one answer, its usage in tokens, and its unchanged body."""
+class CompletionResponse:
+    """The choices of one response, its usage in tokens, and its unchanged body."""
 
     choices: list[Choice]
     usage: Counter[str] | None
@@ -42,7 +42,7 @@ class AnswerPart:
 
 
 # called with a part or its error, and the number of its choices
-Report = Callable[[AnswerPart | MinriskError, int], None]
+Report = Callable[[CompletionResponse | MinriskError, int], None]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Completions:
         self._first_request: asyncio.Event | None = None  # set when others may follow
 
     async def sample(self, query: Query, numbers: range,
-                     report: Report | None = None) -> list[AnswerPart]:
+                     report: Report | None = None) -> list[CompletionResponse]:
         """Choices of these numbers in order, at least one in each part.
 
         With `report`, which is called for each part as it comes, a failed part costs no other one.
@@ -113,10 +113,11 @@ class Completions:
             self.capabilities.notes.add(kind)
             self._note(message)
 
-    async def _part(self, query: Query, numbers: range, report: Report | None) -> list[AnswerPart]:
+    async def _part(self, query: Query, numbers: range,
+                    report: Report | None) -> list[CompletionResponse]:
         try:
             async with self._turn():
-                part = await self._answer(query, numbers)
+                part = await self._request(query, numbers)
         except MinriskError as error:
             if report is None:
                 raise
@@ -129,7 +130,7 @@ class Completions:
         rest = numbers[len(part.choices):]  # some servers give fewer than were requested
         return [part, *(await self.sample(query, rest, report) if rest else [])]
 
-    async def _answer(self, query: Query, numbers: range) -> AnswerPart:
+    async def _request(self, query: Query, numbers: range) -> CompletionResponse:
         """The choices of the first of these numbers, with as few fields as the server takes."""
         known = self.capabilities
         trial = Variant(known.refused, min(len(numbers), known.max_choices or len(numbers)))
@@ -137,31 +138,32 @@ class Completions:
             body = query.fields(numbers[0], trial.n)
             sent = without_fields(body, trial.without & frozenset(query.replaceable))
             try:
-                answer = await self._post(sent, partial(self._settle, trial, body, numbers))
+                response = await self._post(sent, partial(self._settle, trial, body, numbers))
             except RefusedError as error:
                 trial = self._next(trial, error, sent.keys() & query.replaceable)
             else:
-                choices = read_choices(answer.body)[:trial.n]
+                choices = read_choices(response.body)[:trial.n]
                 self._learn(replace(trial, n=len(choices)), body, numbers)
                 known.accepted = max(known.accepted, len(choices))
-                return AnswerPart(choices, read_usage(answer.body, choices), answer.body)
+                usage = read_usage(response.body, choices)
+                return CompletionResponse(choices, usage, response.body)
 
-    async def pass_through(self, body: Mapping[str, Any]) -> AnswerPart:
-        """The answer to a request that is sent as it is."""
-        answer = await self._client.post(self._path, body, check_answer)
-        choices = read_choices(answer.body)
-        return AnswerPart(choices, read_usage(answer.body, choices), answer.body)
+    async def pass_through(self, body: Mapping[str, Any]) -> CompletionResponse:
+        """The response to a request that is sent as it is."""
+        response = await self._client.post(self._path, body, check_response)
+        choices = read_choices(response.body)
+        return CompletionResponse(choices, read_usage(response.body, choices), response.body)
 
-    async def relay(self, body: Mapping[str, Any], receive: Receive) -> AnswerPart:
+    async def relay(self, body: Mapping[str, Any], receive: Receive) -> CompletionResponse:
         """The same, with each chunk given to `receive` as it comes."""
-        answer = await self._client.stream(self._path, body, receive, check_answer)
-        choices = read_choices(answer.body)
-        return AnswerPart(choices, read_usage(answer.body, choices), answer.body)
+        response = await self._client.stream(self._path, body, receive, check_response)
+        choices = read_choices(response.body)
+        return CompletionResponse(choices, read_usage(response.body, choices), response.body)
 
-    async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Answer:
+    async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Response:
         timer = asyncio.get_running_loop().call_later(NO_REFUSAL, settle)
         try:
-            return await self._client.post(self._path, sent, check_answer)
+            return await self._client.post(self._path, sent, check_response)
         finally:
             timer.cancel()
 

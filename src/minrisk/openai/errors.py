@@ -15,7 +15,7 @@ from minrisk._core.errors import InputError, MinriskError, UnusableError
 
 @dataclass(frozen=True)
 class Refusal:
-    """The answer of a server that refused a request, unchanged but for the key, to be passed on."""
+    """The response to a bad request, unchanged but for the key, to be passed on."""
 
     status: int
     content: str
@@ -64,7 +64,7 @@ class Detail:
 
     @classmethod
     def of(cls, raw: str) -> Detail:
-        """The detail in the body of an answer, in any of the forms that servers use."""
+        """The detail in the body of a response, in any of the forms that servers use."""
         with suppress(ValueError, RecursionError):
             return cls._of_json(json.loads(raw), raw)
         return cls(raw)
@@ -88,7 +88,7 @@ class Detail:
 
 
 def refusal_of(error: MinriskError) -> Refusal | None:
-    """The answer of the server, if it is the reason why a request failed."""
+    """The response of the server, if it is the reason why a request failed."""
     return error.refusal if isinstance(error, ServerError | UnusableServerError) else None
 
 

@@ -11,7 +11,7 @@ from minrisk._core.errors import InputError
 from minrisk._core.sampler import Prompt, Sample, Samples
 from minrisk._core.vote import Vote
 from minrisk.openai.choices import Choice, total_usage
-from minrisk.openai.completions import AnswerPart, Completions, Query
+from minrisk.openai.completions import CompletionResponse, Completions, Query
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Connection:
         return Samples(self._usable(choices, _limit(query)),
                        total_usage(part.usage for part in parts))
 
-    async def _parts(self, query: Query, n: int) -> list[AnswerPart]:
+    async def _parts(self, query: Query, n: int) -> list[CompletionResponse]:
         if self._early_stop is None:
             return await self._completions.sample(query, range(n))
         vote, found = Vote(self._early_stop.error), []

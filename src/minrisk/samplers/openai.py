@@ -66,7 +66,7 @@ class Endpoint(ClientOptions, Sampler):
         vote_error: chance that the winner of such a vote is not the most likely answer.
         per_request: number of samples per request; fewer where the server refuses.
         concurrency: number of simultaneous requests.
-        timeout: seconds to wait for a whole answer.
+        timeout: seconds to wait for a whole response.
         retries: number of retries of a request that failed for the time being.
         key_variable: environment variable that holds the key.
 

@@ -14,7 +14,7 @@ from minrisk._core.segment import Ranking
 from minrisk._core.strategy import Strategy
 from minrisk.io.writer import uncertainty_fields
 from minrisk.openai.choices import total_usage
-from minrisk.openai.completions import AnswerPart
+from minrisk.openai.completions import CompletionResponse
 from minrisk.server.calls import Call
 from minrisk.server.candidates import Candidate
 
@@ -39,7 +39,7 @@ class Chosen:
     abstains: bool = False  # the samples disagree too much for an answer
 
 
-def completion(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
+def completion(call: Call, parts: Sequence[CompletionResponse], chosen: Chosen | None,
                requested: int) -> dict[str, Any]:
     """The body of the answer; without a choice it is the upstream's own first answer."""
     part = parts[0] if chosen is None else _part_of(parts, chosen.order[0])
@@ -57,7 +57,7 @@ def completion(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
     return body | {"minrisk": summary(call, parts, chosen, requested)}
 
 
-def _part_of(parts: Sequence[AnswerPart], candidate: Candidate) -> AnswerPart:
+def _part_of(parts: Sequence[CompletionResponse], candidate: Candidate) -> CompletionResponse:
     return next(part for part in parts if any(c is candidate.choice for c in part.choices))
 
 
@@ -81,7 +81,7 @@ def _numbered(raw: Mapping[str, Any], index: int, call: Call) -> dict[str, Any]:
     return fields
 
 
-def summary(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
+def summary(call: Call, parts: Sequence[CompletionResponse], chosen: Chosen | None,
             requested: int) -> dict[str, Any]:
     """The field `minrisk` of the answer: sample counts, and how the choice was made."""
     found: dict[str, Any] = {"samples": sum(len(part.choices) for part in parts),
@@ -130,7 +130,7 @@ def _header(value: Any) -> str:
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
 
 
-def summed_usage(parts: Sequence[AnswerPart]) -> dict[str, Any] | None:
+def summed_usage(parts: Sequence[CompletionResponse]) -> dict[str, Any] | None:
     """The sum of the token counts; None if any answer has none."""
     counts = total_usage(part.usage for part in parts)
     if counts is None:

@@ -17,7 +17,7 @@ from minrisk._core.sampler import Prompt, Sample
 from minrisk.openai.capabilities import without_fields
 from minrisk.openai.choices import Choice, read_choices
 from minrisk.openai.client import Receive
-from minrisk.openai.completions import API, AnswerPart, Report
+from minrisk.openai.completions import API, CompletionResponse, Report
 from minrisk.openai.errors import Refusal, RefusedError
 from minrisk.server.batching import BatchThread
 from minrisk.server.calls import Call
@@ -93,12 +93,12 @@ class LocalModel:
         else:
             report(part, len(part.choices))
 
-    async def pass_through(self, call: Call) -> AnswerPart:
+    async def pass_through(self, call: Call) -> CompletionResponse:
         """One sample, or the likeliest text at temperature 0, repeated for `n` choices."""
         part = await self._part(call, 1, call.passed())
         return replace(part, choices=part.choices * call.n)
 
-    async def relay(self, call: Call, receive: Receive) -> AnswerPart:
+    async def relay(self, call: Call, receive: Receive) -> CompletionResponse:
         return await self.pass_through(call)  # samples come whole
 
     async def models(self) -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ class LocalModel:
     async def problem(self) -> str | None:
         return None
 
-    async def _part(self, call: Call, n: int, body: dict[str, Any]) -> AnswerPart:
+    async def _part(self, call: Call, n: int, body: dict[str, Any]) -> CompletionResponse:
         job = _SamplingJob(self._prompt(call), n, call.seed, _options(body))
         async with self._limit.hold(n):
             samples, prompt_tokens = await asyncio.wrap_future(self._thread.submit(job))
@@ -166,7 +166,8 @@ def _refused(message: str) -> RefusedError:
     return error
 
 
-def _part(samples: Sequence[Sample], prompt_tokens: int, api: API, model: str) -> AnswerPart:
+def _part(samples: Sequence[Sample], prompt_tokens: int, api: API,
+          model: str) -> CompletionResponse:
     """Samples in the form of an upstream's answer."""
     each = [sample for sample in samples for _ in range(sample.count)]
     tokens = sum(len(sample.tokens) for sample in each)
@@ -175,8 +176,8 @@ def _part(samples: Sequence[Sample], prompt_tokens: int, api: API, model: str) -
             "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": tokens,
                       "total_tokens": prompt_tokens + tokens}}
     usage = Counter(prompt_tokens=prompt_tokens, completion_tokens=tokens)
-    return AnswerPart([_with_logprob(*pair) for pair in zip(read_choices(body), each, strict=True)],
-                usage, body)
+    choices = [_with_logprob(*pair) for pair in zip(read_choices(body), each, strict=True)]
+    return CompletionResponse(choices, usage, body)
 
 
 def _choice(sample: Sample, index: int, api: API) -> dict[str, Any]:

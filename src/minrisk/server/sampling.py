@@ -11,7 +11,7 @@ from typing import Any
 from minrisk._core.errors import MinriskError
 from minrisk._core.vote import Vote, answer_of
 from minrisk.openai.choices import Choice
-from minrisk.openai.completions import AnswerPart
+from minrisk.openai.completions import CompletionResponse
 from minrisk.openai.errors import refusal_of
 from minrisk.server.answers import event
 from minrisk.server.calls import Call
@@ -31,7 +31,7 @@ class Draws:
     call: Call
     vote: Vote | None = None
     answer: Callable[[Candidate], Hashable] = lambda candidate: None
-    parts: list[AnswerPart] = field(default_factory=list)
+    parts: list[CompletionResponse] = field(default_factory=list)
     errors: list[MinriskError] = field(default_factory=list)
     failed: int = 0  # samples
     started: asyncio.Event = field(default_factory=asyncio.Event)  # the first part has come
@@ -62,7 +62,7 @@ class Draws:
         """Number of samples that have come."""
         return sum(len(part.choices) for part in self.parts)
 
-    def report(self, found: AnswerPart | MinriskError, samples: int) -> None:
+    def report(self, found: CompletionResponse | MinriskError, samples: int) -> None:
         """Add a part, or the error of a part with `samples` samples."""
         if isinstance(found, MinriskError):
             self.errors.append(found)
@@ -74,7 +74,7 @@ class Draws:
         self.started.set()
         self._count_votes(found)
 
-    def _count_votes(self, part: AnswerPart) -> None:
+    def _count_votes(self, part: CompletionResponse) -> None:
         if self.vote is None:
             return
         candidates = read_candidates(part.choices, self.call.wants_json)

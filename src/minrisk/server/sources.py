@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from minrisk._core.errors import MinriskError
-from minrisk.openai.client import Answer, Check, Client, Receive
-from minrisk.openai.completions import API, AnswerPart, Completions, Report
+from minrisk.openai.client import Check, Client, Receive, Response
+from minrisk.openai.completions import API, CompletionResponse, Completions, Report
 from minrisk.openai.errors import refusal_of
 from minrisk.server.calls import Call
 from minrisk.server.limits import SampleLimit
@@ -34,10 +34,10 @@ class Source(Protocol):
     async def draw(self, call: Call, report: Report) -> None:
         """Report `call.samples` choices, or errors, as they come; cancelling stops all requests."""
 
-    async def pass_through(self, call: Call) -> AnswerPart:
+    async def pass_through(self, call: Call) -> CompletionResponse:
         """The answer to the unchanged request."""
 
-    async def relay(self, call: Call, receive: Receive) -> AnswerPart:
+    async def relay(self, call: Call, receive: Receive) -> CompletionResponse:
         """The same; where the source streams it, each chunk is given to `receive` as it comes."""
 
     async def models(self) -> list[dict[str, Any]]:
@@ -54,12 +54,13 @@ class _Limited:
     client: Client
     limit: SampleLimit
 
-    async def post(self, path: str, body: Mapping[str, Any], check: Check | None = None) -> Answer:
+    async def post(self, path: str, body: Mapping[str, Any],
+                   check: Check | None = None) -> Response:
         async with self._room(body):
             return await self.client.post(path, body, check)
 
     async def stream(self, path: str, body: Mapping[str, Any], receive: Receive,
-                     check: Check | None = None) -> Answer:
+                     check: Check | None = None) -> Response:
         async with self._room(body):
             return await self.client.stream(path, body, receive, check)
 
@@ -88,10 +89,10 @@ class Upstream:
     async def draw(self, call: Call, report: Report) -> None:
         await self._of(call).sample(call.query(), range(call.samples), report)
 
-    async def pass_through(self, call: Call) -> AnswerPart:
+    async def pass_through(self, call: Call) -> CompletionResponse:
         return await self._of(call).pass_through(call.passed())
 
-    async def relay(self, call: Call, receive: Receive) -> AnswerPart:
+    async def relay(self, call: Call, receive: Receive) -> CompletionResponse:
         return await self._of(call).relay(call.passed(stream=True), receive)
 
     async def models(self) -> list[dict[str, Any]]:
