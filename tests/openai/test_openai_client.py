@@ -16,7 +16,7 @@ from minrisk._core.errors import InputError, MinriskError, MissingExtra, Unusabl
 from minrisk._core.sampler import PartialError
 from minrisk.openai import client
 from minrisk.openai.client import Client
-from minrisk.openai.errors import Detail, RefusedError, seconds_to_wait
+from minrisk.openai.errors import BadRequestError, Detail, seconds_to_wait
 from minrisk.openai.masking import Mask
 from minrisk.samplers.openai import Endpoint
 from openai_server import Faulty, status, written
@@ -280,7 +280,7 @@ def test_the_client_tells_apart_what_others_need_to(server):
             answer = await found.post("chat/completions", {"messages": [{"content": "one"}]})
             server.always = lambda h: h.reply(422, {"detail": [
                 {"loc": ["body", "seed"], "msg": "Extra inputs are not permitted", "input": "x"}]})
-            with pytest.raises(RefusedError) as raised:
+            with pytest.raises(BadRequestError) as raised:
                 await found.post("chat/completions", {})
             return answer, raised.value
 

@@ -16,7 +16,7 @@ from minrisk._core.sampler import PartialError, Sample, Samples
 from minrisk.openai import completions
 from minrisk.openai.capabilities import fewer_choices
 from minrisk.openai.choices import read_choices
-from minrisk.openai.errors import Detail, RefusedError
+from minrisk.openai.errors import BadRequestError, Detail
 from minrisk.samplers.openai import Endpoint
 from openai_server import Faulty, altered, few_places, refusing, status
 
@@ -32,7 +32,7 @@ N = "Invalid n value (currently only n = 1 is supported)"
 @pytest.fixture(autouse=True)
 def _first_goes_first(monkeypatch):
     """However slow the machine is."""
-    monkeypatch.setattr(completions, "NO_REFUSAL", 60.0)
+    monkeypatch.setattr(completions, "ACCEPTED_AFTER", 60.0)
 
 
 def sampler(server: Faulty, **options) -> Endpoint:
@@ -131,7 +131,7 @@ def test_a_server_that_gives_fewer_is_not_asked_for_more_again(server, most):
 
 def test_a_slow_first_answer_keeps_nobody_waiting(server, monkeypatch):
     """Others go on, knowing what it was refused, as soon as it is not refused again."""
-    monkeypatch.setattr(completions, "NO_REFUSAL", 0.2)
+    monkeypatch.setattr(completions, "ACCEPTED_AFTER", 0.2)
     other = threading.Event()
 
     def reply(handler):
@@ -207,7 +207,7 @@ def test_a_limit_of_another_name_in_extra_is_the_only_one(server):
     (Detail("n = 16 is more than 8"), 8), (Detail("only 1 choice", "n"), 1), (Detail("no"), 1),
     (Detail("n_cmpl cannot be greater than the number of slots"), 1), (Detail("error 12"), 1)])
 def test_how_many_choices_a_server_takes_is_read_from_its_words(detail, n):
-    assert fewer_choices(RefusedError("", 400, detail), 16) == n
+    assert fewer_choices(BadRequestError("", 400, detail), 16) == n
 
 
 # -- answers ----------------------------------------------------------------------------------

@@ -19,13 +19,13 @@ from urllib.request import getproxies, proxy_bypass
 
 from minrisk._core.errors import MinriskError, UnusableError, needs_extra
 from minrisk.openai.errors import (
+    BadRequestError,
     Detail,
-    Refusal,
-    RefusedError,
+    ErrorResponse,
     ServerError,
     TemporaryError,
     UnusableServerError,
-    refusal_of,
+    error_response,
     seconds_to_wait,
 )
 from minrisk.openai.events import DONE, StreamedResponse, read_events
@@ -39,9 +39,9 @@ MAX_BODY = 2**27  # bytes of a response
 _MAX_ERROR_BODY = 2**16
 _MAX_WAIT = 600.0  # seconds that a server may ask to wait
 _CONNECT = 30.0  # seconds to get a connection
-_OUTAGE = 3  # requests in a row that were given up, after which the server is taken to be down
+_MAX_FAILURES = 3  # requests given up in a row, after which the server is taken to be down
 _TEMPORARY = {408, 425, 429}  # status codes to retry, with all from 500 on
-_REFUSED = {400, 413, 422}
+_BAD_REQUEST = {400, 413, 422}
 _HINTS = {401: "check the key in the environment", 403: "check the key in the environment",
           404: "check the endpoint and the model; an endpoint often ends in /v1",
           402: "check the account"}
@@ -169,7 +169,8 @@ class Client:
             if _is_success(response.status):
                 return self._parse(raw, url, response.headers, check)
             failure = self._status_error(response, raw, url)
-            failure.refusal = Refusal(response.status, self._mask.text(raw), response.headers)
+            failure.response = ErrorResponse(response.status, self._mask.text(raw),
+                                             response.headers)
         raise failure  # without the cause, which may show the key
 
     async def _read(self, response: aiohttp.ClientResponse) -> str:
@@ -225,7 +226,7 @@ class Client:
             return found
         detail = Detail.of(data).changed(self._mask.text)
         error = ServerError(f"{url}: {self._mask.line(detail.text)}", None, detail)
-        error.refusal = Refusal(_status_of(found["error"]), self._mask.text(data), {})
+        error.response = ErrorResponse(_status_of(found["error"]), self._mask.text(data), {})
         raise error
 
     def _parse(self, raw: str, url: str, headers: Mapping[str, str],
@@ -270,8 +271,8 @@ class Client:
             wait = seconds_to_wait(response.headers.get("Retry-After"))
             return TemporaryError(message, status, detail, wait=wait)
         is_flagged = status == 403 and self._health.works  # not the key, but this prompt
-        if status in _REFUSED or is_flagged:
-            return RefusedError(message, status, detail)
+        if status in _BAD_REQUEST or is_flagged:
+            return BadRequestError(message, status, detail)
         return UnusableServerError(f"{message}; {_HINTS.get(status, 'check the endpoint')}")
 
     def _transport_error(self, error: Exception,
@@ -296,18 +297,18 @@ class Client:
         self._health.failures += 1
         message = (f"{error}; gave up after {self._retries} retries; try again later, with a "
                    "smaller concurrency, or with more retries")
-        is_down = error.unreachable or self._health.failures >= _OUTAGE
+        is_down = error.unreachable or self._health.failures >= _MAX_FAILURES
         is_unusable = is_down or not self._health.works
         failure = (UnusableServerError(message) if is_unusable
                    else ServerError(message, error.status, error.detail))
-        failure.refusal = refusal_of(error)
+        failure.response = error_response(error)
         return failure
 
     async def _pause(self, error: TemporaryError, attempt: int) -> None:
         if error.wait > self._max_wait:
             failure = UnusableServerError(f"{error}; the server asks to wait {error.wait:.0f} s; "
                                           "try again then")
-            failure.refusal = refusal_of(error)
+            failure.response = error_response(error)
             raise failure from None
         # jitter, so that requests that failed together do not come back together
         await sleep(max(error.wait, FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.0)))

@@ -18,15 +18,15 @@ from minrisk.openai.capabilities import (
     Capabilities,
     fewer_choices,
     note_on,
-    refused_field,
+    unsupported_field,
     without_fields,
 )
 from minrisk.openai.choices import Choice, check_response, read_choices, read_usage
 from minrisk.openai.client import Client, Receive, Response
-from minrisk.openai.errors import RefusedError
+from minrisk.openai.errors import BadRequestError
 
 API = Literal["chat", "completions"]
-NO_REFUSAL = 2.0  # seconds after which a request is taken not to be refused: refusals are fast
+ACCEPTED_AFTER = 2.0  # seconds after which a request is taken to be accepted: errors are fast
 _PATHS = {"chat": "chat/completions", "completions": "completions"}
 
 T = TypeVar("T")
@@ -74,7 +74,8 @@ class Variant:
 
     without: frozenset[str]  # these fields
     n: int  # choices
-    reasons: Mapping[str, RefusedError] = field(default_factory=dict)  # of newly refused fields
+    # the errors about newly unsupported fields
+    reasons: Mapping[str, BadRequestError] = field(default_factory=dict)
 
 
 class Completions:
@@ -133,13 +134,14 @@ class Completions:
     async def _request(self, query: Query, numbers: range) -> CompletionResponse:
         """The choices of the first of these numbers, with as few fields as the server takes."""
         known = self.capabilities
-        trial = Variant(known.refused, min(len(numbers), known.max_choices or len(numbers)))
+        trial = Variant(known.unsupported_fields,
+                        min(len(numbers), known.max_choices or len(numbers)))
         while True:
             body = query.fields(numbers[0], trial.n)
             sent = without_fields(body, trial.without & frozenset(query.replaceable))
             try:
                 response = await self._post(sent, partial(self._settle, trial, body, numbers))
-            except RefusedError as error:
+            except BadRequestError as error:
                 trial = self._next(trial, error, sent.keys() & query.replaceable)
             else:
                 choices = read_choices(response.body)[:trial.n]
@@ -161,18 +163,18 @@ class Completions:
         return CompletionResponse(choices, read_usage(response.body, choices), response.body)
 
     async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Response:
-        timer = asyncio.get_running_loop().call_later(NO_REFUSAL, settle)
+        timer = asyncio.get_running_loop().call_later(ACCEPTED_AFTER, settle)
         try:
             return await self._client.post(self._path, sent, check_response)
         finally:
             timer.cancel()
 
-    def _next(self, trial: Variant, error: RefusedError, candidates: Collection[str]) -> Variant:
-        """The variant to send after a refusal; raises the error if the prompt is the reason."""
+    def _next(self, trial: Variant, error: BadRequestError, candidates: Collection[str]) -> Variant:
+        """The variant to send after an error; raises the error if the prompt is the reason."""
         known = self.capabilities
-        if known.refused - trial.without:  # another request found out in the meantime
-            return replace(trial, without=trial.without | known.refused)
-        if name := refused_field(error, candidates):
+        if known.unsupported_fields - trial.without:  # another request found out in the meantime
+            return replace(trial, without=trial.without | known.unsupported_fields)
+        if name := unsupported_field(error, candidates):
             return replace(trial, without=trial.without | {name},
                            reasons={**trial.reasons, name: error})
         if trial.n > max(1, known.accepted):
@@ -180,9 +182,9 @@ class Completions:
         raise error
 
     def _learn(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
-        """Remember refused fields once a request without them was not refused."""
+        """Remember unsupported fields once a request without them was not refused."""
         known = self.capabilities
-        known.refused |= trial.without
+        known.unsupported_fields |= trial.without
         if trial.n < len(numbers):
             known.max_choices = min(known.max_choices or trial.n, trial.n)
         for name, error in trial.reasons.items():
@@ -190,7 +192,7 @@ class Completions:
                 self.note(name, message)
 
     def _settle(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
-        """Let the other requests go: refusals are fast, so this one is taken as accepted."""
+        """Let the other requests go: errors are fast, so this one is taken as accepted."""
         if self._first_request:
             self._learn(trial, body, numbers)
             self._first_request.set()

@@ -14,7 +14,7 @@ from minrisk._core.errors import InputError, MinriskError, UnusableError
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ErrorResponse:
     """The response to a bad request, unchanged but for the key, to be passed on."""
 
     status: int
@@ -25,7 +25,7 @@ class Refusal:
 class ServerError(InputError):
     """A request failed; `status` is the server's, if it gave one, and `detail` what it said."""
 
-    refusal: Refusal | None = None
+    response: ErrorResponse | None = None
 
     def __init__(self, message: str, status: int | None = None,
                  detail: Detail | None = None) -> None:
@@ -37,10 +37,10 @@ class ServerError(InputError):
 class UnusableServerError(UnusableError):
     """A failure that other requests would have as well."""
 
-    refusal: Refusal | None = None
+    response: ErrorResponse | None = None
 
 
-class RefusedError(ServerError):
+class BadRequestError(ServerError):
     """The server does not take this request; it may take another."""
 
 
@@ -87,9 +87,9 @@ class Detail:
                     self.code and change(self.code))
 
 
-def refusal_of(error: MinriskError) -> Refusal | None:
+def error_response(error: MinriskError) -> ErrorResponse | None:
     """The response of the server, if it is the reason why a request failed."""
-    return error.refusal if isinstance(error, ServerError | UnusableServerError) else None
+    return error.response if isinstance(error, ServerError | UnusableServerError) else None
 
 
 def _words(found: Any) -> str | None:

@@ -90,7 +90,8 @@ class Connection:
                                    "kind are not shown")
 
     def _note_missing_logprobs(self, query: Query, choices: Sequence[Choice]) -> None:
-        is_requested = "logprobs" in query.body.keys() - self._completions.capabilities.refused
+        unsupported = self._completions.capabilities.unsupported_fields
+        is_requested = "logprobs" in query.body.keys() - unsupported
         if is_requested and all(choice.raw.get("logprobs") is None for choice in choices):
             self._completions.note("logprobs", "the server returns no log-probabilities, so "
                                    "samples have none; logprobs=False does not request them")

@@ -18,7 +18,7 @@ from minrisk.openai.capabilities import without_fields
 from minrisk.openai.choices import Choice, read_choices
 from minrisk.openai.client import Receive
 from minrisk.openai.completions import API, CompletionResponse, Report
-from minrisk.openai.errors import Refusal, RefusedError
+from minrisk.openai.errors import BadRequestError, ErrorResponse
 from minrisk.server.batching import BatchThread
 from minrisk.server.calls import Call
 from minrisk.server.limits import SampleLimit
@@ -26,7 +26,7 @@ from minrisk.server.limits import SampleLimit
 _WINDOW = 0.005  # seconds for which the first request of a batch waits for others
 _OPTIONS = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p",
             "max_tokens": "max_tokens", "max_completion_tokens": "max_tokens"}
-_REFUSED = ("tools", "functions", "logit_bias", "response_format", "frequency_penalty",
+_UNSUPPORTED = ("tools", "functions", "logit_bias", "response_format", "frequency_penalty",
             "presence_penalty", "logprobs", "audio")  # ignoring one would change the answer
 _MOST_SAMPLERS = 64  # combinations of options that are remembered
 
@@ -117,7 +117,7 @@ class LocalModel:
         """The messages, for a chat model; the text of the last one, for a translation model."""
         if call.api == "completions" or not self._sampler.is_causal:
             if call.source is None or not call.source.strip():
-                raise _refused("the last message, or the prompt, has no text")
+                raise _bad_request("the last message, or the prompt, has no text")
             return call.source
         messages: list[dict[str, Any]] = call.given["messages"]
         return messages
@@ -134,7 +134,7 @@ class LocalModel:
                 samples = sampler.sample([job.prompt for job in jobs], jobs[0].n, 0,
                                          [job.seed for job in jobs])
         except InputError as error:
-            raise _refused(str(error)) from error
+            raise _bad_request(str(error)) from error
         return list(zip(samples, lengths, strict=True))
 
     def _changed(self, options: RequestOptions) -> LocalSampler:
@@ -143,9 +143,9 @@ class LocalModel:
 
 def _options(body: dict[str, Any]) -> RequestOptions:
     """The fields of a body that the sampler knows; unsupported fields are refused."""
-    for name in _REFUSED:
+    for name in _UNSUPPORTED:
         if body.get(name):
-            raise _refused(f"{name} is not supported by a local model; leave it out")
+            raise _bad_request(f"{name} is not supported by a local model; leave it out")
     found: dict[str, Any] = {ours: body[name] for name, ours in _OPTIONS.items()
                              if body.get(name) is not None}
     if found.get("temperature") == 0:  # the likeliest text
@@ -159,9 +159,9 @@ def _options(body: dict[str, Any]) -> RequestOptions:
     return tuple(sorted(found.items()))
 
 
-def _refused(message: str) -> RefusedError:
-    error = RefusedError(message, 400)
-    error.refusal = Refusal(400, json.dumps({"error": {
+def _bad_request(message: str) -> BadRequestError:
+    error = BadRequestError(message, 400)
+    error.response = ErrorResponse(400, json.dumps({"error": {
         "message": message, "type": "invalid_request_error", "param": None, "code": None}}), {})
     return error
 

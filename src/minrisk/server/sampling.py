@@ -12,7 +12,7 @@ from minrisk._core.errors import MinriskError
 from minrisk._core.vote import Vote, answer_of
 from minrisk.openai.choices import Choice
 from minrisk.openai.completions import CompletionResponse
-from minrisk.openai.errors import refusal_of
+from minrisk.openai.errors import error_response
 from minrisk.server.answers import event
 from minrisk.server.calls import Call
 from minrisk.server.candidates import Candidate, read_candidates
@@ -21,7 +21,7 @@ from minrisk.server.settings import Settings
 from minrisk.server.sources import Source
 
 _MAX_EVENTS = 64  # of a stream, that wait for a client to read them
-_TRY_LATER = {408, 425, 429}  # statuses of temporary refusals
+_TRY_LATER = {408, 425, 429}  # statuses of temporary errors
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Draws:
         if isinstance(found, MinriskError):
             self.errors.append(found)
             self.failed += samples
-            if _is_refused(found) and not self.parts:
+            if _is_bad_request(found) and not self.parts:
                 self.enough.set()  # the others would be refused as well
             return
         self.parts.append(found)
@@ -121,7 +121,7 @@ def _check(draws: Draws, settings: Settings) -> None:
     if draws.count >= min(settings.min_samples, draws.call.samples) and draws.count:
         return
     if draws.errors:
-        raise upstream_error(next(filter(_is_refused, draws.errors), draws.errors[0]))
+        raise upstream_error(next(filter(_is_bad_request, draws.errors), draws.errors[0]))
     if draws.is_late:
         raise ApiError(504, f"{draws.count} of {draws.call.samples} samples came within "
                        f"{settings.deadline:g} s; {settings.min_samples} are wanted",
@@ -129,10 +129,10 @@ def _check(draws: Draws, settings: Settings) -> None:
     raise ApiError(502, "the upstream gave no samples", code="upstream_error", headers=NO_RETRY)
 
 
-def _is_refused(error: MinriskError) -> bool:
-    refusal = refusal_of(error)
-    return (refusal is not None and 400 <= refusal.status < 500
-            and refusal.status not in _TRY_LATER)
+def _is_bad_request(error: MinriskError) -> bool:
+    response = error_response(error)
+    return (response is not None and 400 <= response.status < 500
+            and response.status not in _TRY_LATER)
 
 
 def new_draws(call: Call, settings: Settings) -> Draws:

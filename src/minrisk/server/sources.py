@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from minrisk._core.errors import MinriskError
 from minrisk.openai.client import Check, Client, Receive, Response
 from minrisk.openai.completions import API, CompletionResponse, Completions, Report
-from minrisk.openai.errors import refusal_of
+from minrisk.openai.errors import error_response
 from minrisk.server.calls import Call
 from minrisk.server.limits import SampleLimit
 
@@ -108,8 +108,8 @@ class Upstream:
             async with asyncio.timeout(_READY_TIMEOUT):
                 await self.models()
         except MinriskError as error:
-            refusal = refusal_of(error)
-            if refusal is None or refusal.status not in _NO_LIST:
+            response = error_response(error)
+            if response is None or response.status not in _NO_LIST:
                 return "the upstream does not answer"
         except TimeoutError:
             return "the upstream does not answer"

@@ -249,7 +249,7 @@ class Judge(ClientOptions, Metric[Objects]):
         query = Query(item[1].body,
                       replaceable=(REPLACEABLE | {"top_logprobs"}) - self._extra.keys())
         [part] = await completions.sample(query, range(1))
-        requested = "logprobs" in query.body.keys() - completions.capabilities.refused
+        requested = "logprobs" in query.body.keys() - completions.capabilities.unsupported_fields
         if requested and part.choices[0].raw.get("logprobs") is None:
             completions.note("logprobs", "the server returns no log-probabilities, so scores are "
                              "the numbers that the judge writes; logprobs=False requests none")
