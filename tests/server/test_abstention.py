@@ -142,4 +142,4 @@ def test_the_official_client_sees_a_refusal(disagreeing):
             streamed = stream.get_final_completion().choices[0].message
     for found in (message, streamed):
         assert found.content is None
-        assert found.response.startswith("The samples disagree")
+        assert found.refusal.startswith("The samples disagree")

@@ -17,7 +17,7 @@ from mbr_server import serving, settings
 from minrisk.io.record import Weighting
 from minrisk.samplers.hf import Transformers
 from minrisk.server.limits import SampleLimit
-from minrisk.server.local import LocalModel
+from minrisk.server.local_backend import LocalBackend
 from tiny_models import save
 from warm import spawn_warm
 
@@ -51,7 +51,7 @@ def folders(tmp_path_factory):
 
 def local(folder, **options):
     sampler = Counting(folder, **options)
-    return sampler, LocalModel(sampler, "tiny", SampleLimit(256, 1024))
+    return sampler, LocalBackend(sampler, "tiny", SampleLimit(256, 1024))
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,11 @@ from commands import PATIENCE
 from minrisk._core.decoding import make_strategy
 from minrisk.openai.client import Client
 from minrisk.server.app import Server
+from minrisk.server.backends import Backend, UpstreamBackend
 from minrisk.server.limits import SampleLimit
 from minrisk.server.recording import Recorder
-from minrisk.server.run import Address, serve
+from minrisk.server.run import ListenConfig, serve
 from minrisk.server.settings import Methods, Preset, Settings, named_metrics
-from minrisk.server.sources import Source, Upstream
 from minrisk.tasks.decoding import MeasureOptions
 
 
@@ -85,7 +85,7 @@ def settings(metric: Any = "chrf", samples: int = 4, model: str | None = None,
 
 
 @contextmanager
-def serving(upstream: str | Source, chosen: Settings | None = None, *, record: Any = None,
+def serving(upstream: str | Backend, chosen: Settings | None = None, *, record: Any = None,
             key: str | None = None, per_request: int = 16, retries: int = 0, grace: float = 30.0,
             first_request: float = 30.0, keep_alive: float = 75.0, idle: float | None = None,
             connect: float = 10.0, concurrency: int = 256,
@@ -96,7 +96,7 @@ def serving(upstream: str | Source, chosen: Settings | None = None, *, record: A
     if isinstance(upstream, str):
         client = Client(upstream, key, concurrency=concurrency, retries=retries, idle=idle,
                         connect=connect, max_wait=5.0)
-        upstream = Upstream(client, limit, per_request)
+        upstream = UpstreamBackend(client, limit, per_request)
     log: list[str] = []
     server = Server(upstream, found, limit, Recorder(str(record)) if record else None, log.append)
     running = Running("", server, log)
@@ -112,7 +112,7 @@ def serving(upstream: str | Source, chosen: Settings | None = None, *, record: A
                 running.url = url.removesuffix("/v1")
                 started.set()
 
-            await serve(server, Address(port=0, grace=grace, first_request=first_request,
+            await serve(server, ListenConfig(port=0, grace=grace, first_request=first_request,
                                         keep_alive=keep_alive), announce, stop)
 
         try:

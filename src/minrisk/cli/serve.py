@@ -32,10 +32,10 @@ from minrisk.tasks.decoding import MeasureOptions
 if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers
     from minrisk.server.app import Server
+    from minrisk.server.backends import Backend
     from minrisk.server.limits import SampleLimit
-    from minrisk.server.run import Address
+    from minrisk.server.run import ListenConfig
     from minrisk.server.settings import Keys, Methods, Preset, Settings
-    from minrisk.server.sources import Source
 
 _KEYS = "MINRISK_API_KEYS"
 _MAX_WAIT = 10.0  # seconds that an upstream may ask to wait; clients can wait longer themselves
@@ -43,7 +43,7 @@ _ALIAS = ("samples", "metric", "strategy")  # what an alias may set
 
 
 @dataclass(frozen=True)
-class SourceOptions(ComponentOptions):
+class BackendOptions(ComponentOptions):
     """Source and number of the samples."""
 
     registries = ()
@@ -169,7 +169,7 @@ class LimitOptions:
   minrisk serve --model Helsinki-NLP/opus-mt-en-fr --samples 64 --metric comet --epsilon 0.02
   minrisk serve --upstream https://api.openai.com/v1 --api-key-file keys.txt --record traffic.jsonl\
 """)
-def serve(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOptions,
+def serve(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptions,
           options: ServerOptions, limits: LimitOptions) -> int:
     """Serve OpenAI's protocol: a client that changes its base URL gets the best of n samples.
 
@@ -179,27 +179,27 @@ def serve(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOption
     """
     with needs_extra("serve", "serve"):
         from minrisk.server.limits import SampleLimit
-        from minrisk.server.run import Address
+        from minrisk.server.run import ListenConfig
     limit = SampleLimit(limits.concurrency, limits.queue)
     settings = _settings(sampling, method, choice, options, limits)
     _warn_without_keys(options.host, settings.keys)
-    source = _source(sampling, limits, limit)
-    asyncio.run(_serve(source, settings, limit, options.record,
-                       Address(options.host, options.port, limits.grace)))
+    backend = _backend(sampling, limits, limit)
+    asyncio.run(_serve(backend, settings, limit, options.record,
+                       ListenConfig(options.host, options.port, limits.grace)))
     return 0
 
 
-async def _serve(source: Source, settings: Settings, limit: SampleLimit, record: str | None,
-                 address: Address) -> None:
+async def _serve(backend: Backend, settings: Settings, limit: SampleLimit, record: str | None,
+                 config: ListenConfig) -> None:
     from minrisk.server.app import Server
     from minrisk.server.recording import Recorder
     from minrisk.server.run import serve as run
 
-    server: Server = Server(source, settings, limit, Recorder(record) if record else None)
-    await run(server, address, lambda url: click.echo(f"minrisk: serving at {url}", err=True))
+    server: Server = Server(backend, settings, limit, Recorder(record) if record else None)
+    await run(server, config, lambda url: click.echo(f"minrisk: serving at {url}", err=True))
 
 
-def _settings(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOptions,
+def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptions,
               options: ServerOptions, limits: LimitOptions) -> Settings:
     from minrisk.server.settings import Preset, Settings
 
@@ -215,20 +215,20 @@ def _settings(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOp
         allow_origin=options.allow_origin, show_page=options.page)
 
 
-def _source(sampling: SourceOptions, limits: LimitOptions, limit: SampleLimit) -> Source:
+def _backend(sampling: BackendOptions, limits: LimitOptions, limit: SampleLimit) -> Backend:
     """The upstream, or where there is none a local model."""
     from minrisk.openai.client import Client
     from minrisk.openai.client_options import server_address, server_key
-    from minrisk.server.local import LocalModel
-    from minrisk.server.sources import Upstream
+    from minrisk.server.backends import UpstreamBackend
+    from minrisk.server.local_backend import LocalBackend
 
     if sampling.upstream is None:
-        return LocalModel(sampling.local_sampler(), sampling.model_name or "", limit)
+        return LocalBackend(sampling.local_sampler(), sampling.model_name or "", limit)
     client = Client(server_address(sampling.upstream, "--upstream"),
                     server_key(sampling.key_variable), concurrency=limits.concurrency,
                     timeout=limits.deadline, retries=limits.retries, connect=limits.connect_timeout,
                     idle=limits.idle_timeout, max_wait=_MAX_WAIT)
-    return Upstream(client, limit, sampling.per_request)
+    return UpstreamBackend(client, limit, sampling.per_request)
 
 
 def _alias(text: str, default: Preset, strategy: str) -> tuple[str, Preset]:

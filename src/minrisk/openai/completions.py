@@ -42,11 +42,11 @@ class CompletionResponse:
 
 
 # called with a part or its error, and the number of its choices
-Report = Callable[[CompletionResponse | MinriskError, int], None]
+PartCallback = Callable[[CompletionResponse | MinriskError, int], None]
 
 
 @dataclass(frozen=True)
-class Query:
+class UpstreamRequest:
     """A request for choices: the body without their number, and the seed of each choice."""
 
     body: Mapping[str, Any]
@@ -94,8 +94,8 @@ class Completions:
         self._planned = self._done = 0  # requests
         self._first_request: asyncio.Event | None = None  # set when others may follow
 
-    async def sample(self, query: Query, numbers: range,
-                     report: Report | None = None) -> list[CompletionResponse]:
+    async def sample(self, request: UpstreamRequest, numbers: range,
+                     report: PartCallback | None = None) -> list[CompletionResponse]:
         """Choices of these numbers in order, at least one in each part.
 
         With `report`, which is called for each part as it comes, a failed part costs no other one.
@@ -105,7 +105,7 @@ class Completions:
         parts = [part for group in _split(numbers, self._per_request)
                  for part in _split(group, size)]
         self._planned += len(parts)
-        found = await together(self._part(query, part, report) for part in parts)
+        found = await together(self._part(request, part, report) for part in parts)
         return [part for group in found for part in group]
 
     def note(self, kind: str, message: str) -> None:
@@ -114,11 +114,11 @@ class Completions:
             self.capabilities.notes.add(kind)
             self._note(message)
 
-    async def _part(self, query: Query, numbers: range,
-                    report: Report | None) -> list[CompletionResponse]:
+    async def _part(self, request: UpstreamRequest, numbers: range,
+                    report: PartCallback | None) -> list[CompletionResponse]:
         try:
             async with self._turn():
-                part = await self._request(query, numbers)
+                part = await self._request(request, numbers)
         except MinriskError as error:
             if report is None:
                 raise
@@ -129,20 +129,20 @@ class Completions:
         self._done += 1
         self._progress(self._done, self._planned)
         rest = numbers[len(part.choices):]  # some servers give fewer than were requested
-        return [part, *(await self.sample(query, rest, report) if rest else [])]
+        return [part, *(await self.sample(request, rest, report) if rest else [])]
 
-    async def _request(self, query: Query, numbers: range) -> CompletionResponse:
+    async def _request(self, request: UpstreamRequest, numbers: range) -> CompletionResponse:
         """The choices of the first of these numbers, with as few fields as the server takes."""
         known = self.capabilities
         trial = Variant(known.unsupported_fields,
                         min(len(numbers), known.max_choices or len(numbers)))
         while True:
-            body = query.fields(numbers[0], trial.n)
-            sent = without_fields(body, trial.without & frozenset(query.replaceable))
+            body = request.fields(numbers[0], trial.n)
+            sent = without_fields(body, trial.without & frozenset(request.replaceable))
             try:
                 response = await self._post(sent, partial(self._settle, trial, body, numbers))
             except BadRequestError as error:
-                trial = self._next(trial, error, sent.keys() & query.replaceable)
+                trial = self._next(trial, error, sent.keys() & request.replaceable)
             else:
                 choices = read_choices(response.body)[:trial.n]
                 self._learn(replace(trial, n=len(choices)), body, numbers)

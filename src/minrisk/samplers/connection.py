@@ -11,7 +11,7 @@ from minrisk._core.errors import InputError
 from minrisk._core.sampler import Prompt, Sample, Samples
 from minrisk._core.vote import Vote
 from minrisk.openai.choices import Choice, total_usage
-from minrisk.openai.completions import CompletionResponse, Completions, Query
+from minrisk.openai.completions import CompletionResponse, Completions, UpstreamRequest
 
 
 @dataclass(frozen=True)
@@ -38,29 +38,29 @@ class EarlyStop:
 class Connection:
     """An open connection of the sampler to its server, for one event loop."""
 
-    def __init__(self, query: Callable[[Prompt, int, int], Query], drop_cut: bool,
+    def __init__(self, request: Callable[[Prompt, int, int], UpstreamRequest], drop_cut: bool,
                  completions: Completions, early_stop: EarlyStop | None = None) -> None:
-        self._query = query
+        self._request = request
         self._drop_cut = drop_cut
         self._completions = completions
         self._early_stop = early_stop
 
     async def sample(self, prompt: Prompt, n: int, seed: int = 0, index: int = 0) -> Samples:
         """n samples of a prompt, or fewer if choices have no text or a vote is decided."""
-        query = self._query(prompt, seed, index)
-        parts = await self._parts(query, n)
+        request = self._request(prompt, seed, index)
+        parts = await self._parts(request, n)
         choices = [choice for part in parts for choice in part.choices]
-        self._note_missing_logprobs(query, choices)
-        return Samples(self._usable(choices, _limit(query)),
+        self._note_missing_logprobs(request, choices)
+        return Samples(self._usable(choices, _limit(request)),
                        total_usage(part.usage for part in parts))
 
-    async def _parts(self, query: Query, n: int) -> list[CompletionResponse]:
+    async def _parts(self, request: UpstreamRequest, n: int) -> list[CompletionResponse]:
         if self._early_stop is None:
-            return await self._completions.sample(query, range(n))
+            return await self._completions.sample(request, range(n))
         vote, found = Vote(self._early_stop.error), []
         for start in range(0, n, self._early_stop.block):
             end = min(start + self._early_stop.block, n)
-            parts = await self._completions.sample(query, range(start, end))
+            parts = await self._completions.sample(request, range(start, end))
             found += parts
             for choice in (choice for part in parts for choice in part.choices):
                 vote.add(self._early_stop.answer(choice))
@@ -89,18 +89,18 @@ class Connection:
                                    f"prompt are left out: {_list(missing)}; further notes of this "
                                    "kind are not shown")
 
-    def _note_missing_logprobs(self, query: Query, choices: Sequence[Choice]) -> None:
+    def _note_missing_logprobs(self, request: UpstreamRequest, choices: Sequence[Choice]) -> None:
         unsupported = self._completions.capabilities.unsupported_fields
-        is_requested = "logprobs" in query.body.keys() - unsupported
+        is_requested = "logprobs" in request.body.keys() - unsupported
         if is_requested and all(choice.raw.get("logprobs") is None for choice in choices):
             self._completions.note("logprobs", "the server returns no log-probabilities, so "
                                    "samples have none; logprobs=False does not request them")
 
 
-def _limit(query: Query) -> str:
+def _limit(request: UpstreamRequest) -> str:
     """The limit of the length of a sample, for messages."""
-    named = (f"{name}={query.body[name]}" for name in ("max_completion_tokens", "max_tokens")
-             if name in query.body)
+    named = (f"{name}={request.body[name]}" for name in ("max_completion_tokens", "max_tokens")
+             if name in request.body)
     return next(named, "the server's limit")
 
 

@@ -27,7 +27,7 @@ from minrisk._core.templates import check_template, fill
 from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.capabilities import REPLACEABLE
 from minrisk.openai.client_options import ClientOptions, further_fields, warn_in
-from minrisk.openai.completions import Query, request_seed
+from minrisk.openai.completions import UpstreamRequest, request_seed
 from minrisk.samplers.connection import Connection, EarlyStop
 
 _OURS = {"messages": "give it as input", "prompt": "give it as input",
@@ -74,7 +74,7 @@ class Endpoint(ClientOptions, Sampler):
         InputError: if an option is wrong, or nothing says where the server is.
 
     >>> sampler = Endpoint("llama-3", endpoint="http://localhost:8000/v1", temperature=0.7)
-    >>> sampler.query("Write a haiku.", seed=0, index=0).body["temperature"]
+    >>> sampler.request("Write a haiku.", seed=0, index=0).body["temperature"]
     0.7
     """
 
@@ -131,7 +131,7 @@ class Endpoint(ClientOptions, Sampler):
                indices: Sequence[int] | None = None) -> list[list[Sample]]:
         check_numbers(n, seed)
         indices = range(len(prompts)) if indices is None else indices
-        requests = [_Numbered(prompt, index, number) for number, (prompt, index)
+        requests = [_IndexedRequest(prompt, index, number) for number, (prompt, index)
                     in enumerate(zip(prompts, indices, strict=True))]
         found: dict[int, SamplingResult] = {}
         failed: MinriskError | None = None
@@ -164,14 +164,14 @@ class Endpoint(ClientOptions, Sampler):
                                     per_request=self._per_request) as completions:
             early_stop = self._answer and EarlyStop(self._answer, self.vote_error,
                                                     self._per_request)
-            yield Connection(self.query, self.drop_cut, completions, early_stop)
+            yield Connection(self.request, self.drop_cut, completions, early_stop)
 
-    def query(self, prompt: Prompt, seed: int, index: int) -> Query:
+    def request(self, prompt: Prompt, seed: int, index: int) -> UpstreamRequest:
         """The request for samples of a prompt; fields of `extra` override others."""
         body = self._prompt_fields(prompt) | self._options | self._extra
         if self._extra.get("max_completion_tokens") is not None:
             del body["max_tokens"]
-        return Query({name: value for name, value in body.items() if value is not None},
+        return UpstreamRequest({name: value for name, value in body.items() if value is not None},
                      partial(self._seed, seed, index), REPLACEABLE - self._extra.keys())
 
     def _stream(self, requests: Iterable[AnyRequest], n: int, seed: int,
@@ -245,7 +245,7 @@ class Endpoint(ClientOptions, Sampler):
 
 
 @dataclass(frozen=True)
-class _Numbered:
+class _IndexedRequest:
     """A request with its number in the batch."""
 
     prompt: Prompt

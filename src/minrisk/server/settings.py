@@ -17,8 +17,8 @@ from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import Strategy, is_light, prepare
 from minrisk.io.record import UNIFORM, Weighting
-from minrisk.server.choosing import Ranker
 from minrisk.server.errors import ApiError
+from minrisk.server.executor import TimedStrategy
 from minrisk.tasks.decoding import MeasureOptions
 
 
@@ -162,18 +162,18 @@ class Settings:
             prepare(preset.strategy)
         self.methods.prepare()
 
-    def ranker(self, strategy: Strategy) -> Ranker:
+    def timed_strategy(self, strategy: Strategy) -> TimedStrategy:
         """The strategy with the measurements of the settings; those of presets are made once."""
-        return self._rankers.get(id(strategy)) or self._ranker(strategy)
+        return self._timed_strategies.get(id(strategy)) or self._timed_strategy(strategy)
 
     @cached_property
-    def _rankers(self) -> dict[int, Ranker]:
+    def _timed_strategies(self) -> dict[int, TimedStrategy]:
         strategies = [preset.strategy for preset in (self.preset, *self.aliases.values())]
-        return {id(strategy): self._ranker(strategy) for strategy in strategies}
+        return {id(strategy): self._timed_strategy(strategy) for strategy in strategies}
 
-    def _ranker(self, strategy: Strategy) -> Ranker:
+    def _timed_strategy(self, strategy: Strategy) -> TimedStrategy:
         confidence = is_light(strategy) if self.confidence is None else self.confidence
-        return Ranker(self.measures.wrap(strategy, confidence))
+        return TimedStrategy(self.measures.wrap(strategy, confidence))
 
 
 def named_metrics(names: Iterable[str]) -> dict[str, AnyMetric]:

@@ -30,7 +30,7 @@ from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.capabilities import REPLACEABLE
 from minrisk.openai.choices import Choice
 from minrisk.openai.client_options import ClientOptions, further_fields, server_key, warn_in
-from minrisk.openai.completions import CompletionResponse, Completions, Query
+from minrisk.openai.completions import CompletionResponse, Completions, UpstreamRequest
 
 _TOP_LOGPROBS = 20  # the most that OpenAI's server gives
 _MAX_ACCOUNTS = 100_000  # hypotheses whose usage is remembered until it is reported
@@ -246,10 +246,10 @@ class Judge(ClientOptions, Metric[Objects]):
 
     async def _answer(self, completions: Completions,
                       item: tuple[bytes, _Question]) -> CompletionResponse:
-        query = Query(item[1].body,
-                      replaceable=(REPLACEABLE | {"top_logprobs"}) - self._extra.keys())
-        [part] = await completions.sample(query, range(1))
-        requested = "logprobs" in query.body.keys() - completions.capabilities.unsupported_fields
+        request = UpstreamRequest(
+            item[1].body, replaceable=(REPLACEABLE | {"top_logprobs"}) - self._extra.keys())
+        [part] = await completions.sample(request, range(1))
+        requested = "logprobs" in request.body.keys() - completions.capabilities.unsupported_fields
         if requested and part.choices[0].raw.get("logprobs") is None:
             completions.note("logprobs", "the server returns no log-probabilities, so scores are "
                              "the numbers that the judge writes; logprobs=False requests none")

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from minrisk._core.strategy import Strategy, metrics_of
-from minrisk.openai.completions import API, Query, request_seed
+from minrisk.openai.completions import API, UpstreamRequest, request_seed
 from minrisk.server.errors import ApiError
 from minrisk.server.settings import Settings
 
@@ -22,7 +22,7 @@ _MAX_DEPTH = 200  # nesting depth of a body; JSON readers are recursive
 
 
 @dataclass(frozen=True)
-class Call:
+class ClientRequest:
     """One request of a client."""
 
     api: API
@@ -62,22 +62,23 @@ class Call:
         name = "messages" if self.api == "chat" else "prompt"
         return {name: self.given[name]}
 
-    def query(self) -> Query:
+    def upstream_request(self) -> UpstreamRequest:
         """The query for samples."""
         body = {name: value for name, value in self.given.items()
                 if name not in _REPLACED and value is not None}
         if "logprobs" in self.defaults and not body.get("logprobs"):
             body.pop("logprobs", None)  # needed to choose, whether or not the client wants them
-        return Query({**self.defaults, **body, **self._named()}, partial(request_seed, self.seed),
-                     frozenset({"seed"} | self.defaults.keys() - body.keys()))
+        return UpstreamRequest({**self.defaults, **body, **self._model_field()},
+                               partial(request_seed, self.seed),
+                               frozenset({"seed"} | self.defaults.keys() - body.keys()))
 
-    def passed(self, stream: bool = False) -> dict[str, Any]:
+    def pass_through_body(self, stream: bool = False) -> dict[str, Any]:
         """The body of a request that is passed through, with or without a stream."""
         ours = {"minrisk"} if stream else {"minrisk", "stream", "stream_options"}
         return {name: value for name, value in self.given.items()
-                if name not in ours} | self._named()
+                if name not in ours} | self._model_field()
 
-    def _named(self) -> dict[str, Any]:
+    def _model_field(self) -> dict[str, Any]:
         return {} if self.model is None else {"model": self.model}
 
 
@@ -124,7 +125,7 @@ def _check_depth(found: Any) -> None:
                  if isinstance(item, dict | list)]
 
 
-def read_call(api: API, given: dict[str, Any], settings: Settings) -> Call:
+def read_request(api: API, given: dict[str, Any], settings: Settings) -> ClientRequest:
     """Check the fields that minrisk reads; fields for the upstream are not checked here."""
     _check_prompt(api, given)
     preset = settings.preset_of(given.get("model"))
@@ -135,7 +136,7 @@ def read_call(api: API, given: dict[str, Any], settings: Settings) -> Call:
     stream_options = given.get("stream_options")
     strategy = settings.methods.choose(preset.strategy, options.get("metric"),
                                        options.get("strategy"), seed)
-    return Call(
+    return ClientRequest(
         api=api, given=given,
         model=given.get("model") if preset.model is None else preset.model,
         n=n, samples=max(n, preset.samples if samples is None else samples),
