@@ -261,12 +261,13 @@ def test_why_a_sample_ended_is_recorded(server):
 
 def test_samples_that_were_cut_can_be_left_out(server):
     server.always = altered({}, {"finish_reason": "length"}, {"finish_reason": "content_filter"})
+    strict = sampler(server, per_request=3, drop_truncated=True, max_tokens=9)
     with pytest.warns(UserWarning, match="2 of 3 answers .* 1 cut at max_tokens=9, 1 stopped by"):
-        [samples] = sampler(server, per_request=3, drop_cut=True, max_tokens=9).sample(["one"], 3)
+        [samples] = strict.sample(["one"], 3)
     assert [sample.finish_reason for sample in samples] == ["stop"]
     server.always = altered({"finish_reason": "length"})
     with pytest.raises(InputError, match="all 2 answers were cut at max_tokens=512; raise max_tok"):
-        sampler(server, drop_cut=True).sample(["one"], 2)
+        sampler(server, drop_truncated=True).sample(["one"], 2)
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])

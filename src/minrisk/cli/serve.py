@@ -108,8 +108,9 @@ class ChoiceOptions(MeasureOptions):
     allow_strategy: tuple[str, ...] = flag(
         (), section="Method", metavar="NAME", registry=STRATEGIES,
         help="Strategy that clients may choose; may be given several times.")
-    allow_cut: bool = flag(False, section="Method", advanced=True,
-                           help="Let samples that were cut by length win over finished ones.")
+    allow_truncated: bool = flag(
+        False, section="Method", advanced=True,
+        help="Let samples truncated at the limit of tokens win over finished ones.")
     confidence: bool | None = flag(
         None, section="Output", help="Add the confidence of each choice; without a flag, where no "
         "model is needed for it.")
@@ -208,7 +209,7 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
         preset, dict(_alias(text, preset, method.strategy) for text in sampling.alias),
         _methods(choice, method, preset.strategy), Weighting(choice.weights),
         max_samples=sampling.max_samples, min_samples=sampling.min_samples,
-        temperature=sampling.temperature, prefer_finished=not choice.allow_cut,
+        temperature=sampling.temperature, prefer_finished=not choice.allow_truncated,
         confidence=choice.confidence, measures=choice,
         stop_error=choice.stop_error or None,
         deadline=limits.deadline, max_body=limits.max_body << 20, keys=_keys(options.api_key_file),

@@ -12,7 +12,7 @@ from typing import Any
 from minrisk._core.unicode import valid_unicode
 from minrisk.openai.client import InvalidResponse
 
-_CUT = {"length", "content_filter"}  # finish reasons of incomplete texts
+_INCOMPLETE = {"length", "content_filter"}  # finish reasons of incomplete texts
 _USAGE = ("prompt_tokens", "completion_tokens")
 _MAX_COUNT = 2**53
 
@@ -29,8 +29,8 @@ class Choice:
     length: int | None = None  # in tokens
 
     @property
-    def is_cut(self) -> bool:
-        return self.finish_reason in _CUT
+    def is_incomplete(self) -> bool:
+        return self.finish_reason in _INCOMPLETE
 
     @property
     def problem(self) -> str:
@@ -83,7 +83,8 @@ def _text(message: dict[str, Any], finish: str | None) -> str | None:
                           and part.get("type") == "text" and isinstance(part.get("text"), str))
     if not isinstance(content, str):
         return None
-    if not content and (finish in _CUT or message.get("tool_calls") or message.get("refusal")):
+    if not content and (finish in _INCOMPLETE or message.get("tool_calls")
+                        or message.get("refusal")):
         return None
     return valid_unicode(content)
 

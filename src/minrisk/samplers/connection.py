@@ -29,7 +29,7 @@ class EarlyStop:
     def answer(self, choice: Choice) -> str | None:
         """The last match, or its first group, without the white space around it."""
         matches = [*self.pattern.finditer(choice.text or "")]
-        if not matches or choice.is_cut:
+        if not matches or choice.is_incomplete:
             return None
         groups = (group for group in matches[-1].groups() if group is not None)
         return " ".join(next(groups, matches[-1][0]).split())
@@ -38,10 +38,10 @@ class EarlyStop:
 class Connection:
     """An open connection of the sampler to its server, for one event loop."""
 
-    def __init__(self, request: Callable[[Prompt, int, int], UpstreamRequest], drop_cut: bool,
+    def __init__(self, request: Callable[[Prompt, int, int], UpstreamRequest], drop_truncated: bool,
                  completions: Completions, early_stop: EarlyStop | None = None) -> None:
         self._request = request
-        self._drop_cut = drop_cut
+        self._drop_truncated = drop_truncated
         self._completions = completions
         self._early_stop = early_stop
 
@@ -74,7 +74,7 @@ class Connection:
         for choice in choices:
             if choice.text is None:
                 missing[_problem(choice, limit, " before any text")] += 1
-            elif choice.is_cut and self._drop_cut:
+            elif choice.is_incomplete and self._drop_truncated:
                 missing[_problem(choice, limit, "")] += 1
             else:
                 if choice.finish_reason == "length":
@@ -117,8 +117,8 @@ def _no_text(missing: Counter[str], limit: str) -> str:
     total = missing.total()
     message = (f"all {total} answers were {next(iter(missing))}" if len(missing) == 1
                else f"no text in {total} answers: {_list(missing)}")
-    is_cut = any(cut.startswith("cut at") for cut in missing)
-    return f"{message}; raise {limit.partition('=')[0]}" if is_cut else message
+    is_truncated = any(problem.startswith("cut at") for problem in missing)
+    return f"{message}; raise {limit.partition('=')[0]}" if is_truncated else message
 
 
 def _list(missing: Counter[str]) -> str:

@@ -60,7 +60,7 @@ class Endpoint(ClientOptions, Sampler):
         extra: JSON object of further fields of a request; null leaves a field out.
         logprobs: whether to ask for log-probabilities.
         send_seed: whether to send seeds, for samples that can be repeated.
-        drop_cut: whether to leave out samples that were cut, by `max_tokens` for one.
+        drop_truncated: whether to leave out truncated samples, by `max_tokens` for one.
         vote: regular expression of an answer (its first group, if any, of the last match);
             sampling of a prompt ends when one answer has won.
         vote_error: chance that the winner of such a vote is not the most likely answer.
@@ -98,7 +98,7 @@ class Endpoint(ClientOptions, Sampler):
         None, help='further fields of a request, such as {"min_p": 0.1}; null leaves one out')
     logprobs: bool = option(True, help="whether to request log-probabilities")
     send_seed: bool = option(True, help="whether to send a seed, for repeatable samples")
-    drop_cut: bool = option(False, help="whether to leave out samples that were cut off")
+    drop_truncated: bool = option(False, help="whether to leave out truncated samples")
     vote: str | None = option(
         None, help="regular expression of an answer (its first group, if any, of the last match); "
         "sampling of a prompt ends when one answer has won")
@@ -164,7 +164,7 @@ class Endpoint(ClientOptions, Sampler):
                                     per_request=self._per_request) as completions:
             early_stop = self._answer and EarlyStop(self._answer, self.vote_error,
                                                     self._per_request)
-            yield Connection(self.request, self.drop_cut, completions, early_stop)
+            yield Connection(self.request, self.drop_truncated, completions, early_stop)
 
     def request(self, prompt: Prompt, seed: int, index: int) -> UpstreamRequest:
         """The request for samples of a prompt; fields of `extra` override others."""

@@ -143,7 +143,7 @@ def new_collector(request: ClientRequest, settings: Settings) -> SampleCollector
         return SampleCollector(request)
 
     def answer(candidate: Candidate) -> Hashable:
-        if candidate.is_cut and settings.prefer_finished:
+        if candidate.is_truncated and settings.prefer_finished:
             return None
         if candidate.tools is not None:
             return candidate.tools, candidate.text

@@ -121,7 +121,7 @@ class Settings:
     min_samples: int = 1
     max_candidates: int = 1024  # per request to rank
     temperature: float = 1.0  # if the client gives none
-    prefer_finished: bool = True  # over candidates that were cut by length
+    prefer_finished: bool = True  # over candidates truncated at the limit of tokens
     confidence: bool | None = None  # None: only where it needs no model
     # of how far the samples disagree
     measures: MeasureOptions = field(default_factory=MeasureOptions)
