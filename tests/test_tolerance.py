@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import module_from_spec, spec_from_file_location
-
 import numpy as np
 import pytest
 
-from project import TESTS
+from project import TESTS, load_module
 from tolerance import EPS, ULPS, assert_close, assert_no_worse
 
 
@@ -54,9 +52,7 @@ def test_an_error_may_be_twice_that_of_a_plain_computation():
 
 
 def test_every_file_with_models_or_floats_is_run_with_the_instructions_of_other_cpus():
-    spec = spec_from_file_location("cpus", TESTS / "cpus.py")
-    cpus = module_from_spec(spec)
-    spec.loader.exec_module(cpus)
+    cpus = load_module(TESTS / "cpus.py")
     found = {str(path.relative_to(TESTS)) for path in (*cpus.neural(), *cpus.core())}
     assert {f"metrics/test_{name}.py" for name in ("comet", "bertscore", "light", "mqm", "chrf",
                                                    "native", "rouge")} < found

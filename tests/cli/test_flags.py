@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from collections.abc import Iterator
 
 import pytest
 
+import minrisk
 from commands import run
 from minrisk.cli.decode import decode
 from minrisk.cli.export import export
@@ -61,7 +63,8 @@ def test_the_library_knows_no_flags(folder):
 def test_options_in_messages_of_a_run_are_known_to_the_command_line(folder):
     found = {name for text in texts(folder)
              for name in re.findall(r"\b([a-z_]+)=(?:True|'|\"| |$)", text)}
-    assert found <= {p.name for command in (decode, export, sample) for p in command.params}
+    own = {p.name for command in (decode, export, sample) for p in command.params}
+    assert found <= own | {f.name for f in dataclasses.fields(minrisk.Endpoint)}
 
 
 @pytest.mark.parametrize(("command", "old", "new"), [

@@ -8,7 +8,6 @@ import os
 import pickle
 import re
 import signal
-import sys
 import threading
 from typing import Any
 
@@ -24,7 +23,7 @@ from minrisk.metrics.judge.cache import answer_cache
 from minrisk.openai.choices import Choice
 from minrisk.testing import check_metric
 from openai_server import Faulty, likeness, scoring, status
-from project import ROOT, blocks
+from project import ROOT, blocks, load_module
 from tolerance import assert_close
 
 HYPS = ["the cat sat", "a cat sat", "dogs bark", "the cat sat down"]
@@ -448,9 +447,7 @@ def test_the_table_of_the_benchmark_is_made_of_its_results(monkeypatch):
     folder = ROOT / "benchmarks" / "judge"
     monkeypatch.syspath_prepend(folder)
     monkeypatch.syspath_prepend(folder.parent)
-    import run as benchmark
-
-    monkeypatch.delitem(sys.modules, "run")
+    benchmark = load_module(folder / "run.py")
     result = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     assert benchmark.table(result) in (folder / "README.md").read_text(encoding="utf-8")
     exact, *others = result["results"]
