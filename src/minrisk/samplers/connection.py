@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Prompt, Sample, Samples
-from minrisk._core.vote import Vote
+from minrisk._core.vote import Vote, find_answer
 from minrisk.openai.choices import Choice, total_usage
 from minrisk.openai.completions import CompletionResponse, Completions, UpstreamRequest
 
@@ -27,12 +27,9 @@ class EarlyStop:
     block: int  # samples
 
     def answer(self, choice: Choice) -> str | None:
-        """The last match, or its first group, without the white space around it."""
-        matches = [*self.pattern.finditer(choice.text or "")]
-        if not matches or choice.is_incomplete:
-            return None
-        groups = (group for group in matches[-1].groups() if group is not None)
-        return " ".join(next(groups, matches[-1][0]).split())
+        """The answer as `exact-match` compares it; an incomplete text has none."""
+        found = find_answer(self.pattern, choice.text or "")
+        return None if found is None or choice.is_incomplete else " ".join(found.split())
 
 
 class Connection:
