@@ -67,7 +67,7 @@ MAY_IMPORT = {
     "hf": PROTOCOLS | {"_core.decoding", "samplers", "_torch"},
     "io": PLAIN | {"io"},
     "pipeline": CORE | {"pipeline", "io"},
-    "server": CORE | {"server", "openai", "io", "metrics", "strategies", "_api"},
+    "server": CORE | {"server", "openai", "io", "metrics", "strategies", "tasks", "_api"},
     "tasks": CORE | {"tasks", "io", "pipeline", "evaluation", "strategies"},
     "report": CORE | {"report", "tasks", "io", "pipeline", "evaluation", "strategies"},
     "_api": CORE | {"_api", "tasks", "report", "io", "pipeline", "evaluation"},

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import minrisk
+from commands import run
 from minrisk.cli.decode import decode
 from minrisk.cli.export import export
 from minrisk.cli.flags import as_flags
@@ -64,3 +65,13 @@ def test_options_in_messages_of_a_run_are_known_to_the_command_line(folder):
              for name in re.findall(r"\b([a-z_]+)=(?:True|'|\"| |$)", text)}
     own = {p.name for command in (decode, export, sample) for p in command.params}
     assert found <= own | {f.name for f in dataclasses.fields(minrisk.Endpoint)}
+
+
+@pytest.mark.parametrize(("command", "old", "new"), [
+    (("sample", "--endpoint", "http://127.0.0.1:9/v1", "--model", "m"), "--drop-cut",
+     "--drop-truncated"),
+    (("serve", "--upstream", "http://127.0.0.1:9/v1"), "--allow-cut", "--allow-truncated")])
+def test_the_old_name_of_an_option_is_answered_with_the_new_one(command, old, new):
+    done = run(*command, old)
+    assert done.code == 2
+    assert f"unknown option '{old}'; here it is {new}" in done.err

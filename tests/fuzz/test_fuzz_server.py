@@ -18,7 +18,7 @@ from minrisk._core.sample_columns import columns
 from minrisk._core.sampler import Sample, Samples
 from minrisk.io.jsonl import SampleReader
 from minrisk.openai import client
-from minrisk.openai.choices import check_answer, read_choices, read_usage
+from minrisk.openai.choices import check_response, read_choices, read_usage
 from minrisk.openai.errors import Detail, seconds_to_wait
 from minrisk.openai.masking import Mask
 from records import files, parse, read
@@ -169,7 +169,7 @@ def test_any_stream_is_relayed_or_it_is_told(found, server, quick):
 
     async def relay():
         async with client.Client(server.endpoint, KEY, retries=0, timeout=5) as own:
-            return await own.stream("chat/completions", {}, receive, check_answer)
+            return await own.stream("chat/completions", {}, receive, check_response)
 
     message = ""
     with server.replying([found]):
@@ -198,7 +198,7 @@ def test_choices_of_any_answer_are_samples_or_it_is_told(text, tmp_path):
         body = json.loads(text)
     except (ValueError, RecursionError):
         return
-    if check_answer(body):
+    if check_response(body):
         return
     choices = read_choices(body)
     read_usage(body, choices)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from generators import FEW
 from minrisk.openai import events
-from minrisk.openai.events import StreamedAnswer, read_events
+from minrisk.openai.events import StreamedResponse, read_events
 
 STREAM = (": a comment\n\nevent: x\ndata: {\"a\": 1}\n\ndata:two\r\ndata: lines\r\n\r\n"
           "data: grün\n\ndata: [DONE]").encode()
@@ -43,7 +43,7 @@ def test_an_event_without_end_is_given_up(monkeypatch):
 
 
 def whole(*chunks):
-    answer = StreamedAnswer()
+    answer = StreamedResponse()
     for chunk in chunks:
         answer.add(chunk)
     return answer

@@ -16,7 +16,7 @@ from minrisk._core.errors import InputError, MinriskError, MissingExtra, Unusabl
 from minrisk._core.sampler import PartialError
 from minrisk.openai import client
 from minrisk.openai.client import Client
-from minrisk.openai.errors import Detail, RefusedError, seconds_to_wait
+from minrisk.openai.errors import BadRequestError, Detail, seconds_to_wait
 from minrisk.openai.masking import Mask
 from minrisk.samplers.openai import Endpoint
 from openai_server import Faulty, status, written
@@ -54,7 +54,7 @@ def test_no_thread_is_left(server):
 def test_a_request_has_a_deadline_however_slowly_the_answer_comes(server, start):
     """Each byte comes in time, and all of them only after half a minute and more."""
     server.always = lambda h: h.send_until_left(start, b"x", pause=0.01)
-    assert "no whole answer within 0.3 s" in str(failure(server, timeout=0.3))
+    assert "no whole response within 0.3 s" in str(failure(server, timeout=0.3))
     assert server.left.acquire(timeout=SOON)
 
 
@@ -75,7 +75,7 @@ def test_an_error_without_end_is_read_no_further_than_it_is_shown(server):
 def test_compressed_answers_are_not_inflated(server):
     bomb = gzip.compress(b" " * 10**7)
     server.always = lambda h: h.send(200, bomb, Content_Encoding="gzip")
-    assert "the answer is compressed (gzip)" in str(failure(server))
+    assert "the response is compressed (gzip)" in str(failure(server))
 
 
 @pytest.mark.parametrize("answer", [
@@ -280,7 +280,7 @@ def test_the_client_tells_apart_what_others_need_to(server):
             answer = await found.post("chat/completions", {"messages": [{"content": "one"}]})
             server.always = lambda h: h.reply(422, {"detail": [
                 {"loc": ["body", "seed"], "msg": "Extra inputs are not permitted", "input": "x"}]})
-            with pytest.raises(RefusedError) as raised:
+            with pytest.raises(BadRequestError) as raised:
                 await found.post("chat/completions", {})
             return answer, raised.value
 

@@ -16,7 +16,7 @@ from minrisk._core.sampler import PartialError, Sample, Samples
 from minrisk.openai import completions
 from minrisk.openai.capabilities import fewer_choices
 from minrisk.openai.choices import read_choices
-from minrisk.openai.errors import Detail, RefusedError
+from minrisk.openai.errors import BadRequestError, Detail
 from minrisk.samplers.openai import Endpoint
 from openai_server import Faulty, altered, few_places, refusing, status
 
@@ -32,7 +32,7 @@ N = "Invalid n value (currently only n = 1 is supported)"
 @pytest.fixture(autouse=True)
 def _first_goes_first(monkeypatch):
     """However slow the machine is."""
-    monkeypatch.setattr(completions, "NO_REFUSAL", 60.0)
+    monkeypatch.setattr(completions, "ACCEPTED_AFTER", 60.0)
 
 
 def sampler(server: Faulty, **options) -> Endpoint:
@@ -59,7 +59,7 @@ def test_a_limit_of_another_name_is_sent_by_that_name(server):
 
 @pytest.mark.parametrize(("field", "said", "message"), [
     ("temperature", TEMPERATURE, r"refuses temperature=0.7: .*Only the default.*uses its own"),
-    ("logprobs", LOGPROBS, "returns no log-probabilities: .*not allowed.*; answers have none"),
+    ("logprobs", LOGPROBS, "returns no log-probabilities: .*not allowed.*; responses have none"),
     ("seed", SEED, "accepts no seed: .*Unknown name.*; samples are not repeatable"),
 ])
 def test_a_field_that_is_refused_is_left_out_and_the_user_told_once(server, field, said, message):
@@ -131,7 +131,7 @@ def test_a_server_that_gives_fewer_is_not_asked_for_more_again(server, most):
 
 def test_a_slow_first_answer_keeps_nobody_waiting(server, monkeypatch):
     """Others go on, knowing what it was refused, as soon as it is not refused again."""
-    monkeypatch.setattr(completions, "NO_REFUSAL", 0.2)
+    monkeypatch.setattr(completions, "ACCEPTED_AFTER", 0.2)
     other = threading.Event()
 
     def reply(handler):
@@ -207,7 +207,7 @@ def test_a_limit_of_another_name_in_extra_is_the_only_one(server):
     (Detail("n = 16 is more than 8"), 8), (Detail("only 1 choice", "n"), 1), (Detail("no"), 1),
     (Detail("n_cmpl cannot be greater than the number of slots"), 1), (Detail("error 12"), 1)])
 def test_how_many_choices_a_server_takes_is_read_from_its_words(detail, n):
-    assert fewer_choices(RefusedError("", 400, detail), 16) == n
+    assert fewer_choices(BadRequestError("", 400, detail), 16) == n
 
 
 # -- answers ----------------------------------------------------------------------------------
@@ -261,12 +261,13 @@ def test_why_a_sample_ended_is_recorded(server):
 
 def test_samples_that_were_cut_can_be_left_out(server):
     server.always = altered({}, {"finish_reason": "length"}, {"finish_reason": "content_filter"})
+    strict = sampler(server, per_request=3, drop_truncated=True, max_tokens=9)
     with pytest.warns(UserWarning, match="2 of 3 answers .* 1 cut at max_tokens=9, 1 stopped by"):
-        [samples] = sampler(server, per_request=3, drop_cut=True, max_tokens=9).sample(["one"], 3)
+        [samples] = strict.sample(["one"], 3)
     assert [sample.finish_reason for sample in samples] == ["stop"]
     server.always = altered({"finish_reason": "length"})
     with pytest.raises(InputError, match="all 2 answers were cut at max_tokens=512; raise max_tok"):
-        sampler(server, drop_cut=True).sample(["one"], 2)
+        sampler(server, drop_truncated=True).sample(["one"], 2)
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])

@@ -150,10 +150,19 @@ def test_failed_segments_keep_their_place_and_say_why(tmp_path):
     assert found.details[1] == {}
 
 
+def test_log_probabilities_can_be_the_quality_of_a_strategy(tmp_path):
+    path = write(tmp_path / "s.jsonl", RECORDS[0])
+    method = ("--strategy", "quality-then-mbr", "--quality", "logprob", "--keep", "2")
+    inspected(path, "-o", tmp_path / "r.html", *method)
+    [best] = run("decode", path, *method, "-q").records
+    assert data_of(tmp_path / "r.html").column("text") == [best["text"]]
+
+
 def test_log_probabilities_of_other_samples_are_an_error(tmp_path):
     path = write(tmp_path / "s.jsonl", RECORDS[0], RECORDS[0] | {"logprobs": [-1.0]})
     inspected(path, "-o", tmp_path / "r.html", code=3)
-    assert "1 logprobs for 6 samples" in data_of(tmp_path / "r.html").column("error")[1]
+    assert "expected 6 logprobs (one per reference), got 1" in data_of(
+        tmp_path / "r.html").column("error")[1]
 
 
 def test_a_page_is_the_same_with_workers_and_in_python(samples, tmp_path):

@@ -10,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mbr_server import settings
-from minrisk.openai.choices import check_answer, read_choices, read_usage
-from minrisk.openai.completions import AnswerPart
-from minrisk.server.answers import chunks, headers_of
-from minrisk.server.calls import read_call, read_json
-from minrisk.server.choosing import Chooser
-from minrisk.server.completing import Completer
+from minrisk.openai.choices import check_response, read_choices, read_usage
+from minrisk.openai.completions import CompletionResponse
+from minrisk.server.client_request import read_json, read_request
+from minrisk.server.completion_handler import CompletionHandler
 from minrisk.server.errors import ApiError
+from minrisk.server.executor import RankingExecutor
 from minrisk.server.limits import SampleLimit
 from minrisk.server.prometheus import ServerMetrics
-from minrisk.server.ranking import read_ranking_call
-from minrisk.server.sampling import new_draws
+from minrisk.server.ranking import read_ranking_request
+from minrisk.server.responses import chunks, headers_of
+from minrisk.server.sample_collector import new_collector
 from minrisk.server.tracing import Trace
 
-CHOOSER = Chooser(1)
+EXECUTOR = RankingExecutor(1)
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 300) | st.floats(allow_nan=False,
                                                                  allow_infinity=False)
@@ -61,17 +61,17 @@ ANSWERS = st.fixed_dictionaries({"choices": st.lists(CHOICES, min_size=1, max_si
 def test_any_body_is_a_call_or_an_error(body, api):
     raw = json.dumps(body).encode()
     with suppress(ApiError):
-        call = read_call(api, read_json(raw), settings())
-        json.dumps(call.query().fields(0, call.samples))
-        json.dumps(call.passed())
-        assert isinstance(call.source, str | None)
+        request = read_request(api, read_json(raw), settings())
+        json.dumps(request.upstream_request().fields(0, request.samples))
+        json.dumps(request.pass_through_body())
+        assert isinstance(request.source, str | None)
 
 
 @given(fields("candidates", "references", "source", "weights", "counts", "model", "metric",
               "strategy", "seed", candidates=st.lists(st.text(max_size=3), max_size=3)))
 def test_any_body_is_a_ranking_or_an_error(body):
     with suppress(ApiError):
-        segment, strategy = read_ranking_call(read_json(json.dumps(body).encode()), settings())
+        segment, strategy = read_ranking_request(read_json(json.dumps(body).encode()), settings())
         strategy.rank([segment])
 
 
@@ -79,31 +79,32 @@ class Given:
     def __init__(self, answer):
         self.answer = answer
 
-    async def draw(self, call, report):
+    async def sample(self, request, report):
         choices = read_choices(self.answer)
-        report(AnswerPart(choices, read_usage(self.answer, choices), self.answer), len(choices))
+        usage = read_usage(self.answer, choices)
+        report(CompletionResponse(choices, usage, self.answer), len(choices))
 
 
 @given(ANSWERS, st.booleans(), st.sampled_from(["chrf", "exact-match", "json-match"]))
 def test_any_answer_of_an_upstream_becomes_a_completion_and_a_stream(answer, as_json, metric):
-    assert check_answer(answer) is None
+    assert check_response(answer) is None
     chosen = settings(metric, samples=max(2, len(answer["choices"])))
     given = {"messages": [{"role": "user", "content": "x"}], "stream_options":
              {"include_usage": True}, "minrisk": {"return_candidates": True}}
     if as_json:
         given["response_format"] = {"type": "json_object"}
-    call = read_call("chat", given, chosen)
+    request = read_request("chat", given, chosen)
 
     async def main():
-        completer = Completer(Given(answer), chosen, SampleLimit(64, 1), CHOOSER,
+        handler = CompletionHandler(Given(answer), chosen, SampleLimit(64, 1), EXECUTOR,
                               ServerMetrics(*[lambda: 0] * 3))
-        return await completer.answer(call, new_draws(call, chosen), Trace("id", "route"))
+        return await handler.complete(request, new_collector(request, chosen), Trace("id", "route"))
 
     body = asyncio.run(main())
     assert len(body["choices"]) == 1
     json.dumps(body)
     assert all(value.isprintable() for value in headers_of(body).values())
-    events = b"".join(chunks(call, body))
+    events = b"".join(chunks(request, body))
     assert events.endswith(b"data: [DONE]\n\n")
     for line in events.decode().splitlines():
         if line and line != "data: [DONE]":

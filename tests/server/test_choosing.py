@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,19 +20,18 @@ from commands import PATIENCE
 from generators import FEW
 from mbr_server import settings
 from minrisk.openai.choices import read_choices
-from minrisk.openai.completions import AnswerPart
+from minrisk.openai.completions import CompletionResponse
 from minrisk.plugins import Metric
-from minrisk.server import choosing
 from minrisk.server.batching import BatchThread
-from minrisk.server.calls import read_call
-from minrisk.server.choosing import Chooser, Ranker
-from minrisk.server.completing import Completer
+from minrisk.server.client_request import read_request
+from minrisk.server.completion_handler import CompletionHandler
+from minrisk.server.executor import RankingExecutor, TimedStrategy
 from minrisk.server.limits import SampleLimit
 from minrisk.server.prometheus import ServerMetrics
-from minrisk.server.sampling import new_draws
+from minrisk.server.sample_collector import new_collector
 from minrisk.server.tracing import Trace
 
-CHOOSER = Chooser(2)
+EXECUTOR = RankingExecutor(2)
 TEXTS = st.lists(st.text("ab c\n{}[]1.\u0301é", min_size=1, max_size=12), min_size=2, max_size=8)
 
 
@@ -41,10 +41,10 @@ class Given:
     def __init__(self, texts):
         self.texts = texts
 
-    async def draw(self, call, report):
+    async def sample(self, request, report):
         body = {"choices": [{"index": i, "message": {"role": "assistant", "content": text},
                              "finish_reason": "stop"} for i, text in enumerate(self.texts)]}
-        report(AnswerPart(read_choices(body), None, body), len(self.texts))
+        report(CompletionResponse(read_choices(body), None, body), len(self.texts))
 
 
 class Remembered:
@@ -65,13 +65,13 @@ class Remembered:
 @given(texts=TEXTS)
 def test_the_answer_is_what_decode_makes_of_the_record(metric, texts):
     chosen = settings(metric, len(texts), stop_error=None)
-    call = read_call("chat", {"messages": [{"role": "user", "content": "x"}]}, chosen)
+    request = read_request("chat", {"messages": [{"role": "user", "content": "x"}]}, chosen)
     recorder = Remembered()
 
     async def main():
-        completer = Completer(Given(texts), chosen, SampleLimit(64, 1), CHOOSER,
+        handler = CompletionHandler(Given(texts), chosen, SampleLimit(64, 1), EXECUTOR,
                               ServerMetrics(*[lambda: 0] * 3), recorder)
-        return await completer.answer(call, new_draws(call, chosen), Trace("id", "route"))
+        return await handler.complete(request, new_collector(request, chosen), Trace("id", "route"))
 
     body = asyncio.run(main())
     record = recorder.fields
@@ -119,15 +119,15 @@ def test_requests_of_a_model_that_come_meanwhile_are_one_batch(slow):
     segments = [minrisk.Segment([f"{'x' * i}", "yy", "zzz"]) for i in range(1, 9)]
 
     async def main():
-        chooser, ranker = Chooser(1), Ranker(slow)
-        first = asyncio.create_task(chooser.rank(ranker, segments[0]))
+        executor, timed = RankingExecutor(1), TimedStrategy(slow)
+        first = asyncio.create_task(executor.rank(timed, segments[0]))
         await asyncio.to_thread(Slow.begun.acquire, timeout=PATIENCE)
-        others = [asyncio.create_task(chooser.rank(ranker, one)) for one in segments[1:]]
+        others = [asyncio.create_task(executor.rank(timed, one)) for one in segments[1:]]
         await asyncio.sleep(0)  # they are in the queue
         others[0].cancel()
         Slow.released.set()
         found = await asyncio.gather(first, *others[1:])
-        chooser.close()
+        executor.close()
         return found
 
     found = asyncio.run(main())
@@ -139,10 +139,10 @@ def test_a_segment_that_fails_in_a_batch_costs_no_other(slow):
     Slow.released.set()
 
     async def main():
-        chooser, ranker = Chooser(1), Ranker(slow)
-        found = await asyncio.gather(*(chooser.rank(ranker, minrisk.Segment(texts)) for texts in (
+        executor, timed = RankingExecutor(1), TimedStrategy(slow)
+        found = await asyncio.gather(*(executor.rank(timed, minrisk.Segment(texts)) for texts in (
             ["a", "bb"], ["bad", "x"], ["ccc"])), return_exceptions=True)
-        chooser.close()
+        executor.close()
         return found
 
     one, error, other = asyncio.run(main())
@@ -173,14 +173,14 @@ def test_a_ranking_is_made_at_once_only_if_the_last_one_was_quick(monkeypatch):
                   1.0, 1.1,  # the second is not,
                   2.0, 2.001,  # which is known for the third
                   3.0, 3.001])
-    monkeypatch.setattr(choosing.time, "thread_time", lambda: next(clock))
+    monkeypatch.setattr(time, "thread_time", lambda: next(clock))
 
     async def main():
-        chooser, ranker = Chooser(1), Ranker(minrisk.Standard(Light()))
+        executor, timed = RankingExecutor(1), TimedStrategy(minrisk.Standard(Light()))
         for _ in range(4):
-            await chooser.rank(ranker, minrisk.Segment(["a", "bb"]))
-        assert not ranker.is_quick(minrisk.Segment(["a" * 1000, "bb"]))
-        chooser.close()
+            await executor.rank(timed, minrisk.Segment(["a", "bb"]))
+        assert not timed.is_quick(minrisk.Segment(["a" * 1000, "bb"]))
+        executor.close()
 
     asyncio.run(main())
     own = threading.current_thread()

@@ -9,7 +9,8 @@ import pytest
 
 import minrisk
 from mbr_server import serving, settings
-from minrisk import decode
+from minrisk import decode, make_strategy
+from minrisk.server.settings import Preset, Settings
 from upstream import failing, mock_upstream
 
 SAMPLES = ["the cat sat", "a cat sat down", "the cat sat", "dogs"]
@@ -250,6 +251,19 @@ def test_log_probabilities_that_only_weigh_are_removed():
     with mock_upstream("a") as own, serving(own.url) as server:
         server.chat()
         assert "logprobs" not in own.bodies[0]
+
+
+@pytest.mark.parametrize(("strategy", "options"), [
+    ("standard", {"metric": "logprob"}),
+    ("quality-then-mbr", {"metric": "chrf", "quality": "logprob", "keep": 1})])
+def test_metrics_of_log_probabilities_get_them_from_the_upstream(strategy, options):
+    preset = Preset(None, 4, make_strategy(strategy, **options))
+    with (mock_upstream("a long sample text", "a short one") as own,
+          serving(own.url, Settings(preset)) as server):
+        reply = server.chat()
+        assert (reply.status, reply.text) == (200, "a short one")
+        assert reply.body["choices"][0]["logprobs"] is None
+        assert "weights:uniform" in reply.body["minrisk"]["signature"]
 
 
 def test_the_signature_says_when_there_was_nothing_to_weigh_by():

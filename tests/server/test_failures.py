@@ -30,7 +30,8 @@ def test_a_refusal_of_the_upstream_is_passed_on_as_it_is(upstream, status):
 
 def test_a_refusal_ends_all_requests_for_the_same_prompt(upstream):
     upstream.answer = failing(422)
-    with serving(upstream.url, settings(samples=8, concurrency=1), per_request=1) as server:
+    with serving(upstream.url, settings(samples=8), concurrency=1,
+                 per_request=1) as server:
         server.chat()
     assert len(upstream.bodies) < 8  # one at a time, and one may be on its way
 

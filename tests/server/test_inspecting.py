@@ -19,7 +19,7 @@ from minrisk._core.decoding import make_strategy
 from minrisk.io.record import Weighting
 from minrisk.plugins import Metric
 from minrisk.server import page
-from minrisk.server.choosing import Chooser, Ranker
+from minrisk.server.executor import RankingExecutor, TimedStrategy
 from minrisk.server.settings import Keys, Preset
 from report_pages import page_data
 from upstream import failing, mock_upstream
@@ -162,15 +162,16 @@ def test_a_page_waits_for_the_batch_that_uses_the_model():
     strategy, order = minrisk.Standard(Held()), []
 
     async def main():
-        chooser = Chooser(2)
-        ranking = asyncio.create_task(chooser.rank(Ranker(strategy), minrisk.Segment(["a", "b"])))
+        executor = RankingExecutor(2)
+        segment = minrisk.Segment(["a", "b"])
+        ranking = asyncio.create_task(executor.rank(TimedStrategy(strategy), segment))
         ranking.add_done_callback(lambda _: order.append("ranking"))
         await asyncio.to_thread(Held.begun.wait, PATIENCE)
-        work = asyncio.create_task(chooser.run(strategy, lambda: order.append("page")))
-        await chooser.run(make_strategy("standard", "chrf"), lambda: order.append("light"))
+        work = asyncio.create_task(executor.run(strategy, lambda: order.append("page")))
+        await executor.run(make_strategy("standard", "chrf"), lambda: order.append("light"))
         Held.released.set()
         await asyncio.gather(ranking, work)
-        chooser.close()
+        executor.close()
 
     asyncio.run(main())
     assert order[0] == "light"

@@ -14,9 +14,10 @@ pytest.importorskip("transformers")
 import minrisk
 from commands import PATIENCE, wait_for
 from mbr_server import serving, settings
+from minrisk.io.record import Weighting
 from minrisk.samplers.hf import Transformers
 from minrisk.server.limits import SampleLimit
-from minrisk.server.local import LocalModel
+from minrisk.server.local_backend import LocalBackend
 from tiny_models import save
 from warm import spawn_warm
 
@@ -50,7 +51,7 @@ def folders(tmp_path_factory):
 
 def local(folder, **options):
     sampler = Counting(folder, **options)
-    return sampler, LocalModel(sampler, "tiny", SampleLimit(256, 1024))
+    return sampler, LocalBackend(sampler, "tiny", SampleLimit(256, 1024))
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +106,14 @@ def test_what_the_model_cannot_do_is_refused(chat, fields):
     reply = chat.chat("the cat", model="tiny", **fields)
     assert reply.status == 400
     assert reply.body["error"]["message"]
+
+
+@pytest.mark.parametrize("options", [{"metric": "logprob"}, {"weighting": Weighting("logprobs")}])
+def test_the_models_own_log_probabilities_can_choose(folders, options):
+    _, source = local(folders["chat"], max_tokens=8)
+    with serving(source, settings(samples=4, model="tiny", **options)) as server:
+        reply = server.chat("the cat sat", model="tiny")
+    assert (reply.status, reply.body["choices"][0]["logprobs"]) == (200, None)
 
 
 def test_requests_that_come_together_are_one_batch(chat):

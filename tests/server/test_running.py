@@ -46,7 +46,7 @@ async def post_all(url, count, **fields):
 
 
 def test_a_thousand_clients_at_a_time_are_answered_and_nothing_is_left(upstream):
-    with serving(upstream.url, settings(samples=2, queue=2000)) as server:
+    with serving(upstream.url, settings(samples=2), queue=2000) as server:
         assert set(asyncio.run(post_all(server.url, 1000))) == {200}
         wait_for(lambda: len(server.log) == 1000)
         text = server.call("/metrics").raw.decode()
@@ -86,7 +86,7 @@ def test_a_client_that_leaves_frees_the_upstream(upstream, fields):
 
 def test_a_client_that_leaves_the_queue_is_never_sampled(upstream):
     upstream.answer = held
-    with serving(upstream.url, settings(concurrency=4)) as server:
+    with serving(upstream.url, concurrency=4) as server:
         first = threading.Thread(target=server.chat)
         first.start()
         assert upstream.arrived.acquire(timeout=PATIENCE)
@@ -107,7 +107,7 @@ def test_a_client_that_leaves_the_queue_is_never_sampled(upstream):
 
 def test_a_full_queue_says_when_to_come_back(upstream):
     upstream.answer = held
-    with serving(upstream.url, settings(concurrency=4, queue=0)) as server:
+    with serving(upstream.url, concurrency=4, queue=0) as server:
         first = threading.Thread(target=server.chat)
         first.start()
         assert upstream.arrived.acquire(timeout=PATIENCE)

@@ -11,7 +11,7 @@ import pytest
 
 from commands import wait_for
 from mbr_server import serving, settings
-from minrisk.server import completing
+from minrisk.server import completion_handler
 from upstream import failing, held, mock_upstream
 
 SAMPLES = ["the cat sat", "a cat sat down", "the cat sat", "dogs"]
@@ -57,8 +57,8 @@ def test_tool_calls_have_an_index():
     with mock_upstream(message) as own, serving(own.url) as server:
         events = server.chat(stream=True).events
     deltas = [one["choices"][0]["delta"] for one in events[:-1]]
-    found = [call for delta in deltas for call in delta.get("tool_calls", [])]
-    assert found == [call | {"index": number} for number, call in enumerate(calls)]
+    found = [request for delta in deltas for request in delta.get("tool_calls", [])]
+    assert found == [request | {"index": number} for number, request in enumerate(calls)]
 
 
 def test_several_choices_and_plain_completions_are_streamed(upstream):
@@ -120,9 +120,9 @@ def test_a_silent_stream_shows_that_it_is_alive(upstream):
 
 def test_an_error_after_the_first_byte_is_an_event(upstream, monkeypatch):
     async def broken(*_):
-        raise completing.ApiError(504, "too late", code="deadline")
+        raise completion_handler.ApiError(504, "too late", code="deadline")
 
-    monkeypatch.setattr(completing.Completer, "rank", broken)
+    monkeypatch.setattr(completion_handler.CompletionHandler, "rank", broken)
     upstream.answer = held
     with serving(upstream.url, settings(heartbeat=0.05)) as server:
         with open_stream(server) as read:

@@ -33,9 +33,9 @@ def test_stragglers_of_a_decided_vote_are_cancelled():
 
 
 def test_many_equal_answers_end_a_long_vote():
-    chosen = settings("json-match", 64, concurrency=1)
+    chosen = settings("json-match", 64)
     with (mock_upstream('{"a": 1}', '{"a": 1.0}') as own,
-          serving(own.url, chosen, per_request=1) as server):
+          serving(own.url, chosen, per_request=1, concurrency=1) as server):
         found = server.chat().body["minrisk"]
     assert 9 <= found["samples"] <= 12
     assert found["requested"] == 64

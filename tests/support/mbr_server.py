@@ -17,11 +17,12 @@ from commands import PATIENCE
 from minrisk._core.decoding import make_strategy
 from minrisk.openai.client import Client
 from minrisk.server.app import Server
+from minrisk.server.backends import Backend, UpstreamBackend
 from minrisk.server.limits import SampleLimit
 from minrisk.server.recording import Recorder
-from minrisk.server.run import Address, serve
+from minrisk.server.run import ListenConfig, serve
 from minrisk.server.settings import Methods, Preset, Settings, named_metrics
-from minrisk.server.sources import Source, Upstream
+from minrisk.tasks.decoding import MeasureOptions
 
 
 @dataclass
@@ -75,25 +76,27 @@ class Running:
 
 
 def settings(metric: Any = "chrf", samples: int = 4, model: str | None = None,
-             allow: tuple[str, ...] = (), **changes: Any) -> Settings:
+             allow: tuple[str, ...] = (), uncertainty: bool = False, abstain: float | None = None,
+             **changes: Any) -> Settings:
     strategy = make_strategy("standard", metric)
     return Settings(Preset(model, samples, strategy),
                     methods=Methods(named_metrics(allow), frozenset({"standard", "aggregate"})),
-                    **changes)
+                    measures=MeasureOptions(uncertainty, abstain), **changes)
 
 
 @contextmanager
-def serving(upstream: str | Source, chosen: Settings | None = None, *, record: Any = None,
+def serving(upstream: str | Backend, chosen: Settings | None = None, *, record: Any = None,
             key: str | None = None, per_request: int = 16, retries: int = 0, grace: float = 30.0,
             first_request: float = 30.0, keep_alive: float = 75.0, idle: float | None = None,
-            connect: float = 10.0) -> Iterator[Running]:
+            connect: float = 10.0, concurrency: int = 256,
+            queue: int = 1024) -> Iterator[Running]:
     """A server in front of this upstream, until the end of the block."""
     found = chosen or settings()
-    limit = SampleLimit(found.concurrency, found.queue)
+    limit = SampleLimit(concurrency, queue)
     if isinstance(upstream, str):
-        client = Client(upstream, key, concurrency=found.concurrency, retries=retries, idle=idle,
+        client = Client(upstream, key, concurrency=concurrency, retries=retries, idle=idle,
                         connect=connect, max_wait=5.0)
-        upstream = Upstream(client, limit, per_request)
+        upstream = UpstreamBackend(client, limit, per_request)
     log: list[str] = []
     server = Server(upstream, found, limit, Recorder(str(record)) if record else None, log.append)
     running = Running("", server, log)
@@ -109,7 +112,7 @@ def serving(upstream: str | Source, chosen: Settings | None = None, *, record: A
                 running.url = url.removesuffix("/v1")
                 started.set()
 
-            await serve(server, Address(port=0, grace=grace, first_request=first_request,
+            await serve(server, ListenConfig(port=0, grace=grace, first_request=first_request,
                                         keep_alive=keep_alive), announce, stop)
 
         try:

@@ -132,8 +132,9 @@ def decode_corpus(
                            or abstain is not None):
         raise InputError("format=, nbest=, utilities=, abstain= and matrix= are for output=; "
                          "rankings have all utilities, and their uncertainty")
-    choices = DecodeOutput(None if matrix is None else os.fspath(matrix), format, nbest, utilities,
-                           confidence, uncertainty, abstain)
+    choices = DecodeOutput(
+        matrix=None if matrix is None else os.fspath(matrix), format=format, nbest=nbest,
+        utilities=utilities, confidence=confidence, uncertainty=uncertainty, abstain=abstain)
     decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,
                              options)
     last = None if output is not None else Collect(

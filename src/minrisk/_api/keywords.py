@@ -98,7 +98,7 @@ class SamplerKeywords(TypedDict, total=False):
     extra: str | None
     logprobs: bool
     send_seed: bool
-    drop_cut: bool
+    drop_truncated: bool
     per_request: int
     concurrency: int
     timeout: float

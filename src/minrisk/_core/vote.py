@@ -8,11 +8,12 @@ frequencies, is a martingale (Jain et al., 2022: PPR martingale confidence seque
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from math import exp, fsum, lgamma, log
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 
 @runtime_checkable
@@ -41,6 +42,17 @@ def answer_of(metric: Any) -> Callable[[str], str | None] | None:
     if isinstance(metric, PairwiseVoting):
         return AnswerClasses(metric)
     return metric.answer if isinstance(metric, Voting) and metric.is_vote else None
+
+
+def find_answer(pattern: re.Pattern[str], text: str,
+                pick: Literal["first", "last"] = "last") -> str | None:
+    """The first group of a match, or the whole match where there is none; None without a match."""
+    matches = list(pattern.finditer(text))
+    if not matches:
+        return None
+    match = matches[0 if pick == "first" else -1]
+    # of alternatives with a group each, the one that matched
+    return next((group for group in match.groups() if group is not None), match[0])
 
 
 class AnswerClasses:

@@ -1,4 +1,4 @@
-"""Option names of other tools, for users of mbrs or comet-mbr."""
+"""Option names of other tools, for users of mbrs or comet-mbr, and our own earlier ones."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ OPTIONS = {
     "--max-length": "--max-tokens",
     "--rerank-top-k": "--strategy quality-then-mbr --keep K",
     "--qe-model": "--quality comet-kiwi:MODEL",
+    # our own, as they were called before
+    "--allow-cut": "--allow-truncated",
+    "--drop-cut": "--drop-truncated",
 }
 _VALUES: dict[tuple[str, object], str] = {("--format", "plain"): "--format text"}
 _SECTION = "--common."
 
 
 def our_option(option: str) -> str | None:
-    """The name in minrisk of an option of another tool."""
+    """The present name in minrisk of an option of another tool, or of one that was renamed."""
     if option.startswith(_SECTION):
         name = option.removeprefix(_SECTION)
         return OPTIONS.get(f"--{name}") or f"`{name}:` outside of any section"

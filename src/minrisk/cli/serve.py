@@ -27,14 +27,15 @@ from minrisk.cli.components import (
 )
 from minrisk.io.files import Input
 from minrisk.io.record import Weighting
+from minrisk.tasks.decoding import MeasureOptions
 
 if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers
     from minrisk.server.app import Server
+    from minrisk.server.backends import Backend
     from minrisk.server.limits import SampleLimit
-    from minrisk.server.run import Address
+    from minrisk.server.run import ListenConfig
     from minrisk.server.settings import Keys, Methods, Preset, Settings
-    from minrisk.server.sources import Source
 
 _KEYS = "MINRISK_API_KEYS"
 _MAX_WAIT = 10.0  # seconds that an upstream may ask to wait; clients can wait longer themselves
@@ -42,7 +43,7 @@ _ALIAS = ("samples", "metric", "strategy")  # what an alias may set
 
 
 @dataclass(frozen=True)
-class SourceOptions(ComponentOptions):
+class BackendOptions(ComponentOptions):
     """Source and number of the samples."""
 
     registries = ()
@@ -95,7 +96,7 @@ class SourceOptions(ComponentOptions):
 
 
 @dataclass(frozen=True)
-class ChoiceOptions:
+class ChoiceOptions(MeasureOptions):
     """The choice of a sample, and the methods that clients may request."""
 
     weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
@@ -107,20 +108,16 @@ class ChoiceOptions:
     allow_strategy: tuple[str, ...] = flag(
         (), section="Method", metavar="NAME", registry=STRATEGIES,
         help="Strategy that clients may choose; may be given several times.")
-    allow_cut: bool = flag(False, section="Method", advanced=True,
-                           help="Let samples that were cut by length win over finished ones.")
+    allow_truncated: bool = flag(
+        False, section="Method", advanced=True,
+        help="Let samples truncated at the limit of tokens win over finished ones.")
     confidence: bool | None = flag(
-        None, section="Method", help="Add the confidence of each choice; without a flag, where no "
+        None, section="Output", help="Add the confidence of each choice; without a flag, where no "
         "model is needed for it.")
-    uncertainty: bool = flag(
-        False, section="Method",
-        help="Add how far the samples disagree: the entropy over clusters of meaning, and more.")
-    abstain: float | None = flag(
-        None, section="Method", metavar="P", ge=0, le=1,
-        help="Share of the samples that a meaning must have; otherwise the answer is a refusal.")
     stop_error: float = flag(
-        0.05, section="Method", metavar="P", ge=0, le=0.5, help="Error rate at which a vote of "
-        "answers that are equal or not is stopped early; 0 draws all samples.")
+        0.05, section="Method", metavar="P", ge=0, le=0.5, advanced=True,
+        help="Error rate at which a vote of answers that are equal or not is stopped early; 0 "
+        "draws all samples.")
 
 
 @dataclass(frozen=True)
@@ -158,8 +155,8 @@ class LimitOptions:
         help="Number of retries of an upstream request that failed for the time being.")
     concurrency: int = flag(256, metavar="N", ge=1,
                             help="Number of samples drawn at a time, over all requests.")
-    queue: int = flag(1024, metavar="N", ge=0, help="Number of requests that may wait for their "
-                      "first sample; further ones get status 429.")
+    queue: int = flag(1024, metavar="N", ge=0, advanced=True, help="Number of requests that may "
+                      "wait for their first sample; further ones get status 429.")
     max_body: int = flag(10, metavar="MB", ge=1, advanced=True,
                          help="Megabytes of the largest request.")
     grace: float = flag(30.0, metavar="S", ge=0, advanced=True,
@@ -173,7 +170,7 @@ class LimitOptions:
   minrisk serve --model Helsinki-NLP/opus-mt-en-fr --samples 64 --metric comet --epsilon 0.02
   minrisk serve --upstream https://api.openai.com/v1 --api-key-file keys.txt --record traffic.jsonl\
 """)
-def serve(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOptions,
+def serve(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptions,
           options: ServerOptions, limits: LimitOptions) -> int:
     """Serve OpenAI's protocol: a client that changes its base URL gets the best of n samples.
 
@@ -183,27 +180,27 @@ def serve(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOption
     """
     with needs_extra("serve", "serve"):
         from minrisk.server.limits import SampleLimit
-        from minrisk.server.run import Address
+        from minrisk.server.run import ListenConfig
     limit = SampleLimit(limits.concurrency, limits.queue)
     settings = _settings(sampling, method, choice, options, limits)
     _warn_without_keys(options.host, settings.keys)
-    source = _source(sampling, limits, limit)
-    asyncio.run(_serve(source, settings, limit, options.record,
-                       Address(options.host, options.port, limits.grace)))
+    backend = _backend(sampling, limits, limit)
+    asyncio.run(_serve(backend, settings, limit, options.record,
+                       ListenConfig(options.host, options.port, limits.grace)))
     return 0
 
 
-async def _serve(source: Source, settings: Settings, limit: SampleLimit, record: str | None,
-                 address: Address) -> None:
+async def _serve(backend: Backend, settings: Settings, limit: SampleLimit, record: str | None,
+                 config: ListenConfig) -> None:
     from minrisk.server.app import Server
     from minrisk.server.recording import Recorder
     from minrisk.server.run import serve as run
 
-    server: Server = Server(source, settings, limit, Recorder(record) if record else None)
-    await run(server, address, lambda url: click.echo(f"minrisk: serving at {url}", err=True))
+    server: Server = Server(backend, settings, limit, Recorder(record) if record else None)
+    await run(server, config, lambda url: click.echo(f"minrisk: serving at {url}", err=True))
 
 
-def _settings(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOptions,
+def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptions,
               options: ServerOptions, limits: LimitOptions) -> Settings:
     from minrisk.server.settings import Preset, Settings
 
@@ -212,30 +209,27 @@ def _settings(sampling: SourceOptions, method: StrategyOptions, choice: ChoiceOp
         preset, dict(_alias(text, preset, method.strategy) for text in sampling.alias),
         _methods(choice, method, preset.strategy), Weighting(choice.weights),
         max_samples=sampling.max_samples, min_samples=sampling.min_samples,
-        temperature=sampling.temperature, prefer_finished=not choice.allow_cut,
-        confidence=choice.confidence, uncertainty=choice.uncertainty, abstain=choice.abstain,
+        temperature=sampling.temperature, prefer_finished=not choice.allow_truncated,
+        confidence=choice.confidence, measures=choice,
         stop_error=choice.stop_error or None,
-        deadline=limits.deadline, concurrency=limits.concurrency, queue=limits.queue,
-        max_body=limits.max_body << 20, keys=_keys(options.api_key_file),
+        deadline=limits.deadline, max_body=limits.max_body << 20, keys=_keys(options.api_key_file),
         allow_origin=options.allow_origin, show_page=options.page)
 
 
-def _source(sampling: SourceOptions, limits: LimitOptions, limit: SampleLimit) -> Source:
+def _backend(sampling: BackendOptions, limits: LimitOptions, limit: SampleLimit) -> Backend:
     """The upstream, or where there is none a local model."""
     from minrisk.openai.client import Client
-    from minrisk.samplers.openai import Endpoint
-    from minrisk.server.local import LocalModel
-    from minrisk.server.sources import Upstream
+    from minrisk.openai.client_options import server_address, server_key
+    from minrisk.server.backends import UpstreamBackend
+    from minrisk.server.local_backend import LocalBackend
 
     if sampling.upstream is None:
-        return LocalModel(sampling.local_sampler(), sampling.model_name or "", limit)
-    # checks the address, and reads the key
-    endpoint = Endpoint(sampling.model or "any", sampling.upstream,
-                        key_variable=sampling.key_variable)
-    client = Client(sampling.upstream, endpoint.key(), concurrency=limits.concurrency,
-                    timeout=limits.deadline, retries=limits.retries,
-                    connect=limits.connect_timeout, idle=limits.idle_timeout, max_wait=_MAX_WAIT)
-    return Upstream(client, limit, sampling.per_request)
+        return LocalBackend(sampling.local_sampler(), sampling.model_name or "", limit)
+    client = Client(server_address(sampling.upstream, "--upstream"),
+                    server_key(sampling.key_variable), concurrency=limits.concurrency,
+                    timeout=limits.deadline, retries=limits.retries, connect=limits.connect_timeout,
+                    idle=limits.idle_timeout, max_wait=_MAX_WAIT)
+    return UpstreamBackend(client, limit, sampling.per_request)
 
 
 def _alias(text: str, default: Preset, strategy: str) -> tuple[str, Preset]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
@@ -10,6 +10,7 @@ from zlib import crc32
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.sample_columns import columns
 from minrisk._core.sampler import Prompt, Sample
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.weights import checked_texts, weights_from_logprobs
@@ -44,8 +45,39 @@ class Weighting:
         return weights_from_logprobs(logprobs, texts, counts, lengths=lengths,
                                      temperature=self.temperature)
 
+    def of_columns(self, found: Mapping[str, Any], repeated: bool = True) -> Floats | None:
+        """Weights of samples in columns; None if they are not weighted by log-probabilities.
 
-AUTO = Weighting()
+        A weight is that of one sample if texts are `repeated` by their counts, else that of a text.
+        """
+        if not self.by_logprobs:
+            return None
+        if "logprobs" not in found:
+            raise InputError("expected log-probabilities as weights, but the sampler has none")
+        return self.of(found["logprobs"], found["samples"], found.get("lengths"),
+                       found["counts"] if repeated else None)
+
+    def or_uniform(self, found: Mapping[str, Any]) -> Weighting:
+        """This weighting; equal weights if it needs log-probabilities and the columns have none."""
+        return UNIFORM if self.by_logprobs and "logprobs" not in found else self
+
+
+AUTO, UNIFORM = Weighting(), Weighting("uniform")
+
+
+def segment_of(samples: Iterable[Sample], source: str | None, weighting: Weighting,
+               index: int = 0, reference_samples: Iterable[Sample] | None = None) -> Segment:
+    """The segment of samples, which are the references too unless others are given."""
+    found = columns(samples)
+    references, weights = None, None
+    if reference_samples is None:
+        weights = weighting.of_columns(found)
+    else:
+        others = columns(reference_samples)
+        references, weights = others["samples"], weighting.of_columns(others, repeated=False)
+        weights = others["counts"] if weights is None else weights
+    return Segment(found["samples"], references, source, weights, index, found["counts"],
+                   found.get("logprobs"), found.get("lengths"))
 
 
 @dataclass(frozen=True, slots=True)

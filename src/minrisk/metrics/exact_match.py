@@ -17,6 +17,7 @@ from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.segment import Ranking, Segment
+from minrisk._core.vote import find_answer
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics._base import objects
 
@@ -155,12 +156,7 @@ class ExactMatch(Metric[WeightedRows]):
     def _find(self, text: str) -> str | None:
         if self._expression is None:
             return text
-        matches = list(self._expression.finditer(text))
-        if not matches:
-            return None
-        match = matches[0 if self.pick == "first" else -1]
-        # of alternatives with a group each, the one that matched
-        return next((group for group in match.groups() if group is not None), match[0])
+        return find_answer(self._expression, text, self.pick)
 
     @cached_property
     def _expression(self) -> re.Pattern[str] | None:

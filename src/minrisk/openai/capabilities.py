@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from minrisk.openai.errors import Detail, RefusedError
+from minrisk.openai.errors import BadRequestError, Detail
 
 # in errors about unknown fields; a value that is out of range is for the user to fix
 _UNKNOWN = re.compile(
@@ -26,7 +26,7 @@ _CHOICES = re.compile(
     r"|(?:multiple|more than one|number of) (?:choices|completions)", re.IGNORECASE)
 _WITHOUT = {
     "temperature": "the server refuses temperature={value}: {reason}; it uses its own temperature",
-    "logprobs": "the server returns no log-probabilities: {reason}; answers have none",
+    "logprobs": "the server returns no log-probabilities: {reason}; responses have none",
     "seed": "the server accepts no seed: {reason}; samples are not repeatable",
     "top_logprobs": "the server refuses top_logprobs={value}: {reason}; it is left out",
 }
@@ -39,8 +39,8 @@ _ALWAYS_LEFT_OUT = ("logprobs", "seed", "top_logprobs")  # whatever is wrong wit
 class Capabilities:
     """The capabilities of a server, shared by all requests to one model during a run."""
 
-    refused: frozenset[str] = frozenset()  # fields
-    max_choices: int | None = None  # in one answer, if fewer than were requested
+    unsupported_fields: frozenset[str] = frozenset()
+    max_choices: int | None = None  # in one response, if fewer than were requested
     accepted: int = 0  # the largest n that worked
     notes: set[str] = field(default_factory=set)  # kinds of notes that were shown already
 
@@ -50,16 +50,16 @@ class Capabilities:
         return self.accepted > 0
 
 
-def without_fields(body: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
+def without_fields(body: Mapping[str, Any], unsupported: Collection[str]) -> dict[str, Any]:
     """The body without these fields, or with their replacements."""
-    left_out = {*refused, *(("top_logprobs",) if "logprobs" in refused else ())}
+    left_out = {*unsupported, *(("top_logprobs",) if "logprobs" in unsupported else ())}
     fields = {name: value for name, value in body.items() if name not in left_out}
-    if "max_tokens" in refused and "max_tokens" in body:
+    if "max_tokens" in unsupported and "max_tokens" in body:
         fields["max_completion_tokens"] = body["max_tokens"]
     return fields
 
 
-def refused_field(error: RefusedError, candidates: Collection[str]) -> str | None:
+def unsupported_field(error: BadRequestError, candidates: Collection[str]) -> str | None:
     """The first of these fields that the error says is not accepted."""
     for name in sorted(candidates):
         if _names(error.detail, name) and (name in _ALWAYS_LEFT_OUT
@@ -68,7 +68,7 @@ def refused_field(error: RefusedError, candidates: Collection[str]) -> str | Non
     return None
 
 
-def fewer_choices(error: RefusedError, n: int) -> int:
+def fewer_choices(error: BadRequestError, n: int) -> int:
     """The number of choices to request after n were refused: the limit in the error, or 1."""
     if error.detail.field != "n" and not _CHOICES.search(error.detail.text):
         return 1

@@ -1,4 +1,4 @@
-"""Answers in OpenAI's protocol: choices, with or without text, and usage."""
+"""Responses in OpenAI's protocol: choices, with or without text, and usage."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from minrisk._core.unicode import valid_unicode
-from minrisk.openai.client import InvalidAnswer
+from minrisk.openai.client import InvalidResponse
 
-_CUT = {"length", "content_filter"}  # finish reasons of incomplete texts
+_INCOMPLETE = {"length", "content_filter"}  # finish reasons of incomplete texts
 _USAGE = ("prompt_tokens", "completion_tokens")
 _MAX_COUNT = 2**53
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One choice of an answer, from the chat or completions interface; `raw` is its JSON."""
+    """One choice of a response, from the chat or completions interface; `raw` is its JSON."""
 
     raw: Mapping[str, Any]
     text: str | None = None  # None if it has no text that could be a sample
@@ -29,8 +29,8 @@ class Choice:
     length: int | None = None  # in tokens
 
     @property
-    def is_cut(self) -> bool:
-        return self.finish_reason in _CUT
+    def is_incomplete(self) -> bool:
+        return self.finish_reason in _INCOMPLETE
 
     @property
     def problem(self) -> str:
@@ -44,13 +44,13 @@ class Choice:
         return self.finish_reason or "without text"
 
 
-def check_answer(body: Any) -> InvalidAnswer | None:
-    """The problem of an answer without valid choices; None if it is valid."""
+def check_response(body: Any) -> InvalidResponse | None:
+    """The problem of a response without valid choices; None if it is valid."""
     choices = body.get("choices") if isinstance(body, dict) else None
     if not isinstance(choices, list) or not all(map(_is_choice, choices)):
         is_error = isinstance(body, dict) and body.get("error") is not None
-        return InvalidAnswer("wanted choices with text", is_temporary=is_error)
-    return None if choices else InvalidAnswer("the answer has no choices", is_temporary=True)
+        return InvalidResponse("wanted choices with text", is_temporary=is_error)
+    return None if choices else InvalidResponse("the response has no choices", is_temporary=True)
 
 
 def _is_choice(found: Any) -> bool:
@@ -59,7 +59,7 @@ def _is_choice(found: Any) -> bool:
 
 
 def read_choices(body: dict[str, Any]) -> list[Choice]:
-    """The choices of a valid answer."""
+    """The choices of a valid response."""
     choices = list(map(_choice, body["choices"]))
     if len(choices) == 1 and choices[0].length is None:
         return [_with_length(choices[0], body)]
@@ -83,7 +83,8 @@ def _text(message: dict[str, Any], finish: str | None) -> str | None:
                           and part.get("type") == "text" and isinstance(part.get("text"), str))
     if not isinstance(content, str):
         return None
-    if not content and (finish in _CUT or message.get("tool_calls") or message.get("refusal")):
+    if not content and (finish in _INCOMPLETE or message.get("tool_calls")
+                        or message.get("refusal")):
         return None
     return valid_unicode(content)
 
@@ -135,7 +136,7 @@ def read_usage(body: dict[str, Any], choices: Iterable[Choice]) -> Counter[str] 
 
 
 def total_usage(parts: Iterable[Counter[str] | None]) -> dict[str, int] | None:
-    """The usage of several answers; None if one of them has none."""
+    """The usage of several responses; None if one of them has none."""
     total: Counter[str] = Counter()
     for part in parts:
         if part is None:

@@ -19,51 +19,51 @@ from urllib.request import getproxies, proxy_bypass
 
 from minrisk._core.errors import MinriskError, UnusableError, needs_extra
 from minrisk.openai.errors import (
+    BadRequestError,
     Detail,
-    Refusal,
-    RefusedError,
+    ErrorResponse,
     ServerError,
     TemporaryError,
     UnusableServerError,
-    refusal_of,
+    error_response,
     seconds_to_wait,
 )
-from minrisk.openai.events import DONE, StreamedAnswer, read_events
+from minrisk.openai.events import DONE, StreamedResponse, read_events
 from minrisk.openai.masking import Mask
 
 if TYPE_CHECKING:
     import aiohttp
 
 FIRST_PAUSE = 1.0  # seconds before the first retry; doubled before each further one
-MAX_BODY = 2**27  # bytes of an answer
+MAX_BODY = 2**27  # bytes of a response
 _MAX_ERROR_BODY = 2**16
 _MAX_WAIT = 600.0  # seconds that a server may ask to wait
 _CONNECT = 30.0  # seconds to get a connection
-_OUTAGE = 3  # requests in a row that were given up, after which the server is taken to be down
+_MAX_FAILURES = 3  # requests given up in a row, after which the server is taken to be down
 _TEMPORARY = {408, 425, 429}  # status codes to retry, with all from 500 on
-_REFUSED = {400, 413, 422}
+_BAD_REQUEST = {400, 413, 422}
 _HINTS = {401: "check the key in the environment", 403: "check the key in the environment",
           404: "check the endpoint and the model; an endpoint often ends in /v1",
           402: "check the account"}
 
 
 @dataclass(frozen=True)
-class Answer:
-    """An answer of a server: parsed JSON, and its headers."""
+class Response:
+    """A response of a server: parsed JSON, and its headers."""
 
     body: Any
     headers: Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class InvalidAnswer:
-    """The reason why an answer is invalid, and whether a retry may help."""
+class InvalidResponse:
+    """The reason why a response is invalid, and whether a retry may help."""
 
     text: str
     is_temporary: bool
 
 
-Check = Callable[[Any], InvalidAnswer | None]
+Check = Callable[[Any], InvalidResponse | None]
 Receive = Callable[[dict[str, Any]], Awaitable[None]]  # takes a chunk of a stream
 
 
@@ -82,7 +82,7 @@ class Client:
     worked, or refuses the key or the model, raises `UnusableError` at once. After it worked, that
     is raised when a request was given up because there was no connection, or when three requests in
     a row were given up for any temporary reason; one alone may be the fault of its prompt.
-    `connect` and `idle` are seconds to get a connection and between two bytes of an answer; a
+    `connect` and `idle` are seconds to get a connection and between two bytes of a response; a
     server that asks to wait for more than `max_wait` seconds is not asked again.
     """
 
@@ -119,40 +119,41 @@ class Client:
                         traceback: TracebackType | None) -> None:
         await self._session.close()
 
-    async def get(self, path: str) -> Answer:
-        """The answer to a GET request, without retries."""
+    async def get(self, path: str) -> Response:
+        """The response to a GET request, without retries."""
         return await self._once("GET", f"{self._url}/{path}", None, None)
 
-    async def post(self, path: str, body: Mapping[str, Any], check: Check | None = None) -> Answer:
-        """The answer to this body; temporary errors are retried."""
+    async def post(self, path: str, body: Mapping[str, Any],
+                   check: Check | None = None) -> Response:
+        """The response to this body; temporary errors are retried."""
         return await self._post(path, body, check, None)
 
     async def stream(self, path: str, body: Mapping[str, Any], receive: Receive,
-                     check: Check | None = None) -> Answer:
-        """The answer to this body; each chunk of a streamed one is given to `receive` as it comes.
+                     check: Check | None = None) -> Response:
+        """The response to this body; `receive` gets each chunk of a streamed one as it comes.
 
         Temporary errors are retried until the first chunk. Servers may answer without a stream.
         """
         return await self._post(path, body, check, _Chunks(receive))
 
     async def _post(self, path: str, body: Mapping[str, Any], check: Check | None,
-                    chunks: _Chunks | None) -> Answer:
+                    chunks: _Chunks | None) -> Response:
         url, content = f"{self._url}/{path}", json.dumps(body).encode()
         async with self._slots:
             for attempt in range(self._retries + 1):
                 try:
-                    answer = await self._once("POST", url, content, check, chunks)
+                    response = await self._once("POST", url, content, check, chunks)
                 except TemporaryError as error:
                     if attempt == self._retries or (chunks and chunks.received):
                         raise self._give_up(error) from error
                     await self._pause(error, attempt)
                 else:
                     self._health.works, self._health.failures = True, 0
-                    return answer
+                    return response
         raise AssertionError("the last attempt returns or raises")
 
     async def _once(self, method: str, url: str, content: bytes | None,
-                    check: Check | None, chunks: _Chunks | None = None) -> Answer:
+                    check: Check | None, chunks: _Chunks | None = None) -> Response:
         aiohttp = _aiohttp()
         try:
             # the key must not be sent to the target of a redirect
@@ -168,7 +169,8 @@ class Client:
             if _is_success(response.status):
                 return self._parse(raw, url, response.headers, check)
             failure = self._status_error(response, raw, url)
-            failure.refusal = Refusal(response.status, self._mask.text(raw), response.headers)
+            failure.response = ErrorResponse(response.status, self._mask.text(raw),
+                                             response.headers)
         raise failure  # without the cause, which may show the key
 
     async def _read(self, response: aiohttp.ClientResponse) -> str:
@@ -186,10 +188,10 @@ class Client:
         return content.decode("utf-8", "replace")
 
     async def _relay(self, response: aiohttp.ClientResponse, url: str, chunks: _Chunks,
-                     check: Check | None) -> Answer:
-        """Give all chunks of a stream away; the answer that they make up."""
+                     check: Check | None) -> Response:
+        """Give all chunks of a stream away; the response that they make up."""
         self._check_encoding(response.headers, url)
-        whole = StreamedAnswer()
+        whole = StreamedResponse()
         try:
             async for data in read_events(self._limited(response)):
                 if data == DONE:
@@ -199,7 +201,7 @@ class Client:
                 await chunks.send(chunk)
             else:
                 if not whole.is_finished:
-                    raise TemporaryError(f"{url}: the stream ended before its answer did")
+                    raise TemporaryError(f"{url}: the stream ended before its response did")
             return self._checked(whole.body, json.dumps(whole.body), url, response.headers, check)
         except (ValueError, RecursionError) as error:
             if isinstance(error, MinriskError):
@@ -217,41 +219,41 @@ class Client:
 
     def _chunk(self, data: str, url: str) -> dict[str, Any]:
         """The JSON object of an event; an error that comes as an event is raised."""
-        found = self._mask.answer(json.loads(data), data)
+        found = self._mask.json(json.loads(data), data)
         if not isinstance(found, dict):
             raise ValueError("no object")
         if found.get("error") is None:
             return found
         detail = Detail.of(data).changed(self._mask.text)
         error = ServerError(f"{url}: {self._mask.line(detail.text)}", None, detail)
-        error.refusal = Refusal(_status_of(found["error"]), self._mask.text(data), {})
+        error.response = ErrorResponse(_status_of(found["error"]), self._mask.text(data), {})
         raise error
 
     def _parse(self, raw: str, url: str, headers: Mapping[str, str],
-               check: Check | None) -> Answer:
+               check: Check | None) -> Response:
         self._check_encoding(headers, url)
         try:
-            found = self._mask.answer(json.loads(raw), raw)
+            found = self._mask.json(json.loads(raw), raw)
         except ValueError:
-            raise TemporaryError(f"{url}: the answer is no whole JSON") from None
+            raise TemporaryError(f"{url}: the response is no whole JSON") from None
         except RecursionError:
-            raise ServerError(f"{url}: the answer is nested too deeply; "
+            raise ServerError(f"{url}: the response is nested too deeply; "
                               "check the endpoint") from None
         return self._checked(found, raw, url, headers, check)
 
     def _check_encoding(self, headers: Mapping[str, str], url: str) -> None:
         coding = headers.get("Content-Encoding", "identity")
         if coding.lower() != "identity":  # a small body could become a very large one
-            raise ServerError(f"{url}: the answer is compressed ({self._mask.line(coding)}), "
+            raise ServerError(f"{url}: the response is compressed ({self._mask.line(coding)}), "
                               "which was not asked for; check the server or its proxy")
 
     def _checked(self, found: Any, raw: str, url: str, headers: Mapping[str, str],
-                 check: Check | None) -> Answer:
+                 check: Check | None) -> Response:
         if problem := check(found) if check else None:
             raise self._incomplete(problem, f"{url}: found {self._mask.line(raw)}, {problem.text}")
-        return Answer(found, headers)
+        return Response(found, headers)
 
-    def _incomplete(self, problem: InvalidAnswer, message: str) -> MinriskError:
+    def _incomplete(self, problem: InvalidResponse, message: str) -> MinriskError:
         if problem.is_temporary:
             return TemporaryError(message)
         kind = ServerError if self._health.works else UnusableError
@@ -269,44 +271,44 @@ class Client:
             wait = seconds_to_wait(response.headers.get("Retry-After"))
             return TemporaryError(message, status, detail, wait=wait)
         is_flagged = status == 403 and self._health.works  # not the key, but this prompt
-        if status in _REFUSED or is_flagged:
-            return RefusedError(message, status, detail)
+        if status in _BAD_REQUEST or is_flagged:
+            return BadRequestError(message, status, detail)
         return UnusableServerError(f"{message}; {_HINTS.get(status, 'check the endpoint')}")
 
     def _transport_error(self, error: Exception,
                          url: str) -> ServerError | UnusableServerError:
-        """The error for a request without a whole answer."""
+        """The error for a request without a whole response."""
         aiohttp = _aiohttp()
         reason = self._mask.line(str(getattr(error, "os_error", error)) or type(error).__name__)
         if isinstance(error, _TooLargeError):
-            return ServerError(f"{url}: the answer is larger than {self._max_body:,} bytes; "
+            return ServerError(f"{url}: the response is larger than {self._max_body:,} bytes; "
                                "request fewer or shorter samples at a time")
         if isinstance(error, getattr(aiohttp, "SocketTimeoutError", ())):
-            return TemporaryError(f"{url}: the answer stopped for {self._idle:g} s")
+            return TemporaryError(f"{url}: the response stopped for {self._idle:g} s")
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError):
             message = f"cannot reach {url}: {reason}; check the address, and that the server runs"
             return (TemporaryError(message, unreachable=True) if self._health.works
                     else UnusableServerError(message))
         if isinstance(error, TimeoutError):
-            return TemporaryError(f"{url}: no whole answer within {self._timeout:g} s")
+            return TemporaryError(f"{url}: no whole response within {self._timeout:g} s")
         return TemporaryError(f"{url}: the connection broke: {reason}")
 
     def _give_up(self, error: TemporaryError) -> MinriskError:
         self._health.failures += 1
         message = (f"{error}; gave up after {self._retries} retries; try again later, with a "
                    "smaller concurrency, or with more retries")
-        is_down = error.unreachable or self._health.failures >= _OUTAGE
+        is_down = error.unreachable or self._health.failures >= _MAX_FAILURES
         is_unusable = is_down or not self._health.works
         failure = (UnusableServerError(message) if is_unusable
                    else ServerError(message, error.status, error.detail))
-        failure.refusal = refusal_of(error)
+        failure.response = error_response(error)
         return failure
 
     async def _pause(self, error: TemporaryError, attempt: int) -> None:
         if error.wait > self._max_wait:
             failure = UnusableServerError(f"{error}; the server asks to wait {error.wait:.0f} s; "
                                           "try again then")
-            failure.refusal = refusal_of(error)
+            failure.response = error_response(error)
             raise failure from None
         # jitter, so that requests that failed together do not come back together
         await sleep(max(error.wait, FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.0)))
@@ -325,7 +327,7 @@ class _Chunks:
 
 
 class _TooLargeError(OSError):
-    """An answer above the maximum size."""
+    """A response above the maximum size."""
 
 
 def _is_success(status: int) -> bool:

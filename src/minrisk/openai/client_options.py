@@ -32,7 +32,7 @@ class ClientOptions(Options):
     concurrency: int = option(8, ge=1, affects_results=False,
                               help="number of simultaneous requests")
     timeout: float = option(600.0, gt=0, affects_results=False,
-                            help="seconds to wait for a whole answer")
+                            help="seconds to wait for a whole response")
     retries: int = option(6, ge=0, help="number of retries of a request that failed for the time "
                           "being", affects_results=False)
     key_variable: str = option(KEY, affects_results=False,
@@ -40,12 +40,13 @@ class ClientOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # here, so that what is named in signatures is what answers
+        # here, so that what is named in signatures is what responses
         object.__setattr__(self, "endpoint", server_address(self.endpoint, owner(self)))
 
     def client(self) -> Client:
-        return Client(self.endpoint or "", self.key(), concurrency=self.concurrency,
-                      timeout=self.timeout, retries=self.retries, health=self._health)
+        return Client(self.endpoint or "", server_key(self.key_variable),
+                      concurrency=self.concurrency, timeout=self.timeout,
+                      retries=self.retries, health=self._health)
 
     @asynccontextmanager
     async def completions(self, note: Callable[[str], None] = warnings.warn,
@@ -55,17 +56,6 @@ class ClientOptions(Options):
         async with self.client() as client:
             yield Completions(client, api, per_request=per_request,
                               capabilities=self._capabilities, note=note, progress=progress)
-
-    def key(self) -> str | None:
-        """The server's key, from the environment."""
-        key = os.environ.get(self.key_variable, "").strip()
-        if not key and self.key_variable != KEY:
-            raise InputError(f"the environment variable {self.key_variable} is not set; "
-                             "put the key there")
-        if not (key.isascii() and key.isprintable()):  # which a header cannot carry
-            raise InputError(f"the environment variable {self.key_variable} holds no key: "
-                             "it has line breaks, control or other special characters")
-        return key or None
 
     @cached_property
     def _health(self) -> Health:
@@ -89,6 +79,17 @@ def server_address(endpoint: str | None, name: str) -> str:
                          f"http://localhost:8000/v1; give it, or set {ADDRESS}")
     _check_address(found)
     return found
+
+
+def server_key(variable: str = KEY) -> str | None:
+    """The key of a server, from this environment variable; only the default one may be unset."""
+    key = os.environ.get(variable, "").strip()
+    if not key and variable != KEY:
+        raise InputError(f"the environment variable {variable} is not set; put the key there")
+    if not (key.isascii() and key.isprintable()):  # which a header cannot carry
+        raise InputError(f"the environment variable {variable} holds no key: it has line breaks, "
+                         "control or other special characters")
+    return key or None
 
 
 def _check_address(endpoint: str) -> None:

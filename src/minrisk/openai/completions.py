@@ -10,29 +10,31 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+
 from minrisk._core.errors import MinriskError
 from minrisk.openai.capabilities import (
     REPLACEABLE,
     Capabilities,
     fewer_choices,
     note_on,
-    refused_field,
+    unsupported_field,
     without_fields,
 )
-from minrisk.openai.choices import Choice, check_answer, read_choices, read_usage
-from minrisk.openai.client import Answer, Client, Receive
-from minrisk.openai.errors import RefusedError
+from minrisk.openai.choices import Choice, check_response, read_choices, read_usage
+from minrisk.openai.client import Client, Receive, Response
+from minrisk.openai.errors import BadRequestError
 
 API = Literal["chat", "completions"]
-NO_REFUSAL = 2.0  # seconds after which a request is taken not to be refused: refusals are fast
+ACCEPTED_AFTER = 2.0  # seconds after which a request is taken to be accepted: errors are fast
 _PATHS = {"chat": "chat/completions", "completions": "completions"}
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class AnswerPart:
-    """The choices of one answer, its usage in tokens, and its unchanged body."""
+class CompletionResponse:
+    """The choices of one response, its usage in tokens, and its unchanged body."""
 
     choices: list[Choice]
     usage: Counter[str] | None
@@ -40,16 +42,16 @@ class AnswerPart:
 
 
 # called with a part or its error, and the number of its choices
-Report = Callable[[AnswerPart | MinriskError, int], None]
+PartCallback = Callable[[CompletionResponse | MinriskError, int], None]
 
 
 @dataclass(frozen=True)
-class Query:
+class UpstreamRequest:
     """A request for choices: the body without their number, and the seed of each choice."""
 
     body: Mapping[str, Any]
     seed: Callable[[int], int | None] = lambda number: None
-    replaceable: Collection[str] = REPLACEABLE  # fields of the body that may be left out
+    replaceable: frozenset[str] = REPLACEABLE  # fields of the body that may be left out
 
     def fields(self, number: int, n: int) -> dict[str, Any]:
         """The body of a request for n choices from this number on; without `n` servers give one."""
@@ -58,13 +60,22 @@ class Query:
                 **({} if n == 1 else {"n": n})}
 
 
+def request_seed(*numbers: int) -> int:
+    """A seed of 31 bits that depends on all of these numbers.
+
+    Seeds of requests are far apart, because servers use the next ones for further choices.
+    """
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0] >> 1)
+
+
 @dataclass(frozen=True)
 class Variant:
     """A form of request that the server may take."""
 
     without: frozenset[str]  # these fields
     n: int  # choices
-    reasons: Mapping[str, RefusedError] = field(default_factory=dict)  # of newly refused fields
+    # the errors about newly unsupported fields
+    reasons: Mapping[str, BadRequestError] = field(default_factory=dict)
 
 
 class Completions:
@@ -83,8 +94,8 @@ class Completions:
         self._planned = self._done = 0  # requests
         self._first_request: asyncio.Event | None = None  # set when others may follow
 
-    async def sample(self, query: Query, numbers: range,
-                     report: Report | None = None) -> list[AnswerPart]:
+    async def sample(self, request: UpstreamRequest, numbers: range,
+                     report: PartCallback | None = None) -> list[CompletionResponse]:
         """Choices of these numbers in order, at least one in each part.
 
         With `report`, which is called for each part as it comes, a failed part costs no other one.
@@ -94,7 +105,7 @@ class Completions:
         parts = [part for group in _split(numbers, self._per_request)
                  for part in _split(group, size)]
         self._planned += len(parts)
-        found = await together(self._part(query, part, report) for part in parts)
+        found = await together(self._part(request, part, report) for part in parts)
         return [part for group in found for part in group]
 
     def note(self, kind: str, message: str) -> None:
@@ -103,10 +114,11 @@ class Completions:
             self.capabilities.notes.add(kind)
             self._note(message)
 
-    async def _part(self, query: Query, numbers: range, report: Report | None) -> list[AnswerPart]:
+    async def _part(self, request: UpstreamRequest, numbers: range,
+                    report: PartCallback | None) -> list[CompletionResponse]:
         try:
             async with self._turn():
-                part = await self._answer(query, numbers)
+                part = await self._request(request, numbers)
         except MinriskError as error:
             if report is None:
                 raise
@@ -117,50 +129,52 @@ class Completions:
         self._done += 1
         self._progress(self._done, self._planned)
         rest = numbers[len(part.choices):]  # some servers give fewer than were requested
-        return [part, *(await self.sample(query, rest, report) if rest else [])]
+        return [part, *(await self.sample(request, rest, report) if rest else [])]
 
-    async def _answer(self, query: Query, numbers: range) -> AnswerPart:
+    async def _request(self, request: UpstreamRequest, numbers: range) -> CompletionResponse:
         """The choices of the first of these numbers, with as few fields as the server takes."""
         known = self.capabilities
-        trial = Variant(known.refused, min(len(numbers), known.max_choices or len(numbers)))
+        trial = Variant(known.unsupported_fields,
+                        min(len(numbers), known.max_choices or len(numbers)))
         while True:
-            body = query.fields(numbers[0], trial.n)
-            sent = without_fields(body, trial.without & frozenset(query.replaceable))
+            body = request.fields(numbers[0], trial.n)
+            sent = without_fields(body, trial.without & frozenset(request.replaceable))
             try:
-                answer = await self._post(sent, partial(self._settle, trial, body, numbers))
-            except RefusedError as error:
-                trial = self._next(trial, error, sent.keys() & query.replaceable)
+                response = await self._post(sent, partial(self._settle, trial, body, numbers))
+            except BadRequestError as error:
+                trial = self._next(trial, error, sent.keys() & request.replaceable)
             else:
-                choices = read_choices(answer.body)[:trial.n]
+                choices = read_choices(response.body)[:trial.n]
                 self._learn(replace(trial, n=len(choices)), body, numbers)
                 known.accepted = max(known.accepted, len(choices))
-                return AnswerPart(choices, read_usage(answer.body, choices), answer.body)
+                usage = read_usage(response.body, choices)
+                return CompletionResponse(choices, usage, response.body)
 
-    async def pass_through(self, body: Mapping[str, Any]) -> AnswerPart:
-        """The answer to a request that is sent as it is."""
-        answer = await self._client.post(self._path, body, check_answer)
-        choices = read_choices(answer.body)
-        return AnswerPart(choices, read_usage(answer.body, choices), answer.body)
+    async def pass_through(self, body: Mapping[str, Any]) -> CompletionResponse:
+        """The response to a request that is sent as it is."""
+        response = await self._client.post(self._path, body, check_response)
+        choices = read_choices(response.body)
+        return CompletionResponse(choices, read_usage(response.body, choices), response.body)
 
-    async def relay(self, body: Mapping[str, Any], receive: Receive) -> AnswerPart:
+    async def relay(self, body: Mapping[str, Any], receive: Receive) -> CompletionResponse:
         """The same, with each chunk given to `receive` as it comes."""
-        answer = await self._client.stream(self._path, body, receive, check_answer)
-        choices = read_choices(answer.body)
-        return AnswerPart(choices, read_usage(answer.body, choices), answer.body)
+        response = await self._client.stream(self._path, body, receive, check_response)
+        choices = read_choices(response.body)
+        return CompletionResponse(choices, read_usage(response.body, choices), response.body)
 
-    async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Answer:
-        timer = asyncio.get_running_loop().call_later(NO_REFUSAL, settle)
+    async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Response:
+        timer = asyncio.get_running_loop().call_later(ACCEPTED_AFTER, settle)
         try:
-            return await self._client.post(self._path, sent, check_answer)
+            return await self._client.post(self._path, sent, check_response)
         finally:
             timer.cancel()
 
-    def _next(self, trial: Variant, error: RefusedError, candidates: Collection[str]) -> Variant:
-        """The variant to send after a refusal; raises the error if the prompt is the reason."""
+    def _next(self, trial: Variant, error: BadRequestError, candidates: Collection[str]) -> Variant:
+        """The variant to send after an error; raises the error if the prompt is the reason."""
         known = self.capabilities
-        if known.refused - trial.without:  # another request found out in the meantime
-            return replace(trial, without=trial.without | known.refused)
-        if name := refused_field(error, candidates):
+        if known.unsupported_fields - trial.without:  # another request found out in the meantime
+            return replace(trial, without=trial.without | known.unsupported_fields)
+        if name := unsupported_field(error, candidates):
             return replace(trial, without=trial.without | {name},
                            reasons={**trial.reasons, name: error})
         if trial.n > max(1, known.accepted):
@@ -168,9 +182,9 @@ class Completions:
         raise error
 
     def _learn(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
-        """Remember refused fields once a request without them was not refused."""
+        """Remember unsupported fields once a request without them was not refused."""
         known = self.capabilities
-        known.refused |= trial.without
+        known.unsupported_fields |= trial.without
         if trial.n < len(numbers):
             known.max_choices = min(known.max_choices or trial.n, trial.n)
         for name, error in trial.reasons.items():
@@ -178,7 +192,7 @@ class Completions:
                 self.note(name, message)
 
     def _settle(self, trial: Variant, body: Mapping[str, Any], numbers: range) -> None:
-        """Let the other requests go: refusals are fast, so this one is taken as accepted."""
+        """Let the other requests go: errors are fast, so this one is taken as accepted."""
         if self._first_request:
             self._learn(trial, body, numbers)
             self._first_request.set()

@@ -14,8 +14,8 @@ from minrisk._core.errors import InputError, MinriskError, UnusableError
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """The answer of a server that refused a request, unchanged but for the key, to be passed on."""
+class ErrorResponse:
+    """The response to a bad request, unchanged but for the key, to be passed on."""
 
     status: int
     content: str
@@ -25,7 +25,7 @@ class Refusal:
 class ServerError(InputError):
     """A request failed; `status` is the server's, if it gave one, and `detail` what it said."""
 
-    refusal: Refusal | None = None
+    response: ErrorResponse | None = None
 
     def __init__(self, message: str, status: int | None = None,
                  detail: Detail | None = None) -> None:
@@ -37,10 +37,10 @@ class ServerError(InputError):
 class UnusableServerError(UnusableError):
     """A failure that other requests would have as well."""
 
-    refusal: Refusal | None = None
+    response: ErrorResponse | None = None
 
 
-class RefusedError(ServerError):
+class BadRequestError(ServerError):
     """The server does not take this request; it may take another."""
 
 
@@ -64,7 +64,7 @@ class Detail:
 
     @classmethod
     def of(cls, raw: str) -> Detail:
-        """The detail in the body of an answer, in any of the forms that servers use."""
+        """The detail in the body of a response, in any of the forms that servers use."""
         with suppress(ValueError, RecursionError):
             return cls._of_json(json.loads(raw), raw)
         return cls(raw)
@@ -87,9 +87,9 @@ class Detail:
                     self.code and change(self.code))
 
 
-def refusal_of(error: MinriskError) -> Refusal | None:
-    """The answer of the server, if it is the reason why a request failed."""
-    return error.refusal if isinstance(error, ServerError | UnusableServerError) else None
+def error_response(error: MinriskError) -> ErrorResponse | None:
+    """The response of the server, if it is the reason why a request failed."""
+    return error.response if isinstance(error, ServerError | UnusableServerError) else None
 
 
 def _words(found: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""Streamed answers in OpenAI's protocol: server-sent events, and the answer that they make up."""
+"""Streamed responses in OpenAI's protocol: server-sent events, and what they make up."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ async def _lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[str]:
         yield rest.decode("utf-8", "replace")
 
 
-class StreamedAnswer:
-    """The answer that the chunks of a stream make up."""
+class StreamedResponse:
+    """The response that the chunks of a stream make up."""
 
     def __init__(self) -> None:
         self._head: dict[str, Any] = {}

@@ -27,7 +27,7 @@ class Mask:
         shown = "".join(map(_printable, line[:2 * _MAX_LINE]))
         return self.text(shown)[:_MAX_LINE]  # or text that looks like an escape
 
-    def answer(self, found: Any, raw: str) -> Any:
+    def json(self, found: Any, raw: str) -> Any:
         """Parsed JSON without the key; a short key is left, as it may be a word of a sample."""
         if self.key is None or len(self.key) < _MIN_SECRET:
             return found

@@ -8,7 +8,7 @@ earlier pass through.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Protocol
 from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch, bind
 from minrisk._core.errors import InputError, MinriskError
-from minrisk._core.sample_columns import columns
 from minrisk._core.sampler import PartialError, Sample, Sampler
 from minrisk._core.segment import Segment
 from minrisk._core.strategy import (
@@ -30,7 +29,7 @@ from minrisk._core.strategy import (
 )
 from minrisk.io.jsonl import source_of
 from minrisk.io.prompts import is_source
-from minrisk.io.record import AUTO, RawRecord, Reader, Record, Result, Weighting
+from minrisk.io.record import AUTO, RawRecord, Reader, Record, Result, Weighting, segment_of
 from minrisk.io.writer import Writer
 from minrisk.pipeline.batches import OnError, in_batches, in_threads, is_finished
 
@@ -227,27 +226,11 @@ class SamplesToSegments:
         if record.error is not None:
             return record
         try:
-            return replace(record, segment=self._segment(record))
+            return replace(record, segment=segment_of(
+                record.samples or (), source_of(dict(record.fields)), self.weighting, record.index,
+                record.reference_samples))
         except InputError as error:
             return record.failed(error)
-
-    def _segment(self, record: Record) -> Segment:
-        found = columns(record.samples or ())
-        references, weights = None, None
-        if record.reference_samples is not None:
-            others = columns(record.reference_samples)
-            references, weights = others["samples"], others["counts"]
-        if self.weighting.by_logprobs:
-            weights = (self._weights(found, found["counts"]) if references is None
-                       else self._weights(others))
-        return Segment(found["samples"], references, source_of(dict(record.fields)), weights,
-                       record.index, found["counts"], found.get("logprobs"), found.get("lengths"))
-
-    def _weights(self, found: Mapping[str, Any], counts: Sequence[int] | None = None) -> Floats:
-        """Weights of the references in these columns by their log-probabilities."""
-        if "logprobs" not in found:
-            raise InputError("expected log-probabilities as weights, but the sampler has none")
-        return self.weighting.of(found["logprobs"], found["samples"], found.get("lengths"), counts)
 
 
 @dataclass(frozen=True)

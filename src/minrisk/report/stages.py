@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch
 from minrisk._core.errors import InputError
 from minrisk.io.jsonl import SampleReader, show
@@ -24,8 +25,6 @@ class LogprobReader(SampleReader):
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
         logprobs = fields.get("logprobs")
-        if self.weighting.by == "auto":  # shown on the page: no warning that they are unused
-            fields = {name: value for name, value in fields.items() if name != "logprobs"}
         record = super().parse_fields(fields, record)
         if record.segment is None or logprobs is None or record.segment.self_columns is None:
             return record
@@ -33,6 +32,12 @@ class LogprobReader(SampleReader):
             return replace(record, value=_checked(logprobs, len(record.segment.hypotheses)))
         except InputError as error:
             return record.failed(error)
+
+    def _weights(self, fields: dict[str, Any], texts: list[Any],
+                 counts: list[int] | None = None) -> Floats | list[Any] | None:
+        if self.weighting.by == "auto":  # shown on the page: no warning that they are unused
+            fields = {name: value for name, value in fields.items() if name != "logprobs"}
+        return super()._weights(fields, texts, counts)
 
 
 def _checked(logprobs: Any, count: int) -> list[float]:

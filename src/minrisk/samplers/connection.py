@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Prompt, Sample, Samples
-from minrisk._core.vote import Vote
+from minrisk._core.vote import Vote, find_answer
 from minrisk.openai.choices import Choice, total_usage
-from minrisk.openai.completions import AnswerPart, Completions, Query
+from minrisk.openai.completions import CompletionResponse, Completions, UpstreamRequest
 
 
 @dataclass(frozen=True)
@@ -27,40 +27,37 @@ class EarlyStop:
     block: int  # samples
 
     def answer(self, choice: Choice) -> str | None:
-        """The last match, or its first group, without the white space around it."""
-        matches = [*self.pattern.finditer(choice.text or "")]
-        if not matches or choice.is_cut:
-            return None
-        groups = (group for group in matches[-1].groups() if group is not None)
-        return " ".join(next(groups, matches[-1][0]).split())
+        """The answer as `exact-match` compares it; an incomplete text has none."""
+        found = find_answer(self.pattern, choice.text or "")
+        return None if found is None or choice.is_incomplete else " ".join(found.split())
 
 
 class Connection:
     """An open connection of the sampler to its server, for one event loop."""
 
-    def __init__(self, query: Callable[[Prompt, int, int], Query], drop_cut: bool,
+    def __init__(self, request: Callable[[Prompt, int, int], UpstreamRequest], drop_truncated: bool,
                  completions: Completions, early_stop: EarlyStop | None = None) -> None:
-        self._query = query
-        self._drop_cut = drop_cut
+        self._request = request
+        self._drop_truncated = drop_truncated
         self._completions = completions
         self._early_stop = early_stop
 
     async def sample(self, prompt: Prompt, n: int, seed: int = 0, index: int = 0) -> Samples:
         """n samples of a prompt, or fewer if choices have no text or a vote is decided."""
-        query = self._query(prompt, seed, index)
-        parts = await self._parts(query, n)
+        request = self._request(prompt, seed, index)
+        parts = await self._parts(request, n)
         choices = [choice for part in parts for choice in part.choices]
-        self._note_missing_logprobs(query, choices)
-        return Samples(self._usable(choices, _limit(query)),
+        self._note_missing_logprobs(request, choices)
+        return Samples(self._usable(choices, _limit(request)),
                        total_usage(part.usage for part in parts))
 
-    async def _parts(self, query: Query, n: int) -> list[AnswerPart]:
+    async def _parts(self, request: UpstreamRequest, n: int) -> list[CompletionResponse]:
         if self._early_stop is None:
-            return await self._completions.sample(query, range(n))
+            return await self._completions.sample(request, range(n))
         vote, found = Vote(self._early_stop.error), []
         for start in range(0, n, self._early_stop.block):
             end = min(start + self._early_stop.block, n)
-            parts = await self._completions.sample(query, range(start, end))
+            parts = await self._completions.sample(request, range(start, end))
             found += parts
             for choice in (choice for part in parts for choice in part.choices):
                 vote.add(self._early_stop.answer(choice))
@@ -74,7 +71,7 @@ class Connection:
         for choice in choices:
             if choice.text is None:
                 missing[_problem(choice, limit, " before any text")] += 1
-            elif choice.is_cut and self._drop_cut:
+            elif choice.is_incomplete and self._drop_truncated:
                 missing[_problem(choice, limit, "")] += 1
             else:
                 if choice.finish_reason == "length":
@@ -89,17 +86,18 @@ class Connection:
                                    f"prompt are left out: {_list(missing)}; further notes of this "
                                    "kind are not shown")
 
-    def _note_missing_logprobs(self, query: Query, choices: Sequence[Choice]) -> None:
-        is_requested = "logprobs" in query.body.keys() - self._completions.capabilities.refused
+    def _note_missing_logprobs(self, request: UpstreamRequest, choices: Sequence[Choice]) -> None:
+        unsupported = self._completions.capabilities.unsupported_fields
+        is_requested = "logprobs" in request.body.keys() - unsupported
         if is_requested and all(choice.raw.get("logprobs") is None for choice in choices):
             self._completions.note("logprobs", "the server returns no log-probabilities, so "
                                    "samples have none; logprobs=False does not request them")
 
 
-def _limit(query: Query) -> str:
+def _limit(request: UpstreamRequest) -> str:
     """The limit of the length of a sample, for messages."""
-    named = (f"{name}={query.body[name]}" for name in ("max_completion_tokens", "max_tokens")
-             if name in query.body)
+    named = (f"{name}={request.body[name]}" for name in ("max_completion_tokens", "max_tokens")
+             if name in request.body)
     return next(named, "the server's limit")
 
 
@@ -116,8 +114,8 @@ def _no_text(missing: Counter[str], limit: str) -> str:
     total = missing.total()
     message = (f"all {total} answers were {next(iter(missing))}" if len(missing) == 1
                else f"no text in {total} answers: {_list(missing)}")
-    is_cut = any(cut.startswith("cut at") for cut in missing)
-    return f"{message}; raise {limit.partition('=')[0]}" if is_cut else message
+    is_truncated = any(problem.startswith("cut at") for problem in missing)
+    return f"{message}; raise {limit.partition('=')[0]}" if is_truncated else message
 
 
 def _list(missing: Counter[str]) -> str:

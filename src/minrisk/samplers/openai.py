@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
 from minrisk._core.errors import InputError, MinriskError, UnusableError
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
@@ -29,7 +27,7 @@ from minrisk._core.templates import check_template, fill
 from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.capabilities import REPLACEABLE
 from minrisk.openai.client_options import ClientOptions, further_fields, warn_in
-from minrisk.openai.completions import Query
+from minrisk.openai.completions import UpstreamRequest, request_seed
 from minrisk.samplers.connection import Connection, EarlyStop
 
 _OURS = {"messages": "give it as input", "prompt": "give it as input",
@@ -62,13 +60,13 @@ class Endpoint(ClientOptions, Sampler):
         extra: JSON object of further fields of a request; null leaves a field out.
         logprobs: whether to ask for log-probabilities.
         send_seed: whether to send seeds, for samples that can be repeated.
-        drop_cut: whether to leave out samples that were cut, by `max_tokens` for one.
+        drop_truncated: whether to leave out truncated samples, by `max_tokens` for one.
         vote: regular expression of an answer (its first group, if any, of the last match);
             sampling of a prompt ends when one answer has won.
         vote_error: chance that the winner of such a vote is not the most likely answer.
         per_request: number of samples per request; fewer where the server refuses.
         concurrency: number of simultaneous requests.
-        timeout: seconds to wait for a whole answer.
+        timeout: seconds to wait for a whole response.
         retries: number of retries of a request that failed for the time being.
         key_variable: environment variable that holds the key.
 
@@ -76,7 +74,7 @@ class Endpoint(ClientOptions, Sampler):
         InputError: if an option is wrong, or nothing says where the server is.
 
     >>> sampler = Endpoint("llama-3", endpoint="http://localhost:8000/v1", temperature=0.7)
-    >>> sampler.query("Write a haiku.", seed=0, index=0).body["temperature"]
+    >>> sampler.request("Write a haiku.", seed=0, index=0).body["temperature"]
     0.7
     """
 
@@ -100,7 +98,7 @@ class Endpoint(ClientOptions, Sampler):
         None, help='further fields of a request, such as {"min_p": 0.1}; null leaves one out')
     logprobs: bool = option(True, help="whether to request log-probabilities")
     send_seed: bool = option(True, help="whether to send a seed, for repeatable samples")
-    drop_cut: bool = option(False, help="whether to leave out samples that were cut off")
+    drop_truncated: bool = option(False, help="whether to leave out truncated samples")
     vote: str | None = option(
         None, help="regular expression of an answer (its first group, if any, of the last match); "
         "sampling of a prompt ends when one answer has won")
@@ -133,7 +131,7 @@ class Endpoint(ClientOptions, Sampler):
                indices: Sequence[int] | None = None) -> list[list[Sample]]:
         check_numbers(n, seed)
         indices = range(len(prompts)) if indices is None else indices
-        requests = [_Numbered(prompt, index, number) for number, (prompt, index)
+        requests = [_IndexedRequest(prompt, index, number) for number, (prompt, index)
                     in enumerate(zip(prompts, indices, strict=True))]
         found: dict[int, SamplingResult] = {}
         failed: MinriskError | None = None
@@ -166,14 +164,14 @@ class Endpoint(ClientOptions, Sampler):
                                     per_request=self._per_request) as completions:
             early_stop = self._answer and EarlyStop(self._answer, self.vote_error,
                                                     self._per_request)
-            yield Connection(self.query, self.drop_cut, completions, early_stop)
+            yield Connection(self.request, self.drop_truncated, completions, early_stop)
 
-    def query(self, prompt: Prompt, seed: int, index: int) -> Query:
+    def request(self, prompt: Prompt, seed: int, index: int) -> UpstreamRequest:
         """The request for samples of a prompt; fields of `extra` override others."""
         body = self._prompt_fields(prompt) | self._options | self._extra
         if self._extra.get("max_completion_tokens") is not None:
             del body["max_tokens"]
-        return Query({name: value for name, value in body.items() if value is not None},
+        return UpstreamRequest({name: value for name, value in body.items() if value is not None},
                      partial(self._seed, seed, index), REPLACEABLE - self._extra.keys())
 
     def _stream(self, requests: Iterable[AnyRequest], n: int, seed: int,
@@ -212,10 +210,10 @@ class Endpoint(ClientOptions, Sampler):
         return {"messages": [*system, *prompt]}
 
     def _seed(self, seed: int, index: int, number: int) -> int | None:
-        """The seed of a choice; far apart, because servers use the next ones for n choices."""
+        """The seed of a choice."""
         if not self.send_seed or "seed" in self._extra:
             return None
-        return int(np.random.SeedSequence([seed, index, number]).generate_state(1)[0] >> 1)
+        return request_seed(seed, index, number)
 
     @cached_property
     def _extra(self) -> dict[str, Any]:
@@ -247,7 +245,7 @@ class Endpoint(ClientOptions, Sampler):
 
 
 @dataclass(frozen=True)
-class _Numbered:
+class _IndexedRequest:
     """A request with its number in the batch."""
 
     prompt: Prompt

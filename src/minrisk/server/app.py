@@ -19,19 +19,19 @@ from minrisk._core.arrays import finite_or_none
 from minrisk._core.errors import MinriskError
 from minrisk._core.signature import signature
 from minrisk.openai.completions import API
-from minrisk.server.answers import END, chunks, event, headers_of, measurements
-from minrisk.server.calls import Call, read_call, read_json
-from minrisk.server.choosing import Chooser
-from minrisk.server.completing import Completer
+from minrisk.server.backends import Backend
+from minrisk.server.client_request import ClientRequest, read_json, read_request
+from minrisk.server.completion_handler import CompletionHandler
 from minrisk.server.errors import ApiError, upstream_error
+from minrisk.server.executor import RankingExecutor
 from minrisk.server.limits import SampleLimit
 from minrisk.server.page import RecentRequests
 from minrisk.server.prometheus import OTHER, ServerMetrics
-from minrisk.server.ranking import read_ranking_call
+from minrisk.server.ranking import read_ranking_request
 from minrisk.server.recording import Recorder
-from minrisk.server.sampling import Draws, cancelled, new_draws
+from minrisk.server.responses import END, chunks, event, headers_of, measurements
+from minrisk.server.sample_collector import SampleCollector, cancel_all, new_collector
 from minrisk.server.settings import Settings
-from minrisk.server.sources import Source
 from minrisk.server.tracing import CLIENT_LEFT, Trace, log
 
 _OPEN_ROUTES = ("/health", "/ready")  # these need no key
@@ -43,30 +43,30 @@ _PAGE_HEADERS = {"cache-control": "no-store", "content-security-policy": "frame-
 _trace: ContextVar[Trace] = ContextVar("trace")  # of the current request
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Work = asyncio.Task[dict[str, Any]]  # its result is the body of a completion
+CompletionTask = asyncio.Task[dict[str, Any]]  # its result is the body of a completion
 
 
 class Server:
-    """Answers OpenAI's protocol with the best of the samples of a source."""
+    """Answers OpenAI's protocol with the best of the samples of a backend."""
 
-    def __init__(self, source: Source, settings: Settings, limit: SampleLimit,
+    def __init__(self, backend: Backend, settings: Settings, limit: SampleLimit,
                  recorder: Recorder | None = None,
                  write_log: Callable[[str], None] = log) -> None:
-        self._source = source
+        self._backend = backend
         self._settings = settings
         self._log = write_log
-        self._chooser = Chooser(os.cpu_count() or 1)
+        self._executor = RankingExecutor(os.cpu_count() or 1)
         self._recorder = recorder
         self._is_loaded = self._is_draining = False
-        self._running: set[Work] = set()
+        self._running: set[CompletionTask] = set()
         self._recent = RecentRequests(settings.weighting) if settings.show_page else None
         self._page_turn = asyncio.Lock()  # one page is made at a time
         self._limit = limit
         self.silent: set[int] = set()  # connections without any request yet
         self.metrics = ServerMetrics(lambda: len(self._running), lambda: limit.requests_waiting,
                                      lambda: limit.in_use)
-        self._completer = Completer(source, settings, limit, self._chooser, self.metrics, recorder,
-                                    self._recent)
+        self._completion_handler = CompletionHandler(
+            backend, settings, limit, self._executor, self.metrics, recorder, self._recent)
 
     def application(self) -> web.Application:
         app = web.Application(middlewares=[self._middleware],
@@ -87,14 +87,14 @@ class Server:
         return app
 
     async def open(self) -> None:
-        """Connect to the source, and load the models; before that, the server is not ready."""
-        await self._source.open()
+        """Connect to the backend, and load the models; before that, the server is not ready."""
+        await self._backend.open()
         await asyncio.to_thread(self._settings.prepare)
         self._is_loaded = True
 
     async def close(self) -> None:
-        self._chooser.close()
-        await self._source.close()
+        self._executor.close()
+        await self._backend.close()
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close)
 
@@ -103,7 +103,7 @@ class Server:
         self._is_draining = True
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
-        await cancelled(*self._running)
+        await cancel_all(*self._running)
 
     # every request
 
@@ -117,13 +117,13 @@ class Server:
         self.silent.discard(id(request.protocol))
         status = CLIENT_LEFT
         try:
-            response = await self._answered(request, handler, trace)
+            response = await self._respond(request, handler, trace)
             status = response.status
             return response
         finally:
             self._finish(trace, status)
 
-    async def _answered(self, request: web.Request, handler: Handler,
+    async def _respond(self, request: web.Request, handler: Handler,
                         trace: Trace) -> web.StreamResponse:
         """The response; errors have OpenAI's form."""
         headers = {"x-request-id": trace.id} | self._cors()
@@ -190,21 +190,23 @@ class Server:
 
     async def _complete(self, request: web.Request, api: API) -> web.StreamResponse:
         self._check_open()
-        call = read_call(api, await self._body(request), self._settings)
+        client_request = read_request(api, await self._body(request), self._settings)
         trace = _trace.get()
-        trace.fields |= {"model": self._shown_model(call), "stream": call.stream}
-        draws = new_draws(call, self._settings)
-        work = asyncio.create_task(self._completer.answer(call, draws, trace))
+        trace.fields |= {"model": self._shown_model(client_request),
+                         "stream": client_request.stream}
+        collector = new_collector(client_request, self._settings)
+        work = asyncio.create_task(
+            self._completion_handler.complete(client_request, collector, trace))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
         try:
-            if call.stream:
-                return await self._stream(request, call, draws, work)
+            if client_request.stream:
+                return await self._stream(request, client_request, collector, work)
             await asyncio.wait({work})
             body = _result(work)
             return web.json_response(body, headers=headers_of(body))
         finally:
-            await cancelled(work)  # frees the upstream if the client has disconnected
+            await cancel_all(work)  # frees the upstream if the client has disconnected
 
     def _check_open(self) -> None:
         if self._is_draining:
@@ -214,10 +216,11 @@ class Server:
             raise ApiError(503, "the server still loads its models", code="loading",
                            headers={"retry-after": "5"})
 
-    def _shown_model(self, call: Call) -> str | None:
+    def _shown_model(self, client_request: ClientRequest) -> str | None:
         """The model's name in log and metrics: the alias if the client named one."""
-        given = call.given.get("model")
-        return given if isinstance(given, str) and given in self._settings.aliases else call.model
+        given = client_request.given.get("model")
+        is_alias = isinstance(given, str) and given in self._settings.aliases
+        return given if is_alias else client_request.model
 
     async def _body(self, request: web.Request) -> dict[str, Any]:
         if request.content_type != "application/json":  # pages of other origins cannot send it
@@ -232,10 +235,10 @@ class Server:
                            headers={"connection": "close"}) from None
         return read_json(raw)
 
-    async def _stream(self, request: web.Request, call: Call, draws: Draws,
-                      work: Work) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, client_request: ClientRequest,
+                      collector: SampleCollector, work: CompletionTask) -> web.StreamResponse:
         """Stream the answer; headers wait for the first sample, so that errors have a status."""
-        started = asyncio.ensure_future(draws.started.wait())
+        started = asyncio.ensure_future(collector.started.wait())
         try:
             await asyncio.wait([work, started], timeout=self._settings.heartbeat,
                                return_when=asyncio.FIRST_COMPLETED)
@@ -247,19 +250,19 @@ class Server:
         response = web.StreamResponse(headers=_STREAM_HEADERS | self._cors()
                                       | {"x-request-id": trace.id})
         await response.prepare(request)
-        await self._relay(request, response, draws, work)
-        for one in self._events(call, draws, work, trace):
+        await self._relay(request, response, collector, work)
+        for one in self._events(client_request, collector, work, trace):
             await self._send(request, response, one)
         await response.write_eof()
         return response
 
-    async def _relay(self, request: web.Request, response: web.StreamResponse, draws: Draws,
-                     work: Work) -> None:
+    async def _relay(self, request: web.Request, response: web.StreamResponse,
+                     collector: SampleCollector, work: CompletionTask) -> None:
         """Send events as they come, and comments while there are none: proxies close silent
         streams.
         """
-        while not (work.done() and draws.events.empty()):
-            coming = asyncio.ensure_future(draws.events.get())
+        while not (work.done() and collector.events.empty()):
+            coming = asyncio.ensure_future(collector.events.get())
             await asyncio.wait({work, coming}, timeout=self._settings.heartbeat,
                                return_when=asyncio.FIRST_COMPLETED)
             if coming.done():
@@ -280,11 +283,12 @@ class Server:
                 request.transport.abort()
             raise ConnectionAbortedError("the client does not read") from None
 
-    def _events(self, call: Call, draws: Draws, work: Work, trace: Trace) -> Iterable[bytes]:
+    def _events(self, client_request: ClientRequest, collector: SampleCollector,
+                work: CompletionTask, trace: Trace) -> Iterable[bytes]:
         """The last chunks, or an event with the error: the status has been sent."""
         try:
             body = _result(work)
-            return [END] if draws.is_relayed else [*chunks(call, body)]
+            return [END] if collector.is_relayed else [*chunks(client_request, body)]
         except ApiError as error:
             failure = error
         except Exception as error:
@@ -296,10 +300,10 @@ class Server:
 
     async def _rank(self, request: web.Request) -> web.Response:
         self._check_open()
-        segment, strategy = read_ranking_call(await self._body(request), self._settings)
+        segment, strategy = read_ranking_request(await self._body(request), self._settings)
         with _trace.get().timing("choosing"):
             try:
-                ranking = await self._completer.rank(strategy, segment)
+                ranking = await self._completion_handler.rank(strategy, segment)
             except MinriskError as error:  # bad candidates, or a missing source
                 raise ApiError(400, str(error)) from None
         return web.json_response({
@@ -328,7 +332,7 @@ class Server:
         if settings.preset.model is not None:
             return listed
         try:
-            theirs = await self._source.models()
+            theirs = await self._backend.models()
         except MinriskError as error:
             raise upstream_error(error) from None
         return listed + [model for model in theirs if model["id"] not in own]
@@ -345,7 +349,7 @@ class Server:
     async def _problem(self) -> str | None:
         if self._is_draining:
             return "the server is shutting down"
-        return await self._source.problem() if self._is_loaded else "models are being loaded"
+        return await self._backend.problem() if self._is_loaded else "models are being loaded"
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(text=self.metrics.text(),
@@ -357,7 +361,7 @@ class Server:
                  "queued": self._limit.requests_waiting, "samples at once": self._limit.in_use}
         strategy, page = self._recent.snapshot(self._settings.preset.strategy, state)
         async with self._page_turn:
-            content = await self._chooser.run(strategy, page)
+            content = await self._executor.run(strategy, page)
         return web.Response(body=content, content_type="text/html", charset="utf-8",
                             headers=_PAGE_HEADERS)
 
@@ -367,7 +371,7 @@ class Server:
             "access-control-allow-headers": "authorization, content-type, x-request-id"})
 
 
-def _result(work: Work) -> dict[str, Any]:
+def _result(work: CompletionTask) -> dict[str, Any]:
     """The result of a finished task; a cancelled task means that the server is shutting down."""
     if work.cancelled():
         raise ApiError(503, "the server is shutting down; retry later or on another server",

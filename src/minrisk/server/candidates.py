@@ -31,7 +31,7 @@ class Candidate:
         return dict(self.choice.raw)
 
     @property
-    def is_cut(self) -> bool:
+    def is_truncated(self) -> bool:
         return self.choice.finish_reason == "length"
 
     @property
@@ -94,8 +94,9 @@ class CandidatePool:
 
 
 def pool_of(candidates: Sequence[Candidate], prefer_finished: bool) -> CandidatePool:
-    """Keep the majority kind: text, or one sequence of tool names; cut candidates come last."""
-    finished = [c for c in candidates if not (prefer_finished and c.is_cut)] or list(candidates)
+    """Keep the majority kind: text, or one sequence of tool names; truncated ones come last."""
+    finished = [c for c in candidates if not (prefer_finished and c.is_truncated)]
+    finished = finished or list(candidates)
     calling = _most_frequent([c.tools is not None for c in finished])
     kind = [c for c in finished if (c.tools is not None) == calling]
     tools = _most_frequent([c.tools for c in kind])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minrisk._core.errors import MinriskError
-from minrisk.openai.errors import Refusal, refusal_of
+from minrisk.openai.errors import ErrorResponse, error_response
 
 NO_RETRY = {"x-should-retry": "false"}  # minrisk has retried already
 _KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error",
@@ -42,35 +42,35 @@ class ApiError(Exception):
 
 
 def upstream_error(error: MinriskError) -> ApiError:
-    """The upstream's own refusal where there is one; the upstream's address is not disclosed."""
-    refusal = refusal_of(error)
-    if refusal is None:
+    """The upstream's own error where there is one; the upstream's address is not disclosed."""
+    response = error_response(error)
+    if response is None:
         return ApiError(502, "the upstream did not answer; try again later",
                         code="upstream_unavailable", headers=NO_RETRY)
-    if not 400 <= refusal.status < 500:
-        return ApiError(502, f"the upstream answered with status {refusal.status}; "
+    if not 400 <= response.status < 500:
+        return ApiError(502, f"the upstream answered with status {response.status}; "
                         "try again later", code="upstream_error", headers=NO_RETRY)
-    if refusal.status in (401, 403, 407):  # about the server's key, not the client's
-        return ApiError(502, f"the upstream refuses the server's key (status {refusal.status}); "
+    if response.status in (401, 403, 407):  # about the server's key, not the client's
+        return ApiError(502, f"the upstream refuses the server's key (status {response.status}); "
                         "the operator must fix the key", code="upstream_key", headers=NO_RETRY)
-    return ApiError(refusal.status, str(error), headers=_retry_headers(refusal) | NO_RETRY,
-                    content=_object(refusal))
+    return ApiError(response.status, str(error), headers=_retry_headers(response) | NO_RETRY,
+                    content=_object(response))
 
 
-def _retry_headers(refusal: Refusal) -> dict[str, str]:
-    return {name: value for name, value in refusal.headers.items()
+def _retry_headers(response: ErrorResponse) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items()
             if name.lower() in _PASSED_HEADERS or name.lower().startswith("x-ratelimit-")}
 
 
-def _object(refusal: Refusal) -> str:
+def _object(response: ErrorResponse) -> str:
     """The unchanged body if it is JSON with an error, else its text in such an object."""
     try:
-        found = json.loads(refusal.content)
+        found = json.loads(response.content)
     except (ValueError, RecursionError):
         found = None
     if isinstance(found, dict) and isinstance(found.get("error"), dict):
-        return refusal.content
+        return response.content
     message = (found.get("message") or found.get("detail") or found.get("error")
                if isinstance(found, dict) else None)
-    words = message if isinstance(message, str) else refusal.content[:500]
-    return json.dumps(ApiError(refusal.status, words or "the upstream refused").body)
+    words = message if isinstance(message, str) else response.content[:500]
+    return json.dumps(ApiError(response.status, words or "the upstream refused").body)

@@ -17,7 +17,7 @@ _MAX_SIZE = 16 << 20  # characters of all records
 _MAX_REASONS = 3  # reasons of failures in the note
 
 
-class _Answered(NamedTuple):
+class _CompletionRecord(NamedTuple):
     strategy: Strategy  # that chose the answer
     line: str  # of the record
 
@@ -27,15 +27,15 @@ class RecentRequests:
 
     def __init__(self, weighting: Weighting) -> None:
         self._weighting = weighting
-        self._answers: deque[_Answered] = deque()
+        self._completions: deque[_CompletionRecord] = deque()
         self._size = 0
         self._failures: deque[str] = deque(maxlen=_MAX_REQUESTS)
 
-    def add_answer(self, strategy: Strategy, line: str) -> None:
-        self._answers.append(_Answered(strategy, line))
+    def add_completion(self, strategy: Strategy, line: str) -> None:
+        self._completions.append(_CompletionRecord(strategy, line))
         self._size += len(line)
-        while len(self._answers) > _MAX_REQUESTS or self._size > _MAX_SIZE:
-            self._size -= len(self._answers.popleft().line)
+        while len(self._completions) > _MAX_REQUESTS or self._size > _MAX_SIZE:
+            self._size -= len(self._completions.popleft().line)
 
     def add_failure(self, status: int, code: str | None) -> None:
         self._failures.append(f"{status} {code}" if code and code != str(status) else str(status))
@@ -44,8 +44,8 @@ class RecentRequests:
                  state: Mapping[str, object]) -> tuple[Strategy, Callable[[], bytes]]:
         """The strategy of the newest answer, and what makes the page of its answers, newest first.
         """
-        strategy = self._answers[-1].strategy if self._answers else default
-        lines = [one.line for one in reversed(self._answers) if one.strategy == strategy]
+        strategy = self._completions[-1].strategy if self._completions else default
+        lines = [one.line for one in reversed(self._completions) if one.strategy == strategy]
         note = self._note(state, len(lines))
 
         def page() -> bytes:
@@ -57,17 +57,14 @@ class RecentRequests:
 
     def _weighted(self, record: dict[str, Any]) -> dict[str, Any]:
         """The record with the weights of its samples, where they come from log-probabilities."""
-        if not self._weighting.by_logprobs or "logprobs" not in record:
-            return record
-        weights = self._weighting.of(record["logprobs"], record["samples"], record.get("lengths"),
-                                     record["counts"])
-        return record | {"weights": weights.tolist()}
+        weights = self._weighting.or_uniform(record).of_columns(record)
+        return record if weights is None else record | {"weights": weights.tolist()}
 
     def _note(self, state: Mapping[str, object], shown: int) -> str:
         """The state of the server, and the requests that the page does not show."""
         parts = [f"{name}: {value}" for name, value in state.items()]
-        if len(self._answers) > shown:
-            parts.append(f"answers by other methods: {len(self._answers) - shown}")
+        if len(self._completions) > shown:
+            parts.append(f"answers by other methods: {len(self._completions) - shown}")
         if self._failures:
             reasons = Counter(self._failures).most_common(_MAX_REASONS)
             parts.append(f"failed requests: {len(self._failures)} ("

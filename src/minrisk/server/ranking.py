@@ -14,7 +14,7 @@ _KNOWN = {"candidates", "references", "source", "weights", "counts", "model", "m
           "seed"}
 
 
-def read_ranking_call(given: dict[str, Any], settings: Settings) -> tuple[Segment, Strategy]:
+def read_ranking_request(given: dict[str, Any], settings: Settings) -> tuple[Segment, Strategy]:
     """The segment to rank, and the strategy."""
     for name in given.keys() - _KNOWN:
         raise ApiError(400, f"unknown field {name:.60}; known: {', '.join(sorted(_KNOWN))}")

@@ -13,14 +13,14 @@ from aiohttp import web
 
 from minrisk._core.errors import InputError
 from minrisk.server.app import Server
-from minrisk.server.sampling import cancelled
+from minrisk.server.sample_collector import cancel_all
 
 _BACKLOG = 1024  # connections that wait to be accepted
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
-class Address:
+class ListenConfig:
     """Listening address and timeouts."""
 
     host: str = "127.0.0.1"
@@ -30,18 +30,18 @@ class Address:
     keep_alive: float = 75.0  # seconds until a connection must send the next one
 
 
-async def serve(server: Server, address: Address,
+async def serve(server: Server, config: ListenConfig,
                 announce: Callable[[str], None] = lambda url: None,
                 stop: asyncio.Event | None = None) -> None:
     """Answer requests until a signal, or `stop`."""
     runner = web.AppRunner(server.application(), handler_cancellation=True, access_log=None,
-                           keepalive_timeout=address.keep_alive, shutdown_timeout=address.grace)
+                           keepalive_timeout=config.keep_alive, shutdown_timeout=config.grace)
     await runner.setup()
     ending = _on_signals(stop or asyncio.Event())
     try:
-        listening = await _listen(server, runner, address)
+        listening = await _listen(server, runner, config)
         try:
-            await _run(server, listening, address, announce, ending)
+            await _run(server, listening, config, announce, ending)
         finally:
             listening.close()
     finally:
@@ -49,7 +49,7 @@ async def serve(server: Server, address: Address,
         await server.close()
 
 
-async def _run(server: Server, listening: asyncio.Server, address: Address,
+async def _run(server: Server, listening: asyncio.Server, config: ListenConfig,
                announce: Callable[[str], None], ending: asyncio.Event) -> None:
     end = asyncio.ensure_future(ending.wait())
     loading = asyncio.ensure_future(server.open())
@@ -60,19 +60,19 @@ async def _run(server: Server, listening: asyncio.Server, address: Address,
             host, port = listening.sockets[0].getsockname()[:2]
             announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/v1")
         await end
-        await server.drain(address.grace)
+        await server.drain(config.grace)
     finally:
-        await cancelled(loading, end)
+        await cancel_all(loading, end)
 
 
-async def _listen(server: Server, runner: web.AppRunner, address: Address) -> asyncio.Server:
+async def _listen(server: Server, runner: web.AppRunner, config: ListenConfig) -> asyncio.Server:
     loop = asyncio.get_running_loop()
 
     def protocol() -> Any:
         """A connection that is closed if it sends no request in time (slow loris)."""
         found: Any = runner.server()  # type: ignore[misc]
         server.silent.add(id(found))
-        loop.call_later(address.first_request, close_if_silent, found)
+        loop.call_later(config.first_request, close_if_silent, found)
         return found
 
     def close_if_silent(connection: Any) -> None:
@@ -82,9 +82,9 @@ async def _listen(server: Server, runner: web.AppRunner, address: Address) -> as
                 connection.transport.abort()
 
     try:
-        return await loop.create_server(protocol, address.host, address.port, backlog=_BACKLOG)
+        return await loop.create_server(protocol, config.host, config.port, backlog=_BACKLOG)
     except OSError as error:
-        raise InputError(f"cannot listen on {address.host}:{address.port}: "
+        raise InputError(f"cannot listen on {config.host}:{config.port}: "
                          f"{error.strerror or error}; choose another --port") from None
 
 

@@ -16,13 +16,10 @@ from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import Strategy, loads_model, prepare
-from minrisk.io.record import Weighting
-from minrisk.server.choosing import Ranker
+from minrisk.io.record import UNIFORM, Weighting
 from minrisk.server.errors import ApiError
-from minrisk.strategies.confident import Confident
-from minrisk.strategies.uncertain import Uncertain
-
-UNIFORM = Weighting("uniform")
+from minrisk.server.executor import TimedStrategy
+from minrisk.tasks.decoding import MeasureOptions
 
 
 @dataclass(frozen=True)
@@ -124,17 +121,15 @@ class Settings:
     min_samples: int = 1
     max_candidates: int = 1024  # per request to rank
     temperature: float = 1.0  # if the client gives none
-    prefer_finished: bool = True  # over candidates that were cut by length
+    prefer_finished: bool = True  # over candidates truncated at the limit of tokens
     confidence: bool | None = None  # None: only where it needs no model
-    uncertainty: bool = False  # whether answers say how far the samples disagree
-    abstain: float | None = None  # minimum share of the largest cluster, or there is no text
+    # of how far the samples disagree
+    measures: MeasureOptions = field(default_factory=MeasureOptions)
     stop_error: float | None = 0.05  # the error rate at which a vote is stopped; None: never
     deadline: float = 600.0  # seconds for the samples of a request
     heartbeat: float = 10.0  # seconds between comments in a stream
     body_timeout: float = 30.0  # seconds to receive a request
     write_timeout: float = 60.0  # seconds for which a client may not read its stream
-    concurrency: int = 256  # samples
-    queue: int = 1024  # requests
     max_body: int = 10 << 20  # bytes
     keys: Keys = field(default_factory=Keys)
     allow_origin: str | None = None  # for pages of another origin (CORS)
@@ -167,21 +162,18 @@ class Settings:
             prepare(preset.strategy)
         self.methods.prepare()
 
-    def ranker(self, strategy: Strategy) -> Ranker:
+    def timed_strategy(self, strategy: Strategy) -> TimedStrategy:
         """The strategy with the measurements of the settings; those of presets are made once."""
-        return self._rankers.get(id(strategy)) or self._ranker(strategy)
+        return self._timed_strategies.get(id(strategy)) or self._timed_strategy(strategy)
 
     @cached_property
-    def _rankers(self) -> dict[int, Ranker]:
+    def _timed_strategies(self) -> dict[int, TimedStrategy]:
         strategies = [preset.strategy for preset in (self.preset, *self.aliases.values())]
-        return {id(strategy): self._ranker(strategy) for strategy in strategies}
+        return {id(strategy): self._timed_strategy(strategy) for strategy in strategies}
 
-    def _ranker(self, strategy: Strategy) -> Ranker:
-        if self.confidence or (self.confidence is None and not loads_model(strategy)):
-            strategy = Confident(strategy)
-        if self.uncertainty or self.abstain is not None:
-            strategy = Uncertain(strategy)
-        return Ranker(strategy)
+    def _timed_strategy(self, strategy: Strategy) -> TimedStrategy:
+        confidence = not loads_model(strategy) if self.confidence is None else self.confidence
+        return TimedStrategy(self.measures.wrap(strategy, confidence))
 
 
 def named_metrics(names: Iterable[str]) -> dict[str, AnyMetric]:

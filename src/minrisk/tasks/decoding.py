@@ -123,7 +123,27 @@ class Decoding:
 
 
 @dataclass(frozen=True)
-class ChoiceOutput(MatrixOutput):
+class MeasureOptions(Options):
+    """What is measured of each choice, besides its utility."""
+
+    uncertainty: bool = flag(
+        False, section="Output",
+        help="Add how far the samples disagree: the entropy over clusters of meaning, and more.")
+    abstain: float | None = flag(
+        None, section="Output", metavar="P", ge=0, le=1,
+        help="Share of the samples that a meaning must have; otherwise there is no text.")
+
+    def wrap(self, strategy: Strategy, confidence: bool, seed: int = 0) -> Strategy:
+        """The strategy, with these measurements in its rankings."""
+        if confidence:
+            strategy = Confident(strategy, seed=seed)
+        if self.uncertainty or self.abstain is not None:
+            strategy = Uncertain(strategy, seed=seed)
+        return strategy
+
+
+@dataclass(frozen=True)
+class ChoiceOutput(MeasureOptions, MatrixOutput):
     """What an output says of the choice of each segment."""
 
     format: Literal["json", "text"] = flag(
@@ -133,12 +153,6 @@ class ChoiceOutput(MatrixOutput):
     confidence: bool = flag(
         False, section="Output",
         help="Add the margin of each choice, and its probability under resampled references.")
-    uncertainty: bool = flag(
-        False, section="Output",
-        help="Add how far the samples disagree: the entropy over clusters of meaning, and more.")
-    abstain: float | None = flag(
-        None, section="Output", metavar="P", ge=0, le=1,
-        help="Share of the samples that a meaning must have; otherwise there is no text.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -149,8 +163,8 @@ class ChoiceOutput(MatrixOutput):
 
     def choose(self, strategy: Strategy, config: RunConfig, seed: int) -> Decode:
         """The stage that ranks, with what the output adds to rankings."""
-        return Decode(self._measured(strategy, seed), config.batch_size, config.on_error,
-                      scores=self.matrix is not None)
+        return Decode(self.wrap(strategy, self.confidence, seed), config.batch_size,
+                      config.on_error, scores=self.matrix is not None)
 
     def write(self) -> Write:
         """The stage that writes."""
@@ -159,14 +173,6 @@ class ChoiceOutput(MatrixOutput):
     @property
     def extension(self) -> str:
         return ".txt" if self.format == "text" else ".jsonl"
-
-    def _measured(self, strategy: Strategy, seed: int) -> Strategy:
-        """The strategy wrapped to add confidence and uncertainty."""
-        if self.confidence:
-            strategy = Confident(strategy, seed=seed)
-        if self.uncertainty or self.abstain is not None:
-            strategy = Uncertain(strategy, seed=seed)
-        return strategy
 
     def settings(self, seed: int) -> dict[str, Any]:
         return {"format": self.format, "nbest": self.nbest, "utilities": self.utilities,

@@ -29,8 +29,8 @@ from minrisk.metrics.judge.cache import answer_cache, question
 from minrisk.openai.background import AsyncWork, Callback, stream
 from minrisk.openai.capabilities import REPLACEABLE
 from minrisk.openai.choices import Choice
-from minrisk.openai.client_options import ClientOptions, further_fields, warn_in
-from minrisk.openai.completions import AnswerPart, Completions, Query
+from minrisk.openai.client_options import ClientOptions, further_fields, server_key, warn_in
+from minrisk.openai.completions import CompletionResponse, Completions, UpstreamRequest
 
 _TOP_LOGPROBS = 20  # the most that OpenAI's server gives
 _MAX_ACCOUNTS = 100_000  # hypotheses whose usage is remembered until it is reported
@@ -71,7 +71,7 @@ class Judge(ClientOptions, Metric[Objects]):
         endpoint: address of the server, such as "http://localhost:8000/v1"; unless given, that in
             the environment variable OPENAI_BASE_URL when the metric is made.
         concurrency: number of simultaneous requests.
-        timeout: seconds to wait for a whole answer.
+        timeout: seconds to wait for a whole response.
         retries: number of retries of a request that failed for the time being.
         key_variable: environment variable that holds the key.
         rubric: what a good answer is; stands for {rubric} in prompts.
@@ -160,7 +160,7 @@ class Judge(ClientOptions, Metric[Objects]):
         return {"requests": 0} | self._usage
 
     def prepare(self) -> None:
-        self.key()
+        server_key(self.key_variable)
 
     def features(self, texts: Sequence[str]) -> Objects:
         return objects(valid_unicode(text) for text in texts)
@@ -240,16 +240,16 @@ class Judge(ClientOptions, Metric[Objects]):
 
     @asynccontextmanager
     async def _connect(self, call: Callable[[Callback], None]) -> AsyncIterator[
-            AsyncWork[tuple[bytes, _Question], AnswerPart]]:
+            AsyncWork[tuple[bytes, _Question], CompletionResponse]]:
         async with self.completions(warn_in(call)) as completions:
             yield partial(self._answer, completions)
 
     async def _answer(self, completions: Completions,
-                      item: tuple[bytes, _Question]) -> AnswerPart:
-        query = Query(item[1].body,
-                      replaceable=(REPLACEABLE | {"top_logprobs"}) - self._extra.keys())
-        [part] = await completions.sample(query, range(1))
-        requested = "logprobs" in query.body.keys() - completions.capabilities.refused
+                      item: tuple[bytes, _Question]) -> CompletionResponse:
+        request = UpstreamRequest(
+            item[1].body, replaceable=(REPLACEABLE | {"top_logprobs"}) - self._extra.keys())
+        [part] = await completions.sample(request, range(1))
+        requested = "logprobs" in request.body.keys() - completions.capabilities.unsupported_fields
         if requested and part.choices[0].raw.get("logprobs") is None:
             completions.note("logprobs", "the server returns no log-probabilities, so scores are "
                              "the numbers that the judge writes; logprobs=False requests none")
@@ -264,7 +264,7 @@ class Judge(ClientOptions, Metric[Objects]):
         body |= self._extra
         return {name: value for name, value in body.items() if value is not None}
 
-    def _charge(self, account: tuple[str | None, str], part: AnswerPart) -> None:
+    def _charge(self, account: tuple[str | None, str], part: CompletionResponse) -> None:
         spent = Counter({"requests": 1}) + (part.usage or Counter())
         self._usage.update(spent)
         if len(self._accounts) < _MAX_ACCOUNTS:

@@ -46,7 +46,7 @@ class Reward(ReferenceFree):
         chat: whether the chat template is used, where the tokenizer has one.
         endpoint: address of a server with /rerank, such as "http://localhost:8000/v1"; None loads
             the model here.
-        timeout: seconds to wait for a whole answer of the server.
+        timeout: seconds to wait for a whole response of the server.
         retries: number of retries of a request that failed for the time being.
         key_variable: environment variable that holds the server's key.
 
@@ -70,7 +70,7 @@ class Reward(ReferenceFree):
     endpoint: str | None = option(None, help="address of a server with /rerank, such as "
                                   "http://localhost:8000/v1, that scores instead")
     timeout: float = option(600.0, gt=0, affects_results=False,
-                            help="seconds to wait for a whole answer of the server")
+                            help="seconds to wait for a whole response of the server")
     retries: int = option(6, ge=0, affects_results=False, help="number of retries of a request "
                           "that failed for the time being")
     key_variable: str = option(KEY, affects_results=False,

@@ -13,8 +13,8 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import MinriskError
 from minrisk._core.unicode import valid_unicode
 from minrisk.openai.background import AsyncWork, Callback, stream
-from minrisk.openai.client import Answer, Client, InvalidAnswer
-from minrisk.openai.client_options import ClientOptions
+from minrisk.openai.client import Client, InvalidResponse, Response
+from minrisk.openai.client_options import ClientOptions, server_key
 
 if TYPE_CHECKING:
     from minrisk.metrics.reward import Reward
@@ -29,7 +29,7 @@ class RewardServer:
     def __init__(self, options: Reward) -> None:
         self._options = ClientOptions(options.model, options.endpoint, timeout=options.timeout,
                                       retries=options.retries, key_variable=options.key_variable)
-        self._options.key()  # so that a missing one is told before the first request
+        server_key(options.key_variable)  # so that a missing one is told before the first request
 
     def quality(self, hyps: Sequence[str], source: str) -> Floats:
         """(H,) scores of the hypotheses, in requests of some of them each."""
@@ -37,7 +37,7 @@ class RewardServer:
         blocks = [range(start, min(start + _DOCUMENTS, len(hyps)))
                   for start in range(0, len(hyps), _DOCUMENTS)]
 
-        async def score(client: Client, block: range) -> Answer:
+        async def score(client: Client, block: range) -> Response:
             documents = [valid_unicode(hyps[row]) for row in block]
             body = {"model": self._options.model, "query": valid_unicode(source),
                     "documents": documents}
@@ -46,7 +46,7 @@ class RewardServer:
         @asynccontextmanager
         async def connect(
             call: Callable[[Callback], None],
-        ) -> AsyncIterator[AsyncWork[range, Answer]]:
+        ) -> AsyncIterator[AsyncWork[range, Response]]:
             async with self._options.client() as client:
                 yield lambda block: score(client, block)
 
@@ -59,12 +59,12 @@ class RewardServer:
         return result
 
 
-def check_scores(found: Any, count: int) -> InvalidAnswer | None:
+def check_scores(found: Any, count: int) -> InvalidResponse | None:
     """The problem of an answer that has not one finite score for each document; None if it has."""
     scores = read_scores(found)
     if sorted(index for index, _ in scores) == list(range(count)):
         return None
-    return InvalidAnswer(f"wanted a relevance_score for each of {count} documents",
+    return InvalidResponse(f"wanted a relevance_score for each of {count} documents",
                          is_temporary=False)
 
 

@@ -1,4 +1,4 @@
-"""From a call to its answer: draw samples, choose one of them, and log and record the choice."""
+"""From a request to its completion: sample, choose one of the samples, and record the choice."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from minrisk._core.sample_columns import columns
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
-from minrisk.io.record import Weighting
+from minrisk.io.record import Weighting, segment_of
 from minrisk.io.writer import abstains, json_line
-from minrisk.server.answers import Chosen, completion
-from minrisk.server.calls import Call
+from minrisk.server.backends import Backend
 from minrisk.server.candidates import TOOL_METRIC, Candidate, pool_of, read_candidates
-from minrisk.server.choosing import Chooser
+from minrisk.server.client_request import ClientRequest
 from minrisk.server.errors import NO_RETRY, ApiError, upstream_error
+from minrisk.server.executor import RankingExecutor
 from minrisk.server.limits import SampleLimit
 from minrisk.server.page import RecentRequests
 from minrisk.server.prometheus import ServerMetrics
 from minrisk.server.recording import Recorder
-from minrisk.server.sampling import Draws, draw
-from minrisk.server.settings import UNIFORM, Settings
-from minrisk.server.sources import Source
+from minrisk.server.responses import RankedCandidates, completion
+from minrisk.server.sample_collector import SampleCollector, collect_samples
+from minrisk.server.settings import Settings
 from minrisk.server.tracing import Trace, usage_counts
 from minrisk.strategies.standard import Standard
 
@@ -33,94 +33,91 @@ _CHOOSING_DEADLINE = 60.0  # seconds
 
 
 @dataclass(frozen=True)
-class Completer:
-    """Answers calls with the best of the samples of a source."""
+class CompletionHandler:
+    """Answers requests with the best of the samples of a backend."""
 
-    source: Source
+    backend: Backend
     settings: Settings
     limit: SampleLimit
-    chooser: Chooser
+    executor: RankingExecutor
     metrics: ServerMetrics
     recorder: Recorder | None = None
     recent: RecentRequests | None = None
 
-    async def answer(self, call: Call, draws: Draws, trace: Trace) -> dict[str, Any]:
+    async def complete(self, request: ClientRequest, collector: SampleCollector,
+                       trace: Trace) -> dict[str, Any]:
         """The body of a completion."""
         try:
             with self.limit.admission(), trace.timing("sampling"):
-                await self._draw(call, draws)
+                await self._sample(request, collector)
         finally:
-            self._count(call, draws, trace)
+            self._count(request, collector, trace)
         with trace.timing("choosing"):
-            chosen = await self._choose(call, draws)
-        body = completion(call, draws.parts, chosen, call.samples)
+            ranked = await self._choose(request, collector)
+        body = completion(request, collector.parts, ranked, request.samples)
         self._describe(body, trace)
-        await self._record(call, draws, body, chosen, trace)
+        await self._record(request, collector, body, ranked, trace)
         return body
 
     async def rank(self, strategy: Strategy, segment: Segment) -> Ranking:
         """The ranking of a segment, or an error after the deadline."""
         try:
             async with asyncio.timeout(_CHOOSING_DEADLINE):
-                return await self.chooser.rank(self.settings.ranker(strategy), segment)
+                return await self.executor.rank(self.settings.timed_strategy(strategy), segment)
         except TimeoutError:
             raise ApiError(504, f"choosing took more than {_CHOOSING_DEADLINE:g} s",
                            code="deadline", headers=NO_RETRY) from None
 
-    async def _draw(self, call: Call, draws: Draws) -> None:
-        if not call.passes_through:
-            await draw(self.source, draws, self.settings)
+    async def _sample(self, request: ClientRequest, collector: SampleCollector) -> None:
+        if not request.passes_through:
+            await collect_samples(self.backend, collector, self.settings)
             return
         try:
             async with asyncio.timeout(self.settings.deadline):
-                part = await (self.source.relay(call, draws.relay) if call.stream
-                              else self.source.pass_through(call))
+                part = await (self.backend.relay(request, collector.relay) if request.stream
+                              else self.backend.pass_through(request))
         except MinriskError as error:
             raise upstream_error(error) from None
         except TimeoutError:
             raise ApiError(504, f"no answer within {self.settings.deadline:g} s",
                            code="deadline", headers=NO_RETRY) from None
-        draws.report(part, len(part.choices))
+        collector.report(part, len(part.choices))
 
-    async def _choose(self, call: Call, draws: Draws) -> Chosen | None:
+    async def _choose(self, request: ClientRequest,
+                      collector: SampleCollector) -> RankedCandidates | None:
         """The ranked candidates; None if the upstream's own answer is passed on."""
-        candidates = read_candidates(draws.choices, call.wants_json)
-        if call.passes_through or not candidates:
+        candidates = read_candidates(collector.choices, request.wants_json)
+        if request.passes_through or not candidates:
             return None
         pool = pool_of(candidates, self.settings.prefer_finished)
-        strategy = call.strategy
+        strategy = request.strategy
         if pool.calls_tools and strategy.metric.name != TOOL_METRIC.name:
             strategy = Standard(TOOL_METRIC)
         try:
-            segment, weighting = self._segment(call, pool.compared)
+            segment, weighting = self._segment(request, pool.compared)
             ranking = await self.rank(strategy, segment)
         except MinriskError as error:
             raise ApiError(500, f"the samples cannot be ranked: {error}", code="choosing",
                            headers=NO_RETRY) from None
         order = [*_in_order(pool.compared, segment, ranking), *pool.others]
-        share = self.settings.abstain
-        return Chosen(order, pool.compared, len(segment.hypotheses), ranking,
+        share = self.settings.measures.abstain
+        return RankedCandidates(order, pool.compared, len(segment.hypotheses), ranking,
                       signature(strategy, weights=weighting), strategy,
                       abstains=share is not None and abstains(ranking, share))
 
-    def _segment(self, call: Call, compared: Sequence[Candidate]) -> tuple[Segment, Weighting]:
+    def _segment(self, request: ClientRequest,
+                 compared: Sequence[Candidate]) -> tuple[Segment, Weighting]:
         """As `minrisk decode` would read it from a record of these samples, and how they weigh: by
         their counts where the upstream gave no log-probabilities.
         """
-        found = columns(candidate.sample for candidate in compared)
-        weighting, weights = self.settings.weighting, None
-        if weighting.by_logprobs and "logprobs" in found:
-            weights = weighting.of(found["logprobs"], found["samples"], found.get("lengths"),
-                                   found["counts"])
-        elif weighting.by_logprobs:
-            weighting = UNIFORM
-        segment = Segment(found["samples"], None, call.source, weights, 0, found["counts"])
-        return segment, weighting
+        samples = [candidate.sample for candidate in compared]
+        weighting = self.settings.weighting.or_uniform(columns(samples))
+        return segment_of(samples, request.source, weighting), weighting
 
-    def _count(self, call: Call, draws: Draws, trace: Trace) -> None:
-        missing = max(0, call.samples - draws.count)
-        failed = min(draws.failed, missing)
-        counts = {"requested": call.samples, "drawn": draws.count, "failed": failed,
+    def _count(self, request: ClientRequest, collector: SampleCollector, trace: Trace) -> None:
+        missing = max(0, request.samples - collector.count)
+        failed = min(collector.failed, missing)
+        counts = {"requested": request.samples, "drawn": collector.count, "failed": failed,
                   "cancelled": missing - failed}
         trace.fields |= counts
         for kind, count in counts.items():
@@ -140,27 +137,29 @@ class Completer:
         for name, count in usage.items():
             self.metrics.tokens.add(count, name.removesuffix("_tokens"))
 
-    async def _record(self, call: Call, draws: Draws, body: dict[str, Any], chosen: Chosen | None,
+    async def _record(self, request: ClientRequest, collector: SampleCollector,
+                      body: dict[str, Any], ranked: RankedCandidates | None,
                       trace: Trace) -> None:
         """Append a line in the format of `minrisk sample`, before the client gets its answer."""
-        compared = (read_candidates(draws.choices, call.wants_json) if chosen is None
-                    else chosen.compared)
+        compared = (read_candidates(collector.choices, request.wants_json) if ranked is None
+                    else ranked.compared)
         if (self.recorder is None and self.recent is None) or not compared:
             return
-        is_abstention = chosen is not None and chosen.abstains
-        best = compared[0] if chosen is None else chosen.order[0]
-        optional = {"source": call.source, "usage": body.get("usage"),
+        is_abstention = ranked is not None and ranked.abstains
+        best = compared[0] if ranked is None else ranked.order[0]
+        optional = {"source": request.source, "usage": body.get("usage"),
                     "abstained": is_abstention or None,
-                    "signature": None if chosen is None else chosen.signature}
+                    "signature": None if ranked is None else ranked.signature}
         line = json_line({
-            "id": trace.id, **call.prompt_fields,
+            "id": trace.id, **request.prompt_fields,
             **columns(candidate.sample for candidate in compared),
             "chosen": None if is_abstention else best.text,
-            "model": body.get("model"), "seed": call.seed,
+            "model": body.get("model"), "seed": request.seed,
             "seconds": {name: round(value, 6) for name, value in trace.seconds.items()},
             **{name: value for name, value in optional.items() if value is not None}})
         if self.recent is not None:
-            self.recent.add_answer(call.strategy if chosen is None else chosen.strategy, line)
+            strategy = request.strategy if ranked is None else ranked.strategy
+            self.recent.add_completion(strategy, line)
         if self.recorder is not None:
             await asyncio.wrap_future(self.recorder.append(line))
 

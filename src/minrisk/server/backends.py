@@ -1,4 +1,4 @@
-"""Sources of samples: a server with OpenAI's protocol, or a model in this process."""
+"""Backends that sample: a server with OpenAI's protocol, or a model in this process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from minrisk._core.errors import MinriskError
-from minrisk.openai.client import Answer, Check, Client, Receive
-from minrisk.openai.completions import API, AnswerPart, Completions, Report
-from minrisk.openai.errors import refusal_of
-from minrisk.server.calls import Call
+from minrisk.openai.client import Check, Client, Receive, Response
+from minrisk.openai.completions import API, CompletionResponse, Completions, PartCallback
+from minrisk.openai.errors import error_response
+from minrisk.server.client_request import ClientRequest
 from minrisk.server.limits import SampleLimit
 
 _MAX_MODELS = 256  # with remembered capabilities; clients may name any model
@@ -23,43 +23,44 @@ _READY_TIMEOUT = 5.0
 _NO_LIST = (404, 405)  # statuses of an upstream without a list of models
 
 
-class Source(Protocol):
-    """Draws the samples of a request."""
+class Backend(Protocol):
+    """Generates the samples of a request."""
 
     async def open(self) -> None:
         """Connect to a server, or load a model."""
 
     async def close(self) -> None: ...
 
-    async def draw(self, call: Call, report: Report) -> None:
-        """Report `call.samples` choices, or errors, as they come; cancelling stops all requests."""
+    async def sample(self, request: ClientRequest, report: PartCallback) -> None:
+        """Report `request.samples` choices, or errors, as they come; cancelling stops them all."""
 
-    async def pass_through(self, call: Call) -> AnswerPart:
+    async def pass_through(self, request: ClientRequest) -> CompletionResponse:
         """The answer to the unchanged request."""
 
-    async def relay(self, call: Call, receive: Receive) -> AnswerPart:
-        """The same; where the source streams it, each chunk is given to `receive` as it comes."""
+    async def relay(self, request: ClientRequest, receive: Receive) -> CompletionResponse:
+        """The same; where the backend streams it, each chunk is given to `receive` as it comes."""
 
     async def models(self) -> list[dict[str, Any]]:
-        """The models of the source, in OpenAI's format."""
+        """The models of the backend, in OpenAI's format."""
 
     async def problem(self) -> str | None:
-        """The reason why the source cannot answer now; None if it can."""
+        """The reason why the backend cannot answer now; None if it can."""
 
 
 @dataclass(frozen=True)
-class _Limited:
+class _LimitedClient:
     """A client that waits until there is room for the samples of a request."""
 
     client: Client
     limit: SampleLimit
 
-    async def post(self, path: str, body: Mapping[str, Any], check: Check | None = None) -> Answer:
+    async def post(self, path: str, body: Mapping[str, Any],
+                   check: Check | None = None) -> Response:
         async with self._room(body):
             return await self.client.post(path, body, check)
 
     async def stream(self, path: str, body: Mapping[str, Any], receive: Receive,
-                     check: Check | None = None) -> Answer:
+                     check: Check | None = None) -> Response:
         async with self._room(body):
             return await self.client.stream(path, body, receive, check)
 
@@ -68,16 +69,16 @@ class _Limited:
         return self.limit.hold(n if isinstance(n, int) else 1)
 
 
-class Upstream:
+class UpstreamBackend:
     """A server with OpenAI's protocol; the fields that it accepts are remembered for each model."""
 
     def __init__(self, client: Client, limit: SampleLimit, per_request: int) -> None:
         self._client = client
-        self._limited = _Limited(client, limit)
+        self._limited_client = _LimitedClient(client, limit)
         self._per_request = per_request
         self._completions: OrderedDict[tuple[API, str | None], Completions] = OrderedDict()
         self._exit = AsyncExitStack()
-        self._answered = -_READY_FOR
+        self._last_response = -_READY_FOR
 
     async def open(self) -> None:
         await self._exit.enter_async_context(self._client)
@@ -85,14 +86,14 @@ class Upstream:
     async def close(self) -> None:
         await self._exit.aclose()
 
-    async def draw(self, call: Call, report: Report) -> None:
-        await self._of(call).sample(call.query(), range(call.samples), report)
+    async def sample(self, request: ClientRequest, report: PartCallback) -> None:
+        await self._of(request).sample(request.upstream_request(), range(request.samples), report)
 
-    async def pass_through(self, call: Call) -> AnswerPart:
-        return await self._of(call).pass_through(call.passed())
+    async def pass_through(self, request: ClientRequest) -> CompletionResponse:
+        return await self._of(request).pass_through(request.pass_through_body())
 
-    async def relay(self, call: Call, receive: Receive) -> AnswerPart:
-        return await self._of(call).relay(call.passed(stream=True), receive)
+    async def relay(self, request: ClientRequest, receive: Receive) -> CompletionResponse:
+        return await self._of(request).relay(request.pass_through_body(stream=True), receive)
 
     async def models(self) -> list[dict[str, Any]]:
         answer = await self._client.get("models")
@@ -101,25 +102,25 @@ class Upstream:
                 ] if isinstance(found, list) else []
 
     async def problem(self) -> str | None:
-        if time.monotonic() - self._answered < _READY_FOR:
+        if time.monotonic() - self._last_response < _READY_FOR:
             return None
         try:
             async with asyncio.timeout(_READY_TIMEOUT):
                 await self.models()
         except MinriskError as error:
-            refusal = refusal_of(error)
-            if refusal is None or refusal.status not in _NO_LIST:
+            response = error_response(error)
+            if response is None or response.status not in _NO_LIST:
                 return "the upstream does not answer"
         except TimeoutError:
             return "the upstream does not answer"
-        self._answered = time.monotonic()
+        self._last_response = time.monotonic()
         return None
 
-    def _of(self, call: Call) -> Completions:
-        key = (call.api, call.model)
+    def _of(self, request: ClientRequest) -> Completions:
+        key = (request.api, request.model)
         if key not in self._completions:
             self._completions[key] = Completions(
-                self._limited, call.api, per_request=self._per_request)  # type: ignore[arg-type]
+                self._limited_client, request.api, per_request=self._per_request)  # type: ignore[arg-type]
             if len(self._completions) > _MAX_MODELS:
                 self._completions.popitem(last=False)
         self._completions.move_to_end(key)

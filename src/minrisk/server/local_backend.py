@@ -1,4 +1,4 @@
-"""A model in this process as the source of samples: requests that come together are one batch."""
+"""A model in this process as the backend: requests that come together are one batch."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from typing import Any, Protocol
 
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.sampler import Prompt, Sample
+from minrisk.openai.capabilities import without_fields
 from minrisk.openai.choices import Choice, read_choices
 from minrisk.openai.client import Receive
-from minrisk.openai.completions import API, AnswerPart, Report
-from minrisk.openai.errors import Refusal, RefusedError
+from minrisk.openai.completions import API, CompletionResponse, PartCallback
+from minrisk.openai.errors import BadRequestError, ErrorResponse
 from minrisk.server.batching import BatchThread
-from minrisk.server.calls import Call
+from minrisk.server.client_request import ClientRequest
 from minrisk.server.limits import SampleLimit
 
 _WINDOW = 0.005  # seconds for which the first request of a batch waits for others
 _OPTIONS = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p",
             "max_tokens": "max_tokens", "max_completion_tokens": "max_tokens"}
-_REFUSED = ("tools", "functions", "logit_bias", "response_format", "frequency_penalty",
+_UNSUPPORTED = ("tools", "functions", "logit_bias", "response_format", "frequency_penalty",
             "presence_penalty", "logprobs", "audio")  # ignoring one would change the answer
 _MAX_SAMPLERS = 64  # combinations of options that are remembered
 
@@ -63,15 +64,15 @@ class _SamplingJob:
         return self.n, self.options
 
 
-class LocalModel:
-    """Draws from a sampler in a thread of its own, in batches."""
+class LocalBackend:
+    """Samples in a thread of its own, in batches."""
 
     def __init__(self, sampler: LocalSampler, name: str, limit: SampleLimit) -> None:
         self._sampler = sampler
         self._name = name
         self._limit = limit
         self._thread: BatchThread[_SamplingJob, tuple[list[Sample], int]] = BatchThread(
-            "minrisk-sample", self._draw, kind=lambda job: job.kind,
+            "minrisk-sample", self._sample_batch, kind=lambda job: job.kind,
             max_batch=lambda job: sampler.batch_size(job.n), window=_WINDOW)
         self._with_options = lru_cache(_MAX_SAMPLERS)(self._changed)
 
@@ -81,22 +82,24 @@ class LocalModel:
     async def close(self) -> None:
         self._thread.close()
 
-    async def draw(self, call: Call, report: Report) -> None:
+    async def sample(self, request: ClientRequest, report: PartCallback) -> None:
         try:
-            query = call.query()
-            part = await self._part(call, call.samples, dict(query.body))
+            sent = request.upstream_request()
+            # every sample has its log-probability; only clients that ask for it are refused
+            body = without_fields(sent.body, sent.replaceable & {"logprobs"})
+            part = await self._part(request, request.samples, body)
         except MinriskError as error:
-            report(error, call.samples)
+            report(error, request.samples)
         else:
             report(part, len(part.choices))
 
-    async def pass_through(self, call: Call) -> AnswerPart:
+    async def pass_through(self, request: ClientRequest) -> CompletionResponse:
         """One sample, or the likeliest text at temperature 0, repeated for `n` choices."""
-        part = await self._part(call, 1, call.passed())
-        return replace(part, choices=part.choices * call.n)
+        part = await self._part(request, 1, request.pass_through_body())
+        return replace(part, choices=part.choices * request.n)
 
-    async def relay(self, call: Call, receive: Receive) -> AnswerPart:
-        return await self.pass_through(call)  # samples come whole
+    async def relay(self, request: ClientRequest, receive: Receive) -> CompletionResponse:
+        return await self.pass_through(request)  # samples come whole
 
     async def models(self) -> list[dict[str, Any]]:
         return [{"id": self._name, "object": "model", "created": 0, "owned_by": "minrisk"}]
@@ -104,22 +107,23 @@ class LocalModel:
     async def problem(self) -> str | None:
         return None
 
-    async def _part(self, call: Call, n: int, body: dict[str, Any]) -> AnswerPart:
-        job = _SamplingJob(self._prompt(call), n, call.seed, _options(body))
+    async def _part(self, request: ClientRequest, n: int,
+                    body: dict[str, Any]) -> CompletionResponse:
+        job = _SamplingJob(self._prompt(request), n, request.seed, _options(body))
         async with self._limit.hold(n):
             samples, prompt_tokens = await asyncio.wrap_future(self._thread.submit(job))
-        return _part(samples, prompt_tokens, call.api, self._name)
+        return _part(samples, prompt_tokens, request.api, self._name)
 
-    def _prompt(self, call: Call) -> Prompt:
+    def _prompt(self, request: ClientRequest) -> Prompt:
         """The messages, for a chat model; the text of the last one, for a translation model."""
-        if call.api == "completions" or not self._sampler.is_causal:
-            if call.source is None or not call.source.strip():
-                raise _refused("the last message, or the prompt, has no text")
-            return call.source
-        messages: list[dict[str, Any]] = call.given["messages"]
+        if request.api == "completions" or not self._sampler.is_causal:
+            if request.source is None or not request.source.strip():
+                raise _bad_request("the last message, or the prompt, has no text")
+            return request.source
+        messages: list[dict[str, Any]] = request.given["messages"]
         return messages
 
-    def _draw(self, jobs: Sequence[_SamplingJob]) -> list[tuple[list[Sample], int]]:
+    def _sample_batch(self, jobs: Sequence[_SamplingJob]) -> list[tuple[list[Sample], int]]:
         """The samples and the prompt length of each job; all have the same options."""
         try:
             sampler = self._with_options(jobs[0].options)
@@ -131,7 +135,7 @@ class LocalModel:
                 samples = sampler.sample([job.prompt for job in jobs], jobs[0].n, 0,
                                          [job.seed for job in jobs])
         except InputError as error:
-            raise _refused(str(error)) from error
+            raise _bad_request(str(error)) from error
         return list(zip(samples, lengths, strict=True))
 
     def _changed(self, options: RequestOptions) -> LocalSampler:
@@ -140,9 +144,9 @@ class LocalModel:
 
 def _options(body: dict[str, Any]) -> RequestOptions:
     """The fields of a body that the sampler knows; unsupported fields are refused."""
-    for name in _REFUSED:
+    for name in _UNSUPPORTED:
         if body.get(name):
-            raise _refused(f"{name} is not supported by a local model; leave it out")
+            raise _bad_request(f"{name} is not supported by a local model; leave it out")
     found: dict[str, Any] = {ours: body[name] for name, ours in _OPTIONS.items()
                              if body.get(name) is not None}
     if found.get("temperature") == 0:  # the likeliest text
@@ -156,14 +160,15 @@ def _options(body: dict[str, Any]) -> RequestOptions:
     return tuple(sorted(found.items()))
 
 
-def _refused(message: str) -> RefusedError:
-    error = RefusedError(message, 400)
-    error.refusal = Refusal(400, json.dumps({"error": {
+def _bad_request(message: str) -> BadRequestError:
+    error = BadRequestError(message, 400)
+    error.response = ErrorResponse(400, json.dumps({"error": {
         "message": message, "type": "invalid_request_error", "param": None, "code": None}}), {})
     return error
 
 
-def _part(samples: Sequence[Sample], prompt_tokens: int, api: API, model: str) -> AnswerPart:
+def _part(samples: Sequence[Sample], prompt_tokens: int, api: API,
+          model: str) -> CompletionResponse:
     """Samples in the form of an upstream's answer."""
     each = [sample for sample in samples for _ in range(sample.count)]
     tokens = sum(len(sample.tokens) for sample in each)
@@ -172,8 +177,8 @@ def _part(samples: Sequence[Sample], prompt_tokens: int, api: API, model: str) -
             "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": tokens,
                       "total_tokens": prompt_tokens + tokens}}
     usage = Counter(prompt_tokens=prompt_tokens, completion_tokens=tokens)
-    return AnswerPart([_with_logprob(*pair) for pair in zip(read_choices(body), each, strict=True)],
-                usage, body)
+    choices = [_with_logprob(*pair) for pair in zip(read_choices(body), each, strict=True)]
+    return CompletionResponse(choices, usage, body)
 
 
 def _choice(sample: Sample, index: int, api: API) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from minrisk._core.segment import Ranking
 from minrisk._core.strategy import Strategy
 from minrisk.io.writer import uncertainty_fields
 from minrisk.openai.choices import total_usage
-from minrisk.openai.completions import AnswerPart
-from minrisk.server.calls import Call
+from minrisk.openai.completions import CompletionResponse
 from minrisk.server.candidates import Candidate
+from minrisk.server.client_request import ClientRequest
 
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 _IDS = {"chat": "chatcmpl", "completions": "cmpl"}
@@ -27,7 +27,7 @@ _HEADERS = ("samples", "distinct", "utility", "confidence", "signature", "abstai
 
 
 @dataclass(frozen=True)
-class Chosen:
+class RankedCandidates:
     """The candidates of a request, best first, and how they were ranked."""
 
     order: list[Candidate]
@@ -39,64 +39,64 @@ class Chosen:
     abstains: bool = False  # the samples disagree too much for an answer
 
 
-def completion(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
-               requested: int) -> dict[str, Any]:
+def completion(request: ClientRequest, parts: Sequence[CompletionResponse],
+               ranked: RankedCandidates | None, requested: int) -> dict[str, Any]:
     """The body of the answer; without a choice it is the upstream's own first answer."""
-    part = parts[0] if chosen is None else _part_of(parts, chosen.order[0])
-    raws = ([choice.raw for choice in part.choices][:call.n] if chosen is None
-            else [candidate.raw for candidate in chosen.order[:call.n]])
+    part = parts[0] if ranked is None else _part_of(parts, ranked.order[0])
+    raws = ([choice.raw for choice in part.choices][:request.n] if ranked is None
+            else [candidate.raw for candidate in ranked.order[:request.n]])
     body = {key: value for key, value in part.body.items() if key not in ("choices", "usage")}
-    body = {"id": f"{_IDS[call.api]}-{secrets.token_hex(12)}", "object": _OBJECTS[call.api],
-            "created": int(time.time()), "model": call.model} | body
-    if chosen is not None and chosen.abstains:
-        raws = [_abstention(call, chosen.ranking)] * len(raws)
-    body["choices"] = [_numbered(raw, index, call) for index, raw in enumerate(raws)]
+    body = {"id": f"{_IDS[request.api]}-{secrets.token_hex(12)}", "object": _OBJECTS[request.api],
+            "created": int(time.time()), "model": request.model} | body
+    if ranked is not None and ranked.abstains:
+        raws = [_abstention(request, ranked.ranking)] * len(raws)
+    body["choices"] = [_numbered(raw, index, request) for index, raw in enumerate(raws)]
     usage = summed_usage(parts)
     if usage is not None:
         body["usage"] = usage
-    return body | {"minrisk": summary(call, parts, chosen, requested)}
+    return body | {"minrisk": summary(request, parts, ranked, requested)}
 
 
-def _part_of(parts: Sequence[AnswerPart], candidate: Candidate) -> AnswerPart:
+def _part_of(parts: Sequence[CompletionResponse], candidate: Candidate) -> CompletionResponse:
     return next(part for part in parts if any(c is candidate.choice for c in part.choices))
 
 
-def _abstention(call: Call, ranking: Ranking) -> dict[str, Any]:
+def _abstention(request: ClientRequest, ranking: Ranking) -> dict[str, Any]:
     """A choice without an answer, in the form in which OpenAI's models refuse."""
     assert ranking.uncertainty is not None
     reason = ("The samples disagree: the largest group with the same meaning has "
               f"{ranking.uncertainty.largest:.0%} of them.")
     answer = ({"message": {"role": "assistant", "content": None, "refusal": reason}}
-              if call.api == "chat" else {"text": ""})
+              if request.api == "chat" else {"text": ""})
     return answer | {"logprobs": None, "finish_reason": "stop"}
 
 
-def _numbered(raw: Mapping[str, Any], index: int, call: Call) -> dict[str, Any]:
+def _numbered(raw: Mapping[str, Any], index: int, request: ClientRequest) -> dict[str, Any]:
     """The upstream's choice with a new index, without log-probabilities that the client did not
     request.
     """
     fields = dict(raw) | {"index": index}
-    if "logprobs" in call.defaults and not call.given.get("logprobs"):
+    if "logprobs" in request.defaults and not request.given.get("logprobs"):
         fields["logprobs"] = None
     return fields
 
 
-def summary(call: Call, parts: Sequence[AnswerPart], chosen: Chosen | None,
-            requested: int) -> dict[str, Any]:
+def summary(request: ClientRequest, parts: Sequence[CompletionResponse],
+            ranked: RankedCandidates | None, requested: int) -> dict[str, Any]:
     """The field `minrisk` of the answer: sample counts, and how the choice was made."""
     found: dict[str, Any] = {"samples": sum(len(part.choices) for part in parts),
                              "requested": requested}
-    if chosen is None:
+    if ranked is None:
         return found
-    ranking = chosen.ranking
-    found |= {"distinct": chosen.distinct, "signature": chosen.signature,
+    ranking = ranked.ranking
+    found |= {"distinct": ranked.distinct, "signature": ranked.signature,
               "utility": finite_or_none(float(ranking.utility[ranking.best]))}
     found |= measurements(ranking)
-    if chosen.abstains:
+    if ranked.abstains:
         found["abstained"] = True
-    if call.return_candidates:
-        found["candidates"] = [_numbered(candidate.raw, index, call)
-                               for index, candidate in enumerate(chosen.order)]
+    if request.return_candidates:
+        found["candidates"] = [_numbered(candidate.raw, index, request)
+                               for index, candidate in enumerate(ranked.order)]
     return found
 
 
@@ -126,7 +126,7 @@ def _header(value: Any) -> str:
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
 
 
-def summed_usage(parts: Sequence[AnswerPart]) -> dict[str, Any] | None:
+def summed_usage(parts: Sequence[CompletionResponse]) -> dict[str, Any] | None:
     """The sum of the token counts; None if any answer has none."""
     counts = total_usage(part.usage for part in parts)
     if counts is None:
@@ -149,17 +149,17 @@ def _summed(details: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return total
 
 
-def chunks(call: Call, body: Mapping[str, Any]) -> Iterator[bytes]:
+def chunks(request: ClientRequest, body: Mapping[str, Any]) -> Iterator[bytes]:
     """The completion as events of a stream."""
     head = {key: value for key, value in body.items()
             if key not in ("choices", "usage", "minrisk", "object")}
-    head["object"] = "chat.completion.chunk" if call.api == "chat" else "text_completion"
-    usage = {"usage": None} if call.include_usage else {}
+    head["object"] = "chat.completion.chunk" if request.api == "chat" else "text_completion"
+    usage = {"usage": None} if request.include_usage else {}
     events = [head | {"choices": [fields]} | usage for choice in body["choices"]
-              for fields in (_deltas(choice) if call.api == "chat" else [_text_chunk(choice)])]
+              for fields in (_deltas(choice) if request.api == "chat" else [_text_chunk(choice)])]
     events[-1]["minrisk"] = body["minrisk"]  # beside the last finish_reason
     yield from map(event, events)
-    if call.include_usage:
+    if request.include_usage:
         yield event(head | {"choices": [], "usage": body.get("usage")})
     yield END
 

@@ -7,11 +7,10 @@ import math
 import secrets
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 
-from minrisk._core.strategy import Strategy
-from minrisk.openai.completions import API, Query
+from minrisk._core.strategy import Strategy, metrics_of
+from minrisk.openai.completions import API, UpstreamRequest, request_seed
 from minrisk.server.errors import ApiError
 from minrisk.server.settings import Settings
 
@@ -23,7 +22,7 @@ _MAX_DEPTH = 200  # nesting depth of a body; JSON readers are recursive
 
 
 @dataclass(frozen=True)
-class Call:
+class ClientRequest:
     """One request of a client."""
 
     api: API
@@ -63,32 +62,24 @@ class Call:
         name = "messages" if self.api == "chat" else "prompt"
         return {name: self.given[name]}
 
-    def query(self) -> Query:
-        """The query for samples, with seeds that are far apart.
-
-        Upstream servers use seed + 1, + 2, ... for further choices.
-        """
+    def upstream_request(self) -> UpstreamRequest:
+        """The query for samples."""
         body = {name: value for name, value in self.given.items()
                 if name not in _REPLACED and value is not None}
         if "logprobs" in self.defaults and not body.get("logprobs"):
-            body.pop("logprobs", None)  # needed as weights, whether or not the client wants them
-        return Query({**self.defaults, **body, **self._named()}, partial(_spread, self.seed),
-                     frozenset({"seed"} | self.defaults.keys() - body.keys()))
+            body.pop("logprobs", None)  # needed to choose, whether or not the client wants them
+        return UpstreamRequest({**self.defaults, **body, **self._model_field()},
+                               partial(request_seed, self.seed),
+                               frozenset({"seed"} | self.defaults.keys() - body.keys()))
 
-    def passed(self, stream: bool = False) -> dict[str, Any]:
+    def pass_through_body(self, stream: bool = False) -> dict[str, Any]:
         """The body of a request that is passed through, with or without a stream."""
         ours = {"minrisk"} if stream else {"minrisk", "stream", "stream_options"}
         return {name: value for name, value in self.given.items()
-                if name not in ours} | self._named()
+                if name not in ours} | self._model_field()
 
-    def _named(self) -> dict[str, Any]:
+    def _model_field(self) -> dict[str, Any]:
         return {} if self.model is None else {"model": self.model}
-
-
-def _spread(seed: int, number: int) -> int:
-    """31 bits that depend on all bits of both numbers."""
-    digest = blake2b(b"%d %d" % (seed, number), digest_size=4).digest()
-    return int.from_bytes(digest, "little") >> 1
 
 
 def _text(content: Any) -> str | None:
@@ -134,7 +125,7 @@ def _check_depth(found: Any) -> None:
                  if isinstance(item, dict | list)]
 
 
-def read_call(api: API, given: dict[str, Any], settings: Settings) -> Call:
+def read_request(api: API, given: dict[str, Any], settings: Settings) -> ClientRequest:
     """Check the fields that minrisk reads; fields for the upstream are not checked here."""
     _check_prompt(api, given)
     preset = settings.preset_of(given.get("model"))
@@ -143,22 +134,23 @@ def read_call(api: API, given: dict[str, Any], settings: Settings) -> Call:
     n = _integer(given, "n", 1, min(_MAX_CHOICES, settings.max_samples)) or 1
     samples = n if given.get("temperature") == 0 else _samples(given, options, settings)
     stream_options = given.get("stream_options")
-    return Call(
+    strategy = settings.methods.choose(preset.strategy, options.get("metric"),
+                                       options.get("strategy"), seed)
+    return ClientRequest(
         api=api, given=given,
         model=given.get("model") if preset.model is None else preset.model,
         n=n, samples=max(n, preset.samples if samples is None else samples),
-        strategy=settings.methods.choose(
-            preset.strategy, options.get("metric"), options.get("strategy"), seed),
-        seed=_seed(given, seed), stream=_boolean(given, "stream"),
+        strategy=strategy, seed=_seed(given, seed), stream=_boolean(given, "stream"),
         include_usage=isinstance(stream_options, dict)
         and stream_options.get("include_usage") is True,
         return_candidates=_boolean(options, "return_candidates", "minrisk."),
-        defaults=_defaults(api, settings))
+        defaults=_defaults(api, settings, strategy))
 
 
-def _defaults(api: API, settings: Settings) -> dict[str, Any]:
+def _defaults(api: API, settings: Settings, strategy: Strategy) -> dict[str, Any]:
     found: dict[str, Any] = {"temperature": settings.temperature}
-    if settings.weighting.by_logprobs:
+    # a metric of segments judges samples by more than their texts
+    if settings.weighting.by_logprobs or any(m.needs_segment for m in metrics_of(strategy)):
         found["logprobs"] = True if api == "chat" else 1
     return found
 

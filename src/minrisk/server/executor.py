@@ -19,7 +19,7 @@ T = TypeVar("T")
 _MAX_BLOCKING = 0.002  # seconds for which a ranking may hold up all other requests
 
 
-class Ranker:
+class TimedStrategy:
     """A strategy, and the processor time that it takes."""
 
     def __init__(self, strategy: Strategy) -> None:
@@ -49,7 +49,7 @@ class _RankingJob(NamedTuple):
     segment: Segment
 
 
-class Chooser:
+class RankingExecutor:
     """Ranks segments for any number of requests at a time.
 
     Strategies without a model run in threads, side by side in the native core, unless they are
@@ -64,15 +64,15 @@ class Chooser:
             "minrisk-model", self._rank_together, kind=lambda job: job.strategy,
             max_batch=lambda _: MODEL_BATCH)
 
-    async def rank(self, ranker: Ranker, segment: Segment) -> Ranking:
+    async def rank(self, timed_strategy: TimedStrategy, segment: Segment) -> Ranking:
         """The ranking of a segment; cancelled requests are skipped."""
-        if ranker.loads_model:
-            job = _RankingJob(ranker.strategy, segment)
+        if timed_strategy.loads_model:
+            job = _RankingJob(timed_strategy.strategy, segment)
             return await asyncio.wrap_future(self._model_thread.submit(job))
-        if ranker.is_quick(segment):
-            return ranker.rank(segment)
+        if timed_strategy.is_quick(segment):
+            return timed_strategy.rank(segment)
         return await asyncio.get_running_loop().run_in_executor(
-            self._threads, ranker.rank, segment)
+            self._threads, timed_strategy.rank, segment)
 
     async def run(self, strategy: Strategy, work: Callable[[], T]) -> T:
         """The result of other work with a strategy, in a thread; with a model, between batches."""
