@@ -124,6 +124,25 @@ def test_systems_are_compared_by_utility_and_by_references(samples, tmp_path):
     assert "most probable" not in systems["by_utility"]  # the second segment has none
 
 
+def test_a_page_names_the_systems_that_its_metric_chose(samples, tmp_path):
+    for metric in ("chrf", "bleu"):
+        run("decode", samples, "-q", "--metric", metric, "-o", tmp_path / f"{metric}.jsonl")
+    arguments = ["inspect", samples, "--metric", "chrf+ter", "-o", tmp_path / "report.html"]
+    for metric in ("chrf", "bleu"):
+        arguments += ["--against", tmp_path / f"{metric}.jsonl"]
+    done = run(*arguments)
+    systems = data_of(tmp_path / "report.html").index["systems"]
+    assert systems["biased"] == {"choice": ["chrf", "ter"], "chrf.jsonl": ["chrf"]}
+    assert "choice was chosen by chrf and ter, which overestimates it" in done.err
+    assert "minrisk: chrf.jsonl was chosen by chrf, which" in done.err
+    assert "bleu.jsonl was chosen" not in done.err
+
+
+def test_without_human_references_no_system_is_overestimated():
+    page = page_data(minrisk.inspect([{"samples": SAMPLES}]).html)
+    assert page.index["systems"]["biased"] == {}
+
+
 def test_the_utility_of_an_output_is_its_score_against_all_samples(samples):
     systems = page_data(minrisk.inspect(str(samples)).html).index["systems"]
     chrf = minrisk.ChrF()

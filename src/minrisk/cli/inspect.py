@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import click
@@ -15,6 +16,7 @@ from minrisk.cli.components import StrategyOptions
 from minrisk.cli.execute import execute
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.segment_input import JsonInput
+from minrisk.evaluation.metric_bias import bias_message, origin_of
 from minrisk.io import remote
 from minrisk.io.files import Input, check_writable
 from minrisk.io.inputs import InputFile
@@ -43,6 +45,7 @@ class InspectInput(JsonInput):
                              "--against NAME=FILE")
         return View(show=page.show, field=page.reference_field, seed=seed,
                     against={name: _output_lines(path) for name, path in against.items()},
+                    origins={name: origin_of(path) for name, path in against.items()},
                     references=[list(Input(path).texts()) for path in self.references])
 
 
@@ -77,8 +80,15 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
         run = replace(options, output="-", overwrite=False)
         done = execute(run, inspecting.job(run, builder), written=[options.output])
         size = save_page(inspecting.page(builder, done.counts["segments"]), options.output)
+        _tell_bias(builder.biased, options.quiet)
     _tell_size(options.output, size, output.show, options.quiet)
     return done.code
+
+
+def _tell_bias(biased: Mapping[str, Sequence[str]], quiet: bool) -> None:
+    """No warning: the choice is always compared by the metric that chose it."""
+    for system, metrics in {} if quiet else biased.items():
+        click.echo(f"minrisk: {bias_message(system, metrics)}", err=True)
 
 
 def _tell_size(path: str, size: int, show: int, quiet: bool) -> None:

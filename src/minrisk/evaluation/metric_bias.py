@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -46,10 +46,18 @@ def bias_warning(system: str, origin: Origin | None, metric: AnyMetric) -> str |
     mbr was chosen by bleu, which overestimates it (Kovacs et al. 2024); judge it by another ...
     >>> bias_warning("mbr", ranking.signature, minrisk.Ter())
     """
-    shared = set() if origin is None else _choosing(origin) & set(_own_names(metric))
-    if not shared:
-        return None
-    return (f"{system} was chosen by {' and '.join(sorted(shared))}, which overestimates it "
+    shared = shared_metrics(origin, metric)
+    return bias_message(system, shared) if shared else None
+
+
+def shared_metrics(origin: Origin | None, metric: AnyMetric) -> list[str]:
+    """The names of the metrics that chose a system, and that the metric consists of."""
+    return [] if origin is None else sorted(_choosing(origin) & set(_own_names(metric)))
+
+
+def bias_message(system: str, metrics: Iterable[str]) -> str:
+    """What is said of a system that these metrics chose and judge."""
+    return (f"{system} was chosen by {' and '.join(metrics)}, which overestimates it "
             "(Kovacs et al. 2024); judge it by another metric too")
 
 

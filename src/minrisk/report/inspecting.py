@@ -14,7 +14,7 @@ from minrisk.pipeline.stages import Write
 from minrisk.report.page import PageBuilder
 from minrisk.report.stages import BuildViews, ViewWriter
 from minrisk.report.systems import read_validation
-from minrisk.report.views import REFERENCE, View
+from minrisk.report.views import CHOICE, REFERENCE, View
 from minrisk.tasks.decoding import Decoding
 from minrisk.version import __version__
 
@@ -56,7 +56,8 @@ class Inspecting:
     def page(self, builder: PageBuilder, segments: int) -> Iterator[bytes]:
         """The page, when all of its segments are in the builder."""
         self._view.check(segments)
-        return builder.chunks(self._decoding.strategy.metric, **self._facts)
+        origins = {CHOICE: self._decoding.signature, **self._view.origins}
+        return builder.chunks(self._decoding.strategy.metric, origins, **self._facts)
 
 
 def page_facts(view: View, title: str, strategy: str, signature: str,

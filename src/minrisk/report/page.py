@@ -20,6 +20,7 @@ from typing import IO, Any, Self
 
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric
+from minrisk.evaluation.metric_bias import Origin
 from minrisk.io.store import write_whole
 from minrisk.report.stages import compact_json
 from minrisk.report.systems import Systems
@@ -39,6 +40,7 @@ class PageBuilder:
     def __init__(self) -> None:
         self.columns: dict[str, list[Any]] = {name: [] for name in _ROW}
         self.systems = Systems()
+        self.biased: dict[str, list[str]] = {}  # of `Systems.columns`, once the page is made
         self._waiting: list[str] = []
         self._size = 0
         self._parts: list[int] = []  # the first segment of each
@@ -63,13 +65,15 @@ class PageBuilder:
         if self._size >= _PART:
             self._flush()
 
-    def chunks(self, metric: AnyMetric, **facts: Any) -> Iterator[bytes]:
+    def chunks(self, metric: AnyMetric, origins: Mapping[str, Origin | None],
+               **facts: Any) -> Iterator[bytes]:
         """The page, from its beginning to its end."""
         if self._waiting:
             self._flush()
+        systems = self.systems.columns(metric, origins)
+        self.biased = systems["biased"]
         index = compact_json({**facts, "metric": metric.name, "is_error": metric.is_error,
-                        "columns": self.columns, "parts": self._parts,
-                        "systems": self.systems.columns(metric)})
+                              "columns": self.columns, "parts": self._parts, "systems": systems})
         head, end = _template(str(facts["title"]), _element("index", index))
         yield head
         self._file.seek(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.metric import AnyMetric
 from minrisk.evaluation.budgets import Trial
+from minrisk.evaluation.metric_bias import Origin, shared_metrics
 from minrisk.evaluation.scoring import Score, compare_means, score
 from minrisk.evaluation.stages import read_trial_results
 from minrisk.evaluation.summary import summarise
@@ -45,8 +46,11 @@ class Systems:
         self.sources.append(row.get("source"))
         self.segments += 1
 
-    def columns(self, metric: AnyMetric) -> dict[str, Any]:
-        """The data for the page, with a comparison of the systems that have every segment."""
+    def columns(self, metric: AnyMetric, origins: Mapping[str, Origin | None]) -> dict[str, Any]:
+        """The data for the page, with a comparison of the systems that have every segment.
+
+        Systems whose origin says that the metric chose them are `biased`, with its parts that did.
+        """
         judged = self._judged(metric)
         return {
             "names": list(self.texts),
@@ -55,6 +59,8 @@ class Systems:
             "scores": [judged.get(name, {}).get("sentences") for name in self.texts],
             "by_utility": self._by_utility(),
             "by_reference": {name: found["summary"] for name, found in judged.items()},
+            "biased": {name: shared for name in judged
+                       if (shared := shared_metrics(origins.get(name), metric))},
         }
 
     def _same(self, column: SegmentColumn) -> list[int | None]:

@@ -16,6 +16,7 @@ from minrisk._core.errors import InputError, UnusableError
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import segment_rng
+from minrisk.evaluation.metric_bias import Origin
 from minrisk.io.record import Record
 from minrisk.strategies.uncertain import Clusters, as_references, clusters
 from minrisk.strategies.uncertain import uncertainty as uncertainty_of
@@ -36,6 +37,7 @@ class View:
     show: int = 16  # samples of a segment
     matrix: int = 12  # of these, the most that are compared with each other
     against: Mapping[str, Sequence[str]] = field(default_factory=dict)  # a line per segment
+    origins: Mapping[str, Origin | None] = field(default_factory=dict)  # of these outputs
     references: Sequence[Sequence[str]] = ()  # human ones, in lists with a line per segment
     field: str = REFERENCE
     seed: int = 0
