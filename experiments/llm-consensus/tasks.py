@@ -60,12 +60,12 @@ _TASKS = (
          "Question: Where did they fly in June?", "Lima"),
         ("Text: The soup was salty, but the cake was sweet.\n"
          "Question: How was the soup?", "salty"),
-    ), 12, (_PHRASE,), _PHRASE),
+    ), 24, (_PHRASE,), _PHRASE),
     Task("arithmetic", "Answer the question with a number.", (
         ("What is 3 + 4?", "7"),
         ("A cart has 4 wheels. How many wheels do 2 carts have?", "8"),
         ("What is 50 - 20?", "30"),
-    ), 12, (_NUMBER,), _NUMBER),
+    ), 24, (_NUMBER,), _NUMBER),
     Task("translation", "Translate the sentence into French.", (
         ("Good morning, my friend.", "Bonjour, mon ami."),
         ("We are going to the market.", "Nous allons au marché."),
