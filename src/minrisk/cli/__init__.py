@@ -106,8 +106,9 @@ def _prepare() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - for the whole run
     warnings.showwarning = _show_once()
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGHUP):  # the second when a terminal is closed
-            signal.signal(number, _terminate)
+        for name in ("SIGTERM", "SIGHUP"):  # the second when a terminal is closed, but on Windows
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), _terminate)
 
 
 def _terminate(*_: object) -> None:
