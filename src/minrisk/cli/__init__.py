@@ -31,6 +31,7 @@ _COMMANDS = {  # imported when they are called
     "rank": "minrisk.cli.rank:rank",
     "list": "minrisk.cli.list_command:list_command",
     "demo": "minrisk.cli.demo:demo",
+    "doctor": "minrisk.cli.doctor:doctor",
     "comet": "minrisk.cli.comet:comet",
     "completion": "minrisk.cli.completion:completion",
 }
