@@ -122,3 +122,11 @@ def test_the_peak_of_memory_is_in_bytes():
     if peak is None:
         pytest.skip("this system does not say")
     assert 10 * 2**20 < peak < 2**45  # Python and NumPy have more than 10 MiB
+
+
+def test_the_memory_for_samples_has_a_default_where_free_memory_is_unknown(monkeypatch):
+    torch = pytest.importorskip("torch")
+    engine = pytest.importorskip("minrisk.samplers.hf.engine")
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.delattr(os, "sysconf_names", raising=False)
+    assert engine._free_memory(torch.device("cpu")) == engine._DEFAULT_CACHE_BYTES
