@@ -28,6 +28,7 @@ test-cpus: $(VENV)/.test
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest minrisk._native --allowlist tests/typing/stubtest.txt
 
 # random inputs, SECONDS for each target: what is in Python, all options among it, then the native
 # core with libFuzzer, which needs clang

@@ -31,6 +31,7 @@ _COMMANDS = {  # imported when they are called
     "rank": "minrisk.cli.rank:rank",
     "list": "minrisk.cli.list_command:list_command",
     "demo": "minrisk.cli.demo:demo",
+    "doctor": "minrisk.cli.doctor:doctor",
     "comet": "minrisk.cli.comet:comet",
     "completion": "minrisk.cli.completion:completion",
 }
@@ -106,8 +107,9 @@ def _prepare() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - for the whole run
     warnings.showwarning = _show_once()
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGHUP):  # the second when a terminal is closed
-            signal.signal(number, _terminate)
+        for name in ("SIGTERM", "SIGHUP"):  # the second when a terminal is closed, but on Windows
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), _terminate)
 
 
 def _terminate(*_: object) -> None:

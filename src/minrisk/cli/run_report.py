@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import resource
 from collections.abc import Sequence
 
 from minrisk.cli.progress import Progress
 from minrisk.io.files import Output
+from minrisk.io.platform import peak_bytes
 from minrisk.pipeline.run import Run
 from minrisk.pipeline.runner import Inline
 
@@ -35,7 +35,7 @@ def write_report(path: str, run: Run, progress: Progress, signatures: Sequence[s
         "output": {**run.sink.counts, "is_finished": is_finished},
         "seconds_of_stages": dict(run.seconds),
         "utilisation": _utilisation(run, progress),
-        "driver_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "driver_peak_bytes": peak_bytes(),
     }
     with Output(path) as output:
         output.write(json.dumps(found, indent=1, ensure_ascii=False) + "\n")

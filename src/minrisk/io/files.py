@@ -168,11 +168,12 @@ def replace_file(temporary: str, path: str) -> None:
     with as_input_error("write", path):
         _sync(temporary)
         os.replace(temporary, path)
-        _sync(os.path.dirname(path) or ".")
+        if sys.platform != "win32":  # which cannot open a folder
+            _sync(os.path.dirname(path) or ".")
 
 
 def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

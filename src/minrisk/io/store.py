@@ -6,7 +6,6 @@ results are in a working folder on this machine.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +18,7 @@ from minrisk._core.errors import InputError
 from minrisk.io import remote
 from minrisk.io.compression import codec_for
 from minrisk.io.files import as_input_error, replace_file
+from minrisk.io.platform import try_lock
 from minrisk.io.shards import WORK
 
 _LOCAL_SCHEME = "file://"
@@ -165,7 +165,7 @@ class RemoteStore:
 def folder_store(output: str, work: str | None) -> Store:
     """The store for an output folder; `work` is the parent of the working folders of URLs."""
     if _is_remote(output):
-        return RemoteStore(output, work or _cache(), f"{WORK}-writer")
+        return RemoteStore(output, work or work_cache(), f"{WORK}-writer")
     _check_work(output, work)
     path = output.removeprefix(_LOCAL_SCHEME)
     return LocalStore(path, os.path.join(path, WORK))
@@ -176,7 +176,7 @@ def file_store(output: str, work: str | None) -> tuple[Store, str]:
     if _is_remote(output):
         root, _, name = output.rpartition("/")
         # one working folder per file, because runs may write to one folder at the same time
-        store: Store = RemoteStore(f"{root}/", os.path.join(work or _cache(), name),
+        store: Store = RemoteStore(f"{root}/", os.path.join(work or work_cache(), name),
                                    f".{name}{WORK}-writer")
     else:
         folder, name = os.path.split(output.removeprefix(_LOCAL_SCHEME))
@@ -246,8 +246,8 @@ def write_whole(path: str, chunks: Iterable[bytes]) -> int:
 def _has_lock(stream: BinaryIO, path: str) -> bool:
     """Whether this process has the lock, and the file was not removed since it was opened."""
     try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(stream.fileno()), os.stat(path))
+        return try_lock(stream.fileno()) and os.path.samestat(os.fstat(stream.fileno()),
+                                                              os.stat(path))
     except OSError:
         return False
 
@@ -281,7 +281,8 @@ def _make_folders(path: str) -> list[str]:
 
 def _remove_if_unused(folder: str, lock: str) -> None:
     if os.listdir(folder) == [LOCK]:
-        os.remove(lock)
+        with suppress(PermissionError):  # Windows removes no open file: the next run uses it
+            os.remove(lock)
         _remove_if_empty(folder)
 
 
@@ -290,6 +291,7 @@ def _remove_if_empty(folder: str) -> None:
         os.rmdir(folder)
 
 
-def _cache() -> str:
+def work_cache() -> str:
+    """The folder of unfinished results whose output is a URL."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.join(cache, "minrisk", "work")

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections import deque
@@ -161,7 +162,10 @@ class _Process:
 
     def stop(self) -> None:
         with suppress(ProcessLookupError):  # it has not been waited for: the number is its own
-            os.killpg(self._popen.pid, signal.SIGKILL)
+            if sys.platform == "win32":
+                self._popen.kill()
+            else:
+                os.killpg(self._popen.pid, signal.SIGKILL)
         self._popen.wait()
         # for a time: a child that left the session may hold the pipes as long as it likes
         deadline = time.monotonic() + _PIPE_SECONDS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -102,6 +103,9 @@ class RunConfig(WorkerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.segment_timeout is not None and not hasattr(signal, "setitimer"):
+            raise InputError("segment_timeout= needs a system with interval timers, which Windows "
+                             "lacks; run without it")
         if self.resume and self.overwrite:
             raise InputError("resume= and overwrite= exclude each other; give one")
         if self.is_stream and (self.resume or self.overwrite):

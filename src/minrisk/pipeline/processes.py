@@ -233,7 +233,7 @@ class Worker:
         code = self._end()
         self._restart()
         self._failures += 1
-        if code == -signal.SIGALRM:
+        if self._pool.segment_timeout is not None and code == -signal.SIGALRM:
             yield from self._give_up("took longer than the segment timeout of "
                                      f"{self._pool.segment_timeout:g} s")
         elif self._failures >= _MAX_ATTEMPTS:

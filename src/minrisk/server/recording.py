@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from minrisk._core.errors import InputError
 from minrisk.io.files import as_input_error
+from minrisk.io.platform import try_lock
 
 _TAIL = 1 << 16
+_MODE = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)  # of Windows
 
 
 class Recorder:
@@ -22,13 +23,10 @@ class Recorder:
     def __init__(self, path: str) -> None:
         self.path = path
         with as_input_error("write", path):
-            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            self._file = os.open(path, _MODE, 0o600)
+        if not try_lock(self._file):
             os.close(self._file)
-            raise InputError(f"{path} is being written by another server; "
-                             "give each its own") from None
+            raise InputError(f"{path} is being written by another server; give each its own")
         _cut_torn_line(self._file)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="minrisk-record")
 
@@ -53,7 +51,8 @@ def _cut_torn_line(file: int) -> None:
     start = end
     while start > 0:
         size = min(_TAIL, start)
-        found = os.pread(file, size, start - size).rfind(b"\n")
+        os.lseek(file, start - size, os.SEEK_SET)
+        found = os.read(file, size).rfind(b"\n")
         if found >= 0:
             start = start - size + found + 1
             break

@@ -16,7 +16,8 @@ from minrisk.server.app import Server
 from minrisk.server.sample_collector import cancel_all
 
 _BACKLOG = 1024  # connections that wait to be accepted
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_SIGNALS = [number for name in ("SIGTERM", "SIGINT", "SIGHUP")
+            if (number := getattr(signal, name, None)) is not None]  # Windows has no SIGHUP
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -201,6 +202,6 @@ def _free_memory(device: torch.device) -> float:
     if device.type == "cuda":
         idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return float((torch.cuda.mem_get_info(device)[0] + idle) * _CACHE_SHARE)
-    if "SC_AVPHYS_PAGES" in os.sysconf_names:
+    if sys.platform != "win32" and "SC_AVPHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _CACHE_SHARE
     return _DEFAULT_CACHE_BYTES

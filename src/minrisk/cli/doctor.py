@@ -1,0 +1,188 @@
+"""`minrisk doctor`: what this installation is made of, and whether its numbers are right."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import click
+
+from minrisk._core.decoding import make_metric
+from minrisk._core.errors import MinriskError
+from minrisk._core.metric import AnyMetric
+from minrisk._core.threads import threads
+from minrisk.io.store import work_cache
+from minrisk.version import __version__
+
+WRONG_NUMBERS = 3  # exit code
+_TOLERANCE = 256 * 2.0**-52  # relative: instruction sets and compilers add in other orders
+_GERMAN = "ein kleiner Hund läuft über die Straße", "ein kleiner Hund rennt über die Straße"
+_JAPANESE = "猫が座った", "猫は座った"
+_SHIFTED = "a b c", "c a b d"
+# metric, its options, hypothesis and reference, and the score that sacreBLEU 2.6 gives; TER is
+# negative here, because a utility is better if it is higher
+_GOLDEN: tuple[tuple[str, Mapping[str, Any], tuple[str, str], float], ...] = (
+    ("chrf", {}, _GERMAN, 77.55471246711515),
+    ("chrf", {}, _JAPANESE, 32.666666666666664),
+    ("chrf", {"word_order": 2}, _GERMAN, 77.21365339795541),
+    ("bleu", {}, _GERMAN, 41.11336169005196),
+    ("bleu", {}, _SHIFTED, 45.13864405503391),
+    ("ter", {}, _GERMAN, -14.285714285714285),
+    ("ter", {}, _SHIFTED, -50.0),
+)
+_OUR_VARIABLES = re.compile(r"MINRISK_|OPENAI_(API_KEY|BASE_URL)$|XDG_CACHE_HOME$|HF_HOME$")
+
+
+@click.command()
+@click.option("--json", "machine", is_flag=True, help="One JSON object.")
+def doctor(machine: bool) -> int:
+    """Show versions, the native core, the GPU, caches, and check scores on this machine.
+
+    Paste the output into a report of a problem. It has names of environment variables, and never
+    their values. The exit code is 3 if a score differs from the one that is expected.
+
+    \b
+    minrisk doctor
+    minrisk doctor --json
+    """
+    found = _findings()
+    click.echo(json.dumps(found, indent=1) if machine else "\n".join(_lines(found)))
+    is_wrong = any(golden["is_right"] is False for golden in found["golden_values"])
+    return WRONG_NUMBERS if is_wrong else 0
+
+
+def _findings() -> dict[str, Any]:
+    return {
+        "minrisk": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "packages": _packages(),
+        "native_core": _native_core(),
+        "cpu": {"machine": platform.machine(), "threads": threads()},
+        "gpu": _gpu(),
+        "golden_values": list(_golden_values()),
+        "caches": {str(path): _size(path) for path in _caches() if path.is_dir()},
+        "environment": sorted(name for name in os.environ if _OUR_VARIABLES.match(name)),
+    }
+
+
+def _packages() -> dict[str, str | None]:
+    """The versions of what minrisk needs or can use; None: not installed."""
+    return {name: _version(name) for name in sorted({"numpy", "click", "pyyaml", *_extras()})}
+
+
+def _extras() -> set[str]:
+    """The packages that the extras name, by the metadata of the installed minrisk."""
+    try:
+        needed = metadata.requires("minrisk") or []
+    except metadata.PackageNotFoundError:  # it runs from its source
+        return set()
+    names = {re.split(r"[^\w.-]", line, maxsplit=1)[0].lower() for line in needed}
+    return names - {"minrisk"}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _native_core() -> dict[str, Any]:
+    """The kernels that this CPU can run, or why there are none."""
+    wanted = os.environ.get("MINRISK_CORE")
+    if wanted == "plain":
+        return {"kernel": "plain", "available": [], "problem": "MINRISK_CORE selects plain Python"}
+    try:
+        native: Any = import_module("minrisk._native")
+    except ImportError as error:
+        return {"kernel": "plain", "available": [], "problem": str(error)}
+    return {"kernel": wanted or native.simd(), "available": native.available_simd(),
+            "problem": None}
+
+
+def _gpu() -> dict[str, Any]:
+    """The GPUs that torch sees; torch is imported only if it is installed, which takes seconds."""
+    if find_spec("torch") is None:
+        return {"problem": "torch is not installed", "devices": []}
+    start = perf_counter()
+    try:
+        cuda: Any = import_module("torch.cuda")
+        devices = [cuda.get_device_name(i) for i in range(cuda.device_count())]
+    except Exception as error:  # a broken installation of torch is a finding
+        return {"problem": f"torch cannot be used: {error}", "devices": []}
+    return {"problem": None if devices else "torch sees no GPU", "devices": devices,
+            "seconds_to_import": round(perf_counter() - start, 1)}
+
+
+def _golden_values() -> Iterator[dict[str, Any]]:
+    for name, options, (hypothesis, reference), expected in _GOLDEN:
+        yield {"metric": name, "options": dict(options), "hypothesis": hypothesis,
+               "reference": reference, "expected": expected,
+               **_comparison(make_metric(name, **options), hypothesis, reference, expected)}
+
+
+def _comparison(metric: AnyMetric, hypothesis: str, reference: str,
+                expected: float) -> dict[str, Any]:
+    try:
+        found = float(metric.scores(metric.features([hypothesis]),
+                                    metric.features([reference]))[0, 0])
+    except MinriskError as error:  # as where plain Python needs another package
+        return {"found": None, "is_right": None, "problem": str(error)}
+    return {"found": found, "is_right": math.isclose(found, expected, rel_tol=_TOLERANCE),
+            "problem": None}
+
+
+def _caches() -> Iterator[Path]:
+    yield Path(work_cache())
+    home = os.environ.get("HF_HOME") or os.path.join(Path(work_cache()).parents[1], "huggingface")
+    yield Path(home, "hub")
+
+
+def _size(folder: Path) -> int:
+    """The bytes of the files in a folder; links, of which the hub's cache has many, count none."""
+    return sum(os.lstat(os.path.join(place, name)).st_size
+               for place, _, names in os.walk(folder) for name in names
+               if not os.path.islink(os.path.join(place, name)))
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    yield f"minrisk {found['minrisk']}, Python {found['python']}, {found['system']}"
+    packages = found["packages"].items()
+    yield "packages: " + ", ".join(f"{name} {version}" for name, version in packages if version)
+    missing = [name for name, version in packages if not version]
+    if missing:
+        yield f"not installed: {', '.join(missing)}"
+    core = found["native_core"]
+    yield f"native core: {core['problem'] or 'loaded'}"
+    yield f"kernel: {core['kernel']}; this CPU can run {', '.join(core['available']) or 'none'}"
+    yield f"CPU: {found['cpu']['machine']}, {found['cpu']['threads']} threads"
+    yield f"GPU: {_gpu_line(found['gpu'])}"
+    yield from map(_golden_line, found["golden_values"])
+    for path, size in found["caches"].items():
+        yield f"cache: {path}, {size / 2**20:.1f} MiB"
+    yield f"environment variables: {', '.join(found['environment']) or 'none'}"
+
+
+def _gpu_line(gpu: Mapping[str, Any]) -> str:
+    seconds = gpu.get("seconds_to_import")
+    line = gpu["problem"] or ", ".join(gpu["devices"])
+    return line if seconds is None else f"{line} (torch was imported in {seconds} s)"
+
+
+def _golden_line(golden: Mapping[str, Any]) -> str:
+    options = "".join(f" {key}={value}" for key, value in golden["options"].items())
+    name = f"{golden['metric']}{options}"
+    if golden["problem"]:
+        return f"{name}: not computed: {golden['problem']}"
+    verdict = "as expected" if golden["is_right"] else f"WRONG, expected {golden['expected']!r}"
+    return f"{name}: {golden['found']!r}, {verdict}"
