@@ -85,7 +85,7 @@ def draw(prompts: list[str], n: int, path: Path) -> list[list[str]]:
                                     concurrency=4, logprobs=False,
                                     prompt="{source} Answer with a number only.")
         for number in range(known, len(prompts)):
-            [samples] = endpoint.sample([prompts[number]], n, places=[number])
+            [samples] = endpoint.sample([prompts[number]], n, indices=[number])
             texts = [sample.text for sample in samples for _ in range(sample.count)]
             print(json.dumps(texts), file=output, flush=True)
     # equal samples are next to each other in the file

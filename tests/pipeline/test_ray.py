@@ -190,6 +190,13 @@ def test_ctrl_c_says_how_to_go_on(spawn_on_ray, on_ray, flag, tmp_path):
     assert lines(out) == lines(tmp_path / "local")
 
 
+def has_all_processors() -> bool:
+    """Whether no worker of an earlier run of this process has any of the cluster's."""
+    import ray
+
+    return ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"]
+
+
 def test_samples_are_drawn_by_some_and_chosen_from_by_others(on_ray, server, tmp_path):
     sources = tmp_path / "sources.txt"
     sources.write_text("".join(f"source {i}\n" for i in range(12)))
@@ -198,6 +205,7 @@ def test_samples_are_drawn_by_some_and_chosen_from_by_others(on_ray, server, tmp
     result = on_ray(*args, "-o", f"{tmp_path}/ray/", "--gpus-per-worker", "1", "--workers", "1")
     assert result.code == 0, result.err
     assert "1 workers for sample were busy" in result.err
+    wait_for(has_all_processors)
     assert lines(tmp_path / "ray") == {"sources.jsonl": run(*args).out.encode()}
 
 

@@ -37,9 +37,9 @@ class Counting(Transformers):
         vars(changed)["_batches"] = self.batches
         return changed
 
-    def sample(self, prompts, n, seed=0, places=None):
+    def sample(self, prompts, n, seed=0, indices=None):
         self.batches.append(len(prompts))
-        return super().sample(prompts, n, seed, places)
+        return super().sample(prompts, n, seed, indices)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ when its object store is full. Blocks come back in any order.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import pickle
@@ -75,10 +76,17 @@ class _RunningRay:
                 num_gpus=pool.gpus, max_task_retries=_RETRIES,
                 compute=ray.data.ActorPoolStrategy(size=pool.workers,
                                                    max_tasks_in_flight_per_actor=waiting))
-        for rows in data.iter_batches(batch_size=None, prefetch_batches=0):
-            yield from map(pickle.loads, rows["item"])
-            if stop():
-                return
+        batches = iter(data.iter_batches(batch_size=None, prefetch_batches=0))
+        try:
+            for rows in batches:
+                yield from map(pickle.loads, rows["item"])
+                if stop():
+                    return
+        finally:
+            # Workers live as long as their handles, which Ray holds in reference cycles: the next
+            # run of this process would wait for their processors.
+            del data, batches
+            gc.collect()
 
 
 @contextmanager
