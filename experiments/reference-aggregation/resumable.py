@@ -55,8 +55,7 @@ def resume(path: Path, made: str, items: Sequence[T],
 
 @contextmanager
 def _shown(path: Path, left: int) -> Iterator[Progress]:
-    progress = Progress(not left, lambda: None)
-    progress.expect(left)
+    progress = Progress(not left, lambda: progress.done / left if left else None)
     progress.note(f"{path.parent.name}/{path.stem}: {left} segments to go")
     with progress_listener(progress.stage):
         yield progress

@@ -7,6 +7,7 @@ import pytest
 from commands import run, write
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli.decode import decode
+from minrisk.cli.serve import serve
 from minrisk.cli.fields import entries
 from minrisk.cli.other_tools import OPTIONS
 
@@ -75,7 +76,8 @@ def test_every_option_that_a_hint_names_is_one_of_ours():
     known = {prefix + field.flag[2:]
              for registry, prefix in ((STRATEGIES, "--"), (SAMPLERS, "--"), (METRICS, "--metric."))
              for entry in entries(registry) for field in entry.fields}
-    known |= {name for option in decode.params for name in option.opts}
+    known |= {name for command in (decode, serve) for option in command.params
+              for name in option.opts}
     named = {word.rstrip(",:") for text in OPTIONS.values() for word in text.split()
              if word.startswith("--")}
     assert named <= known
