@@ -7,9 +7,9 @@ import pytest
 from commands import run, write
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli.decode import decode
-from minrisk.cli.serve import serve
 from minrisk.cli.fields import entries
 from minrisk.cli.other_tools import OPTIONS
+from minrisk.cli.serve import serve
 
 # each line doubles the one before it: a kilobyte that stands for more than any memory holds
 BOMB = "a0: &a0 {}\n" + "".join(f"a{i + 1}: &a{i + 1} {{x: *a{i}, y: *a{i}}}\n"
