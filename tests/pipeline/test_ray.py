@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from shard_folders import (
     write_shards,
 )
 
-pytest.importorskip("ray", reason="needs the extra minrisk[ray]")
+ray = pytest.importorskip("ray", reason="needs the extra minrisk[ray]")
 pytestmark = pytest.mark.xdist_group("ray")
 PATIENCE = 300  # seconds; Ray takes its time to start where others work too
 
@@ -31,6 +32,18 @@ PATIENCE = 300  # seconds; Ray takes its time to start where others work too
 @pytest.fixture
 def inputs(tmp_path) -> Path:
     return write_shards(tmp_path / "in")
+
+
+def has_all_processors() -> bool:
+    """Whether no worker of an earlier run, also of one that failed, has any of the cluster's."""
+    gc.collect()  # handles of workers in the traceback of an error
+    return ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"]
+
+
+@pytest.fixture(autouse=True)
+def _processors(connected):
+    """Every test begins with an idle cluster: workers of others would keep its own waiting."""
+    wait_for(has_all_processors)
 
 
 @pytest.fixture
@@ -191,13 +204,6 @@ def test_ctrl_c_says_how_to_go_on(spawn_on_ray, on_ray, flag, tmp_path):
     assert lines(out) == lines(tmp_path / "local")
 
 
-def has_all_processors() -> bool:
-    """Whether no worker of an earlier run of this process has any of the cluster's."""
-    import ray
-
-    return ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"]
-
-
 def test_samples_are_drawn_by_some_and_chosen_from_by_others(on_ray, server, tmp_path):
     sources = tmp_path / "sources.txt"
     sources.write_text("".join(f"source {i}\n" for i in range(12)))
@@ -206,7 +212,6 @@ def test_samples_are_drawn_by_some_and_chosen_from_by_others(on_ray, server, tmp
     result = on_ray(*args, "-o", f"{tmp_path}/ray/", "--gpus-per-worker", "1", "--workers", "1")
     assert result.code == 0, result.err
     assert "1 workers for sample were busy" in result.err
-    wait_for(has_all_processors)
     assert lines(tmp_path / "ray") == {"sources.jsonl": run(*args).out.encode()}
 
 
