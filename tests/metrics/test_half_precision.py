@@ -17,7 +17,7 @@ pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
 import minrisk
 from comet_models import CHECKPOINTS, enter_hub
 from minrisk._torch import device
-from minrisk._torch.int8 import Int8Linear
+from minrisk._torch.int8 import Int8Linear, int8_not_supported_reasons
 from minrisk.metrics.comet import Comet, CometQE
 from minrisk.metrics.comet.unified import CometKiwi, XComet
 from tolerance import assert_close
@@ -29,7 +29,8 @@ INSIDE = "encoder.layer.0.intermediate.dense.weight"
 OUTPUT = ("encoder.layer.1.output.LayerNorm.weight", "encoder.layer.1.output.LayerNorm.bias")
 
 
-NEEDS_VNNI = pytest.mark.skipif(not torch.cpu._is_vnni_supported(), reason="needs VNNI")
+NEEDS_VNNI = pytest.mark.skipif(bool(int8_not_supported_reasons(torch.device("cpu"))),
+                                reason="int8 needs VNNI instructions, and that they are used")
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +126,6 @@ def test_cached_embeddings_of_a_model_that_overflows_are_read_again(tmp_path):
     assert_close(read, written, "bf16")
     other = of_kind(Comet, model, "fp16", cache=cache).features(TEXTS).base
     assert other.isnan().any()
-
 
 
 @NEEDS_VNNI

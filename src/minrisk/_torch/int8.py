@@ -6,11 +6,14 @@ numbers do not depend on the batch that it is in.
 
 from __future__ import annotations
 
+import os
+
 import torch
 from torch import Tensor, nn
 
 _LARGEST = 127
 _ZERO = 128  # as an unsigned number, which the kernels take for activations
+_WITHOUT_VNNI = ("SSE41", "AVX", "AVX2", "AVX512_CORE")  # whose sums of products overflow
 _SMALLEST = 1e-12  # so that zeros can be scaled, too
 
 
@@ -21,6 +24,8 @@ def int8_not_supported_reasons(device: torch.device) -> list[str]:
         reasons.append(f"the device is {device}, not cpu")
     if not torch.cpu._is_vnni_supported():
         reasons.append("the CPU has no VNNI instructions")
+    elif os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in _WITHOUT_VNNI:
+        reasons.append("ONEDNN_MAX_CPU_ISA leaves its VNNI instructions unused")
     return reasons
 
 
