@@ -47,8 +47,9 @@ def test_a_busy_upstream_is_tried_again_and_then_its_headers_are_passed_on(upstr
     assert reply.headers["x-should-retry"] == "false"
 
 
-def test_a_busy_upstream_that_does_not_say_for_how_long_is_tried_again(upstream):
-    plain, failures = upstream.answer, [429, 429]
+def failing_first(upstream, failures):
+    """The upstream answers with these statuses, as long as there are any, and then as before."""
+    plain = upstream.answer
 
     async def answer(own, body):
         if failures:
@@ -56,6 +57,11 @@ def test_a_busy_upstream_that_does_not_say_for_how_long_is_tried_again(upstream)
         return await plain(own, body)
 
     upstream.answer = answer
+    return failures
+
+
+def test_a_busy_upstream_that_does_not_say_for_how_long_is_tried_again(upstream):
+    failures = failing_first(upstream, [429, 429])
     with serving(upstream.url, retries=2) as server:
         assert server.chat().status == 200
         failures += [429] * 3
@@ -74,14 +80,7 @@ def test_an_upstream_that_wants_a_long_wait_is_not_waited_for(upstream):
 
 
 def test_a_failure_that_passes_is_not_noticed(upstream):
-    plain, failures = upstream.answer, [500, 503]
-
-    async def answer(own, body):
-        if failures:
-            return await failing(failures.pop())(own, body)
-        return await plain(own, body)
-
-    upstream.answer = answer
+    failing_first(upstream, [500, 503])
     with serving(upstream.url, retries=2) as server:
         assert server.chat().status == 200
 

@@ -128,13 +128,11 @@ def decode_corpus(
     (2, 0)
     """
     config = run_config(output, options)
-    if output is None and (format != "json" or nbest or utilities or matrix
-                           or abstain is not None):
-        raise InputError("format=, nbest=, utilities=, abstain= and matrix= are for output=; "
-                         "rankings have all utilities, and their uncertainty")
     choices = DecodeOutput(
         matrix=None if matrix is None else os.fspath(matrix), format=format, nbest=nbest,
         utilities=utilities, confidence=confidence, uncertainty=uncertainty, abstain=abstain)
+    if output is None:
+        choices.check_collected()
     decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,
                              options)
     last = None if output is not None else Collect(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack, overload
 
@@ -279,10 +278,8 @@ def _choices(kind: type[TranslationOutput], given: dict[str, Any],
     if given.get("matrix") is not None:
         given["matrix"] = os.fspath(given["matrix"])
     choices = kind(**given)
-    if output is None and choices != replace(choices, format=kind.format, nbest=None,
-                                             utilities=False, abstain=None, matrix=None):
-        raise InputError("format=, nbest=, utilities=, abstain= and matrix= are for output=; "
-                         "rankings have all utilities, and their uncertainty")
+    if output is None:
+        choices.check_collected()
     return choices
 
 

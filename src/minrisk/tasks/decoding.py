@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -36,7 +36,7 @@ class WeightOptions(Options):
     weights: Weights = flag(
         "auto", section="Method",
         help="Weights of the references: the fields `weights` and `counts`; equal; the "
-        "probabilities of the texts by `logprobs` (model-based MBR); or these by length.")
+        "probabilities of the texts by `logprobs` (model-based MBR); or these per token.")
     weights_temperature: float | None = flag(
         None, section="Method", metavar="T", gt=0, advanced=True,
         help="Divisor of log-probabilities: above 1, weights are more alike.")
@@ -131,7 +131,8 @@ class MeasureOptions(Options):
         help="Add how far the samples disagree: the entropy over clusters of meaning, and more.")
     abstain: float | None = flag(
         None, section="Output", metavar="P", ge=0, le=1,
-        help="Share of the samples that a meaning must have; otherwise there is no text.")
+        help="Minimum share of the samples in the largest cluster of meaning; below it, the output "
+        "has no text.")
 
     def wrap(self, strategy: Strategy, confidence: bool, seed: int = 0) -> Strategy:
         """The strategy, with these measurements in its rankings."""
@@ -160,6 +161,13 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
                                       or self.uncertainty):
             raise InputError("nbest=, utilities=, confidence= and uncertainty= need "
                              "format='json'; text has one line per segment")
+
+    def check_collected(self) -> None:
+        """Raise InputError for options that change lines of an output, where there is none."""
+        if self != replace(self, format=type(self).format, nbest=None, utilities=False,
+                           abstain=None, matrix=None):
+            raise InputError("format=, nbest=, utilities=, abstain= and matrix= are for output=; "
+                             "rankings have all utilities, and their uncertainty")
 
     def choose(self, strategy: Strategy, config: RunConfig, seed: int) -> Decode:
         """The stage that ranks, with what the output adds to rankings."""
