@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,5 +53,12 @@ class WrapperMetric(Metric[Any]):
     def loads_model(self) -> bool:
         return self.metric.loads_model
 
+    @property
+    def features_per_segment(self) -> bool:
+        return self.metric.features_per_segment
+
     def prepare(self) -> None:
         self.metric.prepare()
+
+    def features(self, texts: Sequence[str]) -> Any:
+        return self.metric.features(texts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,13 +58,6 @@ class Cutoff(WrapperMetric):
     @property
     def name(self) -> str:
         return f"cutoff:{self.metric.name}"
-
-    @property
-    def features_per_segment(self) -> bool:
-        return self.metric.features_per_segment
-
-    def features(self, texts: Sequence[str]) -> Any:
-        return self.metric.features(texts)
 
     def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
         """(H, R)"""

@@ -83,10 +83,6 @@ class Documents(WrapperMetric):
     def name(self) -> str:
         return f"documents:{self.metric.name}"
 
-    @property
-    def features_per_segment(self) -> bool:
-        return self.metric.features_per_segment
-
     def features(self, texts: Sequence[str]) -> DocumentFeatures:
         split = [sentences(text, self.split == "line") for text in texts]
         numbers: dict[str, int] = {}

@@ -43,13 +43,6 @@ class Symmetric(WrapperMetric):
         """Corpora have statistics where the metric's have; nothing can be averaged."""
         return self.metric.abilities & Ability.CORPUS_STATISTICS
 
-    @property
-    def features_per_segment(self) -> bool:
-        return self.metric.features_per_segment
-
-    def features(self, texts: Sequence[str]) -> Any:
-        return self.metric.features(texts)
-
     def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
         """(H, R)"""
         there = self.metric.scores(hyps, refs, source)
