@@ -34,7 +34,8 @@ class Strategy(Protocol):
     def metric(self) -> AnyMetric:
         """The metric of the last stage, in which the utilities are measured."""
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]: ...
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        """The ranking of the hypotheses of each segment, in the order of the segments."""
 
 
 @runtime_checkable
