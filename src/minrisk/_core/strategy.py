@@ -24,7 +24,7 @@ class Strategy(Protocol):
     """A decoding strategy: it ranks the hypotheses of a batch of segments.
 
     A strategy is a frozen dataclass whose fields are its options, metrics and stages. It derives
-    from `Options` or from nothing; CONTRIBUTING has an example.
+    from `Options` or from nothing; docs/extend.md has an example.
     """
 
     @property
