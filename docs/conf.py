@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
@@ -27,6 +28,8 @@ default_role = "code"  # docstrings have plain backticks
 autodoc_typehints = "none"  # the reference shows types as they are written
 autoclass_content = "both"
 autodoc_member_order = "bysource"
+autodoc_mock_imports = [name for name in ("torch", "transformers", "safetensors", "sentencepiece")
+                        if find_spec(name) is None]  # minrisk.hf imports them
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 add_module_names = False

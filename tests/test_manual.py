@@ -22,12 +22,13 @@ import click
 import pytest
 
 import minrisk
+import minrisk.plugins
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli import cli
 from minrisk.cli.command import OptionsCommand
 from minrisk.cli.fields import entries
 from minrisk.io.jsonl import KNOWN_FIELDS
-from project import DOCS, ROOT, fenced_blocks, write_example_files
+from project import DOCS, ROOT, fenced_blocks, load_module, write_example_files
 
 PAGES = sorted(DOCS.rglob("*.md"))
 LANGUAGES = {"python", "py", "sh", "console", "text", "json", "yaml", "toml", "nginx"}
@@ -161,7 +162,8 @@ def test_every_page_is_in_one_toctree(page):
 
 def _listed(page: Path) -> list[Path]:
     entries = "\n".join(_TOCTREE.findall(page.read_text(encoding="utf-8"))).splitlines()
-    return [page.parent / f"{line}.md" for line in entries if line and not line.startswith(":")]
+    names = [re.sub(r".*<(.*)>", r"\1", line) for line in entries if line]
+    return [page.parent / f"{name}.md" for name in names if not name.startswith(":")]
 
 
 def test_toctrees_name_pages_that_exist():
@@ -208,7 +210,55 @@ def test_addresses_in_links_are_well_formed(page):
         assert re.fullmatch(r"https://[\w.-]+\.[a-z]+(/[\w./%#?=&~+-]*)?", address)
 
 
-# the reference
+# the reference, which is written from the code
+
+REFERENCE = load_module(DOCS / "_extensions" / "reference_text.py")
+
+
+def reference(name: str) -> str:
+    """A page of the reference as it is before Sphinx parses it."""
+    return REFERENCE.written((DOCS / "reference" / f"{name}.md").read_text(encoding="utf-8"))
+
+
+def test_the_reference_has_every_public_name():
+    python, plugins = reference("python"), reference("plugins")
+    names = [name for name in minrisk.__all__ if name != "__version__"]
+    assert [name for name in names if f":: minrisk.{name}\n" not in python] == []
+    theirs = [name for name in minrisk.plugins.__all__ if name not in minrisk.__all__]
+    assert [name for name in theirs if f":: minrisk.plugins.{name}\n" not in plugins] == [
+        "AnyMetric"]  # an alias, which is in the table of types
+
+
+def test_the_reference_has_every_command_and_its_options():
+    text = reference("commands")
+    root = click.Context(cli, info_name="minrisk")
+    for name in cli.list_commands(root):
+        section = text.partition(f"## `minrisk {name}`\n")[2].partition("\n## ")[0]
+        command = cli.get_command(root, name)
+        assert command is not None
+        shown = [param for param in command.params if isinstance(param, click.Option)
+                 and not param.hidden and param.name not in ("help", "help_all")]
+        assert section
+        flags = [[flag for flag in (*option.opts, *option.secondary_opts) if flag[:2] == "--"]
+                 for option in shown]
+        assert [names for names in flags if not any(name in section for name in names)] == []
+
+
+@pytest.mark.parametrize(("page", "registry", "prefix"), [
+    ("metrics", METRICS, "--metric."), ("strategies", STRATEGIES, "--"),
+    ("samplers", SAMPLERS, "--")])
+def test_the_reference_has_every_component_with_its_options(page, registry, prefix):
+    text = reference(page)
+    for entry in entries(registry, list(registry.builtin)):
+        section = text.partition(f"## `{entry.name}`\n")[2].partition("\n## ")[0]
+        assert [field.name for field in entry.fields if field.name not in ("metric", "seed")
+                and f"| `{prefix}{field.flag[2:]}` |" not in section] == []
+
+
+def test_a_block_of_a_page_is_replaced_and_the_rest_stays():
+    found = REFERENCE.written("before\n\n```{exit-codes}\n```\n\nafter\n")
+    assert found.startswith("before\n\n| code | meaning |\n")
+    assert found.endswith("\n\nafter\n")
 
 
 @pytest.mark.parametrize("registry", [METRICS, STRATEGIES, SAMPLERS], ids=lambda one: one.kind)
