@@ -27,7 +27,7 @@ def test_the_python_of_the_readme_prints_what_it_says():
     assert printed.getvalue() == expected
 
 
-@pytest.mark.parametrize("page", ["docs/utilities.md", "docs/weights.md"])
+@pytest.mark.parametrize("page", ["docs/guides/utilities.md", "docs/guides/weights.md"])
 def test_the_python_of_a_page_prints_what_it_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     examples = blocks(page, "python"), blocks(page, "text")
