@@ -48,7 +48,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/bleu/run.py
 
 # the manual in build/docs/html; a warning is an error, and so is a link inside it that leads nowhere
-SPHINX := $(BIN)/python -m sphinx -W --keep-going -d build/docs/doctrees
+SPHINX := $(BIN)/python -m sphinx -E -W --keep-going -d build/docs/doctrees
 docs: $(VENV)/.docs
 	$(SPHINX) -b html docs build/docs/html
 

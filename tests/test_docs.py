@@ -16,7 +16,7 @@ import pytest
 
 import minrisk
 from minrisk.testing import check_metric, check_strategy
-from project import ROOT, SUPPORT, TESTS, blocks
+from project import ROOT, SUPPORT, TESTS, blocks, write_example_files
 
 
 def test_the_python_of_the_readme_prints_what_it_says():
@@ -27,32 +27,9 @@ def test_the_python_of_the_readme_prints_what_it_says():
     assert printed.getvalue() == expected
 
 
-@pytest.mark.parametrize("page", ["docs/guides/utilities.md", "docs/guides/weights.md"])
-def test_the_python_of_a_page_prints_what_it_says(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    examples = blocks(page, "python"), blocks(page, "text")
-    for code, expected in zip(*examples, strict=True):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(code, {})
-        assert printed.getvalue() == expected
-
-
 @pytest.fixture
 def files(tmp_path) -> Path:
-    """The files that the commands of the README name."""
-    samples = ["the cat sat", "the cat sat down", "a cat sat", "dogs"]
-    lines = [json.dumps({"id": i, "source": f"Satz {i}", "reference": "the cat sat", "samples":
-                         samples[i:] + samples[:i]}) for i in range(3)]
-    (tmp_path / "samples.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    (tmp_path / "big").mkdir()
-    (tmp_path / "big" / "1.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    (tmp_path / "hyps.txt").write_text("\n".join(samples * 2), encoding="utf-8")
-    (tmp_path / "src.txt").write_text("die Katze saß\nHunde\n", encoding="utf-8")
-    for name in ("ref", "beam", "mbr"):
-        (tmp_path / f"{name}.txt").write_text("\n".join(samples), encoding="utf-8")
-    (tmp_path / "run.yaml").write_text("strategy: aggregate\ngroups: 2\n", encoding="utf-8")
-    return tmp_path
+    return write_example_files(tmp_path)
 
 
 def test_the_corpus_calls_of_the_readme_run_as_written(files, monkeypatch, capsys):
@@ -102,11 +79,12 @@ def test_the_glossary_has_words_that_the_code_uses():
             if not re.search(re.escape(word.lower()).replace(r"\ ", "[ _-]?"), code)] == []
 
 
-def test_the_metric_and_the_strategy_of_the_contributing_guide_keep_the_contract(monkeypatch):
+def test_the_metric_and_the_strategy_of_the_manual_keep_the_contract(monkeypatch):
     example = ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", example)  # where dataclasses look for it
-    for code in blocks("CONTRIBUTING.md", "python"):
-        exec(code, vars(example))
+    for code in blocks("docs/extend.md", "python"):
+        if "@dataclass" in code:
+            exec(code, vars(example))
     check_metric(example.Length())
     check_strategy(example.Newest(example.Length(), last=2))
     check_strategy(example.Newest(minrisk.ChrF()))

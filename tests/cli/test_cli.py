@@ -283,8 +283,16 @@ def test_what_is_installed_is_listed(command, registry):
 def test_chrf_is_listed_with_its_defaults():
     [chrf] = run("list", "metrics", "chrf", "--json").records
     assert chrf["aggregates"] is True
-    assert {"flag": "--metric.order", "type": "int", "help": "maximum order of character n-grams",
-            "required": False, "default": 6} in chrf["options"]
+    assert {"flag": "--metric.order", "type": "int", "valid": "int from 0 to 1000",
+            "help": "maximum order of character n-grams", "required": False,
+            "default": 6} in chrf["options"]
+
+
+def test_costs_and_papers_are_listed():
+    [prune] = run("list", "strategies", "prune", "--json").records
+    assert (prune["papers"], prune["cost"][:9]) == (["Cheng & Vlachos 2023"], "n · start")
+    shown = run("list", "strategies", "prune").out
+    assert f"    cost: {prune['cost']}\n    papers: Cheng & Vlachos 2023\n" in shown
 
 
 def test_a_plug_in_that_cannot_be_imported_says_why(monkeypatch):

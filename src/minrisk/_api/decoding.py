@@ -199,7 +199,7 @@ def export(
             `decode_corpus`.
 
     Returns:
-        An iterator of examples: {"source", "target"}, {"messages"} or {"prompt", "chosen",
+        An iterator of examples, {"source", "target"}, {"messages"} or {"prompt", "chosen",
         "rejected"}; with `output`, a summary of what was written. A segment that fails gives no
         example, and a warning.
 
