@@ -585,6 +585,12 @@ def test_an_oracle_without_human_references_is_told(tmp_path, human, message):
     assert message in result.err
 
 
+def test_the_demo_gives_its_samples_away(bundled):
+    lines = run("demo", "--samples", "--limit", "2").records
+    assert [line["samples"] for line in lines] == [record["samples"] for record in bundled[:2]]
+    assert run("demo", "--samples", "--limit", "2").err == ""
+
+
 def test_the_demo_can_write_a_page_and_says_where(tmp_path):
     record = {"source": "eine Katze", "reference": "a cat", "samples": ["a cat", "a cat", "dogs"]}
     page = tmp_path / "demo.html"
