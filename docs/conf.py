@@ -15,7 +15,7 @@ author = "The minrisk maintainers"
 copyright = author
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "reference",
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "reference",
               "repository_links"]
 exclude_patterns = ["_extensions", "_static"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
