@@ -38,11 +38,11 @@ _LINK = re.compile(r"(?<!`)\]\(([^)\s]+)\)")
 
 
 def with_language(*languages: str) -> pytest.MarkDecorator:
-    """The pages that have such blocks."""
+    """The pages that have such blocks, the README among them."""
     return pytest.mark.parametrize(
-        "page", [page for page in PAGES if any(block.language in languages
-                                               for block in fenced_blocks(page))],
-        ids=lambda page: page.relative_to(DOCS).as_posix())
+        "page", [page for page in [ROOT / "README.md", *PAGES]
+                 if any(block.language in languages for block in fenced_blocks(page))],
+        ids=lambda page: page.relative_to(ROOT).as_posix())
 
 
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES,
