@@ -6,7 +6,7 @@ SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -
                                 -o -name '*.safetensors' -o -path '*/assets/*') \
            CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint bench clean
+.PHONY: demo test test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint bench docs docs-links clean
 
 demo: $(VENV)/.installed
 	$(BIN)/minrisk demo --report demo.html
@@ -47,6 +47,15 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/chrf/run.py
 	$(BIN)/python benchmarks/bleu/run.py
 
+# the manual in build/docs/html; a warning is an error, and so is a link inside it that leads nowhere
+SPHINX := $(BIN)/python -m sphinx -E -W --keep-going -d build/docs/doctrees
+docs: $(VENV)/.docs
+	$(SPHINX) -b html docs build/docs/html
+
+# links to other sites, which needs a network
+docs-links: $(VENV)/.docs
+	$(SPHINX) -b linkcheck docs build/docs/links
+
 # the native core by itself under sanitizers: memory and undefined behaviour, then data races
 sanitize:
 	$(MAKE) -C tests/native sanitize
@@ -66,6 +75,10 @@ $(VENV)/.test: $(VENV)/.installed requirements/test.txt requirements/constraints
 # beside the packages of the tests, whose types mypy follows
 $(VENV)/.lint: $(VENV)/.test requirements/lint.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/lint.txt
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.installed requirements/docs.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/docs.txt
 	touch $@
 
 clean:

@@ -291,7 +291,7 @@ def test_a_corpus_may_be_empty(tmp_path):
     (([],), {"output": "o", "resume": True, "overwrite": True}, "give one"),
     (([],), {"output": "o", "nbest": 0}, "nbest must be an integer of at least 1 or None; got 0"),
     (([],), {"output": "o", "format": "xml"}, "format must be 'json' or 'text'; got 'xml'"),
-    (([],), {"output": "o", "format": "text", "nbest": 2}, "need format='json'"),
+    (([],), {"output": "o", "format": "text", "utilities": True}, "need format='json'"),
     (([],), {"nbest": 2}, "are for output="),
     (([],), {"address": "auto"}, "give engine='ray'"),
     (([["a"]],), {"output": "out/"}, "a folder as output needs files as input"),

@@ -65,6 +65,39 @@ def test_repeated_samples_are_those_of_the_counts(sample, sources):
             zip(one["samples"], one["counts"], strict=True))
 
 
+def test_samples_as_text_are_the_lines_that_decode_reads(sample, sources, tmp_path):
+    texts, records = tmp_path / "hyps.txt", tmp_path / "samples.jsonl"
+    assert sample(sources, "-n", "20", "--format", "text", "-o", texts).code == 0
+    assert sample(sources, "-n", "20", "--repeat", "-o", records).code == 0
+    assert texts.read_text().splitlines() == [
+        text for record in read(records.read_text()) for text in record["samples"]]
+    best = [[line["text"] for line in run("decode", *args).records]
+            for args in ((texts, "-n", "20"), (records,))]
+    assert best[0] == best[1]
+
+
+def test_a_prompt_that_fails_keeps_its_lines_of_text(server, sample, sources):
+    server.always = picky
+    result = sample(sources, "-n", "3", "--format", "text")
+    lines = result.out.splitlines()
+    assert result.code == SOME_FAILED
+    assert (len(lines), lines[6:9]) == (12, ["", "", ""])
+    assert all(lines[:6] + lines[9:])
+
+
+def test_fewer_samples_than_lines_are_no_plain_text(server, sample, tmp_path):
+    path = write(tmp_path / "prompts.jsonl", {"prompt": "one"})
+    server.always = openai_server.altered({}, {"finish_reason": "length"})
+    result = sample(path, "-n", "4", "--format", "text", "--drop-truncated")
+    assert "prompts.jsonl:1: found 2 samples; plain text has 4 lines for every prompt" in result.err
+
+
+def test_text_has_no_place_for_references(sample, sources):
+    result = sample(sources, "--format", "text", "--reference-samples", "4")
+    assert result.code == 2
+    assert "--reference-samples needs --format json" in result.err
+
+
 @pytest.mark.parametrize("strategy", ["standard", "aggregate"])
 @pytest.mark.parametrize("weights", ["auto", "uniform", "logprobs"])
 def test_decode_takes_counts_for_repetitions(sample, sources, tmp_path, strategy, weights):
@@ -527,12 +560,17 @@ def test_ctrl_c_does_not_wait_for_a_slow_server(server, sources, tmp_path):
         assert b"interrupted; segments in" in process.stderr.read()
 
 
-@pytest.mark.parametrize(("args", "message"), [
-    (["--nbest", "2"], "need --format json"), (["--utilities"], "need --format json")])
-def test_translate_into_text_has_its_limits(translate, sources, args, message):
-    result = translate(sources, *args)
+@pytest.mark.parametrize("option", ["--utilities", "--confidence"])
+def test_translate_into_text_has_its_limits(translate, sources, option):
+    result = translate(sources, option)
     assert result.code == 2
-    assert message in result.err
+    assert "need --format json" in result.err
+
+
+def test_translations_as_text_may_be_the_n_best(translate, sources):
+    lines = translate(sources, "-n", "20", "--nbest", "2").out.splitlines()
+    records = translate(sources, "-n", "20", "--nbest", "2", "--format", "json").records
+    assert lines == [choice["text"] for record in records for choice in record["nbest"]]
 
 
 def test_a_model_that_writes_on_must_be_told_to_translate(server, sources, tmp_path):

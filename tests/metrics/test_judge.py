@@ -436,7 +436,7 @@ def test_a_real_model_judges_and_chooses():
 def test_the_example_of_the_page_runs(server, monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_BASE_URL", server.endpoint)
     server.always = scoring(likeness)
-    [code] = blocks("docs/judges.md", "python")
+    [code] = blocks("docs/guides/judges.md", "py")
     exec(code, {})
     text, pairs, requests = capsys.readouterr().out.rsplit(maxsplit=2)
     assert text.startswith(("The", "Paris", "It"))

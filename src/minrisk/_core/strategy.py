@@ -24,7 +24,7 @@ class Strategy(Protocol):
     """A decoding strategy: it ranks the hypotheses of a batch of segments.
 
     A strategy is a frozen dataclass whose fields are its options, metrics and stages. It derives
-    from `Options` or from nothing; CONTRIBUTING has an example.
+    from `Options` or from nothing; docs/extend.md has an example.
     """
 
     @property
@@ -34,7 +34,8 @@ class Strategy(Protocol):
     def metric(self) -> AnyMetric:
         """The metric of the last stage, in which the utilities are measured."""
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]: ...
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        """The ranking of the hypotheses of each segment, in the order of the segments."""
 
 
 @runtime_checkable

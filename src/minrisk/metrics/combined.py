@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -67,6 +67,8 @@ class Combined(Metric[_CombinedFeatures]):
     'the cat sat'
     """
 
+    papers: ClassVar[tuple[str, ...]] = ("Kovacs et al. 2024",)
+    cost: ClassVar[str] = "that of its metrics"
     metrics: tuple[AnyMetric, ...] = inner(help="inner metrics, as in chrf*0.5+comet", several=True)
     weights: tuple[float, ...] = option((), help="weight of each metric; 1 unless given")
     by: Literal["score", "rank", "product", "utility-rank", "z-score", "min-max"] = option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -72,6 +72,8 @@ class Documents(WrapperMetric):
            [100., 100.]])
     """
 
+    papers: ClassVar[tuple[str, ...]] = ("Jinnai 2025",)
+    cost: ClassVar[str] = "scores of all pairs of sentences, and n · m optimal transports"
     metric: AnyMetric = inner(help="an inner metric, as in documents:comet")
     split: Literal["sentence", "line"] = option("sentence", help="where sentences end")
     weights: Literal["uniform", "length"] = option("uniform", help="weight of a sentence")

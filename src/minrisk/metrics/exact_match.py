@@ -59,6 +59,8 @@ class ExactMatch(Metric[WeightedRows]):
     """
 
     name: ClassVar[str] = "exact-match"
+    papers: ClassVar[tuple[str, ...]] = ("Wang et al. 2023",)
+    cost: ClassVar[str] = "n + m answers; votes are counted"
     is_vote: ClassVar[bool] = True  # two texts agree or do not, and nothing between
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
 

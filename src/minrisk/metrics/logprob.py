@@ -40,6 +40,7 @@ class LogProb(Metric[Floats]):
     """
 
     name: ClassVar[str] = "logprob"
+    cost: ClassVar[str] = "none: samples have their log-probabilities"
     abilities: ClassVar[Ability] = Ability.QUALITY
     needs_segment: ClassVar[bool] = True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class Symmetric(WrapperMetric):
            [ 32.5, 100. ]])
     """
 
+    cost: ClassVar[str] = "twice that of its metric"
     metric: AnyMetric = inner(help="an inner metric, as in symmetric:edit")
 
     @property

@@ -107,6 +107,8 @@ class Judge(ClientOptions, Metric[Objects]):
     """
 
     name: ClassVar[str] = "judge"
+    papers: ClassVar[tuple[str, ...]] = ("Wu et al. 2025",)
+    cost: ClassVar[str] = "n · m requests; n without references"
     abilities: ClassVar[Ability] = Ability.QUALITY | Ability.CHOICE
     loads_model: ClassVar[bool] = True  # one worker, whose requests are concurrent
 
