@@ -26,7 +26,7 @@ _MAX_SCORES_PER_BLOCK = 1 << 22  # where the matrix is needed row by row
 class Tally:
     """A counter of evaluated pairs."""
 
-    pairs = 0
+    pairs: int = 0
 
     def add(self, hyps: Ints, refs: int) -> None:
         self.pairs += hyps.size * refs

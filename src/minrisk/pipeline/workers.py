@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import signal
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -222,11 +223,16 @@ class Deadline:
     def _count(self, more: int) -> None:
         self._records += more
         if self._seconds is not None:
-            signal.setitimer(signal.ITIMER_REAL, self._seconds * self._records)
+            _set_alarm(self._seconds * self._records)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._seconds is not None:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            _set_alarm(0)
+
+
+def _set_alarm(seconds: float) -> None:
+    assert sys.platform != "win32"  # where a run refuses a timeout
+    signal.setitimer(signal.ITIMER_REAL, seconds)
