@@ -30,9 +30,14 @@ def spawn_warm(folder: Path, *args: object, stdin: Path | None = None) -> BasePr
     return _start(folder, stdin, _run_command, [str(arg) for arg in args])
 
 
+def spawn_script_warm(folder: Path, script: Path, *args: str) -> BaseProcess:
+    """`python -W error SCRIPT ARGS`, likewise."""
+    return _start(folder, None, _run_script, [str(script), *args])
+
+
 def run_script_warm(folder: Path, script: Path, *args: str) -> int | None:
-    """`python -W error SCRIPT ARGS`, likewise, to its end."""
-    process = _start(folder, None, _run_script, [str(script), *args])
+    """The same to its end."""
+    process = spawn_script_warm(folder, script, *args)
     process.join()
     return process.exitcode
 
