@@ -14,7 +14,8 @@ demo: $(VENV)/.installed
 # all that guards the product on a CPU; processes that outnumber cores would wait for each other
 WORKERS ?= 2
 # compiled tests are kept for the next run, also where PYTHONDONTWRITEBYTECODE is set
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
+    -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 test: $(VENV)/.test
 	$(PYTEST) -m "not slow"
 

@@ -329,7 +329,6 @@ class _Refuses:
         raise AssertionError("was encoded again")
 
 
-@pytest.mark.xdist_group("warm")
 def test_two_processes_share_a_cache(tmp_path):
     """At the same time, with texts in common; both have every embedding afterwards."""
     script, ready, cache = tmp_path / "script.py", tmp_path / "ready", str(tmp_path / "cache")

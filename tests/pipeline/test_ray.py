@@ -25,7 +25,6 @@ from shard_folders import (
 )
 
 ray = pytest.importorskip("ray", reason="needs the extra minrisk[ray]")
-pytestmark = pytest.mark.xdist_group("ray")
 PATIENCE = 300  # seconds; Ray takes its time to start where others work too
 
 

@@ -17,8 +17,6 @@ from commands import run
 from minrisk import References
 from reference_shards import HYPS, REFS, shards
 
-pytestmark = pytest.mark.xdist_group("ray")
-
 
 def test_no_cluster_at_an_address_is_told():
     with pytest.raises(minrisk.MinriskError, match="no Ray cluster at nobody"):

@@ -1,7 +1,8 @@
 """Commands and scripts in processes of their own, without the seconds that torch takes to import.
 
 They are forks of one that did, and share nothing else. Triton runs in its interpreter there, which
-must be on before it is imported. Tests with them are of the group `warm`, to share that one.
+must be on before it is imported. Files with such tests are in the group `warm` of conftest.py, to
+share that one.
 """
 
 from __future__ import annotations
