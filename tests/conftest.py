@@ -18,7 +18,7 @@ from project import ROOT, SHARED
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anybody imports what reads it
 
 settings.register_profile(
-    "default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "default", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("default")
 
