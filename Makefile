@@ -12,9 +12,12 @@ SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -
 demo: $(VENV)/.installed
 	$(BIN)/minrisk demo --report demo.html
 
-# all that guards the product on a CPU; processes that outnumber cores would wait for each other
-WORKERS ?= 2
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+# all that guards the product on a CPU; one process more than two cores, for tests wait a lot: for
+# a Ray cluster, for servers, for commands in processes of their own
+WORKERS ?= 3
+# compiled tests are kept for the next run, also where PYTHONDONTWRITEBYTECODE is set
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
+    -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 test: $(VENV)/.test
 	$(PYTEST) -m "not slow"
 

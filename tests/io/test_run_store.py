@@ -160,9 +160,10 @@ def test_what_concerns_every_segment_ends_the_run_and_records_nothing(
 
 def test_a_model_that_is_missing_ends_the_run(tmp_path):
     path = write(tmp_path / "in.jsonl", {"source": "s", "samples": ["a", "b"]})
-    result = run("decode", path, "--metric", "comet", "--metric.model", f"{tmp_path}/none", "-o",
+    result = run("decode", path, "--metric", "mqm", "--metric.model", f"{tmp_path}/none", "-o",
                  f"{tmp_path}/out/", "--workers", "1")
     assert result.code == 2
+    assert f"{tmp_path}/none" in result.err
     assert not (tmp_path / "out").exists()
 
 
