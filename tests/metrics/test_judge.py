@@ -248,6 +248,40 @@ def test_requests_tokens_and_segments_are_counted(server, tmp_path):
         {"requests": n, "prompt_tokens": 5 * n, "completion_tokens": 3 * n} for n in (1, 9)]
 
 
+@pytest.mark.parametrize(("make", "requests"), [
+    (lambda server: minrisk.Standard(minrisk.Symmetric(judge(server))), 9),
+    (lambda server: minrisk.Standard(minrisk.Combined(("chrf", judge(server)))), 9),
+    (lambda server: minrisk.Standard(minrisk.Combined((judge(server), judge(server, highest=9)))),
+     18),
+    (lambda server: minrisk.Standard(minrisk.Documents(judge(server))), 16),
+    (lambda server: minrisk.Standard(minrisk.Cutoff(minrisk.Cached(judge(server)), 2)), 9),
+    (lambda server: minrisk.CoarseToFine("chrf", judge(server), keep=1), 9),
+    (lambda server: minrisk.Cascade(minrisk.Standard(judge(server)), minrisk.Standard("chrf"), 1),
+     9),
+    (lambda server: minrisk.Cluster("chrf", judge(server)), 9),
+    (lambda server: minrisk.QualityThenMBR("chrf", judge(server), keep=2), 3),
+    (lambda server: minrisk.MBRBoN(judge(server), judge(server)), 12),
+    (lambda server: minrisk.Confident(minrisk.CoarseToFine("chrf", judge(server), keep=1)), 9),
+], ids=["symmetric", "sum", "two judges", "documents", "cutoff of cached", "coarse metric",
+        "first stage", "similarity", "quality", "equal judges", "confidence"])
+def test_requests_are_counted_wherever_a_judge_is(server, make, requests):
+    """One of the hypotheses has two sentences, so that documents have four texts."""
+    records = [{"source": f"{SOURCE} {n}", "samples": ["It rains. It pours.", "a cat", "a dog"]}
+               for n in range(2)]
+    usage = {"requests": requests, "prompt_tokens": 5 * requests, "completion_tokens": 3 * requests}
+    for result in minrisk.decode_corpus(records, strategy=make(server)):
+        assert result.details["judge_usage"] == usage
+    assert len(server.bodies) == 2 * requests
+
+
+def test_requests_about_references_are_counted(server):
+    """In the other direction, a reference is what is judged."""
+    [result] = minrisk.decode_corpus(
+        [{"source": SOURCE, "samples": HYPS[:1], "references": HYPS[2:]}],
+        metric=minrisk.Symmetric(judge(server)))
+    assert result.details["judge_usage"]["requests"] == len(server.bodies) == 4
+
+
 def test_requests_are_concurrent_and_few_connections_are_made(server):
     server.delay = 0.02
     scores(judge(server, concurrency=3))

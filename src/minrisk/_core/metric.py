@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from enum import Flag, auto
 from inspect import getattr_static
@@ -222,6 +223,14 @@ class Metric(Options, ABC, Generic[F]):
         for part in inner_metrics(self):
             found |= part.details(segment, ranking)
         return found
+
+    def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
+        """Requests and tokens that scores of these texts took since they were last asked for.
+
+        A wrapper adds up what its inner metrics took.
+        """
+        own = tuple(texts)
+        return sum((part.take_usage(source, own) for part in inner_metrics(self)), Counter())
 
     def fingerprint(self) -> str | None:
         """An identifier of what the scores depend on besides the options and the files they name.

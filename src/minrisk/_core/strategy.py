@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -84,6 +85,14 @@ def _all_metrics(strategy: Strategy) -> Iterator[AnyMetric]:
             yield value
         elif isinstance(value, Strategy):
             yield from _all_metrics(value)
+
+
+def take_usage(strategy: Strategy, segment: Segment) -> Counter[str]:
+    """Requests and tokens that all metrics of a strategy and its stages took for a segment."""
+    texts = (*segment.hypotheses, *segment.references)
+    # equal metrics that are not the same object count apart
+    return sum((metric.take_usage(segment.source, texts) for metric in _all_metrics(strategy)),
+               Counter())
 
 
 def loads_model(strategy: Strategy) -> bool:
