@@ -138,20 +138,24 @@ def test_translate_measures_its_choices_as_decode_does(sample, translate, source
 REFERENCES = ["--reference-samples", "12", "--references.temperature", "0.25"]
 
 
-@pytest.mark.parametrize("weights", ["uniform", "logprobs"])
+@pytest.mark.parametrize("weights", ["uniform", "logprobs", "length-normalised"])
 def test_translate_with_separate_references_is_sample_and_decode(
         sample, translate, sources, tmp_path, weights):
     samples = tmp_path / "samples.jsonl"
     sample(sources, "-n", "5", "--prompt", "In French: {source}", *REFERENCES, "-o", samples)
     for record in read(samples.read_text()):
         assert list(record) == ["id", "source", "samples", "counts", "sample_logprobs",
-                                "sample_lengths", "references", "weights"]
+                                "sample_lengths", "references", "weights", "logprobs", "lengths"]
         assert (sum(record["counts"]), sum(record["weights"])) == (5, 12)
+        assert len(record["logprobs"]) == len(record["lengths"]) == len(record["references"])
     result = translate(sources, "-n", "5", *REFERENCES, "--format", "json", "--utilities",
                        "--weights", weights)
-    apart = run("decode", samples, "--utilities").records
     passed = [{k: v for k, v in r.items() if k != "source"} for r in result.records]
-    assert (passed == apart) == (weights == "uniform")
+    counted = run("decode", samples, "--utilities")
+    assert "are not used" not in counted.err
+    assert (passed == counted.records) == (weights == "uniform")
+    if weights != "uniform":  # which ignores the counts of references in a file
+        assert passed == run("decode", samples, "--utilities", "--weights", weights).records
 
 
 def test_the_log_probabilities_of_samples_reach_decode_beside_references(sample, sources, tmp_path):

@@ -94,6 +94,12 @@ def test_log_probabilities_that_are_missing_or_wrong_are_told(tmp_path):
     assert "needs the log-probability of every hypothesis" in done.err
 
 
+@pytest.mark.parametrize("name", ["logprobs", "lengths"])
+def test_numbers_of_hypotheses_are_told_to_be_theirs(name):
+    with pytest.raises(InputError, match=f"expected 4 {name} .one per hypothesis., got 1"):
+        minrisk.Segment(HYPS, ["a cat"], **{name: [1.0]})
+
+
 def test_its_declarations_are_true():
     check_abilities(minrisk.LogProb())
     assert minrisk.LogProb().abilities == Ability.QUALITY

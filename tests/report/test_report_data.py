@@ -180,7 +180,7 @@ def test_log_probabilities_can_be_the_quality_of_a_strategy(tmp_path):
 def test_log_probabilities_of_other_samples_are_an_error(tmp_path):
     path = write(tmp_path / "s.jsonl", RECORDS[0], RECORDS[0] | {"logprobs": [-1.0]})
     inspected(path, "-o", tmp_path / "r.html", code=3)
-    assert "expected 6 logprobs (one per reference), got 1" in data_of(
+    assert "expected 6 logprobs (one per hypothesis), got 1" in data_of(
         tmp_path / "r.html").column("error")[1]
 
 
