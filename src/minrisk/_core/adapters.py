@@ -151,6 +151,10 @@ class MetricAdapter(Metric[Any]):
         return bool(getattr(self.metric, "needs_source", False))
 
     @property
+    def ignores_references(self) -> bool:
+        return bool(getattr(self.metric, "ignores_references", False))
+
+    @property
     def is_error(self) -> bool:
         return bool(getattr(self.metric, "is_error", False))
 

@@ -109,6 +109,11 @@ class Metric(Options, ABC, Generic[F]):
         return False
 
     @property
+    def ignores_references(self) -> bool:
+        """Whether its scores are the same whatever the reference, so that it compares no texts."""
+        return False
+
+    @property
     def compares_outcomes(self) -> bool:
         """Whether it gets the outcomes of hypotheses (`Segment.outcomes`), not their texts."""
         return False

@@ -38,6 +38,10 @@ class PairwiseMetric(Metric[Objects]):
         return self.source or self.by_source
 
     @property
+    def ignores_references(self) -> bool:
+        return self.by_source
+
+    @property
     def is_error(self) -> bool:
         return self.error
 

@@ -24,9 +24,11 @@ class LogprobReader(SampleReader):
     """Records with the log-probabilities of their samples, also where these are not weights."""
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
-        logprobs = fields.get("logprobs")
+        logprobs, of_samples = fields.get("logprobs"), fields.get("sample_logprobs")
         record = super().parse_fields(fields, record)
-        if record.segment is None or logprobs is None or record.segment.self_columns is None:
+        if record.segment is not None and record.segment.self_columns is None:
+            logprobs = of_samples  # the others are those of the references
+        if record.segment is None or logprobs is None:
             return record
         try:
             return replace(record, value=_checked(logprobs, len(record.segment.hypotheses)))
