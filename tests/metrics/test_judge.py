@@ -470,8 +470,7 @@ def test_a_real_model_judges_and_chooses():
 def test_the_example_of_the_page_runs(server, monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_BASE_URL", server.endpoint)
     server.always = scoring(likeness)
-    [code] = blocks("docs/judges.md", "python")
-    exec(code, {})
+    exec(blocks("docs/judges.md", "python")[0], {})
     text, pairs, requests = capsys.readouterr().out.rsplit(maxsplit=2)
     assert text.startswith(("The", "Paris", "It"))
     assert int(pairs) < 16 < int(requests) == len(server.bodies) == 17

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from enum import Flag, auto
 from inspect import getattr_static
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy.typing as npt
 
@@ -102,6 +102,8 @@ class Metric(Options, ABC, Generic[F]):
     def abilities(self) -> Ability:
         """What it can do besides scoring pairs; a wrapper returns those of its inner metrics."""
         return Ability.NONE
+
+    optional_abilities: ClassVar[Ability] = Ability.NONE  # of metrics with certain options
 
     @property
     def needs_source(self) -> bool:
@@ -282,9 +284,15 @@ def declared_abilities(cls: type) -> Ability:
     return found if isinstance(found, Ability) else Ability.NONE
 
 
+def possible_abilities(cls: type) -> Ability:
+    """The abilities that metrics of a class have, all of them or with certain options."""
+    optional: Ability = getattr(cls, "optional_abilities", Ability.NONE)
+    return declared_abilities(cls) | optional
+
+
 def metrics_with(ability: Ability) -> Iterator[str]:
-    """The names of all installed metrics with this ability."""
-    return (name for name, cls in _installed(METRICS) if ability in declared_abilities(cls))
+    """The names of all installed metrics with this ability, some by an option."""
+    return (name for name, cls in _installed(METRICS) if ability in possible_abilities(cls))
 
 
 def required_abilities(strategy: type) -> dict[str, Ability]:

@@ -24,6 +24,7 @@ class PairwiseMetric(Metric[Objects]):
     """
 
     loads_model: ClassVar[bool] = True
+    optional_abilities: ClassVar[Ability] = Ability.QUALITY
 
     source: bool
     by_source: bool
