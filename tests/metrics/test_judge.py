@@ -24,6 +24,7 @@ from minrisk.openai.choices import Choice
 from minrisk.testing import check_metric
 from openai_server import Faulty, likeness, scoring, status
 from project import ROOT, blocks, load_module
+from report_pages import page_data
 from tolerance import assert_close
 
 HYPS = ["the cat sat", "a cat sat", "dogs bark", "the cat sat down"]
@@ -272,6 +273,22 @@ def test_requests_are_counted_wherever_a_judge_is(server, make, requests):
     for result in minrisk.decode_corpus(records, strategy=make(server)):
         assert result.details["judge_usage"] == usage
     assert len(server.bodies) == 2 * requests
+
+
+@pytest.mark.parametrize(("strategy", "answer", "requests"), [
+    ("rerank", scoring(likeness), 4),
+    ("universal-self-consistency", answering(choice("Response 2")), 1)])
+def test_the_page_of_a_strategy_without_pairs_asks_for_none(server, strategy, answer, requests):
+    """Pairs of all samples would be sixteen requests more."""
+    record = {"source": SOURCE, "samples": HYPS, "beam": "cows"}
+    server.always, metric = answer, judge(server)
+    page = page_data(minrisk.inspect([record], metric=metric, strategy=strategy).html)
+    assert len(server.bodies) == requests
+    assert (page.index["compares"], page.details[0]["matrix"]) == (False, [])
+    expected = minrisk.decode(HYPS, source=SOURCE, metric=metric, strategy=strategy)
+    assert page.column("text") == [expected.text]
+    np.testing.assert_allclose(page.details[0]["utilities"], np.sort(expected.utility)[::-1],
+                               rtol=1e-4)
 
 
 def test_requests_about_references_are_counted(server):

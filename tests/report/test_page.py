@@ -421,7 +421,7 @@ def test_a_metric_that_compares_no_texts_shows_neither_meanings_nor_similarities
         heads = page.locator("#segment h3").all_text_contents()
         assert heads == ["Choice", "Samples by rank", "Other outputs"]
         assert page.locator("#segment .facts dt").all_text_contents() == [
-            "Utility", "Margin", "Confidence", "Samples"]
+            "Utility", "Margin", "Samples"]
         assert page.locator("table.samples th").all_text_contents() == [
             "Rank", "Sample", "Count", "Utility", "Log-prob."]
         assert page.locator("table.samples .utility").all_text_contents() == ["−2.00", "−3.00"]

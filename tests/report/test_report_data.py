@@ -184,6 +184,7 @@ def test_a_metric_that_compares_no_texts_shows_the_quality_of_each_sample(tmp_pa
     found = data_of(tmp_path / "r.html")
     assert found.index["compares"] is False
     assert (found.column("text"), found.column("utility")) == (["the cat sat."], [-3])
+    assert (found.column("margin"), found.column("confidence")) == ([1], [None])
     details = found.details[0]
     assert details["utilities"] == details["logprobs"] == [-3, -4, -5, -9]
     assert (details["compared"], details["matrix"]) == ([], [])

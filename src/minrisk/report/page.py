@@ -73,7 +73,6 @@ class PageBuilder:
         systems = self.systems.columns(metric, origins)
         self.biased = systems["biased"]
         index = compact_json({**facts, "metric": metric.name, "is_error": metric.is_error,
-                              "compares": not metric.ignores_references,
                               "columns": self.columns, "parts": self._parts, "systems": systems})
         head, end = _template(str(facts["title"]), _element("index", index))
         yield head

@@ -10,6 +10,7 @@ from typing import Any
 from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch
 from minrisk._core.errors import InputError
+from minrisk._core.strategy import compares_texts
 from minrisk.io.jsonl import SampleReader, show
 from minrisk.io.record import Record
 from minrisk.pipeline.stages import Decode
@@ -59,10 +60,12 @@ class BuildViews(Decode):
 
     def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
         segments = Batch(r.segment for r in batch if r.segment is not None)
-        strategy = Confident(self.strategy, resamples=RESAMPLES, seed=self.view.seed)
+        compares = compares_texts(self.strategy)
+        strategy = (Confident(self.strategy, resamples=RESAMPLES, seed=self.view.seed) if compares
+                    else self.strategy)
         rankings = strategy.rank(segments)
         return [replace(record, ranking=ranking,
-                        value=self.view.segment(record, ranking, pool))
+                        value=self.view.segment(record, ranking, pool, compares))
                 for record, ranking, pool
                 in zip(batch, rankings, segments.pools(self.strategy.metric), strict=True)]
 

@@ -63,10 +63,13 @@ class View:
                 raise InputError(f"{name} has {len(lines)} lines, and there are {segments} "
                                  "segments; one line per segment is wanted, in the same order")
 
-    def segment(self, record: Record, ranking: Ranking,
-                pool: Pool[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The row of the list, and the details, as JSON values."""
-        shown = _SegmentView(self, record, ranking, pool)
+    def segment(self, record: Record, ranking: Ranking, pool: Pool[Any],
+                compares: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The row of the list, and the details, as JSON values.
+
+        Without comparisons, utilities are those of the ranking, and no pair is scored.
+        """
+        shown = _SegmentView(self, record, ranking, pool, compares)
         row = shown.row()
         outputs = {name: text for name, (text, _) in row["systems"].items() if name != CHOICE}
         return row, shown.details() | {"human": row["human"], "outputs": outputs}
@@ -75,12 +78,14 @@ class View:
 class _SegmentView:
     """The shown data of one segment. Hypotheses are distinct, and numbered by rank."""
 
-    def __init__(self, view: View, record: Record, ranking: Ranking, pool: Pool[Any]) -> None:
+    def __init__(self, view: View, record: Record, ranking: Ranking, pool: Pool[Any],
+                 compares: bool) -> None:
         self._view = view
         self._record = record
         self._ranking = ranking
         self._pool = pool
-        self._clusters: Clusters = clusters(ranking, pool)
+        self._compares = compares
+        self._clusters: Clusters = clusters(ranking, pool, compares=compares)
         self._texts: list[str] = [pool.segment.hypotheses[row]
                                   for row in self._clusters.rows.tolist()]
         rows = pool.hyp_rows[self._clusters.rows]  # where a metric compares outcomes, of those
@@ -99,7 +104,7 @@ class _SegmentView:
             "text": self._texts[0],
             "count": self._counts[0],
             "utility": number(ranking.utility[ranking.best]),
-            "margin": number(confidence.margin if confidence else math.nan),
+            "margin": number(confidence.margin if confidence else self._margin()),
             "confidence": number(confidence.probability if confidence else math.nan),
             "entropy": number(uncertainty.entropy),
             "largest": number(uncertainty.largest),
@@ -146,9 +151,9 @@ class _SegmentView:
     def _compared(self, shown: list[int]) -> list[int]:
         """Places among the shown: the choice, the marked, and then the best.
 
-        None where the metric does not compare texts.
+        None where texts are not compared.
         """
-        if self._pool.metric.ignores_references:
+        if not self._compares:
             return []
         room = min(self._view.matrix, len(shown))
         marked = [shown.index(i) for i in self._marked() if i in shown][:room - 1]
@@ -172,8 +177,8 @@ class _SegmentView:
         return numbers(pool.scores(pool.segment.self_columns).ravel())
 
     def _support(self, shown: list[int]) -> dict[str, Any]:
-        """The score of the choice against each reference, where the metric compares texts."""
-        if self._pool.metric.ignores_references:
+        """The score of the choice against each reference, where texts are compared."""
+        if not self._compares:
             return {}
         segment, (columns, mass) = self._pool.segment, self._references
         scores = self._scores[0]
@@ -218,14 +223,38 @@ class _SegmentView:
         features = pool.texts[np.array([rows[texts[i]] for i in known], np.intp)]
         found[known] = metric.scores(features, refs, pool.source)
         others = [i for i, text in enumerate(texts) if text not in rows]
-        if others and not metric.needs_segment and not metric.compares_outcomes:
+        if others and self._judges_texts:
             features = metric.features([texts[i] for i in others])
             found[others] = metric.scores(features, refs, pool.source)
         return found
 
+    @property
+    def _judges_texts(self) -> bool:
+        """Whether the metric needs no more of a hypothesis than its text."""
+        return not (self._pool.metric.needs_segment or self._pool.metric.compares_outcomes)
+
+    def _qualities(self) -> Floats:
+        """(outputs,) without references: of hypotheses by the ranking, of others by the metric.
+
+        NaN for other outputs, if the metric cannot judge them so.
+        """
+        metric, texts = self._pool.metric, [*self._outputs.values()]
+        known = dict(zip(self._pool.segment.hypotheses, self._ranking.utility, strict=True))
+        others = [text for text in texts if not math.isfinite(known.get(text, math.nan))]
+        if others and metric.ignores_references and self._judges_texts:
+            found = metric.quality(metric.features(others), self._pool.source)
+            known |= zip(others, found, strict=True)
+        return np.array([known.get(text, math.nan) for text in texts])
+
+    def _margin(self) -> float:
+        """The difference of utility from the next distinct text."""
+        best = self._ranking.utility[self._clusters.rows[:2]]
+        return float(best[0] - best[1]) if best.size > 1 else math.nan
+
     def _systems(self) -> dict[str, list[Any]]:
-        """Each output with its expected utility."""
-        utilities = numbers(self._scores @ self._references[1])
+        """Each output with its expected utility, or its quality."""
+        utilities = numbers(self._scores @ self._references[1] if self._compares
+                            else self._qualities())
         return {name: [text, utility] for (name, text), utility
                 in zip(self._outputs.items(), utilities, strict=True)}
 

@@ -89,12 +89,17 @@ def uncertainty(ranking: Ranking, pool: Pool[Any], found: Clusters, seed: int = 
     return Uncertainty(found.entropy, float(found.mass.max()), utility, found.mass.size)
 
 
-def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD) -> Clusters:
-    """The distinct hypotheses of a segment by meaning."""
+def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD,
+             compares: bool | None = None) -> Clusters:
+    """The distinct hypotheses of a segment by meaning; without comparisons, each by itself.
+
+    They are compared if the scores of the metric depend on references, unless `compares` is given.
+    """
+    compares = not pool.metric.ignores_references if compares is None else compares
     distinct, inverse = pool.distinct_hypotheses()
     order = inverse[ranking.order]  # distinct hypotheses by rank, with repetitions
     order = order[np.sort(np.unique(order, return_index=True)[1])]
-    labels = (_numbered(np.arange(order.size), order) if pool.metric.ignores_references
+    labels = (_numbered(np.arange(order.size), order) if not compares
               else _labels(as_references(distinct), order, threshold))
     rows = np.zeros(order.size, np.intp)
     rows[inverse[::-1]] = np.arange(inverse.size)[::-1]  # the first of equal ones is written last

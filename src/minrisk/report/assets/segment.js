@@ -105,7 +105,7 @@ function facts(i) {
   return h('dl', {class: 'facts'},
     fact('Utility', number(signed(c.utility[i])), `${withSign(difference(c.utility[i], c.mean[i]), DATA.digits)} over a sample`),
     fact('Margin', number(c.margin[i], DATA.digits + 1), 'over the next'),
-    fact('Confidence', percent(c.confidence[i])),
+    DATA.compares ? fact('Confidence', percent(c.confidence[i])) : null,
     DATA.compares ? fact('Meanings', plain(c.clusters[i]), `entropy ${number(c.entropy[i], 2)}, ${percent(c.largest[i])} in the largest`) : null,
     fact('Samples', plain(c.samples[i]), `${plain(c.distinct[i])} distinct`));
 }
