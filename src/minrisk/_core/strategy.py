@@ -98,8 +98,9 @@ def take_usage(strategy: Strategy, segment: Segment) -> Counter[str]:
 def compares_texts(strategy: Strategy) -> bool:
     """Whether its utilities come from pairs of texts, not from a quality or a choice of its metric.
     """
-    required = required_abilities(type(strategy)) if dataclasses.is_dataclass(strategy) else {}
-    needs = required.get("metric", Ability.NONE)
+    needs = Ability.NONE
+    if dataclasses.is_dataclass(strategy):
+        needs = required_abilities(type(strategy)).get("metric", Ability.NONE)
     return not (strategy.metric.ignores_references or needs & (Ability.QUALITY | Ability.CHOICE))
 
 
