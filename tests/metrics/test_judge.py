@@ -247,6 +247,7 @@ def test_requests_tokens_and_segments_are_counted(server, tmp_path):
                "--metric.endpoint", server.endpoint)
     assert [record["judge_usage"] for record in done.records] == [
         {"requests": n, "prompt_tokens": 5 * n, "completion_tokens": 3 * n} for n in (1, 9)]
+    assert "10 judge_requests, 50 judge_prompt_tokens, 30 judge_completion_tokens" in done.err
 
 
 @pytest.mark.parametrize(("make", "requests"), [

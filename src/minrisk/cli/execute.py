@@ -25,7 +25,8 @@ from minrisk.pipeline.job import Job, open_run
 from minrisk.pipeline.run import Run
 
 SOME_FAILED = 3  # the exit code of a finished run in which some segments failed
-_SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens")  # in the summary
+_SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens", "judge_requests",
+          "judge_prompt_tokens", "judge_completion_tokens")  # in the summary
 
 
 class RunResult(NamedTuple):
