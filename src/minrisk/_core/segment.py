@@ -100,9 +100,10 @@ class Segment:
             "counts": times,
             "self_columns": np.cumsum(times) - times if references is None else None,
             "rows": None,
-            "logprobs": None if logprobs is None else checked_logprobs(logprobs, len(hyps)),
-            "lengths": None if lengths is None else checked_numbers(lengths, len(hyps), "lengths",
-                                                             "hypothesis"),
+            "logprobs": None if logprobs is None else checked_logprobs(
+                logprobs, len(hyps), "hypothesis"),
+            "lengths": None if lengths is None else checked_numbers(
+                lengths, len(hyps), "lengths", "hypothesis"),
             "outcomes": None if outcomes is None else Segment(
                 checked_outcomes(outcomes, len(hyps)), references, source, weights, index, counts),
         }

@@ -59,6 +59,8 @@ class ChoiceWriter:
 
     def counts(self, record: Record) -> Mapping[str, int]:
         counts = {"pairs": record.ranking.pairs if record.ranking else 0}
+        counts |= {f"judge_{name}": count
+                   for name, count in record.details.get("judge_usage", {}).items()}
         return counts if record.samples is None else counts | count_samples(record)
 
     def _lines(self, segment: Segment, ranking: Ranking, best: str | None) -> str:

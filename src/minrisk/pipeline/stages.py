@@ -18,7 +18,7 @@ from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch, bind
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.sampler import PartialError, Sample, Sampler
-from minrisk._core.segment import Segment
+from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import (
     Strategy,
     batch_size_of,
@@ -26,6 +26,7 @@ from minrisk._core.strategy import (
     loads_model,
     prepare,
     prepare_thread,
+    take_usage,
 )
 from minrisk.io.jsonl import source_of
 from minrisk.io.prompts import is_source
@@ -267,9 +268,14 @@ class Decode:
             matrices = [pool.keep_scores() for pool in bind(self.strategy.metric, segments)]
         rankings = self.strategy.rank(segments)
         return [replace(record, ranking=ranking, scores=matrix,
-                        details=self.strategy.metric.details(segment, ranking))
+                        details=self._details(segment, ranking))
                 for record, segment, ranking, matrix
                 in zip(batch, segments, rankings, matrices, strict=True)]
+
+    def _details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
+        usage = take_usage(self.strategy, segment)
+        found = self.strategy.metric.details(segment, ranking)
+        return found | {"judge_usage": dict(usage)} if usage else found
 
 
 @dataclass(frozen=True)
