@@ -62,7 +62,8 @@ def test_a_file_that_is_no_database_is_closed_again(tmp_path, monkeypatch):
     (tmp_path / "x.db").write_bytes(b"no database" * 100)
     opened, connect = [], sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect",
-                        lambda *args, **options: opened.append(connect(*args, **options)) or opened[0])
+                        lambda *args, **options: (opened.append(connect(*args, **options))
+                                                  or opened[0]))
     with pytest.raises(InputError, match="file is not a database"):
         numbers(tmp_path / "x.db")
     with pytest.raises(sqlite3.ProgrammingError, match="closed database"):

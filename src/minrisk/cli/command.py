@@ -104,7 +104,7 @@ class OptionsCommand(click.Command):
         ctx.default_map = config.default_map(options)
 
     def _find_components(self, ctx: click.Context, config: Config, given: Names) -> None:
-        names = config.default_map(self._field_options(ctx)) | given
+        names = {**config.default_map(self._field_options(ctx)), **given}
         ctx.meta[_COMPONENTS] = [found for group in self.groups
                                  for found in _named_components(group, names)]
 
