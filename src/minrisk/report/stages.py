@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from minrisk._core.arrays import Floats
@@ -29,7 +29,7 @@ class LogprobReader(SampleReader):
         if record.segment is None or logprobs is None or record.segment.self_columns is None:
             return record
         try:
-            return replace(record, value=_checked(logprobs, len(record.segment.hypotheses)))
+            return record.replace(value=_checked(logprobs, len(record.segment.hypotheses)))
         except InputError as error:
             return record.failed(error)
 
@@ -59,8 +59,8 @@ class BuildViews(Decode):
         segments = Batch(r.segment for r in batch if r.segment is not None)
         strategy = Confident(self.strategy, resamples=RESAMPLES, seed=self.view.seed)
         rankings = strategy.rank(segments)
-        return [replace(record, ranking=ranking,
-                        value=self.view.segment(record, ranking, pool))
+        return [record.replace(ranking=ranking,
+                               value=self.view.segment(record, ranking, pool))
                 for record, ranking, pool
                 in zip(batch, rankings, segments.pools(self.strategy.metric), strict=True)]
 
