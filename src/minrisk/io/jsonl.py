@@ -20,7 +20,7 @@ import json
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from minrisk._core.arrays import Floats
@@ -70,13 +70,14 @@ class SampleReader:
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
         """A record from the fields of a line."""
-        kept = {key: value for key, value in fields.items() if key not in KNOWN_FIELDS}
-        record = replace(record, fields=kept)
+        found: dict[str, Any] = {"fields": {key: value for key, value in fields.items()
+                                            if key not in KNOWN_FIELDS}}
         try:
-            record = replace(record, id=id_of(fields, record.index))
-            return replace(record, segment=self._segment(fields, record.index))
+            found["id"] = id_of(fields, record.index)
+            found["segment"] = self._segment(fields, record.index)
         except InputError as error:
-            return record.failed(error)
+            return record.replace(**found).failed(error)
+        return record.replace(**found)
 
     def _segment(self, fields: dict[str, Any], index: int) -> Segment:
         hypotheses = _hypotheses(fields)

@@ -18,6 +18,7 @@ from minrisk._core.segment import Ranking, Segment, Uncertainty
 from minrisk.io.record import Record
 
 Format = Literal["json", "text"]
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 class Writer(Protocol):
@@ -135,7 +136,7 @@ def count_samples(record: Record) -> dict[str, int]:
 
 def json_line(fields: Mapping[str, Any]) -> str:
     try:
-        line = json.dumps(fields, ensure_ascii=False, allow_nan=False)
+        line = _JSON.encode(fields)
     except ValueError:  # a copied field may hold NaN or an infinity
         line = json.dumps(_numbers_only(fields), ensure_ascii=False)
     return line + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from minrisk._core.arrays import Floats
@@ -32,7 +32,7 @@ class LogprobReader(SampleReader):
         if record.segment is None or logprobs is None:
             return record
         try:
-            return replace(record, value=_checked(logprobs, len(record.segment.hypotheses)))
+            return record.replace(value=_checked(logprobs, len(record.segment.hypotheses)))
         except InputError as error:
             return record.failed(error)
 
@@ -64,8 +64,13 @@ class BuildViews(Decode):
         strategy = (Confident(self.strategy, resamples=RESAMPLES, seed=self.view.seed) if compares
                     else self.strategy)
         rankings = strategy.rank(segments)
+<<<<<<< HEAD
         return [replace(record, ranking=ranking,
                         value=self.view.segment(record, ranking, pool, compares))
+=======
+        return [record.replace(ranking=ranking,
+                               value=self.view.segment(record, ranking, pool))
+>>>>>>> records
                 for record, ranking, pool
                 in zip(batch, rankings, segments.pools(self.strategy.metric), strict=True)]
 
