@@ -267,13 +267,8 @@ class Decode:
             segments = Batch(segments)
             matrices = [pool.keep_scores() for pool in bind(self.strategy.metric, segments)]
         rankings = self.strategy.rank(segments)
-<<<<<<< HEAD
-        return [replace(record, ranking=ranking, scores=matrix,
-                        details=self._details(segment, ranking))
-=======
         return [record.replace(ranking=ranking, scores=matrix,
-                               details=self.strategy.metric.details(segment, ranking))
->>>>>>> records
+                               details=self._details(segment, ranking))
                 for record, segment, ranking, matrix
                 in zip(batch, segments, rankings, matrices, strict=True)]
 

@@ -64,13 +64,8 @@ class BuildViews(Decode):
         strategy = (Confident(self.strategy, resamples=RESAMPLES, seed=self.view.seed) if compares
                     else self.strategy)
         rankings = strategy.rank(segments)
-<<<<<<< HEAD
-        return [replace(record, ranking=ranking,
-                        value=self.view.segment(record, ranking, pool, compares))
-=======
         return [record.replace(ranking=ranking,
-                               value=self.view.segment(record, ranking, pool))
->>>>>>> records
+                               value=self.view.segment(record, ranking, pool, compares))
                 for record, ranking, pool
                 in zip(batch, rankings, segments.pools(self.strategy.metric), strict=True)]
 
