@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
@@ -26,3 +28,10 @@ def test_a_picture_is_what_its_script_draws(name, monkeypatch):
 def test_the_table_of_speed_is_made_from_the_results_of_benchmarks():
     table = load_module(ROOT / "benchmarks" / "speed.py").table()
     assert table in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_the_number_of_samples_is_made_from_its_results():
+    folder = ROOT / "experiments" / "number-of-samples"
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    table = load_module(folder / "run.py").table(results)
+    assert table in (folder / "README.md").read_text(encoding="utf-8")

@@ -489,6 +489,17 @@ def test_results_tell_the_tokens_of_all_their_samples(server, call):
     assert decoded.usage is None
 
 
+def test_samples_can_be_written_as_plain_text(server, tmp_path):
+    path = tmp_path / "hyps.txt"
+    minrisk.sample(SOURCES, 4, sampler=sampler(server), output=path, format="text")
+    [first, *_] = minrisk.sample(SOURCES, 4, sampler=sampler(server))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 4 * len(SOURCES)
+    assert set(lines[:4]) == set(first.texts)
+    with pytest.raises(minrisk.InputError, match="format= are for output="):
+        minrisk.sample(SOURCES, 4, sampler=sampler(server), format="text")
+
+
 def test_a_sampler_without_options_can_draw_references_too():
     class Parrot:
         name = "parrot"
