@@ -1,21 +1,29 @@
 # Everything sets itself up: `make demo` and `make test` need Python, pip and a C++ compiler.
 PYTHON ?= python3
 VENV := .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -o -name '*.xz' \
                                 -o -name '*.safetensors' -o -path '*/assets/*') \
            CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint bench docs docs-links clean
+.PHONY: demo test test-core test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint \
+        bench docs docs-links dist wheels clean
 
 demo: $(VENV)/.installed
 	$(BIN)/minrisk demo --report demo.html
 
-# all that guards the product on a CPU; processes that outnumber cores would wait for each other
-WORKERS ?= 2
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+# all that guards the product on a CPU; one process more than two cores, for tests wait a lot: for
+# a Ray cluster, for servers, for commands in processes of their own
+WORKERS ?= 3
+# compiled tests are kept for the next run, also where PYTHONDONTWRITEBYTECODE is set
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
+    -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 test: $(VENV)/.test
 	$(PYTEST) -m "not slow"
+
+# those that need no extras, for other systems and Pythons
+test-core: $(VENV)/.core
+	$(BIN)/python -m pytest @tests/core.txt
 
 # kills at random moments, a real language model, the experiment with all kinds of models
 test-slow: $(VENV)/.test
@@ -28,6 +36,8 @@ test-cpus: $(VENV)/.test
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
 	$(BIN)/python -m mypy.stubtest minrisk._native --allowlist tests/typing/stubtest.txt
 
 # random inputs, SECONDS for each target: what is in Python, all options among it, then the native
@@ -60,14 +70,31 @@ docs-links: $(VENV)/.docs
 sanitize:
 	$(MAKE) -C tests/native sanitize
 
-$(VENV)/bin/python:
+# sdist and wheels in dist/, checked and tested with every PYTHONS (those that are found)
+dist: $(VENV)/.dist
+	$(BIN)/python tools/dist.py $(PYTHONS)
+
+# the wheels of a release for this system; on Linux in containers, which need Docker or Podman
+wheels: $(VENV)/.dist
+	$(BIN)/python -m cibuildwheel --output-dir dist
+
+$(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
+$(VENV)/.installed: $(SOURCES) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check .[zst]
 	touch $@
 
-$(VENV)/.test: $(VENV)/.installed requirements/test.txt requirements/constraints.txt
+$(VENV)/.core: $(VENV)/.installed requirements/core.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/core.txt
+	touch $@
+
+$(VENV)/.dist: requirements/dist.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dist.txt
+	touch $@
+
+$(VENV)/.test: $(VENV)/.installed requirements/core.txt requirements/test.txt \
+               requirements/constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    -r requirements/test.txt -c requirements/constraints.txt
 	touch $@

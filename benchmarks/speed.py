@@ -26,9 +26,9 @@ def table() -> str:
 def _process() -> str:
     results = _read("chrf", "results.json")
     run = next(p for p in results["processes"] if p["strategy"] == "standard")
-    return (f"The CPU is an {results['machine']['cpu']}. There `minrisk decode` of {run['segments']} "
-            f"segments of 1,024\nsamples, exact, from compressed file to output, takes "
-            f"{run['median']:.1f} s and {run['peak_bytes'] / 1e6:.0f} MB.")
+    return (f"The CPU is an {results['machine']['cpu']}. There `minrisk decode` of "
+            f"{run['segments']} segments of 1,024\nsamples, exact, from compressed file to output, "
+            f"takes {run['median']:.1f} s and {run['peak_bytes'] / 1e6:.0f} MB.")
 
 
 def _chrf() -> list[list[str]]:

@@ -31,6 +31,7 @@ from minrisk.io.jsonl import KNOWN_FIELDS
 from project import DOCS, ROOT, fenced_blocks, load_module, write_example_files
 
 PAGES = sorted(DOCS.rglob("*.md"))
+DOCUMENTS = [ROOT / "README.md", *PAGES]
 LANGUAGES = {"python", "py", "sh", "console", "text", "json", "yaml", "toml", "nginx"}
 _INCLUDE = re.compile(r"^`{3,}\{include\} (\S+)$", flags=re.MULTILINE)
 _TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -38,10 +39,10 @@ _LINK = re.compile(r"(?<!`)\]\(([^)\s]+)\)")
 
 
 def with_language(*languages: str) -> pytest.MarkDecorator:
-    """The pages that have such blocks, the README among them."""
+    """The documents that have such blocks."""
     return pytest.mark.parametrize(
-        "page", [page for page in [ROOT / "README.md", *PAGES]
-                 if any(block.language in languages for block in fenced_blocks(page))],
+        "page", [page for page in DOCUMENTS if any(block.language in languages
+                                                   for block in fenced_blocks(page))],
         ids=lambda page: page.relative_to(ROOT).as_posix())
 
 
@@ -170,7 +171,7 @@ def test_toctrees_name_pages_that_exist():
     assert [path for page in PAGES for path in _listed(page) if not path.exists()] == []
 
 
-@EVERY_PAGE
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_relative_link_leads_to_a_file_and_a_heading(page):
     included = [(page.parent / name).resolve()
                 for name in _INCLUDE.findall(page.read_text(encoding="utf-8"))]

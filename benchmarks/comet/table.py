@@ -1,6 +1,7 @@
 """Fills the tables of README.md from cuda.json and cpu.json: none is typed by hand.
 
 usage: python benchmarks/comet/table.py
+       python benchmarks/speed.py    # then, for the table of the project's README
 """
 
 from __future__ import annotations

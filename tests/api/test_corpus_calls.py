@@ -476,6 +476,19 @@ def test_separate_references_are_those_of_the_command_line(server, sources, tmp_
             assert sum(s.count for s in result.reference_samples) == 9
 
 
+@pytest.mark.parametrize("call", [minrisk.sample, minrisk.translate, minrisk.answer])
+def test_results_tell_the_tokens_of_all_their_samples(server, call):
+    [before] = call(["one"], 4, sampler=sampler(server))
+    assert before.usage is None
+    server.usage = True
+    [alone] = call(["one"], 4, sampler=sampler(server))
+    assert alone.usage == {"prompt_tokens": 5, "completion_tokens": 12}
+    [both] = call(["one"], 4, sampler=sampler(server), reference_samples=8)
+    assert both.usage == {"prompt_tokens": 10, "completion_tokens": 36}
+    [decoded] = minrisk.decode_corpus([both.texts if call is minrisk.sample else ["a", "b"]])
+    assert decoded.usage is None
+
+
 def test_a_sampler_without_options_can_draw_references_too():
     class Parrot:
         name = "parrot"

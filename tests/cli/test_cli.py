@@ -505,6 +505,7 @@ def test_a_reader_that_stops_early_ends_the_program_quietly():
     # the segments fit into a pipe, the answers do not
     with spawn("decode", "-") as process:
         process.stdin.write(b'{"samples": ["a", "b"]}\n' * 2000)
+        process.stdin.flush()
         process.stdout.readline()
         process.stdout.close()
         process.stdin.close()

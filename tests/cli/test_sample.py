@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from minrisk.cli.execute import SOME_FAILED
 from minrisk.io.journal import Journal
 from minrisk.pipeline import progress
 from openai_server import Faulty, status
+from project import blocks
 from tolerance import assert_close
 
 SOURCES = ["one", "two", "three", "four"]
@@ -171,20 +173,24 @@ def test_translate_measures_its_choices_as_decode_does(sample, translate, source
 REFERENCES = ["--reference-samples", "12", "--references.temperature", "0.25"]
 
 
-@pytest.mark.parametrize("weights", ["uniform", "logprobs"])
+@pytest.mark.parametrize("weights", ["uniform", "logprobs", "length-normalised"])
 def test_translate_with_separate_references_is_sample_and_decode(
         sample, translate, sources, tmp_path, weights):
     samples = tmp_path / "samples.jsonl"
     sample(sources, "-n", "5", "--prompt", "In French: {source}", *REFERENCES, "-o", samples)
     for record in read(samples.read_text()):
         assert list(record) == ["id", "source", "samples", "counts", "sample_logprobs",
-                                "sample_lengths", "references", "weights"]
+                                "sample_lengths", "references", "weights", "logprobs", "lengths"]
         assert (sum(record["counts"]), sum(record["weights"])) == (5, 12)
+        assert len(record["logprobs"]) == len(record["lengths"]) == len(record["references"])
     result = translate(sources, "-n", "5", *REFERENCES, "--format", "json", "--utilities",
                        "--weights", weights)
-    apart = run("decode", samples, "--utilities").records
     passed = [{k: v for k, v in r.items() if k != "source"} for r in result.records]
-    assert (passed == apart) == (weights == "uniform")
+    counted = run("decode", samples, "--utilities")
+    assert "are not used" not in counted.err
+    assert (passed == counted.records) == (weights == "uniform")
+    if weights != "uniform":  # which ignores the counts of references in a file
+        assert passed == run("decode", samples, "--utilities", "--weights", weights).records
 
 
 def test_the_log_probabilities_of_samples_reach_decode_beside_references(sample, sources, tmp_path):
@@ -592,6 +598,43 @@ def test_answer_takes_prompts_as_they_are_and_writes_votes(server, sources, tmp_
     expected = run("decode", tmp_path / "s.jsonl", *method).records
     assert [(r["text"], r["answer"], r["votes"]) for r in found.records] == [
         (r["text"], r["answer"], r["votes"]) for r in expected]
+
+
+CHAT = [{"role": "user", "content": [{"type": "text", "text": "3 + 4?"},
+                                     {"type": "image_url", "image_url": {"url": "data:,x"}}]},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "add", "arguments": "[3, 4]"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "7"}]
+
+
+def adding(handler) -> None:
+    """Three of four samples have the same answer, each in its own words."""
+    handler.reply(200, {"choices": [
+        {"index": n, "finish_reason": "stop",
+         "message": {"content": f"{n} times: the answer is {8 if n % 4 == 1 else 7}."}}
+        for n in range(handler.body["n"])]})
+
+
+def test_the_pipeline_of_the_page_runs_as_written(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    server.always = adding
+    write(tmp_path / "chats.jsonl", {"id": "sum", "messages": CHAT})
+    commands = [line.replace("URL", server.endpoint) for line in
+                blocks("docs/guides/utilities.md", "console")[0].splitlines()]
+    answered, _, decoded, exported = (
+        run(*shlex.split(command.replace("$'\\n\\n'", "'\n\n'").removeprefix("$ minrisk ")))
+        for command in commands)
+    for found in (answered.records[0], decoded.records[0]):
+        assert (found["answer"], found["votes"]) == ("7", {"7": 0.75, "8": 0.25})
+    assert answered.records[0]["confidence"]["margin"] == 0.5
+    assert server.bodies[0]["messages"] == CHAT
+    sent = server.bodies[-1]
+    assert sent["messages"] == [{"role": "system", "content": "Think first."}, *CHAT]
+    assert (sent["stop"], sent["top_k"]) == (["\n\n"], 50)
+    [pair] = exported.records
+    assert pair["prompt"] == CHAT
+    assert ("is 7" in pair["chosen"][0]["content"], "is 8" in pair["rejected"][0]["content"]) == (
+        True, True)
 
 
 def test_chats_need_a_sampler_that_takes_them(tmp_path):

@@ -252,7 +252,12 @@ def _is_union(hint: Any) -> bool:
 
 def inner_field(config: Any) -> str | None:
     """The field of a wrapper (a class or an object) that holds its metrics; None if it has none."""
-    found = (f.name for f in dataclasses.fields(config) if f.metadata.get("inner"))
+    return _inner_field(config if isinstance(config, type) else type(config))
+
+
+@cache
+def _inner_field(cls: type) -> str | None:
+    found = (f.name for f in dataclasses.fields(cls) if f.metadata.get("inner"))
     return next(found, None)
 
 

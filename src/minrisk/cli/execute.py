@@ -25,7 +25,8 @@ from minrisk.io.sink import QueueSink, Sink
 from minrisk.pipeline.job import Job, open_run
 from minrisk.pipeline.run import Run
 
-_SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens")  # in the summary
+_SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens", "judge_requests",
+          "judge_prompt_tokens", "judge_completion_tokens")  # in the summary
 
 
 class RunResult(NamedTuple):

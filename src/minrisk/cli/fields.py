@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from minrisk._core.metric import Metric
@@ -90,6 +91,7 @@ class Entry:
         return getattr(self.cls, "cost", "")
 
 
+@cache
 def fields_of(cls: type) -> tuple[Field, ...]:
     """The fields of a metric, strategy or sampler that options fill."""
     hints = typing.get_type_hints(cls)

@@ -17,6 +17,7 @@ from minrisk._core.metric import (
     Ability,
     declared_abilities,
     metrics_with,
+    possible_abilities,
     required_abilities,
     strategies_with,
 )
@@ -49,13 +50,13 @@ def list_command(kind: str, names: tuple[str, ...], machine: bool) -> None:
 
 
 def strategies_for(metric: type) -> list[str] | None:
-    """The names of the strategies that work with the metrics of a class; None: it depends.
+    """The names of the strategies that work with metrics of a class; None: it depends.
 
-    A metric around others can do what these can.
+    A metric around others can do what these can. Some strategies need an option of the metric.
     """
     if inner_field(metric):
         return None
-    return list(strategies_with(declared_abilities(metric)))
+    return list(strategies_with(possible_abilities(metric)))
 
 
 def _notes(registry: Registry, entry: Entry) -> Iterator[str]:

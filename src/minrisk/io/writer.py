@@ -18,6 +18,7 @@ from minrisk._core.segment import Ranking, Segment, Uncertainty
 from minrisk.io.record import Record
 
 Format = Literal["json", "text"]
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 class Writer(Protocol):
@@ -59,6 +60,8 @@ class ChoiceWriter:
 
     def counts(self, record: Record) -> Mapping[str, int]:
         counts = {"pairs": record.ranking.pairs if record.ranking else 0}
+        counts |= {f"judge_{name}": count
+                   for name, count in record.details.get("judge_usage", {}).items()}
         return counts if record.samples is None else counts | count_samples(record)
 
     def _lines(self, segment: Segment, ranking: Ranking, best: str | None) -> str:
@@ -133,7 +136,7 @@ def count_samples(record: Record) -> dict[str, int]:
 
 def json_line(fields: Mapping[str, Any]) -> str:
     try:
-        line = json.dumps(fields, ensure_ascii=False, allow_nan=False)
+        line = _JSON.encode(fields)
     except ValueError:  # a copied field may hold NaN or an infinity
         line = json.dumps(_numbers_only(fields), ensure_ascii=False)
     return line + "\n"

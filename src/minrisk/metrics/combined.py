@@ -110,6 +110,10 @@ class Combined(Metric[_CombinedFeatures]):
         return any(metric.needs_source for metric in self.metrics)
 
     @property
+    def ignores_references(self) -> bool:
+        return all(metric.ignores_references for metric in self.metrics)
+
+    @property
     def compares_outcomes(self) -> bool:
         return any(metric.compares_outcomes for metric in self.metrics)
 

@@ -44,6 +44,11 @@ class Symmetric(WrapperMetric):
         """Corpora have statistics where the metric's have; nothing can be averaged."""
         return self.metric.abilities & Ability.CORPUS_STATISTICS
 
+    @property
+    def ignores_references(self) -> bool:
+        """False: on the way back, the reference is what is scored."""
+        return False
+
     def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
         """(H, R)"""
         there = self.metric.scores(hyps, refs, source)
