@@ -50,7 +50,7 @@ def find_pythons(named: list[str]) -> dict[str, str]:
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     installed = [str(path) for v in VERSIONS for path in sorted(pyenv.glob(f"{v}.*/bin/python"))]
     found = {}
-    for python in named or [*installed, *(f"python{version}" for version in VERSIONS)]:
+    for python in named or [*(f"python{version}" for version in VERSIONS), *installed]:
         if path := shutil.which(python):
             answer = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
             found[".".join(answer.split(".")[:2]).removeprefix("Python ")] = path
