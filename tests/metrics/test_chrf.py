@@ -204,6 +204,9 @@ def test_a_group_without_members_shares_nothing(plain):
 def test_lone_surrogates_are_characters_like_others():
     metric = minrisk.ChrF()
     assert scores(metric, ["\ud800a"], ["\ud800a"])[0, 0] == 100
+    assert scores(metric, ["\ud800a"], ["\udfffa"]) == scores(metric, ["éa"], ["èa"])
+    joined = "\U0001f600"  # two surrogates side by side stay two characters
+    assert scores(metric, ["\ud83d" + "\ude00"], [joined])[0, 0] == 0
 
 
 def test_an_aggregate_cannot_be_a_hypothesis():

@@ -199,6 +199,16 @@ def test_too_little_memory_splits_the_work(kind):
         assert counts(small.sample(given, 20, 0, range(3))) == counts(whole)
 
 
+def test_memory_that_is_too_small_for_one_sample_ends_the_sampling(monkeypatch):
+    def fail(*args):
+        raise torch.cuda.OutOfMemoryError
+
+    monkeypatch.setattr(FastDecoder, "start", fail)
+    model = tiny_models.model("marian")
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        engine(model).sample(prompts(model), 4, 7, range(3))
+
+
 @pytest.mark.parametrize("options", [{"top_k": 1}, {"temperature": 1e-6}], ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_likeliest_tokens_are_those_of_greedy_search(kind, options):

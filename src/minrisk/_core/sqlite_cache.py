@@ -10,6 +10,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -82,14 +83,20 @@ class SqliteCache:
             if self._path != MEMORY:
                 Path(self._path).parent.mkdir(parents=True, exist_ok=True)
             database = sqlite3.connect(self._path, timeout=_LOCK_SECONDS, check_same_thread=False)
-            # invalid text is a damaged row, which the caller skips, and no error of the file
-            database.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
-            with database:
-                database.execute("PRAGMA journal_mode=WAL")  # readers do not wait for a writer
-                database.execute(self._table)
+            with ExitStack() as on_failure:
+                on_failure.callback(database.close)
+                self._prepare(database)
+                on_failure.pop_all()
         except (OSError, sqlite3.Error) as error:
             raise self._failure(error) from None
         return database
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        # invalid text is a damaged row, which the caller skips, and no error of the file
+        database.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
+        with database:
+            database.execute("PRAGMA journal_mode=WAL")  # readers do not wait for a writer
+            database.execute(self._table)
 
     def _failure(self, error: Exception) -> InputError:
         return InputError(f"{self._path}: cannot be used as a cache: {error}; free some space, "

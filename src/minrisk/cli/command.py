@@ -17,7 +17,7 @@ import click
 from minrisk._core.errors import InputError, MinriskError, nearest
 from minrisk._core.metric import Metric
 from minrisk._core.registry import METRICS
-from minrisk.cli.components import REFERENCES, Component, ComponentOptions, FieldValue
+from minrisk.cli.components import REFERENCES, Component, ComponentOptions, FieldValue, Names
 from minrisk.cli.config import Config, read_config
 from minrisk.cli.fields import entries
 from minrisk.cli.flags import set_flags
@@ -103,9 +103,8 @@ class OptionsCommand(click.Command):
             raise InputError(f"{path}: unknown key {key!r}; {hint}see --help")
         ctx.default_map = config.default_map(options)
 
-    def _find_components(self, ctx: click.Context, config: Config,
-                         given: dict[str, Any]) -> None:
-        names = config.default_map(self._field_options(ctx)) | given
+    def _find_components(self, ctx: click.Context, config: Config, given: Names) -> None:
+        names = {**config.default_map(self._field_options(ctx)), **given}
         ctx.meta[_COMPONENTS] = [found for group in self.groups
                                  for found in _named_components(group, names)]
 

@@ -45,6 +45,11 @@ class Field:
         return "|".join(map(str, self.choices)) or _NAMES.get(self.type, str(self.type))
 
     @property
+    def valid(self) -> str:
+        """Its valid values, e.g. `int of at least 1`."""
+        return f"{self.kind}{self.bounds}"
+
+    @property
     def described(self) -> str:
         """Its help with its default."""
         if self.required:
@@ -74,6 +79,16 @@ class Entry:
     cls: type = object
     fields: tuple[Field, ...] = ()
     problem: str | None = None
+
+    @property
+    def papers(self) -> tuple[str, ...]:
+        """The papers that proposed it."""
+        return getattr(self.cls, "papers", ())
+
+    @property
+    def cost(self) -> str:
+        """Its cost for n hypotheses and m references, or n samples; empty if it does not say."""
+        return getattr(self.cls, "cost", "")
 
 
 @cache

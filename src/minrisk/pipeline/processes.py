@@ -233,7 +233,7 @@ class Worker:
         code = self._end()
         self._restart()
         self._failures += 1
-        if self._pool.segment_timeout is not None and code == -signal.SIGALRM:
+        if self._pool.segment_timeout is not None and _ended_by_alarm(code):
             yield from self._give_up("took longer than the segment timeout of "
                                      f"{self._pool.segment_timeout:g} s")
         elif self._failures >= _MAX_ATTEMPTS:
@@ -247,6 +247,10 @@ class Worker:
             self._blocks.extendleft(reversed(list(block.singles())))
         else:
             yield self._pool.refuse(block, reason)
+
+
+def _ended_by_alarm(code: int | None) -> bool:
+    return sys.platform != "win32" and code == -signal.SIGALRM
 
 
 def _exit_reason(code: int | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import signal
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from time import perf_counter
 from typing import Any, Self
 
 from minrisk._core.errors import InputError, MissingExtra, UnusableError
-from minrisk._core.threads import set_threads
+from minrisk._core.threads import set_threads, threads
 from minrisk.io.record import Record
 from minrisk.pipeline.stages import Parse, Stage
 
@@ -88,8 +89,7 @@ class WorkerPool:
 
     def prepare(self) -> None:
         """Load the models of the stages in this process."""
-        if self.threads is not None:
-            set_threads(self.threads)
+        set_threads(self.threads or threads())  # so that the cores are not counted again and again
         if self.quiet:
             warnings.simplefilter("ignore")
         for stage in self.stages:
@@ -149,7 +149,7 @@ class WorkerPool:
         except UNSENDABLE as error:
             single = replace(block, items=[raw for raw in block.items if raw.index == item.index])
             [refused] = self.refuse(single, _reason(error)).items
-            return replace(refused, fields={}) if isinstance(refused, Record) else refused
+            return refused.replace(fields={}) if isinstance(refused, Record) else refused
         return item
 
     def _one_by_one(self, block: Block, reason: str) -> Block | FatalItem:
@@ -222,11 +222,16 @@ class Deadline:
     def _count(self, more: int) -> None:
         self._records += more
         if self._seconds is not None:
-            signal.setitimer(signal.ITIMER_REAL, self._seconds * self._records)
+            _set_alarm(self._seconds * self._records)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._seconds is not None:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            _set_alarm(0)
+
+
+def _set_alarm(seconds: float) -> None:
+    assert sys.platform != "win32"  # where a run refuses a timeout
+    signal.setitimer(signal.ITIMER_REAL, seconds)
