@@ -27,10 +27,10 @@ TOGETHER = {"test_ray": "ray", "test_reference_parts_ray": "ray", "test_comet": 
             "test_comet_kernels": "warm", "test_hf_kernels": "warm", "test_local": "warm",
             "test_model_folders": "warm"}
 # What takes longest comes first: were it last, other processes would wait.
-LONGEST = ("ray", "warm", "test_page", "test_processes", "test_urls", "test_crashes",
-           "test_running", "test_hf_drawing", "test_run_store", "test_cli", "test_validation",
-           "test_every_metric", "test_sample", "test_workers", "test_docs", "test_reproduction",
-           "test_consensus", "test_reference_parts", "test_vote", "test_composed")
+LONGEST = ("ray", "warm", "test_page", "test_processes", "test_manual", "test_crashes",
+           "test_hf_drawing", "test_every_metric", "test_validation", "test_urls", "test_cli",
+           "test_run_store", "test_workers", "test_light", "test_running", "test_reproduction",
+           "test_sample", "test_reference_parts", "test_consensus", "test_composed")
 
 
 def pytest_collection_modifyitems(items):
