@@ -6,7 +6,7 @@ SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -
                                 -o -name '*.safetensors' -o -path '*/assets/*') \
            CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint bench clean
+.PHONY: demo test test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint bench bench-quick clean
 
 demo: $(VENV)/.installed
 	$(BIN)/minrisk demo --report demo.html
@@ -46,6 +46,10 @@ test-all: test test-slow test-cpus sanitize fuzz
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/chrf/run.py
 	$(BIN)/python benchmarks/bleu/run.py
+
+# two minutes, with the bundled samples; benchmarks/quick/compare.py compares two such files
+bench-quick: $(VENV)/.test
+	$(BIN)/python benchmarks/quick/run.py --output bench-quick.json
 
 # the native core by itself under sanitizers: memory and undefined behaviour, then data races
 sanitize:
