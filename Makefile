@@ -7,7 +7,7 @@ SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -
            CMakeLists.txt pyproject.toml
 
 .PHONY: demo test test-core test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint \
-        bench docs docs-links dist wheels clean
+        bench bench-quick docs docs-links dist wheels clean
 
 demo: $(VENV)/.installed
 	$(BIN)/minrisk demo --report demo.html
@@ -56,6 +56,10 @@ test-all: test test-slow test-cpus sanitize fuzz
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/chrf/run.py
 	$(BIN)/python benchmarks/bleu/run.py
+
+# two minutes, with the bundled samples; benchmarks/quick/compare.py compares two such files
+bench-quick: $(VENV)/.test
+	$(BIN)/python benchmarks/quick/run.py --output bench-quick.json
 
 # the manual in build/docs/html; a warning is an error, and so is a link inside it that leads nowhere
 SPHINX := $(BIN)/python -m sphinx -E -W --keep-going -d build/docs/doctrees

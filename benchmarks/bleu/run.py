@@ -18,17 +18,7 @@ sys.path.append(str(HERE.parent / "chrf"))  # the texts and the rules are the sa
 import core
 import data
 import tables
-from contest import (
-    DOUBLE,
-    Competitor,
-    Entry,
-    agreement,
-    compare,
-    rounded,
-    say,
-    variants,
-    workers,
-)
+from contest import Competitor, Entry, compare, compare_spot, rounded, say, variants, workers
 
 SCRIPT = HERE / "competitors.py"
 CHRF = Competitor("minrisk chrf", "chrf", script=SCRIPT)
@@ -56,14 +46,6 @@ def measure(samples: int, turns: int, cores: Sequence[str]) -> dict[str, Any]:
                 entry.take_turn(turn, slow_turns=3)
         return {"samples": len(texts), "agreement": agreed, "spot": spot,
                 "times": [entry.result() for entry in entries]}
-
-
-def compare_spot(ours: Entry, theirs: Entry) -> dict[str, Any]:
-    """The utilities of the first hypotheses, against sacreBLEU's."""
-    few = ours.answer["utility"][:len(theirs.answer["utility"])]
-    return {"hypotheses": len(few),
-            **agreement({"utility": few, "best": few.index(max(few))}, theirs.answer,
-                        theirs.title, DOUBLE)}
 
 
 def options() -> argparse.Namespace:

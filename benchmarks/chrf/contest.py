@@ -152,6 +152,14 @@ def compare(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     ]
 
 
+def compare_spot(ours: Entry, theirs: Entry) -> dict[str, Any]:
+    """The utilities of the first hypotheses, of one who scored no others."""
+    few = ours.answer["utility"][:len(theirs.answer["utility"])]
+    return {"hypotheses": len(few),
+            **agreement({"utility": few, "best": few.index(max(few))}, theirs.answer,
+                        theirs.title, DOUBLE)}
+
+
 def tolerance(one: Entry, other: Entry) -> float:
     library, theirs = (e.worker.label.split()[0] for e in (one, other))
     return 0.0 if library == theirs else SINGLE.get(theirs, DOUBLE)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -32,6 +31,7 @@ from contest import (
     variants,
     workers,
 )
+from processes import imports, spawn
 
 import native
 
@@ -40,8 +40,6 @@ sys.path.append(str(HERE.parent))  # what all benchmarks share
 
 import machine
 import speed
-
-IMPORT = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
 
 FASTCHRF = Competitor("fastchrf", "fastchrf")
 FASTCHRF_ALONE = Competitor("fastchrf 1 thread", "fastchrf", {"RAYON_NUM_THREADS": "1"})
@@ -175,25 +173,6 @@ def check_choices(chosen: list[dict[str, Any]], work: str, count: int = 5) -> No
                                         f"{answer['best']} of segment {line['id']}")
 
 
-def spawn(command: list[str]) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, str(HERE / "spawn.py"), *command],
-                          capture_output=True, text=True, check=True)
-    result: dict[str, Any] = json.loads(done.stdout)
-    if result["status"] != 0:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    return result
-
-
-def imports(plan: Plan) -> dict[str, Any]:
-    """Fresh processes in turns; the first of each fills the caches."""
-    seconds: dict[str, list[float]] = {"minrisk": [], "numpy": []}
-    for _ in range(plan.imports + 1):
-        for name, found in seconds.items():
-            command = [sys.executable, "-c", IMPORT.format(name)]
-            found.append(float(subprocess.check_output(command)))
-    return {name: timing(found[1:]) for name, found in seconds.items()}
-
-
 def limit(plan: Plan) -> dict[str, Any]:
     """What the kernels reach of what the machine could do."""
     if native.compiler() is None:
@@ -205,7 +184,7 @@ def limit(plan: Plan) -> dict[str, Any]:
 def measure(plan: Plan, cores: Sequence[str]) -> dict[str, Any]:
     # the short ones first, where what is missing shows soonest
     parts: dict[str, Callable[[], Any]] = {
-        "imports": lambda: imports(plan),
+        "imports": lambda: imports(plan.imports),
         "processes": lambda: processes(plan),
         "limit": lambda: limit(plan),
         "large": lambda: large(plan),

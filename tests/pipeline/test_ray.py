@@ -14,7 +14,7 @@ import pytest
 from commands import Result, read, run, spawn, wait_for, write
 from minrisk._core.errors import InputError
 from minrisk.cli.execute import SOME_FAILED
-from project import SUPPORT
+from project import ROOT, SUPPORT, load_module
 from shard_folders import (
     errors,
     kill_again_and_again,
@@ -85,6 +85,15 @@ def test_a_cluster_gives_the_bytes_of_one_machine_and_records_the_same_errors(
     assert len(errors(tmp_path / "ray")) == 2
     assert "75 segments, 2 failed" in error
     assert all(line.startswith("minrisk: ") for line in error.splitlines())
+
+
+def test_the_example_of_a_corpus_runs(connected, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    load_module(ROOT / "examples" / "corpus_on_ray.py").main(connected.address)
+    local, on_ray, *shards = capsys.readouterr().out.splitlines()
+    assert on_ray.removeprefix("ray: ") == local.removeprefix("local: ")
+    assert on_ray.startswith("ray: 6 segments, 0 failed")
+    assert [line.split(";")[0] for line in shards] == [f"part-{i}.jsonl: equal" for i in range(3)]
 
 
 def test_a_worker_that_dies_loses_nothing(on_ray, flag, tmp_path):
