@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
@@ -292,18 +293,36 @@ def test_an_output_whose_manifest_is_damaged_is_not_made_again(tmp_path, inline,
     assert "holds an earlier run" in run("decode", path, "-o", output).err
 
 
-def test_a_journal_is_opened_once_for_all_segments(tmp_path, inline, output, monkeypatch):
-    opened: list[str] = []
+@pytest.fixture
+def journals(monkeypatch) -> list[IO[bytes]]:
+    """The journals of shards that were opened to be written, of which one is open at a time."""
+    opened: list[IO[bytes]] = []
 
     def counted(path, mode="r", *args, **options):
-        opened.append(f"{path} {mode}")
-        return builtin(path, mode, *args, **options)
+        stream = builtin(path, mode, *args, **options)
+        if str(path).endswith(".partial") and "a" in mode:
+            assert all(other.closed for other in opened)
+            opened.append(stream)
+        return stream
 
     builtin = open
-    path = write(tmp_path / "in.jsonl", *segments(20))
     monkeypatch.setattr("builtins.open", counted)
+    return opened
+
+
+def test_a_journal_is_opened_once_for_all_segments(tmp_path, inline, output, journals):
+    path = write(tmp_path / "in.jsonl", *segments(20))
     assert run("decode", path, "-o", output).code == 0
-    assert len([name for name in opened if ".partial a" in name]) == 1
+    assert [journal.closed for journal in journals] == [True]
+
+
+def test_no_two_journals_are_open_though_all_of_them_stay(tmp_path, inline, journals):
+    (tmp_path / "in").mkdir()
+    for name in "abc":
+        write(tmp_path / "in" / f"{name}.jsonl", *segments(2), {"samples": ["bad"]}, *segments(2))
+    assert run("decode", f"{tmp_path}/in/*", "-o", f"{tmp_path}/out/", *EQUAL).code == SOME_FAILED
+    assert [journal.closed for journal in journals] == [True] * 3
+    assert len(partials(tmp_path / "out")) == 3
 
 
 # what was tampered with
