@@ -6,14 +6,18 @@ SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -
                                 -o -name '*.safetensors' -o -path '*/assets/*') \
            CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-core test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint bench dist wheels clean
+.PHONY: demo test test-core test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint \
+        bench docs docs-links dist wheels clean
 
 demo: $(VENV)/.installed
 	$(BIN)/minrisk demo --report demo.html
 
-# all that guards the product on a CPU; processes that outnumber cores would wait for each other
-WORKERS ?= 2
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+# all that guards the product on a CPU; one process more than two cores, for tests wait a lot: for
+# a Ray cluster, for servers, for commands in processes of their own
+WORKERS ?= 3
+# compiled tests are kept for the next run, also where PYTHONDONTWRITEBYTECODE is set
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
+    -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 test: $(VENV)/.test
 	$(PYTEST) -m "not slow"
 
@@ -53,6 +57,15 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/chrf/run.py
 	$(BIN)/python benchmarks/bleu/run.py
 
+# the manual in build/docs/html; a warning is an error, and so is a link inside it that leads nowhere
+SPHINX := $(BIN)/python -m sphinx -E -W --keep-going -d build/docs/doctrees
+docs: $(VENV)/.docs
+	$(SPHINX) -b html docs build/docs/html
+
+# links to other sites, which needs a network
+docs-links: $(VENV)/.docs
+	$(SPHINX) -b linkcheck docs build/docs/links
+
 # the native core by itself under sanitizers: memory and undefined behaviour, then data races
 sanitize:
 	$(MAKE) -C tests/native sanitize
@@ -89,6 +102,10 @@ $(VENV)/.test: $(VENV)/.installed requirements/core.txt requirements/test.txt \
 # beside the packages of the tests, whose types mypy follows
 $(VENV)/.lint: $(VENV)/.test requirements/lint.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/lint.txt
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.installed requirements/docs.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/docs.txt
 	touch $@
 
 clean:

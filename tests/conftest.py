@@ -18,9 +18,19 @@ from project import ROOT, SHARED
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anybody imports what reads it
 
 settings.register_profile(
-    "default", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "default", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("default")
+
+# Files that share what is dear to start: a Ray cluster, a process that has imported torch.
+TOGETHER = {"test_ray": "ray", "test_reference_parts_ray": "ray", "test_comet": "warm",
+            "test_comet_kernels": "warm", "test_hf_kernels": "warm", "test_local": "warm",
+            "test_model_folders": "warm"}
+# What takes longest comes first: were it last, other processes would wait.
+LONGEST = ("ray", "warm", "test_page", "test_processes", "test_urls", "test_crashes",
+           "test_running", "test_hf_drawing", "test_run_store", "test_cli", "test_validation",
+           "test_every_metric", "test_sample", "test_workers", "test_docs", "test_reproduction",
+           "test_consensus", "test_reference_parts", "test_vote", "test_composed")
 
 
 def pytest_collection_modifyitems(items):
@@ -28,8 +38,28 @@ def pytest_collection_modifyitems(items):
     names = [item.nodeid for item in items if re.search(" at 0x[0-9a-f]", item.nodeid)]
     if names:
         raise pytest.UsageError(f"give ids to the parameters of {names[0]}")
-    # a group that runs in one process comes first: were it last, the other processes would wait
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    items.sort(key=lambda item: LONGEST.index(group) if (group := _group(item.nodeid)) in LONGEST
+               else len(LONGEST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A file runs in one process, for its tests share models, servers and imports.
+
+    `xdist_group` would do, were it not ignored by pytest-xdist 3.8 with pytest 9.2.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Grouped(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid)
+
+    return Grouped(config, log)
+
+
+def _group(nodeid: str) -> str:
+    name = Path(nodeid.partition("::")[0]).stem
+    return TOGETHER.get(name, name)
 
 
 def pytest_terminal_summary(terminalreporter):

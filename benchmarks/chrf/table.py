@@ -1,6 +1,6 @@
 """Makes the tables of README.md from results.json, so that no number is typed by hand.
 
-usage: python benchmarks/chrf/table.py [--results FILE] [--readme FILE...]
+usage: python benchmarks/chrf/table.py [--results FILE] [--readme FILE]
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from bars import Results, advantage, all_bars, growth, late, seconds
 
 HERE = Path(__file__).parent
-READMES = [HERE / "README.md", HERE.parents[1] / "README.md"]
+README = HERE / "README.md"
 PLACE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -185,27 +185,6 @@ def _reading(found: Results) -> str:
         f"{stages['index'] / exact:.0%}.")
 
 
-def summary_table(results: Results) -> str:
-    """For the project's own README: one table, and the machine."""
-    choice, m = results["choice"], results["machine"]
-    rows = [[f"{name}, {what}", ms(seconds(choice, who, work)),
-             times(seconds(choice, "fastchrf", "exact") / seconds(choice, who, work))]
-            for who, name, work, what in (
-                ("minrisk", "**minrisk**", "exact", "exact"),
-                ("minrisk", "**minrisk**", "aggregate", "aggregate"),
-                ("fastchrf", "fastchrf", "aggregate", "aggregate (an approximation)"),
-                ("fastchrf", "fastchrf", "exact", "exact"))]
-    exact = next(p for p in results["processes"] if p["strategy"] == "standard")
-    count = f"{choice['samples']:,}"
-    return (
-        f"From {count} real samples of one sentence to the choice by chrF, both cores of an "
-        f"{m['cpu']} ({m['simd']}):\n\n"
-        + markdown(["", "ms", "against fastchrf, exact"], rows)
-        + f"\n\n`minrisk decode` of {exact['segments']} segments of {count} samples, exact, from "
-        f"compressed file to output: {exact['median']:.1f} s and "
-        f"{exact['peak_bytes'] / 1e6:.0f} MB.")
-
-
 TABLES: dict[str, Callable[[Results], str]] = {
     "machine": machine_line,
     "bars": bars_table,
@@ -213,7 +192,6 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "sweep": sweep_table,
     "whole": whole_table,
     "limit": limit_table,
-    "summary": summary_table,
 }
 
 
@@ -228,11 +206,10 @@ def update(readme: Path, results: Results) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=HERE / "results.json")
-    parser.add_argument("--readme", type=Path, nargs="+", default=READMES)
+    parser.add_argument("--readme", type=Path, default=README)
     given = parser.parse_args()
     results = json.loads(given.results.read_text(encoding="utf-8"))
-    for readme in given.readme:
-        update(readme, results)
+    update(given.readme, results)
 
 
 if __name__ == "__main__":

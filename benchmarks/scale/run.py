@@ -4,7 +4,7 @@ usage: python benchmarks/scale/run.py [--segments N] [--workers W...] [--engines
 
 Decodes N segments of 1,024 samples by exact chrF MBR with each engine and number of workers, a
 tenth of them first; writes results.json, and from all results the tables of README.md and
-docs/scale.md, and memory.svg.
+docs/guides/scale.md, and memory.svg.
 """
 
 from __future__ import annotations

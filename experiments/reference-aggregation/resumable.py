@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,20 +36,20 @@ def resume(path: Path, made: str, items: Sequence[T],
     `make` gets the remaining items and yields their results in order; `made` are the settings.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    journal = Journal(str(path))
-    entries = [entry for _, entry in journal]
-    if not entries:
-        entries.append({"made": made, "machine": with_gpu()})
-        journal.append(entries[0])
-    head, found = entries[0], entries[1:][: len(items)]
-    if head.get("made") != made:
-        raise InputError(f"{path} was made with other settings ({head.get('made')}); "
-                         f"remove it, or give another work folder, for {made}")
-    with _shown(path, len(items) - len(found)) as progress:
-        for result in make(items[len(found):]):
-            journal.append(result)
-            found.append(result)
-            progress.advance()
+    with closing(Journal(str(path))) as journal:
+        entries = [entry for _, entry in journal]
+        if not entries:
+            entries.append({"made": made, "machine": with_gpu()})
+            journal.append(entries[0])
+        head, found = entries[0], entries[1:][: len(items)]
+        if head.get("made") != made:
+            raise InputError(f"{path} was made with other settings ({head.get('made')}); "
+                             f"remove it, or give another work folder, for {made}")
+        with _shown(path, len(items) - len(found)) as progress:
+            for result in make(items[len(found):]):
+                journal.append(result)
+                found.append(result)
+                progress.advance()
     return StoredResults(found, head["machine"])
 
 

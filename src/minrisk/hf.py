@@ -74,8 +74,8 @@ def generate(
     `temperature` and so on. `num_return_sequences` is the number of best samples to return.
 
     Args:
-        model, input_ids, logits_processor, stopping_criteria, generation_config, inputs_tensor,
-            model_kwargs: what `generate` of transformers passes.
+        model, input_ids, inputs_tensor, generation_config: what `generate` of transformers passes.
+        logits_processor, stopping_criteria, model_kwargs: likewise.
         tokenizer: the tokenizer; that of the model's name or folder unless given.
         num_samples: number of samples of each row.
         metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless

@@ -1,4 +1,4 @@
-"""What authors of metrics, strategies and samplers import; CONTRIBUTING has an example of each.
+"""What authors of metrics, strategies and samplers import; docs/extend.md has an example of each.
 
     from minrisk.plugins import Ability, Metric, option
 

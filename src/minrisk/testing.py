@@ -72,6 +72,7 @@ def check_metric(metric: AnyMetric, given: Sequence[Case] | None = None,
     metric = as_metric(metric)
     check_abilities(metric)
     checks = [*METRIC_CHECKS,
+              *([check_ignored_references] if metric.ignores_references else ()),
               *(AGGREGATE_CHECKS if Ability.AVERAGES in metric.abilities else ()),
               *(PARTS_CHECKS if Ability.PARTIAL_STATISTICS in metric.abilities else ())]
     for case in cases() if given is None else given:
@@ -162,6 +163,12 @@ def check_utility_against_itself(metric: AnyMetric, case: Case, rtol: float) -> 
     mass = Groups.singletons(case.groups.weights).mass
     expected = metric.scores(refs, refs, source) @ mass
     _assert_close(metric.utility(refs, refs, mass, source), expected, rtol)
+
+
+def check_ignored_references(metric: AnyMetric, case: Case, rtol: float) -> None:
+    """A metric that says so has the same scores whatever the reference."""
+    matrix = _scores(metric, case)
+    _assert_close(matrix, np.tile(matrix[:, :1], matrix.shape[1]), rtol)
 
 
 def check_singleton_groups(metric: Any, case: Case, rtol: float) -> None:

@@ -291,7 +291,7 @@ def test_a_corpus_may_be_empty(tmp_path):
     (([],), {"output": "o", "resume": True, "overwrite": True}, "give one"),
     (([],), {"output": "o", "nbest": 0}, "nbest must be an integer of at least 1 or None; got 0"),
     (([],), {"output": "o", "format": "xml"}, "format must be 'json' or 'text'; got 'xml'"),
-    (([],), {"output": "o", "format": "text", "nbest": 2}, "need format='json'"),
+    (([],), {"output": "o", "format": "text", "utilities": True}, "need format='json'"),
     (([],), {"nbest": 2}, "are for output="),
     (([],), {"address": "auto"}, "give engine='ray'"),
     (([["a"]],), {"output": "out/"}, "a folder as output needs files as input"),
@@ -474,6 +474,19 @@ def test_separate_references_are_those_of_the_command_line(server, sources, tmp_
         for result in call(SOURCES, 5, sampler=sampler(server), **options):
             assert sum(s.count for s in result.samples) == 5
             assert sum(s.count for s in result.reference_samples) == 9
+
+
+@pytest.mark.parametrize("call", [minrisk.sample, minrisk.translate, minrisk.answer])
+def test_results_tell_the_tokens_of_all_their_samples(server, call):
+    [before] = call(["one"], 4, sampler=sampler(server))
+    assert before.usage is None
+    server.usage = True
+    [alone] = call(["one"], 4, sampler=sampler(server))
+    assert alone.usage == {"prompt_tokens": 5, "completion_tokens": 12}
+    [both] = call(["one"], 4, sampler=sampler(server), reference_samples=8)
+    assert both.usage == {"prompt_tokens": 10, "completion_tokens": 36}
+    [decoded] = minrisk.decode_corpus([both.texts if call is minrisk.sample else ["a", "b"]])
+    assert decoded.usage is None
 
 
 def test_a_sampler_without_options_can_draw_references_too():

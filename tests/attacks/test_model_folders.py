@@ -115,7 +115,6 @@ def test_no_code_of_a_folder_is_run(target, poison, tmp_path, questions):
         assert str(model) in line
 
 
-@pytest.mark.xdist_group("warm")
 @pytest.mark.parametrize("target", ["sample", "translate", "bertscore"])
 def test_lines_that_say_yes_are_left_where_they_are(target, tmp_path):
     """In a process of its own, with a pipe as its standard input."""
@@ -135,7 +134,6 @@ def test_lines_that_say_yes_are_left_where_they_are(target, tmp_path):
         assert lines.read(len(YES)) == YES
 
 
-@pytest.mark.xdist_group("warm")
 @pytest.mark.parametrize("name", ["sample", "translate"])
 def test_a_source_that_says_yes_is_no_consent(name, tmp_path):
     model, flag = sampler(tmp_path / "model"), tmp_path / "PWNED"

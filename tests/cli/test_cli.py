@@ -111,6 +111,15 @@ def test_n_best_are_in_order_and_end_where_the_hypotheses_do(samples):
         assert record["nbest"][0] == {k: record[k] for k in ("text", "index", "utility")}
 
 
+def test_n_best_as_text_are_as_many_lines_for_every_segment(samples, tmp_path):
+    best = run("decode", samples, "--nbest", "3").records
+    expected = [[choice["text"] for choice in record["nbest"]] for record in best]
+    lines = run("decode", samples, "--nbest", "3", "--format", "text").out.split("\n")[:-1]
+    assert lines == [text for texts in expected for text in [*texts, "", ""][:3]]
+    path = write(tmp_path / "in.jsonl", {"samples": ["a"]}, {"samples": 3}, {"samples": ["b"]})
+    assert run("decode", path, "--nbest", "2", "--format", "text").out == "a\n\n\n\nb\n\n"
+
+
 def test_other_fields_pass_through_but_do_not_win(tmp_path):
     path = write(tmp_path / "in.jsonl", {"samples": ["a"], "source": "s", "lang": "fr",
                                          "text": "mine", "id": "x"})
@@ -274,8 +283,16 @@ def test_what_is_installed_is_listed(command, registry):
 def test_chrf_is_listed_with_its_defaults():
     [chrf] = run("list", "metrics", "chrf", "--json").records
     assert chrf["aggregates"] is True
-    assert {"flag": "--metric.order", "type": "int", "help": "maximum order of character n-grams",
-            "required": False, "default": 6} in chrf["options"]
+    assert {"flag": "--metric.order", "type": "int", "valid": "int from 0 to 1000",
+            "help": "maximum order of character n-grams", "required": False,
+            "default": 6} in chrf["options"]
+
+
+def test_costs_and_papers_are_listed():
+    [prune] = run("list", "strategies", "prune", "--json").records
+    assert (prune["papers"], prune["cost"][:9]) == (["Cheng & Vlachos 2023"], "n · start")
+    shown = run("list", "strategies", "prune").out
+    assert f"    cost: {prune['cost']}\n    papers: Cheng & Vlachos 2023\n" in shown
 
 
 def test_a_plug_in_that_cannot_be_imported_says_why(monkeypatch):
@@ -567,6 +584,12 @@ def test_an_oracle_without_human_references_is_told(tmp_path, human, message):
                  "--oracle", "human")
     assert result.code == 2
     assert message in result.err
+
+
+def test_the_demo_gives_its_samples_away(bundled):
+    lines = run("demo", "--samples", "--limit", "2").records
+    assert [line["samples"] for line in lines] == [record["samples"] for record in bundled[:2]]
+    assert run("demo", "--samples", "--limit", "2").err == ""
 
 
 def test_the_demo_can_write_a_page_and_says_where(tmp_path):

@@ -67,8 +67,11 @@ def test_keys_of_mbrs_are_answered_with_ours(tmp_path, content, message):
     ("--metric.fp16", "'--metric.fp16'; here it is --metric.dtype fp16"),
     ("--metric.batch_size 8", "'--metric.batch-size'; here it is --metric.tokens"),
     ("--metric.char_order 4", "'--metric.char-order'; here it is --metric.order"),
+    ("--model_storage_path x", "here it is the environment variable HF_HOME"),
+    ("--method aggregate_to_fine", "'--method'; here it is --strategy: standard (pairwise)"),
+    ("--utility comet22", "'--utility'; here it is --metric"),
 ])
-def test_options_of_mbrs_are_answered_with_ours(tmp_path, args, message):
+def test_options_of_other_tools_are_answered_with_ours(tmp_path, args, message):
     assert message in told(tmp_path, "", *args.split())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from minrisk.cli.execute import SOME_FAILED
 from minrisk.io.journal import Journal
 from minrisk.pipeline import progress
 from openai_server import Faulty, status
+from project import blocks
 from tolerance import assert_close
 
 SOURCES = ["one", "two", "three", "four"]
@@ -63,6 +65,39 @@ def test_repeated_samples_are_those_of_the_counts(sample, sources):
         assert len(other["samples"]) == len(other["logprobs"]) == 20
         assert {text: other["samples"].count(text) for text in other["samples"]} == dict(
             zip(one["samples"], one["counts"], strict=True))
+
+
+def test_samples_as_text_are_the_lines_that_decode_reads(sample, sources, tmp_path):
+    texts, records = tmp_path / "hyps.txt", tmp_path / "samples.jsonl"
+    assert sample(sources, "-n", "20", "--format", "text", "-o", texts).code == 0
+    assert sample(sources, "-n", "20", "--repeat", "-o", records).code == 0
+    assert texts.read_text().splitlines() == [
+        text for record in read(records.read_text()) for text in record["samples"]]
+    best = [[line["text"] for line in run("decode", *args).records]
+            for args in ((texts, "-n", "20"), (records,))]
+    assert best[0] == best[1]
+
+
+def test_a_prompt_that_fails_keeps_its_lines_of_text(server, sample, sources):
+    server.always = picky
+    result = sample(sources, "-n", "3", "--format", "text")
+    lines = result.out.splitlines()
+    assert result.code == SOME_FAILED
+    assert (len(lines), lines[6:9]) == (12, ["", "", ""])
+    assert all(lines[:6] + lines[9:])
+
+
+def test_fewer_samples_than_lines_are_no_plain_text(server, sample, tmp_path):
+    path = write(tmp_path / "prompts.jsonl", {"prompt": "one"})
+    server.always = openai_server.altered({}, {"finish_reason": "length"})
+    result = sample(path, "-n", "4", "--format", "text", "--drop-truncated")
+    assert "prompts.jsonl:1: found 2 samples; plain text has 4 lines for every prompt" in result.err
+
+
+def test_text_has_no_place_for_references(sample, sources):
+    result = sample(sources, "--format", "text", "--reference-samples", "4")
+    assert result.code == 2
+    assert "--reference-samples needs --format json" in result.err
 
 
 @pytest.mark.parametrize("strategy", ["standard", "aggregate"])
@@ -138,20 +173,24 @@ def test_translate_measures_its_choices_as_decode_does(sample, translate, source
 REFERENCES = ["--reference-samples", "12", "--references.temperature", "0.25"]
 
 
-@pytest.mark.parametrize("weights", ["uniform", "logprobs"])
+@pytest.mark.parametrize("weights", ["uniform", "logprobs", "length-normalised"])
 def test_translate_with_separate_references_is_sample_and_decode(
         sample, translate, sources, tmp_path, weights):
     samples = tmp_path / "samples.jsonl"
     sample(sources, "-n", "5", "--prompt", "In French: {source}", *REFERENCES, "-o", samples)
     for record in read(samples.read_text()):
         assert list(record) == ["id", "source", "samples", "counts", "sample_logprobs",
-                                "sample_lengths", "references", "weights"]
+                                "sample_lengths", "references", "weights", "logprobs", "lengths"]
         assert (sum(record["counts"]), sum(record["weights"])) == (5, 12)
+        assert len(record["logprobs"]) == len(record["lengths"]) == len(record["references"])
     result = translate(sources, "-n", "5", *REFERENCES, "--format", "json", "--utilities",
                        "--weights", weights)
-    apart = run("decode", samples, "--utilities").records
     passed = [{k: v for k, v in r.items() if k != "source"} for r in result.records]
-    assert (passed == apart) == (weights == "uniform")
+    counted = run("decode", samples, "--utilities")
+    assert "are not used" not in counted.err
+    assert (passed == counted.records) == (weights == "uniform")
+    if weights != "uniform":  # which ignores the counts of references in a file
+        assert passed == run("decode", samples, "--utilities", "--weights", weights).records
 
 
 def test_the_log_probabilities_of_samples_reach_decode_beside_references(sample, sources, tmp_path):
@@ -527,12 +566,17 @@ def test_ctrl_c_does_not_wait_for_a_slow_server(server, sources, tmp_path):
         assert b"interrupted; segments in" in process.stderr.read()
 
 
-@pytest.mark.parametrize(("args", "message"), [
-    (["--nbest", "2"], "need --format json"), (["--utilities"], "need --format json")])
-def test_translate_into_text_has_its_limits(translate, sources, args, message):
-    result = translate(sources, *args)
+@pytest.mark.parametrize("option", ["--utilities", "--confidence"])
+def test_translate_into_text_has_its_limits(translate, sources, option):
+    result = translate(sources, option)
     assert result.code == 2
-    assert message in result.err
+    assert "need --format json" in result.err
+
+
+def test_translations_as_text_may_be_the_n_best(translate, sources):
+    lines = translate(sources, "-n", "20", "--nbest", "2").out.splitlines()
+    records = translate(sources, "-n", "20", "--nbest", "2", "--format", "json").records
+    assert lines == [choice["text"] for record in records for choice in record["nbest"]]
 
 
 def test_a_model_that_writes_on_must_be_told_to_translate(server, sources, tmp_path):
@@ -554,6 +598,43 @@ def test_answer_takes_prompts_as_they_are_and_writes_votes(server, sources, tmp_
     expected = run("decode", tmp_path / "s.jsonl", *method).records
     assert [(r["text"], r["answer"], r["votes"]) for r in found.records] == [
         (r["text"], r["answer"], r["votes"]) for r in expected]
+
+
+CHAT = [{"role": "user", "content": [{"type": "text", "text": "3 + 4?"},
+                                     {"type": "image_url", "image_url": {"url": "data:,x"}}]},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "add", "arguments": "[3, 4]"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "7"}]
+
+
+def adding(handler) -> None:
+    """Three of four samples have the same answer, each in its own words."""
+    handler.reply(200, {"choices": [
+        {"index": n, "finish_reason": "stop",
+         "message": {"content": f"{n} times: the answer is {8 if n % 4 == 1 else 7}."}}
+        for n in range(handler.body["n"])]})
+
+
+def test_the_pipeline_of_the_page_runs_as_written(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    server.always = adding
+    write(tmp_path / "chats.jsonl", {"id": "sum", "messages": CHAT})
+    commands = [line.replace("URL", server.endpoint) for line in
+                blocks("docs/guides/utilities.md", "console")[0].splitlines()]
+    answered, _, decoded, exported = (
+        run(*shlex.split(command.replace("$'\\n\\n'", "'\n\n'").removeprefix("$ minrisk ")))
+        for command in commands)
+    for found in (answered.records[0], decoded.records[0]):
+        assert (found["answer"], found["votes"]) == ("7", {"7": 0.75, "8": 0.25})
+    assert answered.records[0]["confidence"]["margin"] == 0.5
+    assert server.bodies[0]["messages"] == CHAT
+    sent = server.bodies[-1]
+    assert sent["messages"] == [{"role": "system", "content": "Think first."}, *CHAT]
+    assert (sent["stop"], sent["top_k"]) == (["\n\n"], 50)
+    [pair] = exported.records
+    assert pair["prompt"] == CHAT
+    assert ("is 7" in pair["chosen"][0]["content"], "is 8" in pair["rejected"][0]["content"]) == (
+        True, True)
 
 
 def test_chats_need_a_sampler_that_takes_them(tmp_path):

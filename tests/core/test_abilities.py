@@ -157,7 +157,8 @@ def test_prepare_finds_a_model_that_is_not_there():
 
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: minrisk.Rerank(CHRF), "strategy 'rerank' needs a metric that judges by the source "
-     "alone (comet-qe, comet-kiwi, metricx-qe, judge, reward, logprob); 'chrf' does not"),
+     "alone (comet-qe, comet-kiwi, metricx-qe, judge, reward, logprob, python, "
+     "command); 'chrf' does not"),
     (lambda: minrisk.QualityThenMBR(CHRF, Edit()), "quality of strategy 'quality-then-mbr' needs"),
     (lambda: minrisk.Centroid(CHRF), "has vectors to cluster (comet, comet-qe, embedding, mqm); "),
     (lambda: minrisk.Aggregate(Edit()), "strategies that work with it: standard, n-by-s, "
@@ -272,7 +273,8 @@ def test_listings_tell_which_metrics_and_strategies_go_together():
     assert not {"centroid", "control-variate", "rerank"} & set(metrics["chrf"]["strategies"])
     assert metrics["symmetric"]["strategies"] is None
     strategies = {entry["name"]: entry for entry in run("list", "strategies", "--json").records}
-    judges = ["comet-qe", "comet-kiwi", "metricx-qe", "judge", "reward", "logprob"]
+    judges = ["comet-qe", "comet-kiwi", "metricx-qe", "judge", "reward", "logprob",
+              "python", "command"]
     assert strategies["rerank"]["metrics"] == {"metric": judges}
     assert strategies["quality-then-mbr"]["metrics"]["quality"] == judges
     shown = run("list", "metrics").out

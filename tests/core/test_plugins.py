@@ -14,8 +14,9 @@ from project import blocks
 
 @pytest.fixture
 def plugin(tmp_path):
-    """An installed distribution with the code of the contributing guide, and a broken name."""
-    (tmp_path / "theirs.py").write_text("\n".join(blocks("CONTRIBUTING.md", "python")))
+    """An installed distribution with the classes of the manual's page, and a broken name."""
+    classes = [code for code in blocks("docs/extend.md", "python") if "@dataclass" in code]
+    (tmp_path / "theirs.py").write_text("\n".join(classes))
     info = tmp_path / "theirs-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")

@@ -61,12 +61,9 @@ def test_a_file_that_is_no_database_is_closed_again(tmp_path, monkeypatch):
     """Python 3.13 and later warn of connections that are left open."""
     (tmp_path / "x.db").write_bytes(b"no database" * 100)
     opened, connect = [], sqlite3.connect
-
-    def recorded(*args, **options):
-        opened.append(connect(*args, **options))
-        return opened[-1]
-
-    monkeypatch.setattr(sqlite3, "connect", recorded)
+    monkeypatch.setattr(sqlite3, "connect",
+                        lambda *args, **options: (opened.append(connect(*args, **options))
+                                                  or opened[0]))
     with pytest.raises(InputError, match="file is not a database"):
         numbers(tmp_path / "x.db")
     with pytest.raises(sqlite3.ProgrammingError, match="closed database"):

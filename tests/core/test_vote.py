@@ -14,6 +14,7 @@ from minrisk.metrics.json_match import JsonMatch
 from minrisk.metrics.symbolic import Symbolic
 
 TRIALS = 400
+DRAWS = 200  # of a trial at most; a rule that is often wrong is so early
 
 
 def integral(ours, theirs, steps=20_000):
@@ -34,15 +35,15 @@ def test_the_evidence_is_a_martingale_between_equally_frequent_answers():
         assert (up + down) / 2 == pytest.approx(now)
 
 
-def stopped(probabilities, error, rng, most=400):
+def stopped(probabilities, error, rng):
     """The answer that a vote stops with, looking after every draw, and after how many."""
     vote, counts = Vote(error), np.zeros(len(probabilities), int)
-    for number, answer in enumerate(rng.choice(len(probabilities), most, p=probabilities), 1):
+    for number, answer in enumerate(rng.choice(len(probabilities), DRAWS, p=probabilities), 1):
         vote.add(int(answer))
         counts[answer] += 1
         if vote.leads():
             return int(counts.argmax()), number
-    return None, most
+    return None, DRAWS
 
 
 @pytest.mark.parametrize("probabilities", [
@@ -64,7 +65,7 @@ def test_a_rule_that_forgot_about_looking_often_would_fail_the_same_test():
     wrong = 0
     for _ in range(TRIALS):
         counts = np.zeros(3, int)
-        for answer in rng.choice(3, 400, p=[0.34, 0.33, 0.33]):
+        for answer in rng.choice(3, DRAWS, p=[0.34, 0.33, 0.33]):
             counts[answer] += 1
             first, second = sorted(counts)[:-3:-1]
             if first >= 4 and first >= 2 * second:

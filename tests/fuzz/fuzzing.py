@@ -17,7 +17,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "1"))  # of each target
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "0.4"))  # of each target
 _CPU_SECONDS = 20.0  # of an example; not wall-clock seconds, which a busy machine stretches
 _DEEP = 100_000  # brackets in each other, beyond what Python's parsers can follow
 _MARKER = "nested as deeply as "

@@ -9,7 +9,7 @@ import lzma
 import sys
 import tracemalloc
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 from unittest.mock import patch
 from zlib import crc32
 
@@ -383,10 +383,14 @@ def test_matrices_appear_whole_and_what_was_written_before_a_kill_is_kept(tmp_pa
 ENTRIES = [{"a": "é", "b": list(range(n))} for n in range(3)]
 
 
+def append(path, *entries, owner=""):
+    """Append entries to a journal; returns the offset of the last one."""
+    with closing(Journal(str(path), owner)) as made:
+        return [made.append(entry) for entry in entries][-1]
+
+
 def journal(path):
-    made = Journal(str(path))
-    for entry in ENTRIES:
-        made.append(entry)
+    append(path, *ENTRIES)
     return path.read_bytes()
 
 
@@ -398,7 +402,7 @@ def test_a_journal_that_is_cut_anywhere_keeps_its_whole_entries(tmp_path):
         path.write_bytes(content[:size])
         whole = sum(size >= end - 1 for end in ends)  # the line feed may be missing
         assert [entry for _, entry in Journal(str(path))] == ENTRIES[:whole]
-        offset = Journal(str(path)).append({"next": 1})
+        offset = append(path, {"next": 1})
         assert [entry for _, entry in Journal(str(path))] == [*ENTRIES[:whole], {"next": 1}]
         assert list(Journal(str(path)).read([offset])) == [{"next": 1}]
 
@@ -418,7 +422,7 @@ def test_a_bit_that_flips_in_a_journal_costs_the_entries_around_it_and_no_other(
 def test_entries_of_another_owner_are_passed_over(tmp_path):
     path = str(tmp_path / "journal")
     for owner in ("one", "other", "one"):
-        Journal(path, owner).append({"owner": owner})
+        append(path, {"owner": owner}, owner=owner)
     assert [entry for _, entry in Journal(path, "other")] == [{"owner": "other"}]
 
 
@@ -451,26 +455,26 @@ RESULTS = {"indices": [0, 1], "checksums": [7, 8], "texts": ["a\n", "b\n"],
     {"failures": [None, {"reason": []}]}, {"counts": None}, {"counts": {"pairs": "4"}}])
 def test_entries_that_are_no_results_are_passed_over(tmp_path, change):
     path = tmp_path / "shard.partial"
-    Journal(str(path)).append(RESULTS)
-    Journal(str(path)).append(RESULTS | change)
+    append(path, RESULTS, RESULTS | change)
     found = partial(path)
     assert list(found.done) == [7, MISSING]
     assert found.counts == {"pairs": 4, "segments": 1}
     found.add([Result(0, 1, 8, "c\n", {"pairs": 2})])
     assert list(found.texts()) == ["a\n", "c\n"]
+    found.close()
 
 
 @pytest.mark.parametrize("entry", [[], "indices", 7, None])
 def test_entries_that_have_no_fields_are_passed_over(tmp_path, entry):
     path = tmp_path / "shard.partial"
-    Journal(str(path)).append(entry)
+    append(path, entry)
     assert list(partial(path).done) == []
 
 
 def test_results_that_are_there_twice_count_once(tmp_path):
     path = tmp_path / "shard.partial"
     entry = RESULTS | {"failures": [None, None]}
-    Journal(str(path)).append(entry)
+    append(path, entry)
     path.write_bytes(path.read_bytes() * 3)
     found = partial(path)
     assert found.counts == {"pairs": 4, "segments": 2}

@@ -160,9 +160,10 @@ def test_what_concerns_every_segment_ends_the_run_and_records_nothing(
 
 def test_a_model_that_is_missing_ends_the_run(tmp_path):
     path = write(tmp_path / "in.jsonl", {"source": "s", "samples": ["a", "b"]})
-    result = run("decode", path, "--metric", "comet", "--metric.model", f"{tmp_path}/none", "-o",
+    result = run("decode", path, "--metric", "mqm", "--metric.model", f"{tmp_path}/none", "-o",
                  f"{tmp_path}/out/", "--workers", "1")
     assert result.code == 2
+    assert f"{tmp_path}/none" in result.err
     assert not (tmp_path / "out").exists()
 
 
@@ -251,6 +252,58 @@ def test_an_output_that_is_there_is_replaced_only_if_asked_for(tmp_path, inline,
     assert tree(tmp_path) == before
     assert run("decode", path, "-o", output, "--overwrite").code == 0
     assert made(output).read_text() == run("decode", path).out
+
+
+def test_an_output_that_was_removed_is_made_again(tmp_path, inline, output):
+    path = write(tmp_path / "in.jsonl", *segments(4, 1))
+    assert run("decode", path, "-o", output).code == 0
+    made(output).unlink()
+    write(path, *segments(4, 2))
+    assert run("decode", path, "-o", output, "--nbest", 2).code == 0
+    assert made(output).read_text() == run("decode", path, "--nbest", 2).out
+
+
+def test_results_of_an_unfinished_run_are_not_thrown_away(tmp_path, monkeypatch, inline, output):
+    """There is no output in either case, and each time a journal holds the other segments."""
+    path = write(tmp_path / "in.jsonl", *segments(3), {"samples": ["bad"]})
+    args = ("decode", path, "-o", output, *EQUAL)
+    unfinished(monkeypatch, *args)
+    assert "holds an earlier run" in run(*args).err
+    assert run(*args, "--resume").code == SOME_FAILED
+    made(output).unlink()
+    before = tree(tmp_path)
+    assert "holds an earlier run" in run(*args).err
+    assert tree(tmp_path) == before
+
+
+def test_an_output_of_which_a_shard_is_left_is_not_made_again(tmp_path, inline):
+    inputs, out = write_shards(tmp_path / "in", 2, 2), f"{tmp_path}/out/"
+    assert run("decode", f"{inputs}/*", "-o", out).code == 0
+    made(out, "0.jsonl").unlink()
+    assert "holds an earlier run" in run("decode", inputs / "0.jsonl", "-o", out).err
+
+
+@pytest.mark.parametrize("finished", [[5], 5, {"\0": {}}, None])
+def test_an_output_whose_manifest_is_damaged_is_not_made_again(tmp_path, inline, output, finished):
+    path = write(tmp_path / "in.jsonl", *segments(1))
+    assert run("decode", path, "-o", output).code == 0
+    made(output).unlink()
+    manifest(output).write_text(json.dumps({"finished": finished}))
+    assert "holds an earlier run" in run("decode", path, "-o", output).err
+
+
+def test_a_journal_is_opened_once_for_all_segments(tmp_path, inline, output, monkeypatch):
+    opened: list[str] = []
+
+    def counted(path, mode="r", *args, **options):
+        opened.append(f"{path} {mode}")
+        return builtin(path, mode, *args, **options)
+
+    builtin = open
+    path = write(tmp_path / "in.jsonl", *segments(20))
+    monkeypatch.setattr("builtins.open", counted)
+    assert run("decode", path, "-o", output).code == 0
+    assert len([name for name in opened if ".partial a" in name]) == 1
 
 
 # what was tampered with

@@ -21,7 +21,7 @@ pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
 
 import minrisk
 from comet_models import CHECKPOINTS, DATA, GOLDEN, cast, enter_hub
-from commands import run, write
+from commands import run, wait_for, write
 from minrisk._core.errors import MissingExtra
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability
@@ -33,6 +33,7 @@ from minrisk.metrics.comet.pair_blocks import PairProgress, blocks
 from minrisk.metrics.comet.pooling import sparsemax
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close
+from warm import spawn_script_warm
 
 TEXTS = GOLDEN["texts"] + GOLDEN["edges"]
 EMBEDDING = [name for name, golden in GOLDEN["variants"].items() if "joint" not in golden]
@@ -330,20 +331,21 @@ class _Refuses:
 
 def test_two_processes_share_a_cache(tmp_path):
     """At the same time, with texts in common; both have every embedding afterwards."""
-    code = ("import minrisk.metrics.comet as c\n"
-            f"m = c.Comet(model={str(CHECKPOINTS / ONE)!r}, device='cpu', cache='cache')\n"
-            "m.prepare()\n"
-            "print('ready', flush=True)\n"
-            "for turn in range(20):\n"
-            "    m.features([f'text {i}' for i in range(turn, turn + 30)])\n")
-    cached, alone = comet(cache="cache"), comet()
-    with subprocess.Popen([sys.executable, "-W", "error", "-c", code],
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as other:
-        other.stdout.readline()
-        for turn in range(20):
-            cached.features([f"text {i}" for i in range(turn, turn + 30)])
-        _, errors = other.communicate()
-        assert other.returncode == 0, errors
+    script, ready, cache = tmp_path / "script.py", tmp_path / "ready", str(tmp_path / "cache")
+    script.write_text(
+        "import minrisk.metrics.comet as c\n"
+        f"m = c.Comet(model={str(CHECKPOINTS / ONE)!r}, device='cpu', cache={cache!r})\n"
+        "m.prepare()\n"
+        f"open({str(ready)!r}, 'w').close()\n"
+        "for turn in range(20):\n"
+        "    m.features([f'text {i}' for i in range(turn, turn + 30)])\n")
+    cached, alone = comet(cache=cache), comet()
+    other = spawn_script_warm(tmp_path, script)
+    wait_for(lambda: not other.is_alive() or ready.exists())
+    for turn in range(20):
+        cached.features([f"text {i}" for i in range(turn, turn + 30)])
+    other.join()
+    assert other.exitcode == 0, (tmp_path / "err").read_text()
     texts = [f"text {i}" for i in range(49)]
     assert len(cached._embedder._store.get(texts)) == 49
     assert_close(cached.features(texts).base, alone.features(texts).base, "fp32")

@@ -20,7 +20,6 @@ from warm import run_script_warm
 CHECKS = Path(__file__).parent / "comet" / "kernels.py"
 
 
-@pytest.mark.xdist_group("warm")
 def test_kernels_agree_with_the_plain_path(tmp_path):
     code = run_script_warm(tmp_path, CHECKS, "cpu")
     assert code == 0, (tmp_path / "err").read_text()

@@ -228,7 +228,16 @@ def test_the_listing_tells_the_same(metric):
     if inner_field(metric):
         assert listed is None
     else:
-        assert listed == list(strategies_with(metric.abilities))
+        assert listed == list(strategies_with(metric.abilities | metric.optional_abilities))
+
+
+def test_an_optional_ability_is_there_by_an_option(tmp_path):
+    found = [name for name in METRICS.builtin if METRICS.get(name).optional_abilities]
+    assert found == ["python", "command"]
+    for name in found:
+        metric = MADE[name](tmp_path)
+        assert metric.abilities == Ability.NONE
+        assert replace(metric, by_source=True).abilities == metric.optional_abilities
 
 
 def test_whatever_it_needs_can_be_loaded_before_the_first_segment(metric):

@@ -24,6 +24,7 @@ from minrisk.openai.choices import Choice
 from minrisk.testing import check_metric
 from openai_server import Faulty, likeness, scoring, status
 from project import ROOT, blocks, load_module
+from report_pages import page_data
 from tolerance import assert_close
 
 HYPS = ["the cat sat", "a cat sat", "dogs bark", "the cat sat down"]
@@ -246,6 +247,57 @@ def test_requests_tokens_and_segments_are_counted(server, tmp_path):
                "--metric.endpoint", server.endpoint)
     assert [record["judge_usage"] for record in done.records] == [
         {"requests": n, "prompt_tokens": 5 * n, "completion_tokens": 3 * n} for n in (1, 9)]
+    assert "10 judge_requests, 50 judge_prompt_tokens, 30 judge_completion_tokens" in done.err
+
+
+@pytest.mark.parametrize(("make", "requests"), [
+    (lambda server: minrisk.Standard(minrisk.Symmetric(judge(server))), 9),
+    (lambda server: minrisk.Standard(minrisk.Combined(("chrf", judge(server)))), 9),
+    (lambda server: minrisk.Standard(minrisk.Combined((judge(server), judge(server, highest=9)))),
+     18),
+    (lambda server: minrisk.Standard(minrisk.Documents(judge(server))), 16),
+    (lambda server: minrisk.Standard(minrisk.Cutoff(minrisk.Cached(judge(server)), 2)), 9),
+    (lambda server: minrisk.CoarseToFine("chrf", judge(server), keep=1), 9),
+    (lambda server: minrisk.Cascade(minrisk.Standard(judge(server)), minrisk.Standard("chrf"), 1),
+     9),
+    (lambda server: minrisk.Cluster("chrf", judge(server)), 9),
+    (lambda server: minrisk.QualityThenMBR("chrf", judge(server), keep=2), 3),
+    (lambda server: minrisk.MBRBoN(judge(server), judge(server)), 12),
+    (lambda server: minrisk.Confident(minrisk.CoarseToFine("chrf", judge(server), keep=1)), 9),
+], ids=["symmetric", "sum", "two judges", "documents", "cutoff of cached", "coarse metric",
+        "first stage", "similarity", "quality", "equal judges", "confidence"])
+def test_requests_are_counted_wherever_a_judge_is(server, make, requests):
+    """One of the hypotheses has two sentences, so that documents have four texts."""
+    records = [{"source": f"{SOURCE} {n}", "samples": ["It rains. It pours.", "a cat", "a dog"]}
+               for n in range(2)]
+    usage = {"requests": requests, "prompt_tokens": 5 * requests, "completion_tokens": 3 * requests}
+    for result in minrisk.decode_corpus(records, strategy=make(server)):
+        assert result.details["judge_usage"] == usage
+    assert len(server.bodies) == 2 * requests
+
+
+@pytest.mark.parametrize(("strategy", "answer", "requests"), [
+    ("rerank", scoring(likeness), 4),
+    ("universal-self-consistency", answering(choice("Response 2")), 1)])
+def test_the_page_of_a_strategy_without_pairs_asks_for_none(server, strategy, answer, requests):
+    """Pairs of all samples would be sixteen requests more."""
+    record = {"source": SOURCE, "samples": HYPS, "beam": "cows"}
+    server.always, metric = answer, judge(server)
+    page = page_data(minrisk.inspect([record], metric=metric, strategy=strategy).html)
+    assert len(server.bodies) == requests
+    assert (page.index["compares"], page.details[0]["matrix"]) == (False, [])
+    expected = minrisk.decode(HYPS, source=SOURCE, metric=metric, strategy=strategy)
+    assert page.column("text") == [expected.text]
+    np.testing.assert_allclose(page.details[0]["utilities"], np.sort(expected.utility)[::-1],
+                               rtol=1e-4)
+
+
+def test_requests_about_references_are_counted(server):
+    """In the other direction, a reference is what is judged."""
+    [result] = minrisk.decode_corpus(
+        [{"source": SOURCE, "samples": HYPS[:1], "references": HYPS[2:]}],
+        metric=minrisk.Symmetric(judge(server)))
+    assert result.details["judge_usage"]["requests"] == len(server.bodies) == 4
 
 
 def test_requests_are_concurrent_and_few_connections_are_made(server):
@@ -436,8 +488,7 @@ def test_a_real_model_judges_and_chooses():
 def test_the_example_of_the_page_runs(server, monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_BASE_URL", server.endpoint)
     server.always = scoring(likeness)
-    [code] = blocks("docs/judges.md", "python")
-    exec(code, {})
+    exec(blocks("docs/guides/judges.md", "py")[0], {})
     text, pairs, requests = capsys.readouterr().out.rsplit(maxsplit=2)
     assert text.startswith(("The", "Paris", "It"))
     assert int(pairs) < 16 < int(requests) == len(server.bodies) == 17

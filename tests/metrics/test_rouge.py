@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rouge_score.rouge_scorer import RougeScorer
 
 import minrisk
 from generators import FEW, cases, text_lists
@@ -28,6 +27,8 @@ def scores(metric: Rouge | RougeL, hyps: list[str], refs: list[str]) -> np.ndarr
 
 
 def package_scores(metric: Rouge | RougeL, hyps: list[str], refs: list[str]) -> np.ndarray:
+    from rouge_score.rouge_scorer import RougeScorer  # which takes a second to import
+
     kind = f"rouge{metric.n}" if isinstance(metric, Rouge) else "rougeL"
     theirs = RougeScorer([kind], use_stemmer=metric.stemmer)
     return np.array([[theirs.score(r, h)[kind].fmeasure for r in refs] for h in hyps])

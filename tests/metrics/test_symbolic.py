@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
-pytest.importorskip("math_verify")
-
 import minrisk
 from minrisk.metrics.symbolic import Symbolic
+
+pytestmark = pytest.mark.skipif(not find_spec("math_verify"), reason="needs math_verify")
 
 
 def scores(hyps, refs):

@@ -16,6 +16,7 @@ from commands import run, write
 from generators import FEW, cases, text_lists
 from minrisk.metrics.wer import Cer, Wer
 from minrisk.testing import METRIC_CHECKS
+from project import blocks
 from tolerance import assert_close
 
 WERS = st.builds(Wer, lowercase=st.booleans(), no_punct=st.booleans())
@@ -99,7 +100,7 @@ def test_the_command_line_shows_a_rate(tmp_path):
 
 
 def tiny_whisper():
-    """A speech recogniser with random weights, and what it reads and writes."""
+    """A speech recogniser with random weights."""
     torch = pytest.importorskip("torch", reason="needs the extra minrisk[hf]")
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
@@ -108,22 +109,40 @@ def tiny_whisper():
         decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, num_mel_bins=8,
         max_source_positions=20, max_target_positions=24, decoder_start_token_id=1, bos_token_id=1,
         eos_token_id=2, pad_token_id=0, suppress_tokens=[], begin_suppress_tokens=[])
-    return transformers.WhisperForConditionalGeneration(config).eval(), torch.randn(1, 8, 40)
+    model = transformers.WhisperForConditionalGeneration(config).eval()
+    model.generation_config.max_length = 7
+    return model
 
 
-def test_an_n_best_list_of_whisper_is_decoded_by_word_error_rate(tmp_path):
-    model, speech = tiny_whisper()
-    words = ["the", "a", "cat", "dog", "sat", "ran", "on", "in", "mat", "hat"]
-    drawn = model.generate(speech, do_sample=True, temperature=1.0, num_return_sequences=8,
-                           max_new_tokens=6)
-    texts = [" ".join(words[token % len(words)] for token in row.tolist() if token > 2)
-             for row in drawn]
+class Processor:
+    """Stands for Whisper's: features of a sound, and words of tokens."""
+
+    words = ("the", "a", "cat", "dog", "sat", "ran", "on", "in", "mat", "hat")
+
+    def __call__(self, audio, sampling_rate, return_tensors):
+        assert (sampling_rate, return_tensors) == (16_000, "pt")
+        return {"input_features": audio}
+
+    def batch_decode(self, rows, skip_special_tokens):
+        assert skip_special_tokens
+        return [" ".join(self.words[token % 10] for token in row.tolist() if token > 2)
+                for row in rows]
+
+
+def test_an_n_best_list_of_whisper_is_decoded_by_word_error_rate(tmp_path, capsys):
+    """As the page has it."""
+    model = tiny_whisper()
+    audio = pytest.importorskip("torch").randn(1, 8, 40)
+    exec(blocks("docs/guides/utilities.md", "py")[0],
+         {"processor": Processor(), "model": model, "audio": audio})
+    line = json.loads(capsys.readouterr().out)
+    texts = line["samples"]
+    assert len(texts) == 16
     assert len(set(texts)) > 1
-    line = write(tmp_path / "nbest.jsonl", {"id": "speech-1", "samples": texts})
-    result = run("decode", line, "--metric", "wer")
+    result = run("decode", write(tmp_path / "nbest.jsonl", line), "--metric", "wer")
     [record] = result.records
     expected = minrisk.decode(texts, metric=Wer())
-    assert (record["text"], record["id"]) == (expected.text, "speech-1")
+    assert (record["text"], record["id"]) == (expected.text, "talk-1")
     rates = [np.mean([100 * jiwer.wer(ref, hyp) if ref else 100.0 * len(hyp.split())
                       for ref in texts]) for hyp in texts]
     assert_close(expected.utility, np.negative(rates))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,8 @@ def cluster(tmp_path_factory):
     pytest.importorskip("ray", reason="needs the extra minrisk[ray]")
     from ray.cluster_utils import Cluster
 
+    if "PYTEST_XDIST_WORKER" in os.environ:  # there is one cluster, of one of the processes
+        (tmp_path_factory.getbasetemp().parent / "cluster").mkdir()
     flag = tmp_path_factory.mktemp("ray") / "flag"
     given = HEALTH | WORKERS | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(SUPPORT),
                                 "MINRISK_TEST_FLAG": str(flag)}

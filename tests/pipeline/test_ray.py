@@ -25,7 +25,6 @@ from shard_folders import (
 )
 
 ray = pytest.importorskip("ray", reason="needs the extra minrisk[ray]")
-pytestmark = pytest.mark.xdist_group("ray")
 PATIENCE = 300  # seconds; Ray takes its time to start where others work too
 
 
@@ -184,7 +183,6 @@ def test_the_driver_may_be_killed(spawn_on_ray, on_ray, tmp_path, kill):
     assert errors(out) == []
 
 
-@pytest.mark.slow  # Ctrl-C itself is in test_processes.py; here it once waited in vain for workers
 def test_ctrl_c_says_how_to_go_on(spawn_on_ray, on_ray, flag, tmp_path):
     flag.touch()
     inputs, out = held_shards(tmp_path / "in", 1, 5, 0, 2), tmp_path / "out"

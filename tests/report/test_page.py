@@ -413,6 +413,22 @@ def test_the_page_of_a_server_without_requests_opens(browser):
         context.close()
 
 
+def test_a_metric_that_compares_no_texts_shows_neither_meanings_nor_similarities(browser, tmp_path):
+    path = tmp_path / "other.html"
+    records = [{"samples": ["a cat", "a dog", "a cat"], "logprobs": [-2, -3, -2], "beam": "a cow"}]
+    minrisk.inspect(records, metric="logprob").save(path)
+    with opened(browser, path) as page:
+        heads = page.locator("#segment h3").all_text_contents()
+        assert heads == ["Choice", "Samples by rank", "Other outputs"]
+        assert page.locator("#segment .facts dt").all_text_contents() == [
+            "Utility", "Margin", "Samples"]
+        assert page.locator("table.samples th").all_text_contents() == [
+            "Rank", "Sample", "Count", "Utility", "Log-prob."]
+        assert page.locator("table.samples .utility").all_text_contents() == ["−2.00", "−3.00"]
+        page.keyboard.press("c")
+        assert page.locator(".systems tbody tr").count() == 4
+
+
 @pytest.mark.parametrize(("metric", "strategy"), [("ter", "standard"), ("exact-match", "standard"),
                                                   ("chrf", "aggregate-to-fine")])
 def test_errors_votes_and_missing_utilities_are_shown(browser, tmp_path, metric, strategy):

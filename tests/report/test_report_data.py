@@ -177,10 +177,64 @@ def test_log_probabilities_can_be_the_quality_of_a_strategy(tmp_path):
     assert data_of(tmp_path / "r.html").column("text") == [best["text"]]
 
 
+@pytest.mark.parametrize("strategy", ["standard", "rerank"])
+def test_a_metric_that_compares_no_texts_shows_the_quality_of_each_sample(tmp_path, strategy):
+    path = write(tmp_path / "s.jsonl", RECORDS[0])
+    inspected(path, "-o", tmp_path / "r.html", "--metric", "logprob", "--strategy", strategy)
+    found = data_of(tmp_path / "r.html")
+    assert found.index["compares"] is False
+    assert (found.column("text"), found.column("utility")) == (["the cat sat."], [-3])
+    assert (found.column("margin"), found.column("confidence")) == ([1], [None])
+    details = found.details[0]
+    assert details["utilities"] == details["logprobs"] == [-3, -4, -5, -9]
+    assert (details["compared"], details["matrix"]) == ([], [])
+    assert not details.keys() & {"support", "parts", "references"}
+    systems = found.index["systems"]
+    utilities = dict(zip(systems["names"], systems["utilities"], strict=True))
+    assert utilities["choice"] == utilities["most probable"] == [-3]
+    assert utilities["beam5"] == [None]  # which nobody sampled
+    assert set(systems["by_utility"]) == {"choice", "one sample", "most probable"}
+
+
+def length(hypothesis: str, source: str) -> float:
+    return float(len(hypothesis))
+
+
+def test_a_reward_is_shown_of_other_outputs_too():
+    found = page_data(minrisk.inspect(RECORDS, metric=minrisk.make_metric(
+        f"python:{__name__}:length", by_source=True)).html)
+    assert (found.index["compares"], found.details[0]["matrix"]) == (False, [])
+    systems = found.index["systems"]
+    assert systems["utilities"][systems["names"].index("beam5")] == [12, 4]
+
+
+@pytest.mark.parametrize("further", [{}, {"references": ["the cat"], "logprobs": [-1.0],
+                                          "sample_logprobs": LOGPROBS}])
+def test_a_sum_with_log_probabilities_compares_texts(further):
+    record = RECORDS[0] | further
+    found = page_data(minrisk.inspect([record], metric="chrf+logprob").html)
+    best = minrisk.decode(SAMPLES, further.get("references"), logprobs=LOGPROBS,
+                          metric="chrf+logprob")
+    assert_shown(found.column("utility"), best.utility[best.best])
+    details = found.details[0]
+    assert (found.index["compares"], len(details["matrix"])) == (True, 16)
+    assert details["logprobs"][details["texts"].index("no idea")] == -9
+
+
+def test_outcomes_are_compared_in_the_place_of_texts():
+    record = {"samples": ["print(4)", "print(2 + 2)", "print(5)"], "outcomes": ["4", "4", "5"],
+              "beam": "print(3)"}
+    found = page_data(minrisk.inspect([record], metric="outcomes").html)
+    systems = found.index["systems"]
+    utilities = dict(zip(systems["names"], systems["utilities"], strict=True))
+    assert utilities["choice"] == found.column("utility") == [0.66667]
+    assert utilities["beam"] == [None]  # whose outcome nobody knows
+
+
 def test_log_probabilities_of_other_samples_are_an_error(tmp_path):
     path = write(tmp_path / "s.jsonl", RECORDS[0], RECORDS[0] | {"logprobs": [-1.0]})
     inspected(path, "-o", tmp_path / "r.html", code=3)
-    assert "expected 6 logprobs (one per reference), got 1" in data_of(
+    assert "expected 6 logprobs (one per hypothesis), got 1" in data_of(
         tmp_path / "r.html").column("error")[1]
 
 

@@ -14,18 +14,18 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import tiny_models
+from minrisk._torch import cuda_graphs
 from minrisk._torch.device import triton_not_supported_reasons
 from minrisk.samplers.hf import (
     attention,
     causal_kernels,
-    cuda_graphs,
     fast_decoder,
     kernels,
+    recorded_steps,
     truncation,
 )
 from minrisk.samplers.hf import engine as sampler
 from minrisk.samplers.hf.attention import KVCache, TorchAttention, TritonAttention
-from minrisk.samplers.hf.cuda_graphs import CudaGraphs
 from minrisk.samplers.hf.engine import SampledSequence, SamplingEngine
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 from minrisk.samplers.hf.truncation import Truncation
@@ -134,11 +134,9 @@ class Rerun:
         self.candidates.table.copy_(again.table)
 
 
-def record(self, key, cache):
-    inputs = torch.from_numpy(cuda_graphs._padding_inputs(key, key.capacity - 1))
-    candidates = self._run(key, inputs, cache)
-    rerun = Rerun(lambda: self._run(key, inputs, cache), candidates)
-    return cuda_graphs._RecordedStep(rerun, inputs, candidates)
+def record(function, inputs, pool):
+    candidates = function(inputs)
+    return cuda_graphs.Recording(Rerun(lambda: function(inputs), candidates), inputs, candidates)
 
 
 def engine(model) -> SamplingEngine:
@@ -169,7 +167,7 @@ def check_drawing(kind: str, largest: int) -> None:
         for own, place in zip(drawn, places, strict=True):
             assert_close([d.logprob for d in own], [d.logprob for d in plain[place]], "fp32",
                          ulps=1024)  # a sum over tokens, each after a whole decoder
-    recorded = made._decoder(LIMIT + 3)._graphs._recorded
+    recorded = made._decoder(LIMIT + 3)._graphs._graphs._recorded
     before = len(recorded)
     made.sample(given[1:2], SAMPLES, 3, [1])
     assert 0 < before == len(recorded) < 20, before
@@ -192,8 +190,8 @@ def main() -> None:
     fast_decoder._MIN_BUFFER_TOKENS = 4
     if DEVICE == "cpu":
         torch.cuda.graph_pool_handle = lambda: None
-        cuda_graphs._padded_rows = lambda number: -(-number // 4) * 4
-        CudaGraphs._record = record
+        recorded_steps._padded_rows = lambda number: -(-number // 4) * 4
+        cuda_graphs.record = record
     check_drawing("m2m", SAMPLES)
     check_drawing("llama", SAMPLES)
     if DEVICE == "cuda":

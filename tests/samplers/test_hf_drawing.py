@@ -177,12 +177,12 @@ def test_every_kind_of_model_scores_its_samples_as_without_a_cache(kind):
 def test_samples_do_not_depend_on_the_batch(kind):
     model = tiny_models.model(kind)
     given = prompts(model)
-    together = engine(model).sample(given, 40, 7, [3, 1, 4])
-    alone = [engine(model).sample([prompt], 40, 7, [place])[0]
+    together = engine(model).sample(given, 20, 7, [3, 1, 4])
+    alone = [engine(model).sample([prompt], 20, 7, [place])[0]
              for prompt, place in zip(given, [3, 1, 4], strict=True)]
-    small = engine(model, rows=7).sample(given, 40, 7, [3, 1, 4])
+    small = engine(model, rows=7).sample(given, 20, 7, [3, 1, 4])
     assert counts(together) == counts(alone) == counts(small)
-    assert counts(together) != counts(engine(model).sample(given, 40, 8, [3, 1, 4]))
+    assert counts(together) != counts(engine(model).sample(given, 20, 8, [3, 1, 4]))
 
 
 def counts(drawn) -> list[list[tuple[tuple[int, ...], int]]]:
@@ -197,6 +197,16 @@ def test_too_little_memory_splits_the_work(kind):
     for memory in (6000.0, 1.0):  # less than one batch takes, less than one sample takes
         small = engine(model, 4, memory=memory)
         assert counts(small.sample(given, 20, 0, range(3))) == counts(whole)
+
+
+def test_memory_that_is_too_small_for_one_sample_ends_the_sampling(monkeypatch):
+    def fail(*args):
+        raise torch.cuda.OutOfMemoryError
+
+    monkeypatch.setattr(FastDecoder, "start", fail)
+    model = tiny_models.model("marian")
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        engine(model).sample(prompts(model), 4, 7, range(3))
 
 
 @pytest.mark.parametrize("options", [{"top_k": 1}, {"temperature": 1e-6}], ids=str)

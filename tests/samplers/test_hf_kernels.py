@@ -21,7 +21,6 @@ from warm import run_script_warm
 CHECKS = Path(__file__).with_name("hf_kernels.py")
 
 
-@pytest.mark.xdist_group("warm")
 def test_kernels_draw_what_the_plain_path_draws(tmp_path):
     code = run_script_warm(tmp_path, CHECKS, "cpu")
     assert code == 0, (tmp_path / "err").read_text()

@@ -20,7 +20,7 @@ from minrisk.io.record import Weighting
 from minrisk.plugins import Metric
 from minrisk.server import page
 from minrisk.server.executor import RankingExecutor, TimedStrategy
-from minrisk.server.settings import Keys, Preset
+from minrisk.server.settings import Keys, Preset, Settings
 from report_pages import page_data
 from upstream import failing, mock_upstream
 
@@ -110,6 +110,17 @@ def test_samples_weigh_on_the_page_as_they_weighed_for_the_answer():
         found, _ = shown(server)
     assert found.column("text") == [reply.text] == ["b"]
     np.testing.assert_allclose(found.column("utility"), reply.body["minrisk"]["utility"], rtol=1e-4)
+
+
+def test_the_page_shows_answers_that_were_chosen_by_their_log_probability():
+    preset = Preset(None, 4, make_strategy("standard", metric="logprob"))
+    with (mock_upstream("a long sample text", "a short one") as own,
+          serving(own.url, Settings(preset, show_page=True)) as server):
+        reply = server.chat()
+        found, _ = shown(server)
+    assert found.column("text") == [reply.text] == ["a short one"]
+    np.testing.assert_allclose(found.column("utility"), reply.body["minrisk"]["utility"], rtol=1e-4)
+    assert found.details[0]["matrix"] == []
 
 
 def test_hostile_texts_are_data_of_the_page(upstream):

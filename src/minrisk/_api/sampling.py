@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Unpack, overload
+from typing import Any, Literal, Unpack, overload
 
 from minrisk._api.keywords import SampleKeywords, TranslateKeywords
 from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
@@ -55,8 +55,9 @@ def sample(
 def sample(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None, seed: int = 0,
     reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
-    output: FilePath, repeat: bool = False, on_blank: OnBlank = "copy",
-    input_format: InputFormat = "auto", **options: Unpack[SampleKeywords],
+    output: FilePath, repeat: bool = False, format: Literal["json", "text"] = "json",
+    on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
+    **options: Unpack[SampleKeywords],
 ) -> RunSummary: ...
 
 
@@ -70,6 +71,7 @@ def sample(
     reference_options: Mapping[str, Any] | None = None,
     output: FilePath | None = None,
     repeat: bool = False,
+    format: Literal["json", "text"] = "json",
     on_blank: OnBlank = "copy",
     input_format: InputFormat = "auto",
     **options: Unpack[SampleKeywords],
@@ -92,6 +94,7 @@ def sample(
             they differ; their random streams do in any case.
         output: file or folder to write, as the command line does.
         repeat: whether the output has a sample as often as it was drawn, instead of its count.
+        format: of the output: "json", or "text" for n lines of plain text for every prompt.
         on_blank: what a blank source gives: "copy" for blank samples, or "fail".
         input_format: format of files: "text", "json", or "auto" for what they look like.
         options: of a sampler that is given by name (`model=...`), and of the run, as of
@@ -116,12 +119,12 @@ def sample(
     [['Hello!'], ['Bye!']]
     """
     config, chosen = run_config(output, options), _sampler(sampler, options)
-    if output is None and repeat:
-        raise InputError("repeat= is for output=; samples have their counts")
+    if output is None and (repeat or format != "json"):
+        raise InputError("repeat= and format= are for output=; samples have their counts")
     sampling = _sampling(prompts, chosen, n, seed, reference_options, options, on_blank=on_blank,
                          input_format=input_format, reference_samples=reference_samples)
     last = Collect(SampledPrompt.of) if output is None else None
-    job = SampleOutput(repeat).job(sampling, config, last)
+    job = SampleOutput(repeat, format).job(sampling, config, last)
     progress = options.get("progress", False)
     return (iterate if output is None else complete)(config, job, progress)
 

@@ -7,6 +7,7 @@ around others), which adapt what they are given.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -150,6 +151,10 @@ class MetricAdapter(Metric[Any]):
         return bool(getattr(self.metric, "needs_source", False))
 
     @property
+    def ignores_references(self) -> bool:
+        return bool(getattr(self.metric, "ignores_references", False))
+
+    @property
     def is_error(self) -> bool:
         return bool(getattr(self.metric, "is_error", False))
 
@@ -217,6 +222,9 @@ class MetricAdapter(Metric[Any]):
 
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         return self._call_if_present("details", segment, ranking) or {}
+
+    def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
+        return Counter(self._call_if_present("take_usage", source, texts))
 
     def fingerprint(self) -> str | None:
         found: str | None = self._call_if_present("fingerprint")

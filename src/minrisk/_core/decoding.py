@@ -143,7 +143,7 @@ def decode(
         options: options of a strategy that is given by name or class.
 
     Returns:
-        All hypotheses, best first: `text` is the best, `utility` has their expected scores.
+        All hypotheses, best first; `text` is the best, `utility` has their expected scores.
 
     Raises:
         InputError: if an argument is not valid, or the metric lacks an ability that the strategy

@@ -30,7 +30,10 @@ class Groups:
     @classmethod
     def singletons(cls, weights: Floats) -> Groups:
         """One group per reference."""
-        return cls(np.arange(weights.size), weights)
+        groups = cls(np.arange(weights.size), weights)
+        # what the lazy attributes would find
+        vars(groups).update(members=groups.labels, are_singletons=True, _totals=weights)
+        return groups
 
     @classmethod
     def subset(cls, weights: Floats, rows: Ints) -> Groups:

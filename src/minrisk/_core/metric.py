@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from enum import Flag, auto
 from inspect import getattr_static
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy.typing as npt
 
@@ -102,9 +103,16 @@ class Metric(Options, ABC, Generic[F]):
         """What it can do besides scoring pairs; a wrapper returns those of its inner metrics."""
         return Ability.NONE
 
+    optional_abilities: ClassVar[Ability] = Ability.NONE  # of metrics with certain options
+
     @property
     def needs_source(self) -> bool:
         """Whether its scores depend on the source, whose features `scores` then gets."""
+        return False
+
+    @property
+    def ignores_references(self) -> bool:
+        """Whether its scores are the same whatever the reference, so that it compares no texts."""
         return False
 
     @property
@@ -223,6 +231,14 @@ class Metric(Options, ABC, Generic[F]):
             found |= part.details(segment, ranking)
         return found
 
+    def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
+        """Requests and tokens that scores of these texts took since they were last asked for.
+
+        A wrapper adds up what its inner metrics took.
+        """
+        own = tuple(texts)
+        return sum((part.take_usage(source, own) for part in inner_metrics(self)), Counter())
+
     def fingerprint(self) -> str | None:
         """An identifier of what the scores depend on besides the options and the files they name.
 
@@ -268,9 +284,15 @@ def declared_abilities(cls: type) -> Ability:
     return found if isinstance(found, Ability) else Ability.NONE
 
 
+def possible_abilities(cls: type) -> Ability:
+    """The abilities that metrics of a class have, all of them or with certain options."""
+    optional: Ability = getattr(cls, "optional_abilities", Ability.NONE)
+    return declared_abilities(cls) | optional
+
+
 def metrics_with(ability: Ability) -> Iterator[str]:
-    """The names of all installed metrics with this ability."""
-    return (name for name, cls in _installed(METRICS) if ability in declared_abilities(cls))
+    """The names of all installed metrics with this ability, some by an option."""
+    return (name for name, cls in _installed(METRICS) if ability in possible_abilities(cls))
 
 
 def required_abilities(strategy: type) -> dict[str, Ability]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from minrisk._core.errors import InputError, brief, nearest
 
@@ -74,8 +74,12 @@ def flag(default: Any, *names: str, help: str = "", section: str = "Running",
 class Options:
     """The base class of dataclasses whose fields are options, which it checks.
 
-    A class with checks of its own calls `super().__post_init__()` before them.
+    A class with checks of its own calls `super().__post_init__()` before them. A metric, strategy
+    or sampler may name the papers that proposed it and its cost, for lists and the manual.
     """
+
+    papers: ClassVar[tuple[str, ...]] = ()  # such as "Eikema & Aziz 2022"
+    cost: ClassVar[str] = ""  # for n hypotheses and m references, or n samples
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -248,7 +252,12 @@ def _is_union(hint: Any) -> bool:
 
 def inner_field(config: Any) -> str | None:
     """The field of a wrapper (a class or an object) that holds its metrics; None if it has none."""
-    found = (f.name for f in dataclasses.fields(config) if f.metadata.get("inner"))
+    return _inner_field(config if isinstance(config, type) else type(config))
+
+
+@cache
+def _inner_field(cls: type) -> str | None:
+    found = (f.name for f in dataclasses.fields(cls) if f.metadata.get("inner"))
     return next(found, None)
 
 

@@ -13,7 +13,7 @@ from typing import Generic
 
 import numpy as np
 
-from minrisk._core.arrays import Floats, Ints, Points, finite_rows, sums
+from minrisk._core.arrays import Floats, Ints, Points, distinct_labels, finite_rows, sums
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.lazy import lazy
@@ -217,7 +217,7 @@ class Pool(Generic[F]):
     @lazy
     def _distinct(self) -> tuple[Ints, Ints]:
         """The distinct rows of the hypotheses, and the position of each hypothesis among them."""
-        return np.unique(self.hyp_rows, return_inverse=True)
+        return distinct_labels(self.hyp_rows, len(self.texts))
 
     @lazy
     def _surrogate(self) -> tuple[Surrogate[F], F, Ints]:
@@ -266,7 +266,8 @@ class Pool(Generic[F]):
             result: Floats = (matrix @ per_row[used])[inverse]
             return result
         hyps = self.texts[distinct]
-        refs = hyps if np.array_equal(distinct, used) else self.texts[used]
+        is_same = distinct.size == used.size and (distinct == used).all()
+        refs = hyps if is_same else self.texts[used]
         found = self.metric.utility(hyps, refs, per_row[used], self.source)
         return self._finite(found, refs, lambda column: self._reference(used[column]))[inverse]
 

@@ -136,7 +136,7 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "cached": "minrisk.metrics.cached:Cached",
 }, sums="combined", removed={
     "evaluate": "use python:module:function, with a function that calls the script "
-                "(docs/metrics.md has an example)",
+                "(docs/guides/metrics.md has an example)",
 })
 
 STRATEGIES = Registry("strategy", "minrisk.strategies", {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from minrisk._core.arrays import finite_or_none
-from minrisk._core.sampler import Sample, Samples
+from minrisk._core.sampler import Sample, usage_of
 
 REFERENCE_COLUMNS = ("logprobs", "lengths")  # belong to the references where there are some
 
@@ -33,24 +32,29 @@ def columns(samples: Iterable[Sample], repeat: bool = False) -> dict[str, Any]:
         found["finish_reasons"] = [row.finish_reason for row in rows]
     if any(row.reasoning is not None for row in rows):
         found["reasoning"] = [row.reasoning for row in rows]
-    if isinstance(samples, Samples) and samples.usage is not None:
-        found["usage"] = dict(samples.usage)
-    return found
+    return found | _usage(samples)
 
 
 def columns_with_references(samples: Iterable[Sample], references: Iterable[Sample],
                             repeat: bool = False) -> dict[str, Any]:
-    """Columns of samples and of separate references, whose weights are their counts."""
+    """Columns of samples and of separate references, whose weights are their counts.
+
+    Log-probabilities and lengths are those of the references; those of the samples are under
+    names of their own.
+    """
     found = {f"sample_{name}" if name in REFERENCE_COLUMNS else name: values
-             for name, values in columns(samples, repeat).items()}
+             for name, values in columns(samples, repeat).items() if name != "usage"}
     others = columns(references, repeat)
-    usages = [part.pop("usage", None) for part in (found, others)]
     found["references"] = others["samples"]
     if not repeat:
         found["weights"] = others["counts"]
-    if None not in usages:
-        found["usage"] = dict(Counter(usages[0]) + Counter(usages[1]))
-    return found
+    found |= {name: others[name] for name in REFERENCE_COLUMNS if name in others}
+    return found | _usage(samples, references)
+
+
+def _usage(*parts: Iterable[Sample]) -> dict[str, Any]:
+    usage = usage_of(*parts)
+    return {} if usage is None else {"usage": usage}
 
 
 def distinct(samples: Iterable[Sample]) -> list[Sample]:

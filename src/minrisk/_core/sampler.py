@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Protocol, Self, TypeVar
@@ -51,6 +52,16 @@ class Samples(list[Sample]):
                  usage: Mapping[str, int] | None = None) -> None:
         super().__init__(samples)
         self.usage = usage  # "prompt_tokens" and "completion_tokens"
+
+
+def usage_of(*parts: Iterable[Sample]) -> dict[str, int] | None:
+    """The token usage of all of these samples; None if it is not known of some of them."""
+    total: Counter[str] = Counter()
+    for samples in parts:
+        if not isinstance(samples, Samples) or samples.usage is None:
+            return None
+        total.update(samples.usage)
+    return dict(total)
 
 
 class Request(Protocol):

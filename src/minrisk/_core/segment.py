@@ -25,6 +25,7 @@ from minrisk._core.weights import (
 )
 
 TIE = 1e-9  # relative to the largest utility: smaller differences are ties
+_NOT_NEGATIVE = Bounds(ge=0)
 _MAX_SHOWN = 60  # characters of a text in messages
 _TABLE_ROWS = 5  # hypotheses in the HTML table of a ranking
 
@@ -96,18 +97,18 @@ class Segment:
             "references": refs,
             "weights": mass,
             "source": source,
-            "index": checked("index", index, int, Bounds(ge=0)),
+            "index": checked("index", index, int, _NOT_NEGATIVE),
             "counts": times,
-            "self_columns": np.cumsum(times) - times if references is None else None,
+            "self_columns": times.cumsum() - times if references is None else None,
             "rows": None,
-            "logprobs": None if logprobs is None else checked_logprobs(logprobs, len(hyps)),
-            "lengths": None if lengths is None else checked_numbers(lengths, len(hyps), "lengths",
-                                                             "hypothesis"),
+            "logprobs": None if logprobs is None else checked_logprobs(
+                logprobs, len(hyps), "hypothesis"),
+            "lengths": None if lengths is None else checked_numbers(
+                lengths, len(hyps), "lengths", "hypothesis"),
             "outcomes": None if outcomes is None else Segment(
                 checked_outcomes(outcomes, len(hyps)), references, source, weights, index, counts),
         }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(fields)
 
     def keep(self, rows: Ints) -> Segment:
         """The same problem with only these hypotheses."""
@@ -121,16 +122,14 @@ class Segment:
             "lengths": None if self.lengths is None else self.lengths[rows],
             "outcomes": None if self.outcomes is None else self.outcomes.keep(rows),
         }
-        for name, value in fields.items():
-            object.__setattr__(kept, name, value)
+        vars(kept).update(fields)
         return kept
 
     def at(self, index: int) -> Segment:
         """The same problem at another place in the input."""
         moved = object.__new__(Segment)
         outcomes = None if self.outcomes is None else self.outcomes.at(index)
-        for name, value in (vars(self) | {"index": index, "outcomes": outcomes}).items():
-            object.__setattr__(moved, name, value)
+        vars(moved).update(vars(self), index=index, outcomes=outcomes)
         return moved
 
     def describe(self, row: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError, brief
-from minrisk._core.metric import AnyMetric, Metric
+from minrisk._core.metric import Ability, AnyMetric, Metric, required_abilities
 from minrisk._core.segment import Ranking, Segment
 
 MODEL_BATCH = 16  # segments whose texts a model reads together
@@ -24,7 +25,7 @@ class Strategy(Protocol):
     """A decoding strategy: it ranks the hypotheses of a batch of segments.
 
     A strategy is a frozen dataclass whose fields are its options, metrics and stages. It derives
-    from `Options` or from nothing; CONTRIBUTING has an example.
+    from `Options` or from nothing; docs/extend.md has an example.
     """
 
     @property
@@ -34,7 +35,8 @@ class Strategy(Protocol):
     def metric(self) -> AnyMetric:
         """The metric of the last stage, in which the utilities are measured."""
 
-    def rank(self, segments: Sequence[Segment]) -> list[Ranking]: ...
+    def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
+        """The ranking of the hypotheses of each segment, in the order of the segments."""
 
 
 @runtime_checkable
@@ -84,6 +86,23 @@ def _all_metrics(strategy: Strategy) -> Iterator[AnyMetric]:
             yield value
         elif isinstance(value, Strategy):
             yield from _all_metrics(value)
+
+
+def take_usage(strategy: Strategy, segment: Segment) -> Counter[str]:
+    """Requests and tokens that all metrics of a strategy and its stages took for a segment."""
+    texts = (*segment.hypotheses, *segment.references)
+    # equal metrics that are not the same object count apart
+    return sum((metric.take_usage(segment.source, texts) for metric in _all_metrics(strategy)),
+               Counter())
+
+
+def compares_texts(strategy: Strategy) -> bool:
+    """Whether its utilities come from pairs of texts, not from a quality or a choice of its metric.
+    """
+    needs = Ability.NONE
+    if dataclasses.is_dataclass(strategy):
+        needs = required_abilities(type(strategy)).get("metric", Ability.NONE)
+    return not (strategy.metric.ignores_references or needs & (Ability.QUALITY | Ability.CHOICE))
 
 
 def loads_model(strategy: Strategy) -> bool:

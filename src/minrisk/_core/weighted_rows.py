@@ -10,6 +10,7 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
+from minrisk._core.lazy import lazy
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,24 +28,27 @@ class WeightedRows:
     weights: Floats  # of the members
 
     @classmethod
-    def plain(cls, owner: object, base: Any, rows: Ints) -> WeightedRows:
+    def plain(cls, owner: object, base: Any, rows: Ints) -> Self:
         return cls(owner, base, np.arange(rows.size + 1), rows, np.ones(rows.size))
 
     def __len__(self) -> int:
         return self.offsets.size - 1
 
-    @property
+    @lazy
     def is_plain(self) -> bool:
-        return self.members.size == len(self) and bool(np.all(self.weights == 1))
+        """Whether each row is one text with weight 1."""
+        return self.members.size == len(self) and bool((self.weights == 1).all())
 
     def __getitem__(self, rows: Ints, /) -> Self:
+        if self.is_plain:
+            return self.plain(self.owner, self.base, self.members[rows])
         members, offsets = self._expand(np.arange(len(self))[rows])
         return replace(self, offsets=offsets, members=self.members[members],
                        weights=self.weights[members])
 
     def check(self, user: object) -> None:
         """Raise an error if another metric uses the features: its scores would be wrong."""
-        if self.owner != user:
+        if self.owner is not user and self.owner != user:
             raise InputError(f"features of {self.owner} cannot be scored by {user}; "
                              "extract them with the same metric")
 

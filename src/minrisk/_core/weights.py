@@ -92,8 +92,9 @@ def _distinct_texts(texts: Sequence[str] | None, logprobs: Floats) -> tuple[Ints
     return inverse, by_text[np.searchsorted(inverse[by_text], np.arange(len(known)))]
 
 
-def checked_logprobs(logprobs: npt.ArrayLike, count: int | None) -> Floats:
-    given = checked_numbers(logprobs, count, "logprobs")
+def checked_logprobs(logprobs: npt.ArrayLike, count: int | None,
+                     of: str = "reference") -> Floats:
+    given = checked_numbers(logprobs, count, "logprobs", of)
     wrong = np.flatnonzero(~(given < np.inf))
     if wrong.size or not np.any(np.isfinite(given)):
         found = f"{given[wrong[0]]} as number {wrong[0] + 1}" if wrong.size else "none that is"
@@ -139,7 +140,8 @@ def check_total(counts: Ints) -> None:
 
 
 def checked_numbers(values: npt.ArrayLike, count: int | None, name: str,
-             of: str = "reference") -> Floats:
+                    of: str = "reference") -> Floats:
+    """(count,) the values as an array; `of` is what each of them belongs to, for messages."""
     try:
         given = np.asarray(values)
         array = given.astype(np.float64)

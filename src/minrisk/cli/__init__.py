@@ -15,6 +15,7 @@ import click
 
 from minrisk._core.adapters import clear_metric_cache
 from minrisk._core.errors import InputError, MinriskError, unknown
+from minrisk.cli.exit_codes import CLOSED_PIPE, INTERRUPTED, MISUSE, TERMINATED
 from minrisk.cli.flags import as_flags
 from minrisk.version import __version__
 
@@ -36,7 +37,6 @@ _COMMANDS = {  # imported when they are called
     "completion": "minrisk.cli.completion:completion",
 }
 _MOVED = {kind: f"list {kind}" for kind in ("metrics", "strategies", "samplers")}
-MISUSE, INTERRUPTED, TERMINATED, CLOSED_PIPE = 2, 130, 143, 141  # as shells count them
 
 
 class Terminated(KeyboardInterrupt):

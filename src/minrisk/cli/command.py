@@ -15,8 +15,9 @@ from typing import Any
 import click
 
 from minrisk._core.errors import InputError, MinriskError, nearest
+from minrisk._core.metric import Metric
 from minrisk._core.registry import METRICS
-from minrisk.cli.components import REFERENCES, Component, ComponentOptions, FieldValue
+from minrisk.cli.components import REFERENCES, Component, ComponentOptions, FieldValue, Names
 from minrisk.cli.config import Config, read_config
 from minrisk.cli.fields import entries
 from minrisk.cli.flags import set_flags
@@ -88,19 +89,24 @@ class OptionsCommand(click.Command):
         return [*super().get_params(ctx), *further]
 
     def _add_component_options(self, ctx: click.Context, args: Sequence[str]) -> None:
-        path = self._peek(ctx, args).get("config")
+        given = self._peek(ctx, args)
+        path = given.get("config")
         config = read_config(path) if path else Config()
         ctx.meta[CONFIG] = config.path
-        for _ in range(2):  # pass 2 finds metrics named by a strategy's option
-            options = self._field_options(ctx)
-            names = config.default_map(options) | self._peek(ctx, args)
-            ctx.meta[_COMPONENTS] = [found for group in self.groups
-                                     for found in _named_components(group, names)]
+        self._find_components(ctx, config, given)
         options = self._field_options(ctx)
+        if any(option.field.type is Metric for option in options):  # it names a component too
+            self._find_components(ctx, config, self._peek(ctx, args))
+            options = self._field_options(ctx)
         for key in config.unknown(options):
             hint = self._hint(f"--{key}", [option.flag for option in options])
             raise InputError(f"{path}: unknown key {key!r}; {hint}see --help")
         ctx.default_map = config.default_map(options)
+
+    def _find_components(self, ctx: click.Context, config: Config, given: Names) -> None:
+        names = {**config.default_map(self._field_options(ctx)), **given}
+        ctx.meta[_COMPONENTS] = [found for group in self.groups
+                                 for found in _named_components(group, names)]
 
     def _peek(self, ctx: click.Context, args: Sequence[str]) -> dict[str, Any]:
         """The values of the options that are known so far, as texts."""

@@ -64,9 +64,11 @@ class DemoSegment:
               help="Number of threads of the native core; one per core unless given.")
 @click.option("--report", type=click.Path(), metavar="FILE",
               help="Page about the same samples, as `minrisk inspect` makes it.")
+@click.option("--samples", is_flag=True,
+              help="Write the samples themselves as JSON lines, to try other commands with.")
 @click.option("--data", type=click.Path(), hidden=True)
 def demo(segments: int, limit: int | None, seed: int, threads: int | None, report: str | None,
-         data: str | None) -> None:
+         samples: bool, data: str | None) -> None:
     """Decode the bundled samples, and compare the methods.
 
     They are translations of English sentences into French, sampled from a model.
@@ -75,6 +77,9 @@ def demo(segments: int, limit: int | None, seed: int, threads: int | None, repor
     comparison = Comparison(seed)
     with as_file(files("minrisk") / "data" / "demo.jsonl.xz") as bundled:
         path = data or str(bundled)
+        if samples:
+            _write_samples(Input(path), limit)
+            return
         examples = list(_examples(Input(path), comparison, limit))
         page = inspect(path, title="minrisk demo", seed=seed) if report else None
     for example in sorted(examples, key=lambda e: e.interest)[:segments]:
@@ -83,6 +88,11 @@ def demo(segments: int, limit: int | None, seed: int, threads: int | None, repor
     if page and report:
         page.save(report)
         click.echo(f"\nEvery segment with its samples, to open in a browser: {report}")
+
+
+def _write_samples(source: Input, limit: int | None) -> None:
+    for line in islice(source, limit):
+        click.echo(source.text(line))
 
 
 def _examples(source: Input, comparison: Comparison, limit: int | None) -> Iterator[DemoSegment]:

@@ -20,10 +20,10 @@ from minrisk._core.decoding import make_metric
 from minrisk._core.errors import MinriskError
 from minrisk._core.metric import AnyMetric
 from minrisk._core.threads import threads
+from minrisk.cli.exit_codes import WRONG_NUMBERS
 from minrisk.io.store import work_cache
 from minrisk.version import __version__
 
-WRONG_NUMBERS = 3  # exit code
 _TOLERANCE = 256 * 2.0**-52  # relative: instruction sets and compilers add in other orders
 _GERMAN = "ein kleiner Hund läuft über die Straße", "ein kleiner Hund rennt über die Straße"
 _JAPANESE = "猫が座った", "猫は座った"

@@ -12,6 +12,7 @@ import click
 
 from minrisk._core.errors import MinriskError
 from minrisk._core.progress import progress_listener
+from minrisk.cli.exit_codes import INTERRUPTED, SOME_FAILED
 from minrisk.cli.progress import Progress, has_room_for_bar
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.run_report import stage_summary, write_report
@@ -24,8 +25,8 @@ from minrisk.io.sink import QueueSink, Sink
 from minrisk.pipeline.job import Job, open_run
 from minrisk.pipeline.run import Run
 
-SOME_FAILED = 3  # the exit code of a finished run in which some segments failed
-_SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens")  # in the summary
+_SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens", "judge_requests",
+          "judge_prompt_tokens", "judge_completion_tokens")  # in the summary
 
 
 class RunResult(NamedTuple):
@@ -115,7 +116,7 @@ def summary(progress: Progress, output: str | None, is_stream: bool) -> Iterator
         click.echo(f"\nminrisk: interrupted; segments in {where}: {progress.done}{hint}", err=True)
         if type(stop) is not KeyboardInterrupt:  # SIGTERM
             raise
-        raise click.exceptions.Exit(130) from None
+        raise click.exceptions.Exit(INTERRUPTED) from None
     except MinriskError:
         progress.finish()
         if progress.done and not is_stream:

@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from minrisk._core.metric import Metric
@@ -44,6 +45,11 @@ class Field:
         return "|".join(map(str, self.choices)) or _NAMES.get(self.type, str(self.type))
 
     @property
+    def valid(self) -> str:
+        """Its valid values, e.g. `int of at least 1`."""
+        return f"{self.kind}{self.bounds}"
+
+    @property
     def described(self) -> str:
         """Its help with its default."""
         if self.required:
@@ -74,7 +80,18 @@ class Entry:
     fields: tuple[Field, ...] = ()
     problem: str | None = None
 
+    @property
+    def papers(self) -> tuple[str, ...]:
+        """The papers that proposed it."""
+        return getattr(self.cls, "papers", ())
 
+    @property
+    def cost(self) -> str:
+        """Its cost for n hypotheses and m references, or n samples; empty if it does not say."""
+        return getattr(self.cls, "cost", "")
+
+
+@cache
 def fields_of(cls: type) -> tuple[Field, ...]:
     """The fields of a metric, strategy or sampler that options fill."""
     hints = typing.get_type_hints(cls)

@@ -17,6 +17,7 @@ from minrisk._core.metric import (
     Ability,
     declared_abilities,
     metrics_with,
+    possible_abilities,
     required_abilities,
     strategies_with,
 )
@@ -49,28 +50,34 @@ def list_command(kind: str, names: tuple[str, ...], machine: bool) -> None:
 
 
 def strategies_for(metric: type) -> list[str] | None:
-    """The names of the strategies that work with the metrics of a class; None: it depends.
+    """The names of the strategies that work with metrics of a class; None: it depends.
 
-    A metric around others can do what these can.
+    A metric around others can do what these can. Some strategies need an option of the metric.
     """
     if inner_field(metric):
         return None
-    return list(strategies_with(declared_abilities(metric)))
+    return list(strategies_with(possible_abilities(metric)))
 
 
 def _notes(registry: Registry, entry: Entry) -> Iterator[str]:
-    """Notes on an entry: its problem, or the metrics or strategies that it works with."""
+    """Notes on an entry: its problem; or cost, papers, and what it works with."""
     if entry.problem:
         yield entry.problem
-    elif registry is METRICS:
-        yield f"strategies: {_shown_strategies(entry.cls)}"
+        return
+    if entry.cost:
+        yield f"cost: {entry.cost}"
+    if entry.papers:
+        yield f"papers: {', '.join(entry.papers)}"
+    if registry is METRICS:
+        yield f"strategies: {shown_strategies(entry.cls)}"
     elif registry is STRATEGIES:
         for field, need in required_abilities(entry.cls).items():
             if need:
                 yield f"--{field} takes a metric that {need}: {', '.join(metrics_with(need))}"
 
 
-def _shown_strategies(metric: type) -> str:
+def shown_strategies(metric: type) -> str:
+    """The strategies that work with the metrics of a class, in words."""
     works = strategies_for(metric)
     if works is None:
         return "those that the metrics inside it allow"
@@ -93,12 +100,12 @@ def _print(registry: Registry, prefix: str, names: Sequence[str] = ()) -> None:
 def _print_json(registry: Registry, prefix: str, names: Sequence[str] = ()) -> None:
     for entry in entries(registry, names):
         options = [
-            {"flag": prefix + f.flag[2:], "type": f.kind, "help": f.help,
+            {"flag": prefix + f.flag[2:], "type": f.kind, "valid": f.valid, "help": f.help,
              "required": f.required, "default": None if f.required else f.default}
             for f in entry.fields if f.name not in COMMON
         ]
         known = {"name": entry.name, "summary": entry.summary, "options": options,
-                 "problem": entry.problem}
+                 "papers": entry.papers, "cost": entry.cost, "problem": entry.problem}
         click.echo(json.dumps(known | _fit(registry, entry), default=str))
 
 

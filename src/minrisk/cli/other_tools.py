@@ -1,9 +1,10 @@
-"""Option names of other tools, for users of mbrs or comet-mbr, and our own earlier ones."""
+"""Option names of mbrs, comet-mbr and the paper's scripts, and our own earlier ones."""
 
 from __future__ import annotations
 
 _DECODERS = ("standard (mbr), aggregate (aggregate_mbr), prune (pruning_mbr), centroid "
              "(centroid_mbr), low-rank (probabilistic_mbr) or rerank")
+_METHODS = "standard (pairwise), aggregate, aggregate-to-fine or coarse-to-fine"
 OPTIONS = {
     "--decoder": f"--strategy: {_DECODERS}",
     "--config-path": "--config FILE, with a key for each option: `metric: {name: comet, model: M}`",
@@ -16,12 +17,30 @@ OPTIONS = {
     "--metric.batch-size": "--metric.tokens, the tokens that are encoded at once",
     "--metric.char-order": "--metric.order",
     "--metric.max-ngram-order": "--metric.order",
+    "--metric.num-workers": "--threads",
+    "--reduction-factor": "--strategy low-rank --budget B, the share of the pairs",
+    "--report-format": "--report FILE, which is JSON",
+    "--lprobs": "a field `logprobs` of JSON lines, which `minrisk sample` writes",
+    "--fp16": "--dtype fp16",
+    "--bf16": "--dtype bf16",
+    "--cpu": "--device cpu",
     "--sampling": "--epsilon E, --top-k K or --top-p P",
     "--lang-pair": "--source-language and --target-language",
     "--beam-size": "--beams",
     "--max-length": "--max-tokens",
+    "--min-length": "--min-tokens",
+    "--sampling-size": "--rows",
+    "--model": "--metric comet:MODEL",
+    "--model-storage-path": "the environment variable HF_HOME",
+    "--gpus": "--metric.device cuda, or a folder as output with --gpus-per-worker 1",
     "--rerank-top-k": "--strategy quality-then-mbr --keep K",
     "--qe-model": "--quality comet-kiwi:MODEL",
+    "--method": f"--strategy: {_METHODS}",
+    "--topk": "--keep",
+    "--utility": "--metric",
+    "--coarse-utility": "--coarse",
+    "--epsilon-cutoff": "--epsilon",
+    "--chrf-eps-smoothing": "--metric.eps-smoothing",
     # our own, as they were called before
     "--allow-cut": "--allow-truncated",
     "--drop-cut": "--drop-truncated",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from minrisk._core.decoding import make_strategy
@@ -89,7 +89,7 @@ def rank(metric: MetricOptions, options: RankOptions) -> None:
             part = sum_parts(decoder, files, options)
         ranking = decoder.ranking(part)
         writer = ChoiceWriter(nbest=options.nbest, utilities=options.utilities)
-        _write(options.output, writer(replace(record, ranking=ranking)))
+        _write(options.output, writer(record.replace(ranking=ranking)))
         progress.count(references=part.count, pairs=ranking.pairs)
         progress.advance()
 
@@ -109,7 +109,7 @@ def _hypotheses(path: str) -> Record:
     record = Record(0, 0, source.name, 1)
     if not is_json("auto", path, texts[0].encode() if texts else b""):
         with error_location(source.name):
-            return replace(record, segment=Segment(texts))
+            return record.replace(segment=Segment(texts))
     objects = [text for text in texts if text.strip()]
     if len(objects) != 1:
         raise InputError(f"{source.name} has {len(objects)} segments, wanted one")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import ClassVar
 
@@ -81,7 +81,7 @@ class Evaluate:
         return in_batches(items, 1, self._evaluate, "skip")
 
     def _evaluate(self, records: Sequence[Record]) -> list[Record]:
-        return [replace(record, value=self.study.evaluate(record.segment))
+        return [record.replace(value=self.study.evaluate(record.segment))
                 for record in records if record.segment is not None]
 
 

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from io import FileIO
+from itertools import groupby
 from typing import Any
 from zlib import crc32
 
 from minrisk._core.errors import InputError
-from minrisk.io.files import as_input_error
+from minrisk.io.files import as_input_error, input_error
 
 
 class Journal:
     """A file from which an interrupted run is resumed.
 
     Entries are read one by one, so that they need not fit into memory. An entry that is incomplete
-    after a kill, damaged on disk, or written for another owner is skipped. The file is open only
-    while it is used, because there may be more journals than a process may have open files.
+    after a kill, damaged on disk, or written for another owner is skipped. The file is open from
+    the first `append` to `close`, after which it may be appended to again.
     """
 
     def __init__(self, path: str, owner: str = "") -> None:
         """`owner` identifies the run and its shard, and is part of every checksum."""
         self.path = path
         self._seed = crc32(owner.encode("utf-8", "surrogateescape"))
-        self._size: int | None = None  # None until the first entry is appended
+        self._stream: FileIO | None = None  # not buffered
+        self._size = 0
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
         """Every valid entry with its offset."""
@@ -39,38 +42,44 @@ class Journal:
                     yield offset, entry
                 offset += len(line)
 
-    def read(self, offsets: Sequence[int]) -> Iterator[Any]:
-        """The entries at these offsets."""
-        if not offsets:  # there may be no file
-            return
+    def read(self, offsets: Iterable[int]) -> Iterator[Any]:
+        """The entries at these offsets; one that is wanted again and again is read once."""
         with as_input_error("read", self.path), open(self.path, "rb") as stream:
-            for offset in offsets:
+            for offset, same in groupby(offsets):
                 stream.seek(offset)
                 entry = self._decoded(stream.readline())
                 if entry is None:
                     raise InputError(f"{self.path} was changed during the run; run again with "
                                      "resume=True")
-                yield entry
+                yield from (entry for _ in same)
 
     def append(self, entry: dict[str, Any]) -> int:
         """Append an entry and return its offset; after that no signal can damage or lose it."""
         line = self._encoded(entry)
-        with as_input_error("write", self.path), open(self.path, "ab", buffering=0) as stream:
-            if self._size is None:
-                self._size = self._end_line(stream.tell())
-            offset = self._size
-            left = memoryview(line)
+        stream = self._stream or self._open()
+        offset, left = self._size, memoryview(line)
+        try:
             while left:
                 left = left[stream.write(left):]
+        except OSError as error:
+            raise input_error("write", self.path, error) from None
         self._size += len(line)
         return offset
 
-    def _end_line(self, size: int) -> int:
-        """End an incomplete last line, so that nothing is appended to it; returns the new size."""
-        with open(self.path, "rb+", buffering=0) as stream:
-            if size and (stream.seek(-1, os.SEEK_END), stream.read(1))[1] != b"\n":
-                size += stream.write(b"\n")
-        return size
+    def close(self) -> None:
+        if self._stream is not None:
+            with as_input_error("write", self.path):
+                self._stream.close()
+        self._stream = None
+
+    def _open(self) -> FileIO:
+        """Open the file, and end an incomplete last line, so that nothing is appended to it."""
+        with as_input_error("write", self.path):
+            stream = self._stream = open(self.path, "ab+", buffering=0)  # noqa: SIM115
+            self._size = stream.tell()
+            if self._size and (stream.seek(-1, os.SEEK_END), stream.read(1))[1] != b"\n":
+                self._size += stream.write(b"\n")
+        return stream
 
     def _encoded(self, entry: dict[str, Any]) -> bytes:
         content = json.dumps(entry).encode()

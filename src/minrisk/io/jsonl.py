@@ -7,6 +7,8 @@ A sample with a count of k stands for k equal samples. Weights, log-probabilitie
 tokens) belong to the references, which are the samples themselves unless given; then those of the
 samples are "sample_logprobs" and "sample_lengths". A weight is that of one sample, so a count of k
 multiplies it by k; a log-probability is that of a distinct text, and does not depend on its count.
+References may have both weights (their counts) and log-probabilities; the weighting says which of
+them count.
 Outcomes are what each sample printed or returned when its user executed it, for metrics that
 compare them. Other fields are copied to the output. Fields that are null are ignored, and blank
 lines are skipped.
@@ -18,12 +20,13 @@ import json
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, brief
 from minrisk._core.segment import Segment
+from minrisk._core.weights import checked_numbers
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
 from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum
@@ -67,13 +70,14 @@ class SampleReader:
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
         """A record from the fields of a line."""
-        kept = {key: value for key, value in fields.items() if key not in KNOWN_FIELDS}
-        record = replace(record, fields=kept)
+        found: dict[str, Any] = {"fields": {key: value for key, value in fields.items()
+                                            if key not in KNOWN_FIELDS}}
         try:
-            record = replace(record, id=id_of(fields, record.index))
-            return replace(record, segment=self._segment(fields, record.index))
+            found["id"] = id_of(fields, record.index)
+            found["segment"] = self._segment(fields, record.index)
         except InputError as error:
-            return record.failed(error)
+            return record.replace(**found).failed(error)
+        return record.replace(**found)
 
     def _segment(self, fields: dict[str, Any], index: int) -> Segment:
         hypotheses = _hypotheses(fields)
@@ -94,15 +98,17 @@ class SampleReader:
                  counts: list[int] | None = None) -> Floats | list[Any] | None:
         if self.weighting.by == "uniform":
             return None
-        weights, logprobs = _numbers(fields, "weights"), _numbers(fields, "logprobs")
-        if weights is not None and logprobs is not None:
-            raise InputError("found both weights and logprobs, wanted one of them")
+        weights, of_samples = _numbers(fields, "weights"), fields.get("references") is None
         # checked also if they are not used: a wrong length means misaligned samples
-        lengths = _numbers(fields, "lengths")
+        logprobs, lengths = (
+            _aligned(fields, name, len(texts), "hypothesis" if of_samples else "reference")
+            for name in ("logprobs", "lengths"))
+        if weights is not None and logprobs is not None and of_samples:
+            raise InputError("found both weights and logprobs of the samples, wanted one of them")
         by_logprobs = (None if logprobs is None
                        else self.weighting.of(logprobs, texts, lengths, counts))
         if self.weighting.by == "auto":
-            if logprobs is not None:
+            if logprobs is not None and weights is None:
                 warnings.warn(UNUSED_LOGPROBS, stacklevel=2)
             return weights
         if by_logprobs is None:
@@ -183,6 +189,14 @@ def _numbers(fields: dict[str, Any], name: str) -> list[Any] | None:
         # NumPy would take booleans and the digits of a string for numbers
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"found {show(value)} in {name}, wanted numbers")
+    return found
+
+
+def _aligned(fields: dict[str, Any], name: str, count: int, of: str) -> list[Any] | None:
+    """The numbers of a field that must have one for each sample or reference."""
+    found = _numbers(fields, name)
+    if found is not None:
+        checked_numbers(found, count, name, of)
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import NamedTuple
 
@@ -95,7 +95,7 @@ class TextReader:
         hyps, source, refs, logprobs = raw.content
         record = Record.of(raw, hyps.last)
         try:
-            return replace(record, segment=Segment(
+            return record.replace(segment=Segment(
                 hyps.texts(),
                 refs.texts() if refs else None,
                 source.texts()[0] if source else None,

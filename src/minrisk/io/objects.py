@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ class ObjectReader:
         record = Record.of(raw)
         try:
             if isinstance(raw.content, Segment) and isinstance(self.lines, SampleReader):
-                return replace(record, segment=self._segment(raw.content, record.index))
+                return record.replace(segment=self._segment(raw.content, record.index))
             fields = (_prompt_fields if isinstance(self.lines, PromptReader) else _fields)
             return self.lines.parse_fields(fields(raw.content), record)
         except InputError as error:

@@ -52,30 +52,34 @@ class PartialShard:
 
     def add(self, results: Sequence[Result]) -> None:
         """Append new results to the journal."""
+        counts: Counter[str] = Counter()
+        for result in results:
+            counts.update(result.counts)
         entry = {
             "indices": [r.index for r in results],
             "checksums": [r.checksum for r in results],
             "texts": [r.text for r in results],
             "failures": [r.failure for r in results],
-            "counts": dict(sum((Counter(r.counts) for r in results), Counter())),
+            "counts": counts,
         }
         self._note(self._journal.append(entry), entry)
 
     def texts(self) -> Iterator[str]:
         """The texts of all segments, in input order."""
-        runs: list[tuple[int, list[int]]] = []  # consecutive segments of one entry
-        for index, offset in enumerate(self._offsets):
-            if runs and runs[-1][0] == offset:
-                runs[-1][1].append(index)
-            else:
-                runs.append((offset, [index]))
-        for entry, (_, indices) in zip(self._journal.read([offset for offset, _ in runs]), runs,
-                                       strict=True):
-            place = {index: i for i, index in enumerate(entry["indices"])}
-            for index in indices:
-                yield entry["texts"][place[index]]
+        if not self._offsets:
+            return  # there may be no journal
+        last, texts = None, dict[int, str]()
+        for index, entry in enumerate(self._journal.read(self._offsets)):
+            if entry is not last:
+                last, texts = entry, dict(zip(entry["indices"], entry["texts"], strict=True))
+            yield texts[index]
+
+    def close(self) -> None:
+        """Close the journal, until there are further results."""
+        self._journal.close()
 
     def remove(self) -> None:
+        self.close()
         with as_input_error("write", self._journal.path):
             Path(self._journal.path).unlink(missing_ok=True)
 

@@ -10,7 +10,7 @@ output.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
@@ -57,13 +57,14 @@ class PromptReader:
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
         """The record with the prompt that these fields of a JSON line hold."""
-        record = replace(record, fields={k: v for k, v in fields.items()
-                                         if k not in _OUTPUT_FIELDS and v is not None})
+        found: dict[str, Any] = {"fields": {key: value for key, value in fields.items()
+                                            if key not in _OUTPUT_FIELDS and value is not None}}
         try:
-            record = replace(record, id=id_of(fields, record.index))
-            return replace(record, prompt=_prompt(fields))
+            found["id"] = id_of(fields, record.index)
+            found["prompt"] = _prompt(fields)
         except InputError as error:
-            return record.failed(error)
+            return record.replace(**found).failed(error)
+        return record.replace(**found)
 
 
 def is_source(record: Record) -> bool:

@@ -19,7 +19,8 @@ import shutil
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -40,6 +41,7 @@ from minrisk.io.writer import json_line
 _RUN = re.compile(r"[0-9a-f]{32}")
 _GROWTH = 1.1  # factor of growth after which a file is copied again: linear in total
 _FINISHED = "finished"
+_TEXTS_PER_WRITE = 64
 
 
 class RunStore:
@@ -65,6 +67,7 @@ class RunStore:
         self.counts: Counter[str] = Counter()
         self.retried = 0  # segments that failed in an earlier run
         self._partials: dict[int, PartialShard] = {}
+        self._last_written: PartialShard | None = None
         self._totals: dict[int, int] = {}  # records of the shards that were read to their end
         self._broken: list[Failure] = []
         self._is_new = True
@@ -108,6 +111,8 @@ class RunStore:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._open, suppress(MinriskError, OSError) if kind else nullcontext():
+            if self._last_written:
+                self._last_written.close()
             if self._has_begun:
                 self._close()
 
@@ -138,11 +143,10 @@ class RunStore:
             for result in fresh:
                 if result.scores is not None:
                     self._matrix_of(shard).add(result.index, result.scores)
-        partial.add(fresh)  # after its matrix: a result in the journal is not computed again
-        for result in fresh:
-            self.counts.update(result.counts)
+        self._write(partial, fresh)  # after its matrix: what is in the journal is not done again
         failures = [r.failure for r in fresh if r.failure is not None]
-        self.counts.update(segments=len(fresh), failed=len(failures))
+        self.counts["segments"] += len(fresh)
+        self.counts["failed"] += len(failures)
         self._append_errors(failures)
         self._finish_if_whole(number)
         return fresh
@@ -167,6 +171,8 @@ class RunStore:
                 self._refuse_others(sizes)
             return
         if not self._resume:
+            if self._was_removed(content):
+                return
             raise InputError(f"{self._name} holds an earlier run; resume=True goes on with "
                              "it, overwrite=True starts again, or name another output")
         self._is_new = False
@@ -176,6 +182,19 @@ class RunStore:
                 self._finished[entry["shard"]] = _checked_counts(entry["counts"])
         self._check_finished(sizes)
         self._load_results()
+
+    def _was_removed(self, manifest: bytes) -> bool:
+        """Whether an earlier run was finished and all of its shards were removed since.
+
+        Then a new run replaces nothing; results of an unfinished run, or of one with failed
+        segments, would be lost.
+        """
+        try:
+            finished = json.loads(manifest)[_FINISHED].keys()
+            sizes = self.store.sizes([*finished, *(shard.name for shard in self._shards)])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return False
+        return bool(finished) and not sizes and os.listdir(self.store.work) == [LOCK]
 
     def _load_results(self) -> None:
         for number, shard in enumerate(self._shards):
@@ -243,6 +262,18 @@ class RunStore:
             self._partials[number] = PartialShard(self._partial_path(number), owner)
         return self._partials[number]
 
+    def _write(self, partial: PartialShard, results: Sequence[Result]) -> None:
+        """Write results to their journal, and close that of the shard before.
+
+        There may be more journals than a process may have open files.
+        """
+        if self._last_written and self._last_written is not partial:
+            self._last_written.close()
+        self._last_written = partial
+        partial.add(results)
+        for result in results:
+            self.counts.update(result.counts)
+
     def _finish_if_whole(self, number: int) -> None:
         shard, total = self._shards[number], self._totals.get(number)
         segments = self._partials[number].segments if number in self._partials else 0
@@ -251,8 +282,9 @@ class RunStore:
         partial = self._partial(number)  # also for a shard without segments
         temporary = self._temporary()
         with Output(temporary, name=shard.name) as output:
-            for text in partial.texts():
-                output.write(text)
+            texts = partial.texts()
+            while some := list(islice(texts, _TEXTS_PER_WRITE)):
+                output.write("".join(some))
         self._check_writer()
         if self._matrix_of:
             self._matrix_of(shard).pack()
@@ -269,7 +301,8 @@ class RunStore:
     def _note_finished(self, name: str, counts: dict[str, int]) -> None:
         self._finished[name] = counts
         self._finished_now.add(name)
-        self._finished_journal.append({"shard": name, "counts": counts})
+        with closing(self._finished_journal) as journal:
+            journal.append({"shard": name, "counts": counts})
         if self.store.writer:  # in case the journal on this machine is lost
             self._copy_errors()
             if len(self._finished) >= _GROWTH * self._saved:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from minrisk._core.arrays import finite_or_none
+from minrisk._core.errors import InputError
 from minrisk._core.sample_columns import columns, columns_with_references
 from minrisk._core.sampler import Samples
 from minrisk._core.segment import Ranking, Segment, Uncertainty
 from minrisk.io.record import Record
 
 Format = Literal["json", "text"]
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 class Writer(Protocol):
@@ -47,18 +49,26 @@ class ChoiceWriter:
         if self.abstain is not None and abstains(record.ranking, self.abstain):
             best |= {"text": None, "abstained": True}
         if self.format == "text":
-            return _one_line(best["text"] or "") + "\n"
+            return self._lines(record.segment, record.ranking, best["text"])
         computed = {"id": record.id, **best, **record.details,
                     **self._details(record.segment, record.ranking)}
         passed = {k: v for k, v in record.fields.items() if k not in computed}
         return json_line(computed | passed)
 
     def failed(self, record: Record) -> str:
-        return "\n" if self.format == "text" else error_line(record)
+        return "\n" * (self.nbest or 1) if self.format == "text" else error_line(record)
 
     def counts(self, record: Record) -> Mapping[str, int]:
         counts = {"pairs": record.ranking.pairs if record.ranking else 0}
+        counts |= {f"judge_{name}": count
+                   for name, count in record.details.get("judge_usage", {}).items()}
         return counts if record.samples is None else counts | count_samples(record)
+
+    def _lines(self, segment: Segment, ranking: Ranking, best: str | None) -> str:
+        """As many lines for every segment, so that a reader finds where each begins."""
+        size = self.nbest or 1
+        order = ranking.order[:size].tolist() if best is not None else []
+        return text_lines([segment.hypotheses[i] for i in order], size)
 
     def _details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         details: dict[str, Any] = {}
@@ -78,18 +88,27 @@ class ChoiceWriter:
 
 @dataclass(frozen=True)
 class SampleWriter:
-    """Writes the samples of every prompt, in the format that `minrisk decode` reads."""
+    """Writes the samples of every prompt, in a format that `minrisk decode` reads."""
 
     repeat: bool = False
+    lines: int | None = None  # number of samples of each prompt, if they are written as plain text
 
     def __call__(self, record: Record) -> str:
         assert record.samples is not None
+        if self.lines is not None:
+            return self._text(columns(record.samples, repeat=True)["samples"], self.lines)
         found = (columns(record.samples, self.repeat) if record.reference_samples is None else
                  columns_with_references(record.samples, record.reference_samples, self.repeat))
         return json_line({"id": record.id, **record.fields, **found})
 
     def failed(self, record: Record) -> str:
-        return error_line(record, record.fields)
+        return error_line(record, record.fields) if self.lines is None else "\n" * self.lines
+
+    def _text(self, texts: Sequence[str], size: int) -> str:
+        if len(texts) != size:
+            raise InputError(f"found {len(texts)} samples; plain text has {size} lines for every "
+                             "prompt: give format='json'")
+        return text_lines(texts, size)
 
     def counts(self, record: Record) -> Mapping[str, int]:
         return count_samples(record)
@@ -117,7 +136,7 @@ def count_samples(record: Record) -> dict[str, int]:
 
 def json_line(fields: Mapping[str, Any]) -> str:
     try:
-        line = json.dumps(fields, ensure_ascii=False, allow_nan=False)
+        line = _JSON.encode(fields)
     except ValueError:  # a copied field may hold NaN or an infinity
         line = json.dumps(_numbers_only(fields), ensure_ascii=False)
     return line + "\n"
@@ -141,5 +160,7 @@ def _numbers_only(value: Any) -> Any:
     return finite_or_none(value) if isinstance(value, float) else value
 
 
-def _one_line(text: str) -> str:
-    return re.sub(r"\r\n|\r|\n", " ", text)
+def text_lines(texts: Sequence[str], size: int) -> str:
+    """Texts as lines, and blank lines up to this number."""
+    return "".join(re.sub(r"\r\n|\r|\n", " ", text) + "\n" for text in texts) + "\n" * (
+        size - len(texts))

@@ -42,6 +42,10 @@ class WrapperMetric(Metric[Any]):
         return self.metric.needs_source
 
     @property
+    def ignores_references(self) -> bool:
+        return self.metric.ignores_references
+
+    @property
     def compares_outcomes(self) -> bool:
         return self.metric.compares_outcomes
 

@@ -24,6 +24,7 @@ class PairwiseMetric(Metric[Objects]):
     """
 
     loads_model: ClassVar[bool] = True
+    optional_abilities: ClassVar[Ability] = Ability.QUALITY
 
     source: bool
     by_source: bool
@@ -36,6 +37,10 @@ class PairwiseMetric(Metric[Objects]):
     @property
     def needs_source(self) -> bool:
         return self.source or self.by_source
+
+    @property
+    def ignores_references(self) -> bool:
+        return self.by_source
 
     @property
     def is_error(self) -> bool:

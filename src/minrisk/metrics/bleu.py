@@ -67,6 +67,8 @@ class BLEU(Metric[WeightedRows]):
     """
 
     name: ClassVar[str] = "bleu"
+    papers: ClassVar[tuple[str, ...]] = ("Papineni et al. 2002",)
+    cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
                                     | Ability.CORPUS_STATISTICS)
     features_per_segment: ClassVar[bool] = True  # a small index stays in the cache

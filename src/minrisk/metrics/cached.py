@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class Cached(WrapperMetric):
     'the cat sat'
     """
 
+    cost: ClassVar[str] = "that of its metric, once for each pair"
     metric: AnyMetric = inner(help="an inner metric, as in cached:comet")
     path: str = option(MEMORY, help="SQLite file of the cache, which processes may share")
 

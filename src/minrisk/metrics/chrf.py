@@ -57,6 +57,8 @@ class ChrF(Metric[WeightedRows]):
     """
 
     name: ClassVar[str] = "chrf"
+    papers: ClassVar[tuple[str, ...]] = ("Popović 2015", "Popović 2017")
+    cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
                                     | Ability.CORPUS_STATISTICS)
     features_per_segment: ClassVar[bool] = True  # a small index stays in the cache

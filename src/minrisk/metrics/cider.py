@@ -94,6 +94,8 @@ class Cider(Metric[WeightedRows]):
     """
 
     name: ClassVar[str] = "cider"
+    papers: ClassVar[tuple[str, ...]] = ("Vedantam et al. 2015",)
+    cost: ClassVar[str] = "n + m vectors; the average of references is exact"
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
                                     | Ability.CORPUS_STATISTICS)
     features_per_segment: ClassVar[bool] = True

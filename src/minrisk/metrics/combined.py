@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -67,6 +67,8 @@ class Combined(Metric[_CombinedFeatures]):
     'the cat sat'
     """
 
+    papers: ClassVar[tuple[str, ...]] = ("Kovacs et al. 2024",)
+    cost: ClassVar[str] = "that of its metrics"
     metrics: tuple[AnyMetric, ...] = inner(help="inner metrics, as in chrf*0.5+comet", several=True)
     weights: tuple[float, ...] = option((), help="weight of each metric; 1 unless given")
     by: Literal["score", "rank", "product", "utility-rank", "z-score", "min-max"] = option(
@@ -106,6 +108,10 @@ class Combined(Metric[_CombinedFeatures]):
     @property
     def needs_source(self) -> bool:
         return any(metric.needs_source for metric in self.metrics)
+
+    @property
+    def ignores_references(self) -> bool:
+        return all(metric.ignores_references for metric in self.metrics)
 
     @property
     def compares_outcomes(self) -> bool:

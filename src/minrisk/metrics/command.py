@@ -50,6 +50,7 @@ class Command(PairwiseMetric):
     """
 
     name: ClassVar[str] = "command"
+    cost: ClassVar[str] = "n · m lines for the program"
 
     command: str = option(help="program and its arguments, split as by a shell")
     source: bool = option(False, help="send the source too")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,6 +41,8 @@ class Cutoff(WrapperMetric):
            [ 88.6,   0. , 100. ]])
     """
 
+    papers: ClassVar[tuple[str, ...]] = ("Eikema et al. 2025",)
+    cost: ClassVar[str] = "n · m scores of its metric"
     metric: AnyMetric = inner(help="an inner metric, as in cutoff:chrf")
     threshold: float = option(help="smallest score that counts")
     below: float | None = option(None, help="score of pairs below the threshold; 0 unless given")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -72,6 +73,8 @@ class Documents(WrapperMetric):
            [100., 100.]])
     """
 
+    papers: ClassVar[tuple[str, ...]] = ("Jinnai 2025",)
+    cost: ClassVar[str] = "scores of all pairs of sentences, and n · m optimal transports"
     metric: AnyMetric = inner(help="an inner metric, as in documents:comet")
     split: Literal["sentence", "line"] = option("sentence", help="where sentences end")
     weights: Literal["uniform", "length"] = option("uniform", help="weight of a sentence")
@@ -90,6 +93,11 @@ class Documents(WrapperMetric):
                        for own in split)
         lengths = objects([max(len(s), 1) for s in own] for own in split)
         return DocumentFeatures(objects(texts), self.metric.features(list(numbers)), rows, lengths)
+
+    def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
+        """What the sentences of these documents took, which are the texts of the inner metric."""
+        return super().take_usage(source, (sentence for text in texts
+                                           for sentence in sentences(text, self.split == "line")))
 
     def scores(self, hyps: DocumentFeatures, refs: DocumentFeatures,
                source: DocumentFeatures | None = None) -> Floats:

@@ -29,6 +29,8 @@ class Edit(Metric[TokenSequences]):
     """
 
     name: ClassVar[str] = "edit"
+    papers: ClassVar[tuple[str, ...]] = ("Levenshtein 1966",)
+    cost: ClassVar[str] = "n · m edit distances"
 
     unit: Literal["character", "word"] = option("character", help="unit of an edit")
     lowercase: bool = option(False, help="ignore case")

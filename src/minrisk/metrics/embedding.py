@@ -57,6 +57,7 @@ class Embedding(Metric[Floats]):
     """
 
     name: ClassVar[str] = "embedding"
+    cost: ClassVar[str] = "n + m runs of the encoder; the average of references is exact"
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS | Ability.VECTORS
     loads_model: ClassVar[bool] = True
     features_per_segment: ClassVar[bool] = True  # rounding does not depend on other segments

@@ -59,6 +59,8 @@ class ExactMatch(Metric[WeightedRows]):
     """
 
     name: ClassVar[str] = "exact-match"
+    papers: ClassVar[tuple[str, ...]] = ("Wang et al. 2023",)
+    cost: ClassVar[str] = "n + m answers; votes are counted"
     is_vote: ClassVar[bool] = True  # two texts agree or do not, and nothing between
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
 
@@ -92,10 +94,12 @@ class ExactMatch(Metric[WeightedRows]):
 
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         """The answer that was chosen, and the share of the references that agree with each."""
-        answers = [self.answer(text) for text in segment.hypotheses]
+        texts = dict.fromkeys((*segment.hypotheses, *segment.references))
+        found = {text: self._answer_in_roles(text) for text in texts}
+        answers = [found[text].as_hypothesis for text in segment.hypotheses]
         votes = dict.fromkeys((answer for answer in answers if answer is not None), 0.0)
         for text, weight in zip(segment.references, segment.weights.tolist(), strict=True):
-            if (gold := self._answer_in_roles(text).as_reference) in votes:
+            if (gold := found[text].as_reference) in votes:
                 votes[gold] += weight
         most = sorted(votes.items(), key=lambda vote: -vote[1])[:_MAX_REPORTED_ANSWERS]
         return {"answer": answers[ranking.best], "votes": dict(most)}

@@ -50,6 +50,7 @@ class JsonMatch(Metric[Objects]):
     """
 
     name: ClassVar[str] = "json-match"
+    cost: ClassVar[str] = "n · m comparisons of values"
 
     by: Literal["equal", "field"] = option("equal", help="whole values, or field by field")
     ignore: str | None = option(None, help='paths that do not count, such as "id,items[].time"')

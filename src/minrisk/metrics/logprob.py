@@ -40,7 +40,9 @@ class LogProb(Metric[Floats]):
     """
 
     name: ClassVar[str] = "logprob"
+    cost: ClassVar[str] = "none: samples have their log-probabilities"
     abilities: ClassVar[Ability] = Ability.QUALITY
+    ignores_references: ClassVar[bool] = True
     needs_segment: ClassVar[bool] = True
 
     normalise: bool = option(False, help="divide by the length in tokens (characters, if that is "

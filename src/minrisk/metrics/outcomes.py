@@ -37,6 +37,8 @@ class Outcomes(ExactMatch):
     """
 
     name: ClassVar[str] = "outcomes"
+    papers: ClassVar[tuple[str, ...]] = ("Shi et al. 2022",)
+    cost: ClassVar[str] = "n + m outcomes; votes are counted"
     compares_outcomes: ClassVar[bool] = True
     is_vote: ClassVar[bool] = False  # of texts: an outcome is not known when a sample arrives
 

@@ -44,6 +44,7 @@ class Python(PairwiseMetric):
     """
 
     name: ClassVar[str] = "python"
+    cost: ClassVar[str] = "n · m calls of the function"
 
     function: str = option(help="package.module:function, also of the current folder")
     source: bool = option(False, help="pass the source as a third argument")

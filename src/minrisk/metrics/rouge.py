@@ -44,6 +44,8 @@ class Rouge(Metric[WeightedRows]):
     """
 
     name: ClassVar[str] = "rouge"
+    papers: ClassVar[tuple[str, ...]] = ("Lin 2004",)
+    cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
     features_per_segment: ClassVar[bool] = True
 
@@ -98,6 +100,8 @@ class RougeL(Metric[TokenSequences]):
     """
 
     name: ClassVar[str] = "rouge-l"
+    papers: ClassVar[tuple[str, ...]] = ("Lin 2004",)
+    cost: ClassVar[str] = "n · m longest common subsequences"
 
     stemmer: bool = option(False, help="compare Porter stems, not words")
 

@@ -39,6 +39,7 @@ class Symbolic(Metric[Objects]):
     """
 
     name: ClassVar[str] = "symbolic"
+    cost: ClassVar[str] = "n · m comparisons of answers"
     loads_model: ClassVar[bool] = True  # it starts a program
 
     timeout: float = option(60.0, gt=0, affects_results=False,

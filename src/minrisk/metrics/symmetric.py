@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class Symmetric(WrapperMetric):
            [ 32.5, 100. ]])
     """
 
+    cost: ClassVar[str] = "twice that of its metric"
     metric: AnyMetric = inner(help="an inner metric, as in symmetric:edit")
 
     @property
@@ -42,6 +43,11 @@ class Symmetric(WrapperMetric):
     def abilities(self) -> Ability:
         """Corpora have statistics where the metric's have; nothing can be averaged."""
         return self.metric.abilities & Ability.CORPUS_STATISTICS
+
+    @property
+    def ignores_references(self) -> bool:
+        """False: on the way back, the reference is what is scored."""
+        return False
 
     def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
         """(H, R)"""

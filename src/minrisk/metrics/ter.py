@@ -75,6 +75,8 @@ class Ter(Metric[Objects]):
     """
 
     name: ClassVar[str] = "ter"
+    papers: ClassVar[tuple[str, ...]] = ("Snover et al. 2006",)
+    cost: ClassVar[str] = "n · m edit distances with shifts"
     abilities: ClassVar[Ability] = Ability.CORPUS_STATISTICS
     is_error: ClassVar[bool] = True
 

@@ -76,6 +76,8 @@ class Wer(ErrorRate):
     """
 
     name: ClassVar[str] = "wer"
+    papers: ClassVar[tuple[str, ...]] = ("Goel & Byrne 2000",)
+    cost: ClassVar[str] = "n · m edit distances"
 
     lowercase: bool = option(False, help=LOWERCASE_HELP)
     no_punct: bool = option(False, help=PUNCTUATION_HELP)
@@ -103,6 +105,7 @@ class Cer(ErrorRate):
     """
 
     name: ClassVar[str] = "cer"
+    cost: ClassVar[str] = "n · m edit distances"
 
     lowercase: bool = option(False, help=LOWERCASE_HELP)
     no_punct: bool = option(False, help=PUNCTUATION_HELP)

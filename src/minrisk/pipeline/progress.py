@@ -43,7 +43,9 @@ class RunProgress:
         self._show_in_time()
 
     def count(self, **more: int) -> None:
-        self.counts.update({name: number for name, number in more.items() if number})
+        for name, number in more.items():
+            if number:
+                self.counts[name] += number
 
     def stage(self, what: str, done: int, total: int) -> None:
         """The current step of a metric or a sampler, inside a batch of segments."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 
@@ -46,7 +46,8 @@ class _BlockIterator:
                 if batch and size + length > self._reader.size:
                     yield self._block(batch)
                     batch, size, self._since = [], 0, perf_counter()  # reading time only
-                batch.append(replace(raw, shard=number))
+                raw.shard = number
+                batch.append(raw)
                 size += length
                 if len(batch) == self._reader.records:  # without waiting for the next record
                     yield self._block(batch)

@@ -41,7 +41,7 @@ class ReferencePartReader:
             yield RawRecord(index, part.name, 0, part, 0)
 
     def parse(self, raw: RawRecord) -> Record:
-        return replace(Record.of(raw), value=raw.content)
+        return Record.of(raw).replace(value=raw.content)
 
 
 @dataclass(frozen=True)

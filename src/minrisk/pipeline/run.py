@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from time import perf_counter
 
 from minrisk._core.errors import InputError
@@ -111,8 +113,8 @@ class Run:
         fresh: list[Result] = []
         if results := self._accepted(block.items):
             start = perf_counter()
-            for shard in sorted({result.shard for result in results}):
-                fresh += self.sink.add(shard, [r for r in results if r.shard == shard])
+            for shard, of_shard in groupby(results, attrgetter("shard")):
+                fresh += self.sink.add(shard, list(of_shard))
             self._spend("write", perf_counter() - start)
             self.read[block.shard] = max(block.read, self.read.get(block.shard, 0))
         self._warn(block.warnings)
@@ -149,8 +151,10 @@ class Run:
 
     def _within_limit(self, results: list[Result]) -> list[Result]:
         limit = self.policy.max_errors
+        if limit is None:
+            return results
         failures = [r for r in results if r.failure is not None]
-        if limit is None or not failures:
+        if not failures:
             return results
         failed = self.sink.counts["failed"] + len(failures)
         if failed > limit:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol
 
@@ -18,7 +18,7 @@ from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch, bind
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.sampler import PartialError, Sample, Sampler
-from minrisk._core.segment import Segment
+from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import (
     Strategy,
     batch_size_of,
@@ -26,6 +26,7 @@ from minrisk._core.strategy import (
     loads_model,
     prepare,
     prepare_thread,
+    take_usage,
 )
 from minrisk.io.jsonl import source_of
 from minrisk.io.prompts import is_source
@@ -108,7 +109,7 @@ class GenerateSamples:
             if self.fail_blank:
                 return record.failed(InputError("the source is blank; there is nothing to sample "
                                                 "from"))
-            return replace(record, samples=[Sample("", self.n, 0.0)])
+            return record.replace(samples=[Sample("", self.n, 0.0)])
         if not isinstance(record.prompt, str) and not self.sampler.takes_messages:
             return record.failed(InputError(f"found messages, which sampler {self.sampler.name!r} "
                                             "does not take; wanted a source or a prompt"))
@@ -154,7 +155,7 @@ class GenerateSamples:
             return record.failed(found)
         if self.sampler.is_random:
             self._equality.check(found)
-        return replace(record, samples=found)
+        return record.replace(samples=found)
 
     @cached_property
     def _equality(self) -> EqualSamples:
@@ -204,7 +205,7 @@ class GenerateReferences:
 
 def _swapped(record: Record) -> Record:
     """The record with its samples aside, so that it can be sampled for again; and back."""
-    return replace(record, samples=record.reference_samples, reference_samples=record.samples)
+    return record.replace(samples=record.reference_samples, reference_samples=record.samples)
 
 
 @dataclass(frozen=True)
@@ -226,7 +227,7 @@ class SamplesToSegments:
         if record.error is not None:
             return record
         try:
-            return replace(record, segment=segment_of(
+            return record.replace(segment=segment_of(
                 record.samples or (), source_of(dict(record.fields)), self.weighting, record.index,
                 record.reference_samples))
         except InputError as error:
@@ -266,10 +267,15 @@ class Decode:
             segments = Batch(segments)
             matrices = [pool.keep_scores() for pool in bind(self.strategy.metric, segments)]
         rankings = self.strategy.rank(segments)
-        return [replace(record, ranking=ranking, scores=matrix,
-                        details=self.strategy.metric.details(segment, ranking))
+        return [record.replace(ranking=ranking, scores=matrix,
+                               details=self._details(segment, ranking))
                 for record, segment, ranking, matrix
                 in zip(batch, segments, rankings, matrices, strict=True)]
+
+    def _details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
+        usage = take_usage(self.strategy, segment)
+        found = self.strategy.metric.details(segment, ranking)
+        return found | {"judge_usage": dict(usage)} if usage else found
 
 
 @dataclass(frozen=True)
@@ -315,7 +321,7 @@ class Write:
             try:
                 return self._made(record, self.writer(record), record.scores)
             except (ValueError, RecursionError, MinriskError) as error:  # nested too deeply
-                record = replace(record.failed(error), fields={})
+                record = record.failed(error).replace(fields={})
         return self._made(record, self.writer.failed(record), None)
 
     def _made(self, record: Record, text: str, scores: Any) -> Result:

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any, Self
 
 from minrisk._core.errors import InputError, MissingExtra, UnusableError
-from minrisk._core.threads import set_threads
+from minrisk._core.threads import set_threads, threads
 from minrisk.io.record import Record
 from minrisk.pipeline.stages import Parse, Stage
 
@@ -89,8 +89,7 @@ class WorkerPool:
 
     def prepare(self) -> None:
         """Load the models of the stages in this process."""
-        if self.threads is not None:
-            set_threads(self.threads)
+        set_threads(self.threads or threads())  # so that the cores are not counted again and again
         if self.quiet:
             warnings.simplefilter("ignore")
         for stage in self.stages:
@@ -150,7 +149,7 @@ class WorkerPool:
         except UNSENDABLE as error:
             single = replace(block, items=[raw for raw in block.items if raw.index == item.index])
             [refused] = self.refuse(single, _reason(error)).items
-            return replace(refused, fields={}) if isinstance(refused, Record) else refused
+            return refused.replace(fields={}) if isinstance(refused, Record) else refused
         return item
 
     def _one_by_one(self, block: Block, reason: str) -> Block | FatalItem:

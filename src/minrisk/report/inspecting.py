@@ -8,6 +8,7 @@ from typing import Any
 
 from minrisk._core.errors import InputError
 from minrisk._core.options import Options, flag
+from minrisk._core.strategy import Strategy, compares_texts
 from minrisk.io.inputs import InputFile
 from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import Write
@@ -43,7 +44,7 @@ class Inspecting:
                  note: str = "") -> None:
         self._decoding, self._view = decoding, view
         self._facts = page_facts(
-            view, options.title or title_of(decoding.corpus.files), decoding.strategy.name,
+            view, options.title or title_of(decoding.corpus.files), decoding.strategy,
             decoding.signature, options.validation) | ({"note": note} if note else {})
 
     def job(self, config: RunConfig, builder: PageBuilder) -> Job:
@@ -60,11 +61,11 @@ class Inspecting:
         return builder.chunks(self._decoding.strategy.metric, origins, **self._facts)
 
 
-def page_facts(view: View, title: str, strategy: str, signature: str,
+def page_facts(view: View, title: str, strategy: Strategy, signature: str,
                validation: str | None = None) -> dict[str, Any]:
     """What the page says of the run as a whole."""
-    return {"title": title, "strategy": strategy, "signature": signature, "version": __version__,
-            "show": view.show,
+    return {"title": title, "strategy": strategy.name, "compares": compares_texts(strategy),
+            "signature": signature, "version": __version__, "show": view.show,
             "validation": None if validation is None else read_validation(validation)}
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch
 from minrisk._core.errors import InputError
+from minrisk._core.strategy import compares_texts
 from minrisk.io.jsonl import SampleReader, show
 from minrisk.io.record import Record
 from minrisk.pipeline.stages import Decode
@@ -24,12 +25,14 @@ class LogprobReader(SampleReader):
     """Records with the log-probabilities of their samples, also where these are not weights."""
 
     def parse_fields(self, fields: dict[str, Any], record: Record) -> Record:
-        logprobs = fields.get("logprobs")
+        logprobs, of_samples = fields.get("logprobs"), fields.get("sample_logprobs")
         record = super().parse_fields(fields, record)
-        if record.segment is None or logprobs is None or record.segment.self_columns is None:
+        if record.segment is not None and record.segment.self_columns is None:
+            logprobs = of_samples  # the others are those of the references
+        if record.segment is None or logprobs is None:
             return record
         try:
-            return replace(record, value=_checked(logprobs, len(record.segment.hypotheses)))
+            return record.replace(value=_checked(logprobs, len(record.segment.hypotheses)))
         except InputError as error:
             return record.failed(error)
 
@@ -57,10 +60,12 @@ class BuildViews(Decode):
 
     def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
         segments = Batch(r.segment for r in batch if r.segment is not None)
-        strategy = Confident(self.strategy, resamples=RESAMPLES, seed=self.view.seed)
+        compares = compares_texts(self.strategy)
+        strategy = (Confident(self.strategy, resamples=RESAMPLES, seed=self.view.seed) if compares
+                    else self.strategy)
         rankings = strategy.rank(segments)
-        return [replace(record, ranking=ranking,
-                        value=self.view.segment(record, ranking, pool))
+        return [record.replace(ranking=ranking,
+                               value=self.view.segment(record, ranking, pool, compares))
                 for record, ranking, pool
                 in zip(batch, rankings, segments.pools(self.strategy.metric), strict=True)]
 

@@ -14,7 +14,7 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints, sums
 from minrisk._core.errors import InputError, UnusableError
 from minrisk._core.pool import Pool
-from minrisk._core.segment import Ranking, Segment
+from minrisk._core.segment import Ranking
 from minrisk._core.strategy import segment_rng
 from minrisk.evaluation.metric_bias import Origin
 from minrisk.io.record import Record
@@ -63,10 +63,13 @@ class View:
                 raise InputError(f"{name} has {len(lines)} lines, and there are {segments} "
                                  "segments; one line per segment is wanted, in the same order")
 
-    def segment(self, record: Record, ranking: Ranking,
-                pool: Pool[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The row of the list, and the details, as JSON values."""
-        shown = _SegmentView(self, record, ranking, pool)
+    def segment(self, record: Record, ranking: Ranking, pool: Pool[Any],
+                compares: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The row of the list, and the details, as JSON values.
+
+        Without comparisons, utilities are those of the ranking, and no pair is scored.
+        """
+        shown = _SegmentView(self, record, ranking, pool, compares)
         row = shown.row()
         outputs = {name: text for name, (text, _) in row["systems"].items() if name != CHOICE}
         return row, shown.details() | {"human": row["human"], "outputs": outputs}
@@ -75,16 +78,21 @@ class View:
 class _SegmentView:
     """The shown data of one segment. Hypotheses are distinct, and numbered by rank."""
 
-    def __init__(self, view: View, record: Record, ranking: Ranking, pool: Pool[Any]) -> None:
+    def __init__(self, view: View, record: Record, ranking: Ranking, pool: Pool[Any],
+                 compares: bool) -> None:
         self._view = view
         self._record = record
         self._ranking = ranking
         self._pool = pool
-        self._clusters: Clusters = clusters(ranking, pool)
+        self._compares = compares
+        self._clusters: Clusters = clusters(ranking, pool, compares=compares)
         self._texts: list[str] = [pool.segment.hypotheses[row]
                                   for row in self._clusters.rows.tolist()]
-        self._logprobs = _logprobs(record.value, pool.segment, self._texts)
-        self._counts = _counts(pool.segment, self._texts)
+        rows = pool.hyp_rows[self._clusters.rows]  # where a metric compares outcomes, of those
+        self._counts: list[int] = sums(pool.hyp_rows, pool.segment.counts.astype(np.float64),
+                                       len(pool.texts))[rows].astype(np.intp).tolist()
+        self._logprobs = None if record.value is None else _largest(
+            pool.hyp_rows, record.value, len(pool.texts))[rows].tolist()
 
     def row(self) -> dict[str, Any]:
         ranking = self._ranking
@@ -96,7 +104,7 @@ class _SegmentView:
             "text": self._texts[0],
             "count": self._counts[0],
             "utility": number(ranking.utility[ranking.best]),
-            "margin": number(confidence.margin if confidence else math.nan),
+            "margin": number(confidence.margin if confidence else self._margin()),
             "confidence": number(confidence.probability if confidence else math.nan),
             "entropy": number(uncertainty.entropy),
             "largest": number(uncertainty.largest),
@@ -120,7 +128,7 @@ class _SegmentView:
             "labels": found.labels[shown].tolist(),
             "clusters": self._masses(),
             "compared": compared,
-            "matrix": numbers(self._matrix(found.rows[[shown[n] for n in compared]]).ravel()),
+            "matrix": self._matrix(found.rows[[shown[n] for n in compared]]) if compared else [],
         }
         if self._logprobs is not None:
             details["logprobs"] = [number(self._logprobs[i]) for i in shown]
@@ -141,7 +149,12 @@ class _SegmentView:
         return [i for i in dict.fromkeys(found) if i]  # without None and the choice
 
     def _compared(self, shown: list[int]) -> list[int]:
-        """Places among the shown: the choice, the marked, and then the best."""
+        """Places among the shown: the choice, the marked, and then the best.
+
+        None where texts are not compared.
+        """
+        if not self._compares:
+            return []
         room = min(self._view.matrix, len(shown))
         marked = [shown.index(i) for i in self._marked() if i in shown][:room - 1]
         best = [n for n in range(len(shown)) if n not in marked][:room - len(marked)]
@@ -157,14 +170,16 @@ class _SegmentView:
         largest = np.argsort(-mass, kind="stable")[:MAX_CLUSTERS]
         return [[int(n), number(mass[n]), int(sizes[n])] for n in largest]
 
-    def _matrix(self, rows: Ints) -> Floats:
-        """(M, M) hypotheses against hypotheses."""
+    def _matrix(self, rows: Ints) -> list[float | None]:
+        """(M * M) hypotheses against hypotheses, row by row."""
         pool = as_references(self._pool.keep(rows))
         assert pool.segment.self_columns is not None
-        return pool.scores(pool.segment.self_columns)
+        return numbers(pool.scores(pool.segment.self_columns).ravel())
 
     def _support(self, shown: list[int]) -> dict[str, Any]:
-        """The score of the choice against each reference."""
+        """The score of the choice against each reference, where texts are compared."""
+        if not self._compares:
+            return {}
         segment, (columns, mass) = self._pool.segment, self._references
         scores = self._scores[0]
         if segment.self_columns is None:
@@ -196,15 +211,50 @@ class _SegmentView:
 
     @cached_property
     def _scores(self) -> Floats:
-        """(outputs, references) exact scores, also where the strategy skipped pairs."""
-        pool = self._pool
+        """(outputs, references) exact scores, also where the strategy skipped pairs.
+
+        NaN for what is no hypothesis, if the metric reads more of hypotheses than their texts.
+        """
+        pool, metric, texts = self._pool, self._pool.metric, [*self._outputs.values()]
         refs = pool.texts[pool.ref_rows[self._references[0]]]
-        features = pool.metric.features(list(self._outputs.values()))
-        return pool.metric.scores(features, refs, pool.source)
+        rows = dict(zip(pool.segment.hypotheses, pool.hyp_rows.tolist(), strict=True))
+        found = np.full((len(texts), len(refs)), np.nan)
+        known = [i for i, text in enumerate(texts) if text in rows]
+        features = pool.texts[np.array([rows[texts[i]] for i in known], np.intp)]
+        found[known] = metric.scores(features, refs, pool.source)
+        others = [i for i, text in enumerate(texts) if text not in rows]
+        if others and self._judges_texts:
+            features = metric.features([texts[i] for i in others])
+            found[others] = metric.scores(features, refs, pool.source)
+        return found
+
+    @property
+    def _judges_texts(self) -> bool:
+        """Whether the metric needs no more of a hypothesis than its text."""
+        return not (self._pool.metric.needs_segment or self._pool.metric.compares_outcomes)
+
+    def _qualities(self) -> Floats:
+        """(outputs,) without references: of hypotheses by the ranking, of others by the metric.
+
+        NaN for other outputs, if the metric cannot judge them so.
+        """
+        metric, texts = self._pool.metric, [*self._outputs.values()]
+        known = dict(zip(self._pool.segment.hypotheses, self._ranking.utility, strict=True))
+        others = [text for text in texts if not math.isfinite(known.get(text, math.nan))]
+        if others and metric.ignores_references and self._judges_texts:
+            found = metric.quality(metric.features(others), self._pool.source)
+            known |= zip(others, found, strict=True)
+        return np.array([known.get(text, math.nan) for text in texts])
+
+    def _margin(self) -> float:
+        """The difference of utility from the next distinct text."""
+        best = self._ranking.utility[self._clusters.rows[:2]]
+        return float(best[0] - best[1]) if best.size > 1 else math.nan
 
     def _systems(self) -> dict[str, list[Any]]:
-        """Each output with its expected utility."""
-        utilities = numbers(self._scores @ self._references[1])
+        """Each output with its expected utility, or its quality."""
+        utilities = numbers(self._scores @ self._references[1] if self._compares
+                            else self._qualities())
         return {name: [text, utility] for (name, text), utility
                 in zip(self._outputs.items(), utilities, strict=True)}
 
@@ -243,21 +293,11 @@ def numbers(values: Floats) -> list[float | None]:
     return [number(value) for value in values.tolist()]
 
 
-def _counts(segment: Segment, texts: Sequence[str]) -> list[int]:
-    found = dict.fromkeys(texts, 0)
-    for text, count in zip(segment.hypotheses, segment.counts.tolist(), strict=True):
-        found[text] += count
-    return list(found.values())
-
-
-def _logprobs(given: Any, segment: Segment, texts: Sequence[str]) -> list[float] | None:
-    """The largest log-probability of each distinct text, if the samples have any."""
-    if given is None:
-        return None
-    found: dict[str, float] = {}
-    for text, logprob in zip(segment.hypotheses, given, strict=True):
-        found[text] = max(logprob, found.get(text, -math.inf))
-    return [found[text] for text in texts]
+def _largest(labels: Ints, values: Sequence[float], size: int) -> Floats:
+    """(size,) the largest of the values with each label."""
+    found = np.full(size, -math.inf)
+    np.maximum.at(found, labels, values)
+    return found
 
 
 def _line(lines: Sequence[str], index: int, name: str) -> str:

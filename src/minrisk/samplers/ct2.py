@@ -63,6 +63,7 @@ class CTranslate2(Sampler):
     """
 
     name: ClassVar[str] = "ct2"
+    cost: ClassVar[str] = "n runs of the model, in batches"
     is_random: ClassVar[bool] = True
 
     model: str = option(help="folder that ct2-transformers-converter wrote")

@@ -79,6 +79,7 @@ class Endpoint(ClientOptions, Sampler):
     """
 
     name: ClassVar[str] = "openai"
+    cost: ClassVar[str] = "n samples in requests of per_request each"
     takes_messages: ClassVar[bool] = True
     is_causal: ClassVar[bool] = True  # it needs an instruction for a source
 

@@ -22,7 +22,7 @@ from minrisk.strategies.race import Race
 
 @dataclass(frozen=True)
 class Adaptive(Options):
-    """keeps the better half at each step, with more references each time (Jinnai & Ariu 2024)
+    """keeps the better half at each step, with more references each time
 
     All hypotheses of a step are scored against the same references (hence "correlated") and keep
     the scores of earlier steps. Costs `budget` * n * m evaluations, or fewer if texts are equal;
@@ -40,6 +40,8 @@ class Adaptive(Options):
     """
 
     name: ClassVar[str] = "adaptive"
+    papers: ClassVar[tuple[str, ...]] = ("Jinnai & Ariu 2024",)
+    cost: ClassVar[str] = "budget · n · m pairs"
     metric: AnyMetric = metric_option()
     budget: float = option(0.125, gt=0, le=1, help="share of all pairs that may be evaluated")
     seed: int = option(0, ge=0, help="seed of the order of references")

@@ -23,7 +23,7 @@ CONTIGUOUS_HELP = "average neighbouring references, not a random partition"
 
 @dataclass(frozen=True)
 class Aggregate(Options):
-    """every hypothesis against the average reference (Vamvas & Sennrich 2024)
+    """every hypothesis against the average reference
 
     Args:
         metric: the metric that judges hypotheses, which must average references.
@@ -41,6 +41,8 @@ class Aggregate(Options):
     """
 
     name: ClassVar[str] = "aggregate"
+    papers: ClassVar[tuple[str, ...]] = ("Vamvas & Sennrich 2024", "DeNero et al. 2009")
+    cost: ClassVar[str] = "n pairs, and an average of m references; n · s with s groups"
     metric: AnyMetric = metric_option(needs=Ability.AVERAGES)
     groups: int = option(1, ge=1, help=GROUPS_HELP)
     contiguous: bool = option(False, help=CONTIGUOUS_HELP)

@@ -101,7 +101,7 @@ def own_references(segment: Segment) -> Ints | None:
 
 @dataclass(frozen=True)
 class AggregateToFine(Options):
-    """exact among the best `keep` hypotheses by aggregation (Vamvas & Sennrich 2024)
+    """exact among the best `keep` hypotheses by aggregation
 
     Args:
         metric: the metric that judges hypotheses, which must average references.
@@ -118,6 +118,8 @@ class AggregateToFine(Options):
     """
 
     name: ClassVar[str] = "aggregate-to-fine"
+    papers: ClassVar[tuple[str, ...]] = ("Vamvas & Sennrich 2024",)
+    cost: ClassVar[str] = "n pairs, an average of m references, and k · m pairs, k = keep"
     metric: AnyMetric = metric_option(needs=Ability.AVERAGES)
     keep: int | None = option(None, ge=1, help=KEEP_HELP)
     groups: int = option(1, ge=1, help=GROUPS_HELP)
@@ -133,7 +135,7 @@ class AggregateToFine(Options):
 
 @dataclass(frozen=True)
 class CoarseToFine(Options):
-    """exact among the best `keep` hypotheses by a cheaper metric (Eikema & Aziz 2022)
+    """exact among the best `keep` hypotheses by a cheaper metric
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
@@ -148,6 +150,8 @@ class CoarseToFine(Options):
     """
 
     name: ClassVar[str] = "coarse-to-fine"
+    papers: ClassVar[tuple[str, ...]] = ("Eikema & Aziz 2022",)
+    cost: ClassVar[str] = "n · m pairs of the coarse metric, and k · m, k = keep"
     metric: AnyMetric = metric_option()
     coarse: AnyMetric = metric_option(help="cheaper metric of the first stage")
     keep: int | None = option(None, ge=1, help=KEEP_HELP)

@@ -24,7 +24,7 @@ from minrisk._core.strategy import segment_rng
 
 @dataclass(frozen=True)
 class Centroid(Options):
-    """every hypothesis against the averages of clusters of references (Deguchi et al. 2024)
+    """every hypothesis against the averages of clusters of references
 
     Costs n * k evaluations, and k-means on the embeddings of the references.
 
@@ -46,6 +46,8 @@ class Centroid(Options):
     """
 
     name: ClassVar[str] = "centroid"
+    papers: ClassVar[tuple[str, ...]] = ("Deguchi et al. 2024",)
+    cost: ClassVar[str] = "n · k pairs, k = centroids, and k-means of m references"
     metric: AnyMetric = metric_option(needs=Ability.AVERAGES | Ability.VECTORS)
     centroids: int = option(16, ge=1, help="largest number of clusters")
     iterations: int = option(10, ge=0, help="largest number of k-means iterations")

@@ -22,7 +22,7 @@ from minrisk.strategies.uncertain import THRESHOLD, clusters
 
 @dataclass(frozen=True)
 class Cluster(Options):
-    """exact inside the heaviest cluster of similar hypotheses (Eikema et al. 2025)
+    """exact inside the heaviest cluster of similar hypotheses
 
     A second metric clusters the hypotheses, as `Uncertain` does: each joins the first cluster whose
     centre it is like, or begins one. If the references are the samples, only those of the cluster
@@ -44,6 +44,8 @@ class Cluster(Options):
     """
 
     name: ClassVar[str] = "cluster"
+    papers: ClassVar[tuple[str, ...]] = ("Eikema et al. 2025",)
+    cost: ClassVar[str] = "n · m similarities, and k · k pairs in a cluster of k"
     metric: AnyMetric = metric_option()
     similarity: AnyMetric = metric_option(help="metric that clusters hypotheses")
     threshold: float = option(THRESHOLD, ge=0, le=1,

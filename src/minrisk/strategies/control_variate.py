@@ -50,6 +50,7 @@ class ControlVariate(Options):
     """
 
     name: ClassVar[str] = "control-variate"
+    cost: ClassVar[str] = "n means of the surrogate, and budget · n · m pairs"
     metric: AnyMetric = metric_option(needs=Ability.SURROGATE)
     budget: float = option(1 / 32, gt=0, le=1, help="share of all pairs that may be evaluated")
     seed: int = option(0, ge=0, help="seed of the order of references")

@@ -25,7 +25,7 @@ SIZE_HELP = "size of the set, if there are as many different texts"
 
 @dataclass(frozen=True)
 class Diverse(Options):
-    """exact, with a diverse set of good hypotheses first (DMBR, Jinnai et al. 2024)
+    """exact, with a diverse set of good hypotheses first (DMBR)
 
     The set maximises, greedily, the sum of its utilities minus `diversity` / size times the sum of
     the scores of its members against each other. Costs n * m + 2 * k * n evaluations.
@@ -43,6 +43,8 @@ class Diverse(Options):
     """
 
     name: ClassVar[str] = "diverse"
+    papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2024",)
+    cost: ClassVar[str] = "n · m pairs, and 2 · k · n similarities, k = size"
     metric: AnyMetric = metric_option()
     size: int = option(4, ge=1, help=SIZE_HELP)
     diversity: float = option(1.0, help="weight of the similarity within the set")

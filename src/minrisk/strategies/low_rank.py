@@ -26,7 +26,7 @@ _MAX_BLOCKS = 32  # of hypotheses
 
 @dataclass(frozen=True)
 class LowRank(Options):
-    """some of the pairs, the others estimated by matrix completion (Trabelsi et al. 2024)
+    """some of the pairs, the others estimated by matrix completion
 
     Costs `budget` * n * m evaluations, and alternating least squares. Hypotheses are split into
     random blocks, each with its own references, so that every call of the metric is a rectangle.
@@ -46,6 +46,8 @@ class LowRank(Options):
     """
 
     name: ClassVar[str] = "low-rank"
+    papers: ClassVar[tuple[str, ...]] = ("Trabelsi et al. 2024",)
+    cost: ClassVar[str] = "budget · n · m pairs, and a matrix completion"
     metric: AnyMetric = metric_option()
     budget: float = option(0.125, gt=0, le=1, help="share of all pairs that is evaluated")
     factors: int = option(8, ge=1, help="rank of the completed matrix")

@@ -20,7 +20,7 @@ from minrisk._core.strategy import SELF_HELP
 
 @dataclass(frozen=True)
 class MBRBoN(Options):
-    """reward + beta * MBR utility: best of n that stays near the others (Jinnai et al. 2025)
+    """reward + beta * MBR utility: best of n that stays near the others
 
     The reward is a quality estimate by the source alone. Costs n quality estimates and n * m pairs.
     With `beta` 0 it is `rerank`; with a large one, standard MBR.
@@ -40,6 +40,8 @@ class MBRBoN(Options):
     """
 
     name: ClassVar[str] = "mbr-bon"
+    papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2025",)
+    cost: ClassVar[str] = "n rewards, and n · m pairs"
     metric: AnyMetric = metric_option()
     quality: AnyMetric = metric_option(needs=Ability.QUALITY,
                                        help="reward: a metric that judges by the source alone")

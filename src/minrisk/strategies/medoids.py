@@ -24,7 +24,7 @@ from minrisk.strategies.diverse import SIZE_HELP, distinct_rows
 
 @dataclass(frozen=True)
 class Medoids(Options):
-    """exact, with a set of k medoids of the references first (KMBR, Jinnai et al. 2024)
+    """exact, with a set of k medoids of the references first (KMBR)
 
     The set maximises the mean, over references, of the best score of a member: it is chosen
     greedily, then improved by exchanges. Costs n * m evaluations.
@@ -42,6 +42,8 @@ class Medoids(Options):
     """
 
     name: ClassVar[str] = "medoids"
+    papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2024",)
+    cost: ClassVar[str] = "n · m pairs"
     metric: AnyMetric = metric_option()
     size: int = option(4, ge=1, help=SIZE_HELP)
     exchanges: int = option(10, ge=0, help="largest number of rounds of exchanges")

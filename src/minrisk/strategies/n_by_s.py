@@ -39,6 +39,8 @@ class NByS(Options):
     """
 
     name: ClassVar[str] = "n-by-s"
+    papers: ClassVar[tuple[str, ...]] = ("Eikema & Aziz 2022",)
+    cost: ClassVar[str] = "n · s pairs, s = subset"
     metric: AnyMetric = metric_option()
     subset: int = option(ge=1, help="number of references")
     first: bool = option(False, help="use the first references, as in the paper's scripts, "

@@ -25,7 +25,7 @@ from minrisk.strategies.race import Race
 
 @dataclass(frozen=True)
 class Prune(Options):
-    """drops hypotheses that rarely win as references double (Cheng & Vlachos 2023)
+    """drops hypotheses that rarely win as references double
 
     Costs n * start evaluations, then twice the references at each step for the remaining
     hypotheses; the total depends on the samples. The resamples are those of the Bayesian
@@ -46,6 +46,8 @@ class Prune(Options):
     """
 
     name: ClassVar[str] = "prune"
+    papers: ClassVar[tuple[str, ...]] = ("Cheng & Vlachos 2023",)
+    cost: ClassVar[str] = "n · start pairs, then fewer in each step"
     metric: AnyMetric = metric_option()
     alpha: float = option(0.99, ge=0, le=1,
                           help="confidence that a dropped hypothesis is not the best")

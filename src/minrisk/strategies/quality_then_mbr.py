@@ -18,7 +18,7 @@ from minrisk.strategies.rerank import Rerank
 
 @dataclass(frozen=True)
 class QualityThenMBR(Options):
-    """exact among the best `keep` hypotheses by quality estimation (Fernandes et al. 2022)
+    """exact among the best `keep` hypotheses by quality estimation
 
     If the references are the samples, only the best `keep` are references too, as in comet-mbr:
     this costs k * k evaluations, and n quality estimates. Separate references are all used: k * m.
@@ -39,6 +39,8 @@ class QualityThenMBR(Options):
     """
 
     name: ClassVar[str] = "quality-then-mbr"
+    papers: ClassVar[tuple[str, ...]] = ("Fernandes et al. 2022",)
+    cost: ClassVar[str] = "n estimates of quality, and k · k pairs, k = keep"
     metric: AnyMetric = metric_option()
     quality: AnyMetric = metric_option(needs=Ability.QUALITY,
                                        help="metric that judges by the source alone")

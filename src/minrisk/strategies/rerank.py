@@ -15,7 +15,7 @@ from minrisk._core.segment import Ranking, Segment
 
 @dataclass(frozen=True)
 class Rerank(Options):
-    """ranks by quality estimation from the source, without references (Fernandes et al. 2022)
+    """ranks by quality estimation from the source, without references
 
     Costs one evaluation per hypothesis.
 
@@ -32,6 +32,8 @@ class Rerank(Options):
     """
 
     name: ClassVar[str] = "rerank"
+    papers: ClassVar[tuple[str, ...]] = ("Fernandes et al. 2022",)
+    cost: ClassVar[str] = "n estimates of quality"
     metric: AnyMetric = metric_option(needs=Ability.QUALITY)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:

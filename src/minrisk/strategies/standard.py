@@ -31,6 +31,8 @@ class Standard(Options):
     """
 
     name: ClassVar[str] = "standard"
+    papers: ClassVar[tuple[str, ...]] = ("Eikema & Aziz 2020",)
+    cost: ClassVar[str] = "n · m pairs"
     metric: AnyMetric = metric_option()
     leave_self_out: bool = option(False, help=SELF_HELP)
 

@@ -55,7 +55,9 @@ class Uncertain(MeasuringStrategy):
 
     Each hypothesis, from the best to the worst, joins the first cluster whose centre it is like, or
     begins one. Of more than 68 distinct hypotheses, the best and some others are centres, and what
-    is like none of them stands alone. Costs 68 * n evaluations more, or n * n where n is less.
+    is like none of them stands alone. Costs 68 * n evaluations more, or n * n where n is less. A
+    metric whose scores do not depend on references compares no texts: all distinct ones stand
+    alone.
 
     Args:
         strategy: the strategy that ranks.
@@ -87,12 +89,18 @@ def uncertainty(ranking: Ranking, pool: Pool[Any], found: Clusters, seed: int = 
     return Uncertainty(found.entropy, float(found.mass.max()), utility, found.mass.size)
 
 
-def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD) -> Clusters:
-    """The distinct hypotheses of a segment by meaning."""
+def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD,
+             compares: bool | None = None) -> Clusters:
+    """The distinct hypotheses of a segment by meaning; without comparisons, each by itself.
+
+    They are compared if the scores of the metric depend on references, unless `compares` is given.
+    """
+    compares = not pool.metric.ignores_references if compares is None else compares
     distinct, inverse = pool.distinct_hypotheses()
     order = inverse[ranking.order]  # distinct hypotheses by rank, with repetitions
     order = order[np.sort(np.unique(order, return_index=True)[1])]
-    labels = _labels(as_references(distinct), order, threshold)
+    labels = (_numbered(np.arange(order.size), order) if not compares
+              else _labels(as_references(distinct), order, threshold))
     rows = np.zeros(order.size, np.intp)
     rows[inverse[::-1]] = np.arange(inverse.size)[::-1]  # the first of equal ones is written last
     return Clusters(rows[order], _weights(pool, distinct, inverse)[order], labels[order])
@@ -103,7 +111,8 @@ def as_references(distinct: Pool[Any]) -> Pool[Any]:
     if distinct.segment.self_columns is not None:
         return distinct
     given = distinct.segment
-    segment = Segment(given.hypotheses, source=given.source,
+    segment = Segment(given.hypotheses, source=given.source, logprobs=given.logprobs,
+                      lengths=given.lengths,
                       outcomes=None if given.outcomes is None else given.outcomes.hypotheses)
     (pool,) = bind(distinct.metric, [segment])
     return replace(pool, tally=distinct.tally)

@@ -18,7 +18,7 @@ from minrisk._core.segment import Ranking, Segment
 
 @dataclass(frozen=True)
 class UniversalSelfConsistency(Options):
-    """asks once for the best of all hypotheses, which a judge sees together (Chen et al. 2023)
+    """asks once for the best of all hypotheses, which a judge sees together
 
     The chosen hypothesis has the utility 1 and the others 0, in the order of the samples. Distinct
     texts are shown once, with the number of equal samples.
@@ -37,6 +37,8 @@ class UniversalSelfConsistency(Options):
     """
 
     name: ClassVar[str] = "universal-self-consistency"
+    papers: ClassVar[tuple[str, ...]] = ("Chen et al. 2023",)
+    cost: ClassVar[str] = "one request"
     metric: AnyMetric = metric_option(needs=Ability.CHOICE)
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:

@@ -25,7 +25,7 @@ from minrisk.strategies.uncertain import Uncertain
 from minrisk.tasks.corpus import Corpus
 
 Weights = Literal["auto", "uniform", "logprobs", "length-normalised"]
-NBEST_HELP = "Add the K best hypotheses of each segment."
+NBEST_HELP = "Add the K best hypotheses of each segment; as text, K lines per segment."
 UTILITIES_HELP = "Add the utilities of all hypotheses, and the number of evaluated pairs."
 
 
@@ -157,10 +157,9 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.format == "text" and (self.nbest or self.utilities or self.confidence
-                                      or self.uncertainty):
-            raise InputError("nbest=, utilities=, confidence= and uncertainty= need "
-                             "format='json'; text has one line per segment")
+        if self.format == "text" and (self.utilities or self.confidence or self.uncertainty):
+            raise InputError("utilities=, confidence= and uncertainty= need format='json'; text "
+                             "has hypotheses only")
 
     def check_collected(self) -> None:
         """Raise InputError for options that change lines of an output, where there is none."""

@@ -132,14 +132,22 @@ class SampleOutput(Options):
     """What the output of `sample` says of each prompt."""
 
     repeat: bool = flag(False, section="Output",
-                        help="Write equal samples one by one, instead of one with its count.")
+                        help="Write equal samples one by one, without counts.")
+    format: Literal["json", "text"] = flag(
+        "json", section="Output", help="JSON lines, or a line of text per sample.")
 
     def job(self, sampling: Sampling, config: RunConfig, last: Stage | None = None) -> Job:
         """The job of `sample`; `last` replaces the stage that writes."""
-        check = [CheckRecords(_check_no_references)] if sampling.options.reference_samples else []
-        stages = (*check, *sampling.stages(config), last or Write(SampleWriter(self.repeat)))
-        return sampling.job([config.pool(*stages)], settings={},
-                            drawing={"repeat": self.repeat})
+        options = sampling.options
+        if self.format == "text" and options.reference_samples:
+            raise InputError("format='text' has no place for references; reference_samples= needs "
+                             "format='json'")
+        check = [CheckRecords(_check_no_references)] if options.reference_samples else []
+        writer = SampleWriter(self.repeat, options.num_samples if self.format == "text" else None)
+        stages = (*check, *sampling.stages(config), last or Write(writer))
+        return sampling.job([config.pool(*stages)], settings={"format": self.format},
+                            drawing={"repeat": self.repeat},
+                            extension=".txt" if self.format == "text" else ".jsonl")
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,8 @@ class BertScore(NeuralModel):
     """
 
     name: ClassVar[str] = "bertscore"
+    papers: ClassVar[tuple[str, ...]] = ("Zhang et al. 2020",)
+    cost: ClassVar[str] = "n + m runs of the model, and n · m matchings of tokens"
     model: str = option("google-bert/bert-base-multilingual-cased",
                         help="hub name or folder of the model")
     layer: int | None = option(None, help="layer that is compared; auto is bert-score's choice")

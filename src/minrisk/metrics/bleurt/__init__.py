@@ -42,6 +42,8 @@ class Bleurt(CrossEncoder):
     """
 
     name: ClassVar[str] = "bleurt"
+    papers: ClassVar[tuple[str, ...]] = ("Sellam et al. 2020", "Pu et al. 2021")
+    cost: ClassVar[str] = "n · m runs of the model"
 
     model: str = option("lucadiliello/BLEURT-20", help="hub name or folder of the model")
 

@@ -139,6 +139,9 @@ class Comet(EstimatorMetric, EmbeddingModel):
     """
 
     name: ClassVar[str] = "comet"
+    papers: ClassVar[tuple[str, ...]] = ("Rei et al. 2020", "Rei et al. 2022a")
+    cost: ClassVar[str] = ("n + m runs of the encoder, n · m of a small estimator, or n with "
+                           "averaged references")
     aggregation: Aggregation = option("expected", help=AGGREGATION)
     memory: float | None = option(None, gt=0,
                                   help="gigabytes for scoring; auto is half of what is free")
@@ -173,6 +176,8 @@ class CometQE(ReferenceFree, EmbeddingModel):
     """
 
     name: ClassVar[str] = "comet-qe"
+    papers: ClassVar[tuple[str, ...]] = ("Rei et al. 2020",)
+    cost: ClassVar[str] = "n runs of the encoder"
     abilities: ClassVar[Ability] = ReferenceFree.abilities | Ability.VECTORS
     model: str = option("Unbabel/wmt20-comet-qe-da", help=MODEL_HELP)
 

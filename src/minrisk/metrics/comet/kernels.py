@@ -136,10 +136,15 @@ def _token_sums(hidden, starts, out, width, block: tl.constexpr):
     tl.store(out + text * width + at, total, inside)
 
 
-def attention(qkv: Tensor, starts: Tensor, longest: int, heads: int) -> Tensor:
-    """(T, D) each token over the tokens of its text; qkv (T, 3D) is query, key and value."""
+def attention(qkv: Tensor, starts: Tensor, longest: int, heads: int, fillers: int = 0) -> Tensor:
+    """(T, D) each token over the tokens of its text; qkv (T, 3D) is query, key and value.
+
+    The last tokens, at most `fillers`, may belong to no text.
+    """
     count, width = len(qkv), qkv.shape[1] // (3 * heads)
     out = qkv.new_empty(count, heads * width)
+    if fillers:
+        out[-fillers:] = 0  # what was in memory there may be no numbers
     block = 64
     grid = (len(starts) - 1, heads, triton.cdiv(longest, block))
     _attention[grid](qkv, starts, out, heads, width, width**-0.5, block=block,

@@ -63,6 +63,8 @@ class CometKiwi(ReferenceFree, UnifiedMetric):
     """
 
     name: ClassVar[str] = "comet-kiwi"
+    papers: ClassVar[tuple[str, ...]] = ("Rei et al. 2022b",)
+    cost: ClassVar[str] = "n runs of the model"
     model: str = option("Unbabel/wmt22-cometkiwi-da", help=MODEL_HELP)
 
     def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
@@ -90,6 +92,10 @@ class XComet(UnifiedMetric):
     """
 
     name: ClassVar[str] = "xcomet"
+    papers: ClassVar[tuple[str, ...]] = ("Guerreiro et al. 2024",
+                                         "Larionov et al. 2024",
+                                         "Wan et al. 2022")
+    cost: ClassVar[str] = "n · m runs of the model"
     model: str = option("Unbabel/XCOMET-XL", help=MODEL_HELP)
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows,

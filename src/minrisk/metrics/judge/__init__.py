@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
@@ -18,7 +18,7 @@ from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.metric import Ability, Metric
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
-from minrisk._core.segment import Ranking, Segment, shortened
+from minrisk._core.segment import shortened
 from minrisk._core.sqlite_cache import MEMORY
 from minrisk._core.templates import SOURCE, check_template, fill_places, has_place
 from minrisk._core.unicode import valid_unicode
@@ -107,6 +107,8 @@ class Judge(ClientOptions, Metric[Objects]):
     """
 
     name: ClassVar[str] = "judge"
+    papers: ClassVar[tuple[str, ...]] = ("Wu et al. 2025",)
+    cost: ClassVar[str] = "n · m requests; n without references"
     abilities: ClassVar[Ability] = Ability.QUALITY | Ability.CHOICE
     loads_model: ClassVar[bool] = True  # one worker, whose requests are concurrent
 
@@ -188,13 +190,12 @@ class Judge(ClientOptions, Metric[Objects]):
                                count=int(counts.sum()))
         return int(self._ask([asked])[0]) - 1
 
-    def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
-        """The requests and tokens that a segment took."""
+    def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
         total: Counter[str] = Counter()
-        source = valid_unicode(segment.source or "") if self.needs_source else None
-        for text in dict.fromkeys(map(valid_unicode, segment.hypotheses)):
-            total += self._accounts.pop((source, text), Counter())
-        return {"judge_usage": dict(total)} if total else {}
+        known = valid_unicode(source or "") if self.needs_source else None
+        for text in dict.fromkeys(map(valid_unicode, texts)):
+            total += self._accounts.pop((known, text), Counter())
+        return total
 
     def _question(self, template: str, source: str | None, hyp: str,
                   read: Callable[[Choice], float], **values: object) -> _Question:

@@ -55,6 +55,8 @@ class MetricX(CrossEncoder):
     """
 
     name: ClassVar[str] = "metricx"
+    papers: ClassVar[tuple[str, ...]] = ("Juraska et al. 2023", "Juraska et al. 2024")
+    cost: ClassVar[str] = "n · m runs of the model"
     is_error: ClassVar[bool] = True
 
     model: str = option(_MODEL, help="hub name or folder of the model")
@@ -105,6 +107,8 @@ class MetricXQE(ReferenceFree, MetricX):
     """
 
     name: ClassVar[str] = "metricx-qe"
+    papers: ClassVar[tuple[str, ...]] = ("Juraska et al. 2023", "Juraska et al. 2024")
+    cost: ClassVar[str] = "n runs of the model"
 
     model: str = option(_MODEL, help="hub name or folder; for version 23, a QE model")
 

@@ -52,6 +52,8 @@ class MQM(EstimatorMetric):
     """
 
     name: ClassVar[str] = "mqm"
+    cost: ClassVar[str] = ("n + m runs of a small encoder, n · m of a small estimator, or n "
+                           "with averaged references")
     loads_model: ClassVar[bool] = True
     features_per_segment: ClassVar[bool] = Embedding.features_per_segment
 

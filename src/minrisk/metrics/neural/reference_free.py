@@ -24,6 +24,7 @@ class ReferenceFree(NeuralModel, ABC):
 
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS
                                     | Ability.QUALITY)
+    ignores_references: ClassVar[bool] = True
     needs_source: ClassVar[bool] = True
 
     @abstractmethod

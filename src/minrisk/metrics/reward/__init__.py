@@ -63,6 +63,7 @@ class Reward(ReferenceFree):
     """
 
     name: ClassVar[str] = "reward"
+    cost: ClassVar[str] = "n runs of the model"
 
     label: str | None = option(None, help="label whose probability is the reward, if the model "
                                "has several")

@@ -105,8 +105,8 @@ function facts(i) {
   return h('dl', {class: 'facts'},
     fact('Utility', number(signed(c.utility[i])), `${withSign(difference(c.utility[i], c.mean[i]), DATA.digits)} over a sample`),
     fact('Margin', number(c.margin[i], DATA.digits + 1), 'over the next'),
-    fact('Confidence', percent(c.confidence[i])),
-    fact('Meanings', plain(c.clusters[i]), `entropy ${number(c.entropy[i], 2)}, ${percent(c.largest[i])} in the largest`),
+    DATA.compares ? fact('Confidence', percent(c.confidence[i])) : null,
+    DATA.compares ? fact('Meanings', plain(c.clusters[i]), `entropy ${number(c.entropy[i], 2)}, ${percent(c.largest[i])} in the largest`) : null,
     fact('Samples', plain(c.samples[i]), `${plain(c.distinct[i])} distinct`));
 }
 
@@ -116,7 +116,7 @@ function samples(i, details, base, pinned) {
   const [low, high] = extent(known);
   const hasLogprobs = Boolean(details.logprobs), hasSupport = Boolean(details.support);
   const likeliest = hasLogprobs ? details.logprobs.indexOf(Math.max(...details.logprobs.filter((l) => l !== null))) : -1;
-  const titles = ['Rank', 'Sample', 'Meaning', 'Count', 'Utility', hasLogprobs ? 'Log-prob.' : null,
+  const titles = ['Rank', 'Sample', DATA.compares ? 'Meaning' : null, 'Count', 'Utility', hasLogprobs ? 'Log-prob.' : null,
     hasSupport ? 'Support' : null].filter(Boolean);
   const rowOf = (text, n) => {
     const utility = details.utilities[n];
@@ -135,7 +135,7 @@ function samples(i, details, base, pinned) {
         h('button', {type: 'button', class: 'pin', 'aria-pressed': `${isBase}`,
           'aria-label': `Compare all with sample ${details.ranks[n] + 1}`,
           title: 'Compare all with this one', onclick: () => go({p: n ? String(n) : ''})}, isBase ? 'compared with' : 'compare')),
-      h('td', {}, cluster(details.labels[n])),
+      DATA.compares ? h('td', {}, cluster(details.labels[n])) : null,
       h('td', {class: 'num'}, details.counts[n] > 1 ? `${plain(details.counts[n])}×` : '1'),
       h('td', {class: 'num utility'}, bar, number(signed(utility), DATA.digits)),
       hasLogprobs ? h('td', {class: 'num'}, number(details.logprobs[n], 1)) : null,
@@ -178,7 +178,9 @@ function outputs(i, details, base) {
       })))));
 }
 
+// of texts that are alike by the metric, if it compares texts
 function meanings(i, details) {
+  if (!DATA.compares) return null;
   const all = details.clusters, rest = 1 - all.reduce((sum, [, mass]) => sum + mass, 0);
   const bars = all.map(([label, mass]) => {
     const part = h('span', {class: `share c${label % 8}`, title: `${letter(label)}: ${percent(mass)}`},

@@ -83,6 +83,8 @@ class Transformers(Sampler):
     """
 
     name: ClassVar[str] = "hf"
+    papers: ClassVar[tuple[str, ...]] = ("Hewitt et al. 2022",)
+    cost: ClassVar[str] = "one run of the model for each distinct prefix of the samples"
     takes_messages: ClassVar[bool] = True
 
     model: str = option(help="hub name or folder of the model")

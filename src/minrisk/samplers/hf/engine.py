@@ -81,6 +81,8 @@ class SamplingEngine:
                 with attention_backend(self.model.device):
                     ended = self._run([job for _, job in batch], seed, memory, progress)
             except (CacheOverflow, torch.cuda.OutOfMemoryError):
+                if sum(len(job.samples) for _, job in batch) == 1:
+                    raise  # such a batch cannot be split
                 todo += _split(batch)
                 continue
             for prompt, sequence in _sampled_sequences(batch, ended):
@@ -192,9 +194,9 @@ def _merged(sequences: Sequence[SampledSequence]) -> list[SampledSequence]:
     """Distinct sequences in the order of their first sample, also of several jobs of a prompt."""
     found: dict[bytes, SampledSequence] = {}
     for one in sorted(sequences, key=lambda sequence: sequence.first):
-        before = found.get(one.ids.tobytes())
-        found[one.ids.tobytes()] = (one if before is None
-                                    else replace(before, count=before.count + one.count))
+        key = one.ids.tobytes()
+        before = found.get(key)
+        found[key] = one if before is None else replace(before, count=before.count + one.count)
     return list(found.values())
 
 

@@ -24,10 +24,10 @@ from minrisk.samplers.hf.attention import (
 )
 from minrisk.samplers.hf.bart import BartLike
 from minrisk.samplers.hf.causal import CausalNetwork
-from minrisk.samplers.hf.cuda_graphs import CudaGraphs
 from minrisk.samplers.hf.generic_decoder import prefixes, token_bytes
 from minrisk.samplers.hf.logits_processing import LogitsProcessing
 from minrisk.samplers.hf.prefixes import StepInput, TokenizedPrompt
+from minrisk.samplers.hf.recorded_steps import RecordedSteps, rows_by_source
 from minrisk.samplers.hf.truncation import Candidates
 
 MAX_RECORDED_ROWS = 2048  # of a step; with more, launching kernels is not the bottleneck
@@ -45,7 +45,7 @@ class FastDecoder:
                                   else CausalNetwork(model))
         self._model_state = _state(model)
         is_fused = not triton_not_supported_reasons(model.device)
-        self._graphs = CudaGraphs(self._network) if is_fused else None
+        self._graphs = RecordedSteps(self._network) if is_fused else None
         self._copy_rows: CopyRows = copy_rows_with_triton if is_fused else copy_rows_with_torch
         self.token_bytes = token_bytes(model)
         self._buffers: dict[int, Tensor] = {}  # by the tokens that they have room for
@@ -96,7 +96,7 @@ class FastDecoder:
         if self._graphs is not None and is_reused and processing.is_recordable:
             return self._graphs.step(tokens, position, self._source, cache, processing)
         given = upload(np.concatenate([[position], tokens, self._source,
-                                       self._source.argsort(kind="stable")]), cache.self_kv.device)
+                                       rows_by_source(self._source)]), cache.self_kv.device)
         at, own, source, order = torch.split(given, [1, *[len(tokens)] * 3])
         attention = (self._torch_attention(at, source) if self._graphs is None
                      else TritonAttention(cache, at, source, order))
