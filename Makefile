@@ -6,7 +6,7 @@ SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -
                                 -o -name '*.safetensors' -o -path '*/assets/*') \
            CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-core test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint \
+.PHONY: demo test test-core test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint types \
         bench bench-quick docs docs-links dist wheels clean
 
 demo: $(VENV)/.installed
@@ -39,6 +39,10 @@ lint: $(VENV)/.lint
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32
 	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
 	$(BIN)/python -m mypy.stubtest minrisk._native --allowlist tests/typing/stubtest.txt
+
+# the types of all public names, by pyright, which needs Node.js or a network
+types: $(VENV)/.lint
+	$(BIN)/python tools/public_types.py
 
 # random inputs, SECONDS for each target: what is in Python, all options among it, then the native
 # core with libFuzzer, which needs clang
