@@ -1,6 +1,8 @@
 // Pair kernels for AVX2: bits are counted by looking up nibbles.
 #include <immintrin.h>
 
+#include <array>
+
 #include "kernel.hpp"
 
 namespace minrisk::avx2 {
@@ -42,12 +44,12 @@ struct Counter {
 
     auto result() const {
         // a count below 2^52, put into the mantissa of 2^52, is that double plus 2^52
-        using Result = double __attribute__((vector_size(lanes * 8)));
         const __m256i exponent = _mm256_set1_epi64x(0x4330000000000000);
-        Result sum;
-        const __m256i halves[2] = {_mm256_or_si256(low, exponent), _mm256_or_si256(high, exponent)};
-        __builtin_memcpy(&sum, halves, sizeof sum);
-        return sum - 0x1p52;
+        const __m256d offset = _mm256_set1_pd(0x1p52);
+        const auto converted = [&](__m256i counts) {
+            return _mm256_sub_pd(_mm256_castsi256_pd(_mm256_or_si256(counts, exponent)), offset);
+        };
+        return std::array{converted(low), converted(high)};
     }
 };
 

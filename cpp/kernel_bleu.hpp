@@ -51,7 +51,7 @@ struct BleuFormula {
         Doubles found;
         for (int lane = 0; lane < lanes; ++lane) found[lane] = table[matches[lane]];
         logs += found;
-        unmatched += where_greater(count.result(), Doubles{}, Doubles{}, Doubles{} + 1);
+        unmatched += where_greater(matches_of(count), Doubles{}, Doubles{}, Doubles{} + 1);
     }
 
     Scores scores(const BleuProblem& problem, std::int64_t hyp, std::int64_t block) const {

@@ -4,7 +4,42 @@
 //
 // Included inside a namespace of the including file's own.
 
-using Doubles = double __attribute__((vector_size(lanes * 8)));
+using Register = double __attribute__((vector_size(register_bytes)));
+
+// `lanes` doubles in registers: GCC copies longer vectors in small pieces through memory.
+struct Doubles {
+    static constexpr int count = lanes * 8 / register_bytes, width = register_bytes / 8;
+    Register parts[count];
+
+    double& operator[](std::int64_t lane) { return reinterpret_cast<double*>(parts)[lane]; }
+};
+
+#define MINRISK_LANE_OPERATOR(op)                                                            \
+    [[gnu::always_inline]] inline Doubles operator op(const Doubles& a, const Doubles& b) {    \
+        Doubles found;                                                                       \
+        for (int i = 0; i < Doubles::count; ++i) found.parts[i] = a.parts[i] op b.parts[i];   \
+        return found;                                                                        \
+    }                                                                                        \
+    [[gnu::always_inline]] inline Doubles operator op(const Doubles& a, double b) {            \
+        Doubles found;                                                                       \
+        for (int i = 0; i < Doubles::count; ++i) found.parts[i] = a.parts[i] op b;            \
+        return found;                                                                        \
+    }                                                                                        \
+    [[gnu::always_inline]] inline Doubles operator op(double a, const Doubles& b) {            \
+        Doubles found;                                                                       \
+        for (int i = 0; i < Doubles::count; ++i) found.parts[i] = a op b.parts[i];            \
+        return found;                                                                        \
+    }
+
+MINRISK_LANE_OPERATOR(+)
+MINRISK_LANE_OPERATOR(-)
+MINRISK_LANE_OPERATOR(*)
+MINRISK_LANE_OPERATOR(/)
+#undef MINRISK_LANE_OPERATOR
+
+[[gnu::always_inline]] inline Doubles& operator+=(Doubles& a, const Doubles& b) {
+    return a = a + b;
+}
 
 inline Doubles load(const double* from) {
     Doubles result;
@@ -14,19 +49,13 @@ inline Doubles load(const double* from) {
 
 inline void store(double* to, Doubles values) { __builtin_memcpy(to, &values, sizeof values); }
 
-// a > b ? yes : no, in vectors of the size of a register: GCC compares longer ones lane by lane.
-[[gnu::always_inline]] inline Doubles where_greater(Doubles a, Doubles b, Doubles yes, Doubles no) {
-    using Register = double __attribute__((vector_size(register_bytes)));
-    constexpr int count = sizeof(Doubles) / register_bytes;
-    Register parts[4][count];
-    __builtin_memcpy(parts[0], &a, sizeof a);
-    __builtin_memcpy(parts[1], &b, sizeof b);
-    __builtin_memcpy(parts[2], &yes, sizeof yes);
-    __builtin_memcpy(parts[3], &no, sizeof no);
-    for (int i = 0; i < count; ++i)
-        parts[0][i] = parts[0][i] > parts[1][i] ? parts[2][i] : parts[3][i];
-    __builtin_memcpy(&a, parts[0], sizeof a);
-    return a;
+// a > b ? yes : no
+[[gnu::always_inline]] inline Doubles where_greater(const Doubles& a, const Doubles& b,
+                                                    const Doubles& yes, const Doubles& no) {
+    Doubles found;
+    for (int i = 0; i < Doubles::count; ++i)
+        found.parts[i] = a.parts[i] > b.parts[i] ? yes.parts[i] : no.parts[i];
+    return found;
 }
 
 [[gnu::always_inline]] inline Doubles smaller(Doubles a, Doubles b) {
@@ -35,6 +64,14 @@ inline void store(double* to, Doubles values) { __builtin_memcpy(to, &values, si
 
 [[gnu::always_inline]] inline Doubles larger(Doubles a, Doubles b) {
     return where_greater(a, b, a, b);
+}
+
+[[gnu::always_inline]] inline Doubles matches_of(const Counter& count) {
+    const auto result = count.result();
+    Doubles matches;
+    static_assert(sizeof result == sizeof matches);
+    __builtin_memcpy(&matches, &result, sizeof matches);
+    return matches;
 }
 
 // The scores of `lanes` pairs in both directions.

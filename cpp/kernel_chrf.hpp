@@ -46,7 +46,7 @@ struct ChrfFormula {
             problem.hyp_side.inverse_totals[(hyp / lanes * orders + k) * lanes + hyp % lanes];
         const Doubles ref_inverse =
             load(problem.ref_side.inverse_totals + (block * orders + k) * lanes);
-        const Doubles matches = count.result();
+        const Doubles matches = matches_of(count);
         f.add(matches * hyp_inverse, matches * ref_inverse, problem.factor);
     }
 
