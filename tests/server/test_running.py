@@ -419,7 +419,7 @@ def test_a_port_that_is_taken_is_told():
 
 
 def test_the_page_of_the_documentation_has_every_option():
-    text = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / "serve.md").read_text(encoding="utf-8")
     flags = [param.flag for param in serve.params if isinstance(param, FieldOption)]
     assert [flag for flag in flags if flag not in text] == []
 
