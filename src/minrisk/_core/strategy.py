@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -69,13 +68,14 @@ def stage_option(*, help: str) -> Any:
 def metrics_of(strategy: Strategy) -> list[AnyMetric]:
     """All distinct metrics of a strategy and its stages, that of the last stage first."""
     found: list[AnyMetric] = []
-    for metric in _all_metrics(strategy):
+    for metric in all_metrics(strategy):
         if metric not in found:
             found.append(metric)
     return found
 
 
-def _all_metrics(strategy: Strategy) -> Iterator[AnyMetric]:
+def all_metrics(strategy: Strategy) -> Iterator[AnyMetric]:
+    """The metrics of a strategy and its stages; equal ones that are not the same object apart."""
     yield as_metric(strategy.metric)
     fields: tuple[dataclasses.Field[Any], ...] = ()
     if dataclasses.is_dataclass(strategy):
@@ -85,15 +85,7 @@ def _all_metrics(strategy: Strategy) -> Iterator[AnyMetric]:
         if isinstance(value, Metric):
             yield value
         elif isinstance(value, Strategy):
-            yield from _all_metrics(value)
-
-
-def take_usage(strategy: Strategy, segment: Segment) -> Counter[str]:
-    """Requests and tokens that all metrics of a strategy and its stages took for a segment."""
-    texts = (*segment.hypotheses, *segment.references)
-    # equal metrics that are not the same object count apart
-    return sum((metric.take_usage(segment.source, texts) for metric in _all_metrics(strategy)),
-               Counter())
+            yield from all_metrics(value)
 
 
 def compares_texts(strategy: Strategy) -> bool:

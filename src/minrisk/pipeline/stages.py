@@ -8,6 +8,7 @@ earlier pass through.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,16 +18,18 @@ from typing import Any, ClassVar, Protocol
 from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch, bind
 from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.lazy import lazy
+from minrisk._core.metric import AnyMetric
 from minrisk._core.sampler import PartialError, Sample, Sampler
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import (
     Strategy,
+    all_metrics,
     batch_size_of,
     concurrent_batches_of,
     loads_model,
     prepare,
     prepare_thread,
-    take_usage,
 )
 from minrisk.io.jsonl import source_of
 from minrisk.io.prompts import is_source
@@ -272,8 +275,13 @@ class Decode:
                 for record, segment, ranking, matrix
                 in zip(batch, segments, rankings, matrices, strict=True)]
 
+    @lazy
+    def _metrics(self) -> list[AnyMetric]:
+        return [*all_metrics(self.strategy)]
+
     def _details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
-        usage = take_usage(self.strategy, segment)
+        texts = (*segment.hypotheses, *segment.references)
+        usage = sum((m.take_usage(segment.source, texts) for m in self._metrics), Counter[str]())
         found = self.strategy.metric.details(segment, ranking)
         return found | {"judge_usage": dict(usage)} if usage else found
 
