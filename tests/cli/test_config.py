@@ -8,7 +8,7 @@ from commands import run, write
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli.decode import decode
 from minrisk.cli.fields import entries
-from minrisk.cli.other_tools import OPTIONS
+from minrisk.cli.other_tools import OPTIONS, SAMPLING_OPTIONS
 from minrisk.cli.serve import serve
 
 # each line doubles the one before it: a kilobyte that stands for more than any memory holds
@@ -65,6 +65,8 @@ def test_keys_of_mbrs_are_answered_with_ours(tmp_path, content, message):
     ("--config_path run.yaml", "'--config-path'; here it is --config FILE"),
     ("--format plain", "unknown value --format plain; here it is --format text"),
     ("--metric.fp16", "'--metric.fp16'; here it is --metric.dtype fp16"),
+    ("--fp16", "'--fp16'; here it is --metric.dtype fp16"),
+    ("--cpu", "'--cpu'; here it is --metric.device cpu"),
     ("--metric.batch_size 8", "'--metric.batch-size'; here it is --metric.tokens"),
     ("--metric.char_order 4", "'--metric.char-order'; here it is --metric.order"),
     ("--model_storage_path x", "here it is the environment variable HF_HOME"),
@@ -81,7 +83,8 @@ def test_every_option_that_a_hint_names_is_one_of_ours():
              for entry in entries(registry) for field in entry.fields}
     known |= {name for command in (decode, serve) for option in command.params
               for name in option.opts}
-    named = {word.rstrip(",:") for text in OPTIONS.values() for word in text.split()
+    texts = [*OPTIONS.values(), *SAMPLING_OPTIONS.values()]
+    named = {word.rstrip(",:") for text in texts for word in text.split()
              if word.startswith("--")}
     assert named <= known
 

@@ -56,6 +56,20 @@ def test_one_reference_leaves_no_doubt_and_two_that_disagree_do():
     assert even == pytest.approx(0.5, abs=0.06)
 
 
+@pytest.mark.parametrize("wrap", [minrisk.Confident, minrisk.Uncertain])
+def test_a_strategy_that_compares_no_texts_is_measured_without_pairs(wrap):
+    """Its metric could score them; with a judge each of them would be a request."""
+    segment = minrisk.Segment(["a", "a b", "a b c"], source="a b")
+    plain, measured = (strategy.rank([segment])[0] for strategy in (
+        minrisk.Rerank(Counting()), wrap(wrap(minrisk.Rerank(Counting())))))
+    assert measured.pairs == plain.pairs
+    if measured.confidence is None:
+        assert measured.uncertainty.clusters == 3
+    else:
+        assert measured.confidence.margin > 0
+        assert np.isnan(measured.confidence.probability)
+
+
 def test_heavier_references_make_surer():
     sure = [judged(minrisk.Standard(CHRF), ["ab", "cd"], ["ab", "cd"],
                    [w, 1]).confidence.probability for w in (1, 3, 30)]

@@ -93,6 +93,10 @@ def compares_texts(strategy: Strategy) -> bool:
     """
     needs = Ability.NONE
     if dataclasses.is_dataclass(strategy):
+        stages = [value for f in dataclasses.fields(strategy)
+                  if isinstance(value := getattr(strategy, f.name), Strategy)]
+        if stages:
+            return compares_texts(stages[-1])  # whose utilities are those of the ranking
         needs = required_abilities(type(strategy)).get("metric", Ability.NONE)
     return not (strategy.metric.ignores_references or needs & (Ability.QUALITY | Ability.CHOICE))
 

@@ -16,7 +16,7 @@ import click
 
 from minrisk._core.errors import InputError, MinriskError, nearest
 from minrisk._core.metric import Metric
-from minrisk._core.registry import METRICS
+from minrisk._core.registry import METRICS, SAMPLERS
 from minrisk.cli.components import REFERENCES, Component, ComponentOptions, FieldValue, Names
 from minrisk.cli.config import Config, read_config
 from minrisk.cli.fields import entries
@@ -141,7 +141,7 @@ class OptionsCommand(click.Command):
                   if name in (field.flag for field in entry.fields)]
         if owners:
             return f"it belongs to {', '.join(owners)}; "
-        if ours := our_option(name):
+        if ours := our_option(name, SAMPLERS in self.registries):
             return f"here it is {ours}; "
         flags = set(known)
         if name.startswith(REFERENCES) and "--reference-samples" in flags and not any(

@@ -21,15 +21,6 @@ OPTIONS = {
     "--reduction-factor": "--strategy low-rank --budget B, the share of the pairs",
     "--report-format": "--report FILE, which is JSON",
     "--lprobs": "a field `logprobs` of JSON lines, which `minrisk sample` writes",
-    "--fp16": "--dtype fp16",
-    "--bf16": "--dtype bf16",
-    "--cpu": "--device cpu",
-    "--sampling": "--epsilon E, --top-k K or --top-p P",
-    "--lang-pair": "--source-language and --target-language",
-    "--beam-size": "--beams",
-    "--max-length": "--max-tokens",
-    "--min-length": "--min-tokens",
-    "--sampling-size": "--rows",
     "--model": "--metric comet:MODEL",
     "--model-storage-path": "the environment variable HF_HOME",
     "--gpus": "--metric.device cuda, or a folder as output with --gpus-per-worker 1",
@@ -39,22 +30,37 @@ OPTIONS = {
     "--topk": "--keep",
     "--utility": "--metric",
     "--coarse-utility": "--coarse",
-    "--epsilon-cutoff": "--epsilon",
     "--chrf-eps-smoothing": "--metric.eps-smoothing",
     # our own, as they were called before
     "--allow-cut": "--allow-truncated",
     "--drop-cut": "--drop-truncated",
 }
+SAMPLING_OPTIONS = {  # of commands that sample
+    "--fp16": "--dtype fp16",
+    "--bf16": "--dtype bf16",
+    "--cpu": "--device cpu",
+    "--sampling": "--epsilon E, --top-k K or --top-p P",
+    "--lang-pair": "--source-language and --target-language",
+    "--beam-size": "--beams",
+    "--max-length": "--max-tokens",
+    "--min-length": "--min-tokens",
+    "--sampling-size": "--rows",
+    "--epsilon-cutoff": "--epsilon",
+}
 _VALUES: dict[tuple[str, object], str] = {("--format", "plain"): "--format text"}
 _SECTION = "--common."
 
 
-def our_option(option: str) -> str | None:
-    """The present name in minrisk of an option of another tool, or of one that was renamed."""
+def our_option(option: str, samples: bool) -> str | None:
+    """The present name in minrisk of an option of another tool, or of one that was renamed.
+
+    An option of models is the sampler's if the command `samples`, and else the metric's.
+    """
     if option.startswith(_SECTION):
         name = option.removeprefix(_SECTION)
-        return OPTIONS.get(f"--{name}") or f"`{name}:` outside of any section"
-    return OPTIONS.get(option)
+        return our_option(f"--{name}", samples) or f"`{name}:` outside of any section"
+    found = OPTIONS.get(option) or OPTIONS.get(f"--metric.{option[2:]}")
+    return SAMPLING_OPTIONS.get(option, found) if samples else found
 
 
 def our_value(option: str, value: object) -> str | None:

@@ -66,7 +66,7 @@ class Cluster(Options):
 
         Hypotheses without an answer, where the similarity compares answers, give no weight.
         """
-        found = clusters(ranking, pool, self.threshold)
+        found = clusters(ranking, pool, self.threshold, not pool.metric.ignores_references)
         _, inverse = pool.distinct_hypotheses()
         answered = pool.choices()[found.rows] >= 0
         mass = sums(found.labels, found.weights * answered, found.mass.size)

@@ -14,6 +14,7 @@ from minrisk._core.pool import Pool
 from minrisk._core.segment import TIE, Confidence, Ranking
 from minrisk._core.strategy import (
     Strategy,
+    compares_texts,
     resampled,
     segment_rng,
     stage_option,
@@ -30,7 +31,8 @@ class Confident(MeasuringStrategy):
     The first 20 distinct choices of the ranking (texts, or answers if the metric extracts them) are
     scored against all references, and the references are resampled: the probability is the share
     of resamples in which exact MBR makes the same choice. So it covers the error of an approximate
-    strategy and that of a finite sample of references. Costs 20 * m evaluations more.
+    strategy and that of a finite sample of references. Costs 20 * m evaluations more. A strategy
+    that compares no texts, as `rerank`, has a margin and no probability.
 
     Args:
         strategy: the strategy whose choice is judged.
@@ -53,7 +55,9 @@ class Confident(MeasuringStrategy):
         rows = _distinct_choices(ranking, choices)
         first, second = ranking.utility[rows[:2]] if rows.size > 1 else (np.nan, np.nan)
         has_answer = choices[ranking.best] >= 0
-        probability = self._probability(pool.keep(rows)) if has_answer else np.nan
+        # where no texts are compared, references decide nothing
+        is_probable = has_answer and compares_texts(self.strategy)
+        probability = self._probability(pool.keep(rows)) if is_probable else np.nan
         confidence = Confidence(float(first - second), probability)
         return replace(ranking, confidence=confidence, pairs=ranking.pairs + pool.tally.pairs)
 

@@ -18,7 +18,7 @@ from minrisk._core.groups import Groups
 from minrisk._core.options import option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment, Uncertainty
-from minrisk._core.strategy import Strategy, segment_rng, stage_option
+from minrisk._core.strategy import Strategy, compares_texts, segment_rng, stage_option
 from minrisk.strategies._wrapper import MeasuringStrategy
 
 THRESHOLD = 0.6  # which tells most of chrF against human references: experiments/uncertainty
@@ -78,7 +78,7 @@ class Uncertain(MeasuringStrategy):
     seed: int = option(0, ge=0, help="seed of the references for the mean utility")
 
     def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
-        found = clusters(ranking, pool, self.threshold)
+        found = clusters(ranking, pool, self.threshold, compares_texts(self.strategy))
         measured = uncertainty(ranking, pool, found, self.seed)
         return replace(ranking, uncertainty=measured, pairs=ranking.pairs + pool.tally.pairs)
 
@@ -90,12 +90,8 @@ def uncertainty(ranking: Ranking, pool: Pool[Any], found: Clusters, seed: int = 
 
 
 def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD,
-             compares: bool | None = None) -> Clusters:
-    """The distinct hypotheses of a segment by meaning; without comparisons, each by itself.
-
-    They are compared if the scores of the metric depend on references, unless `compares` is given.
-    """
-    compares = not pool.metric.ignores_references if compares is None else compares
+             compares: bool = True) -> Clusters:
+    """The distinct hypotheses of a segment by meaning; without comparisons, each by itself."""
     distinct, inverse = pool.distinct_hypotheses()
     order = inverse[ranking.order]  # distinct hypotheses by rank, with repetitions
     order = order[np.sort(np.unique(order, return_index=True)[1])]
