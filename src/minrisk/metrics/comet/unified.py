@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
+from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.comet import MODEL_HELP, CometModel
@@ -32,7 +32,7 @@ class UnifiedMetric(CometModel):
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return WeightedRows.plain(self, self._unified_scorer.tokenize(texts), np.arange(len(texts)))
 
-    @cached_property
+    @lazy
     def _unified_scorer(self) -> UnifiedScorer:
         embedder = self._embedder
         from minrisk.metrics.comet.unified_scorer import UnifiedScorer
