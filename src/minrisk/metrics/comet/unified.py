@@ -1,4 +1,4 @@
-"""COMET models that read source, hypothesis and reference together (Rei et al. 2022; Guerreiro et
+"""COMET models that read source, hypothesis and reference together (Rei et al. 2022b; Guerreiro et
 al. 2024): CometKiwi, UniTE and XCOMET. They compare pairs or judge, and cannot average references.
 
 This file needs no torch, so that the metrics can be listed where their extra is not installed.
@@ -44,7 +44,7 @@ class UnifiedMetric(CometModel):
 class CometKiwi(ReferenceFree, UnifiedMetric):
     """a COMET model that reads source and hypothesis together; every strategy ranks by quality
 
-    CometKiwi (Rei et al. 2022) and other unified COMET models without references. Needs
+    CometKiwi (Rei et al. 2022b) and other unified COMET models without references. Needs
     minrisk[comet].
 
     Args:
