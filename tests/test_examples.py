@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import operator
+import re
 
 import pytest
 
@@ -30,7 +32,10 @@ def test_comet_chooses_a_translation_of_each_source(printed):
         pytest.importorskip(package, reason="needs the extra minrisk[comet]")
     lines = printed("translate_with_comet")
     assert [line.split(":")[0] for line in lines] == ["source", "exact", "aggregate-to-fine"] * 3
-    assert all(line.endswith(" pairs)") for line in lines if not line.startswith("source"))
+    pairs = [int(match[1]) for line in lines if (match := re.search(r"\((\d+) pairs\)$", line))]
+    exact, fast = pairs[::2], pairs[1::2]
+    assert len(exact) == len(fast) == 3
+    assert all(map(operator.lt, fast, exact))
 
 
 def test_most_samples_of_a_language_model_agree_on_the_right_sum(printed, monkeypatch):

@@ -30,6 +30,20 @@ def test_the_table_of_speed_is_made_from_the_results_of_benchmarks():
     assert table in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("page", ["docs/guides/scale.md", "benchmarks/scale/README.md"])
+def test_the_tables_of_scale_are_made_from_the_results_of_benchmarks(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert load_module(ROOT / "benchmarks" / "scale" / "table.py").with_tables(text) == text
+
+
+def test_scale_and_the_readme_report_the_same_costs():
+    scale = load_module(ROOT / "benchmarks" / "scale" / "table.py")
+    cost = scale.costs(scale.read(scale.RESULTS))
+    speed = (ROOT / "README.md").read_text(encoding="utf-8")
+    for seconds in (cost["comet"], cost["sample"]):
+        assert f"**{1000 * seconds:.1f} ms**" in speed
+
+
 def test_the_table_of_the_number_of_samples_is_made_from_its_results():
     folder = ROOT / "experiments" / "number-of-samples"
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))

@@ -133,6 +133,11 @@ def test_models_are_loaded_in_one_place():
     assert found == {"_torch/loading.py", "_torch/weights.py"}
 
 
+def test_attributes_are_cached_without_a_lock():
+    """A worker that is forked while another thread holds a lock would wait for it for ever."""
+    assert [path for path in modules() if "functools.cached_property" in named(path)] == []
+
+
 def test_a_bare_import_loads_nothing_heavy():
     code = f"import sys, minrisk; print([m for m in {NEVER_LOADED} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

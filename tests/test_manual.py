@@ -277,6 +277,19 @@ def test_the_papers_are_in_order():
     assert rows == sorted(rows, key=lambda row: row.split()[0].lower())
 
 
+def citations(text: str) -> set[str]:
+    """Papers by two or more authors, as `Cheng & Vlachos 2023` or `Rei et al. 2022a`."""
+    found = re.findall(r"\w[\w-]+\s+(?:et\s+al\.|&\s+\w[\w-]+)\s+\d{4}[a-z]?\b", text)
+    return {" ".join(one.split()) for one in found}
+
+
+def test_every_paper_that_pages_and_examples_cite_is_listed_in_that_form():
+    listed = (DOCS / "reference" / "papers.md").read_text(encoding="utf-8")
+    for path in (*PAGES, *(ROOT / "examples").glob("*.py")):
+        cited = citations(path.read_text(encoding="utf-8"))
+        assert [one for one in sorted(cited) if f"| {one} |" not in listed] == []
+
+
 def test_every_field_of_the_input_is_among_the_file_formats():
     text = (DOCS / "reference" / "file-formats.md").read_text(encoding="utf-8")
     assert [field for field in sorted(KNOWN_FIELDS) if f"`{field}`" not in text] == []

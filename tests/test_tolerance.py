@@ -57,5 +57,6 @@ def test_every_file_with_models_or_floats_is_run_with_the_instructions_of_other_
     assert {f"metrics/test_{name}.py" for name in ("comet", "bertscore", "light", "mqm", "chrf",
                                                    "native", "rouge")} < found
     assert {"samplers/test_ct2.py", "samplers/test_hf.py", "attacks/test_model_folders.py",
-            "strategies/test_strategies.py", "cli/test_score_command.py"} < found
+            "strategies/test_strategies.py", "cli/test_score_command.py",
+            "test_manual.py", "test_public.py"} < found
     assert "openai/test_openai_client.py" not in found

@@ -1,4 +1,4 @@
-"""`--config run.yaml`: what is wrong is told at once, and names of other tools are known."""
+"""`--config run.yaml`: what is wrong is reported at once, and names of other tools are known."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ from minrisk.io.jsonl import SampleReader
 from minrisk.io.record import Record
 from minrisk.io.text_files import FilePath, TextFiles
 from minrisk.io.training import PairChoice, TrainingWriter
+from minrisk.io.writer import Format
 from minrisk.pipeline.stages import Collect
 from minrisk.tasks.corpus import segments_of
 from minrisk.tasks.decoding import (
@@ -51,7 +52,7 @@ def decode_corpus(
     segments: Segments, *, metric: MetricLike | None = None, strategy: StrategyLike | None = None,
     output: FilePath, weights: Weights = "auto", weights_temperature: float | None = None,
     oracle: str | None = None, confidence: bool = False, uncertainty: bool = False,
-    abstain: float | None = None, format: Literal["json", "text"] = "json",
+    abstain: float | None = None, format: Format = "json",
     nbest: int | None = None, utilities: bool = False, matrix: FilePath | None = None,
     **options: Unpack[DecodeKeywords],
 ) -> RunSummary: ...
@@ -69,7 +70,7 @@ def decode_corpus(
     confidence: bool = False,
     uncertainty: bool = False,
     abstain: float | None = None,
-    format: Literal["json", "text"] = "json",
+    format: Format = "json",
     nbest: int | None = None,
     utilities: bool = False,
     matrix: FilePath | None = None,
@@ -99,7 +100,7 @@ def decode_corpus(
         uncertainty: whether to add how far the samples disagree: the entropy over clusters of
             meaning, the mass of the largest one, and the mean utility of a pair.
         abstain: share of the samples that a meaning must have; otherwise the output has no text.
-        format: of the output: "json" for JSON lines, "text" for a line of text per segment.
+        format: of the output: "json" for JSON lines, "text" for lines of text.
         nbest: number of best hypotheses of each segment to add to the output; as text, its number
             of lines per segment.
         utilities: whether to add the utilities of all hypotheses to the output.

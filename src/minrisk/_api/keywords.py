@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypedDict
 
 from minrisk._core.decoding import MetricLike
+from minrisk.io.prompts import InputFormat
 from minrisk.io.text_files import FilePath
+from minrisk.io.writer import Format
 from minrisk.pipeline.batches import OnError
 
 ShowProgress = bool | Callable[[int, int], object]  # called with segments done and failed so far
@@ -120,7 +122,7 @@ class ChoiceKeywords(TypedDict, total=False):
     """Options of `translate` and `answer` themselves."""
 
     weights: Literal["uniform", "logprobs", "length-normalised"]
-    format: Literal["json", "text"]
+    format: Format
     nbest: int | None
     utilities: bool
     confidence: bool
@@ -129,7 +131,7 @@ class ChoiceKeywords(TypedDict, total=False):
     matrix: FilePath | None
     sampling_workers: int | None
     on_blank: Literal["copy", "fail"]
-    input_format: Literal["auto", "text", "json"]
+    input_format: InputFormat
     reference_samples: int | None
     reference_options: Mapping[str, Any] | None
 

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Unpack, overload
 
 from minrisk._api.keywords import SampleKeywords, TranslateKeywords
 from minrisk._api.results import DecodedSegment, RunSummary, SampledPrompt
@@ -26,6 +26,7 @@ from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk._core.sampler import Message, Sampler, check_numbers
 from minrisk.io.prompts import InputFormat
 from minrisk.io.text_files import FilePath
+from minrisk.io.writer import Format
 from minrisk.pipeline.stages import Collect
 from minrisk.tasks.corpus import prompts_of
 from minrisk.tasks.sampling import (
@@ -55,7 +56,7 @@ def sample(
 def sample(
     prompts: Prompts, n: int, *, sampler: SamplerLike | None = None, seed: int = 0,
     reference_samples: int | None = None, reference_options: Mapping[str, Any] | None = None,
-    output: FilePath, repeat: bool = False, format: Literal["json", "text"] = "json",
+    output: FilePath, repeat: bool = False, format: Format = "json",
     on_blank: OnBlank = "copy", input_format: InputFormat = "auto",
     **options: Unpack[SampleKeywords],
 ) -> RunSummary: ...
@@ -71,7 +72,7 @@ def sample(
     reference_options: Mapping[str, Any] | None = None,
     output: FilePath | None = None,
     repeat: bool = False,
-    format: Literal["json", "text"] = "json",
+    format: Format = "json",
     on_blank: OnBlank = "copy",
     input_format: InputFormat = "auto",
     **options: Unpack[SampleKeywords],

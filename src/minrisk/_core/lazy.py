@@ -11,7 +11,8 @@ T = TypeVar("T")
 class lazy(Generic[T]):  # noqa: N801 - a decorator
     """`functools.cached_property` without the lock that it has in Python 3.11.
 
-    A process that is forked while another thread holds the lock would wait for it for ever.
+    A process that is forked while another thread holds the lock would wait for it for ever. Threads
+    that compute a value at the same time all get the first one that is stored.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -19,6 +20,6 @@ class lazy(Generic[T]):  # noqa: N801 - a decorator
         self.__doc__ = compute.__doc__
 
     def __get__(self, owner: Any, _: type) -> T:
-        value: T = self._compute(owner)
-        owner.__dict__[self._compute.__name__] = value  # which is found first from now on
+        # in the instance's own dictionary, where it is found first from now on
+        value: T = owner.__dict__.setdefault(self._compute.__name__, self._compute(owner))
         return value

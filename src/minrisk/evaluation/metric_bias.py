@@ -1,7 +1,7 @@
 """Metric bias: a system that was chosen by a metric looks better to that metric than it is.
 
 MBR looks for what its metric likes, its mistakes included, so that the same metric overestimates
-the result (Kovacs, Deutsch & Freitag 2024). How an output was made is known from its signature, or
+the result (Kovacs et al. 2024). How an output was made is known from its signature, or
 from the settings of its run, which are in a file beside it.
 """
 

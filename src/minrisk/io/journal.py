@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from minrisk._core.errors import InputError
-from minrisk.io.files import as_input_error, input_error
+from minrisk.io.files import as_input_error
 
 
 class Journal:
@@ -58,11 +58,9 @@ class Journal:
         line = self._encoded(entry)
         stream = self._stream or self._open()
         offset, left = self._size, memoryview(line)
-        try:
+        with as_input_error("write", self.path):
             while left:
                 left = left[stream.write(left):]
-        except OSError as error:
-            raise input_error("write", self.path, error) from None
         self._size += len(line)
         return offset
 
@@ -77,8 +75,10 @@ class Journal:
         with as_input_error("write", self.path):
             stream = self._stream = open(self.path, "ab+", buffering=0)  # noqa: SIM115
             self._size = stream.tell()
-            if self._size and (stream.seek(-1, os.SEEK_END), stream.read(1))[1] != b"\n":
-                self._size += stream.write(b"\n")
+            if self._size:
+                stream.seek(-1, os.SEEK_END)
+                if stream.read(1) != b"\n":
+                    self._size += stream.write(b"\n")
         return stream
 
     def _encoded(self, entry: dict[str, Any]) -> bytes:

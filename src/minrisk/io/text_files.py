@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 from minrisk._core.errors import InputError
+from minrisk._core.lazy import lazy
 from minrisk._core.options import Options, option
 from minrisk.io.inputs import InputFile, input_files
 from minrisk.io.lines import Column, TextReader
@@ -56,7 +56,7 @@ class TextFiles(Options):
             raise InputError("num_references= needs references=; "
                              "otherwise the references are the hypotheses")
 
-    @cached_property
+    @lazy
     def files(self) -> tuple[InputFile, ...]:
         return _files(self.hypotheses, "hypotheses")
 
@@ -83,7 +83,7 @@ class TextFiles(Options):
             weighting,
         )
 
-    @cached_property
+    @lazy
     def _columns(self) -> dict[str, tuple[InputFile, ...]]:
         return {name: _files(getattr(self, name), name) for name in _COLUMNS
                 if getattr(self, name) is not None}

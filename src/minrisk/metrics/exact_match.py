@@ -6,7 +6,6 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from minrisk._core.arrays import Floats, Ints, sums
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
+from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.segment import Ranking, Segment
@@ -162,7 +162,7 @@ class ExactMatch(Metric[WeightedRows]):
             return text
         return find_answer(self._expression, text, self.pick)
 
-    @cached_property
+    @lazy
     def _expression(self) -> re.Pattern[str] | None:
         return re.compile(self.pattern) if self.pattern else None
 

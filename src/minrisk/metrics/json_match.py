@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
+from minrisk._core.lazy import lazy
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
 from minrisk.metrics._base import Objects, objects
@@ -99,7 +99,7 @@ class JsonMatch(Metric[Objects]):
             _remove(value, path)
         return value
 
-    @cached_property
+    @lazy
     def _ignored(self) -> list[FieldPath]:
         return [tuple(_PATH.findall(path)) for path in (self.ignore or "").split(",") if path]
 

@@ -6,13 +6,13 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.foreign import foreign_code
+from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk.metrics._fingerprint import digest, module_files
 from minrisk.metrics._pairwise import PairwiseMetric, as_scores
@@ -72,7 +72,7 @@ class Python(PairwiseMetric):
         columns = [list(column) for column in zip(*arguments, strict=True)]
         return list(self._callable(*columns))
 
-    @cached_property
+    @lazy
     def _callable(self) -> Callable[..., Any]:
         module, colon, name = self.function.partition(":")
         if not (module and colon and name):

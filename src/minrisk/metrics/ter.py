@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from statistics import fmean
 from typing import Any, ClassVar, NamedTuple
@@ -13,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
+from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, Metric
 from minrisk._core.options import option
 from minrisk._core.threads import threads
@@ -120,7 +120,7 @@ class Ter(Metric[Objects]):
             text = pattern.sub(replacement, text)
         return text.split()
 
-    @cached_property
+    @lazy
     def _rules(self) -> list[tuple[re.Pattern[str], str]]:
         chosen = [*(_NORMALIZE_WESTERN if self.normalized else ()),
                   *(_NORMALIZE_ASIAN if self.normalized and self.asian_support else ()),

@@ -8,11 +8,12 @@ import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from minrisk._core.errors import InputError
+from minrisk._core.lazy import lazy
 from minrisk._core.options import Options, option, owner
 from minrisk.openai.background import Callback
 from minrisk.openai.capabilities import Capabilities
@@ -40,7 +41,7 @@ class ClientOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # here, so that what is named in signatures is what responses
+        # here, so that signatures name the server that answers
         object.__setattr__(self, "endpoint", server_address(self.endpoint, owner(self)))
 
     def client(self) -> Client:
@@ -57,11 +58,11 @@ class ClientOptions(Options):
             yield Completions(client, api, per_request=per_request,
                               capabilities=self._capabilities, note=note, progress=progress)
 
-    @cached_property
+    @lazy
     def _health(self) -> Health:
         return Health()
 
-    @cached_property
+    @lazy
     def _capabilities(self) -> Capabilities:
         return Capabilities()
 

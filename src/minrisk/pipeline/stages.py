@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from minrisk._core.arrays import Floats
@@ -160,7 +160,7 @@ class GenerateSamples:
             self._equality.check(found)
         return record.replace(samples=found)
 
-    @cached_property
+    @lazy
     def _equality(self) -> EqualSamples:
         return EqualSamples()
 

@@ -6,13 +6,13 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints, sums
 from minrisk._core.errors import InputError, UnusableError
+from minrisk._core.lazy import lazy
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking
 from minrisk._core.strategy import segment_rng
@@ -195,7 +195,7 @@ class _SegmentView:
         return {"support": [number(scores[place[i]]) if known[i] else None for i in shown],
                 "parts": [number(part[n]) for n, *_ in self._masses()]}
 
-    @cached_property
+    @lazy
     def _outputs(self) -> dict[str, str]:
         """The choice, and the outputs that it is compared with."""
         texts = {CHOICE: self._texts[0], SAMPLE: self._at_random()}
@@ -204,12 +204,12 @@ class _SegmentView:
             texts[PROBABLE] = self._texts[probable]
         return texts | self._view.outputs(self._record)
 
-    @cached_property
+    @lazy
     def _references(self) -> tuple[Ints, Floats]:
         """The first place of each distinct reference, and its mass."""
         return self._pool.distinct_references()
 
-    @cached_property
+    @lazy
     def _scores(self) -> Floats:
         """(outputs, references) exact scores, also where the strategy skipped pairs.
 

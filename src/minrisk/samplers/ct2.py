@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import import_module
 from threading import Event
 from typing import Any, ClassVar, Literal
@@ -22,6 +21,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from minrisk._core.errors import InputError, UnusableError, needs_extra
+from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
 from minrisk._core.sampler import Sample, Sampler, check_numbers
@@ -46,7 +46,7 @@ class CTranslate2(Sampler):
         model: folder that `ct2-transformers-converter` wrote, with its SentencePiece models.
         temperature: divisor of the logits; below 1 the distribution is sharper.
         top_k: number of likeliest tokens that may be sampled; 0 is all.
-        top_p: probability mass of the likeliest tokens that may be has_token.
+        top_p: probability mass of the likeliest tokens that may be sampled.
         max_tokens: largest number of tokens of a sample.
         overlong: what to do with a source that the model cannot take: "cut" it, or "error".
         dtype: number format, such as "int8"; the model's own unless given.
@@ -129,13 +129,13 @@ class CTranslate2(Sampler):
         return Sample(text.replace("▁", " ").strip(), logprob=score,
                       tokens=tuple(self._ids[piece] for piece in pieces))
 
-    @cached_property
+    @lazy
     def _ids(self) -> dict[str, int]:
         """The id of each token in the vocabulary of the model."""
         with open(os.path.join(self.model, _VOCABULARY), encoding="utf-8") as file:
             return {piece: i for i, piece in enumerate(json.load(file))}
 
-    @cached_property
+    @lazy
     def _pieces(self) -> dict[str, Any]:
         """The SentencePiece models of source and target."""
         for name in _NEEDED:

@@ -8,10 +8,11 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from minrisk._core.errors import InputError, MinriskError, UnusableError
+from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
 from minrisk._core.sampler import (
@@ -216,11 +217,11 @@ class Endpoint(ClientOptions, Sampler):
             return None
         return request_seed(seed, index, number)
 
-    @cached_property
+    @lazy
     def _extra(self) -> dict[str, Any]:
         return further_fields(self.extra)
 
-    @cached_property
+    @lazy
     def _stop(self) -> list[str] | None:
         if self.stop is None or not self.stop.startswith("["):
             return None if self.stop is None else [self.stop]
@@ -233,7 +234,7 @@ class Endpoint(ClientOptions, Sampler):
                              r'such as ["\n\n", "Q:"]')
         return found
 
-    @cached_property
+    @lazy
     def _answer(self) -> re.Pattern[str] | None:
         try:
             return re.compile(self.vote) if self.vote is not None else None

@@ -8,12 +8,12 @@ import hmac
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from minrisk._core.adapters import as_metric
 from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import Strategy, loads_model, prepare
 from minrisk.io.record import UNIFORM, Weighting
@@ -166,7 +166,7 @@ class Settings:
         """The strategy with the measurements of the settings; those of presets are made once."""
         return self._timed_strategies.get(id(strategy)) or self._timed_strategy(strategy)
 
-    @cached_property
+    @lazy
     def _timed_strategies(self) -> dict[int, TimedStrategy]:
         strategies = [preset.strategy for preset in (self.preset, *self.aliases.values())]
         return {id(strategy): self._timed_strategy(strategy) for strategy in strategies}

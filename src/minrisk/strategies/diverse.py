@@ -1,6 +1,6 @@
 """Diverse MBR: a set of good hypotheses that differ.
 
-DMBR of Jinnai et al. 2024, Generating Diverse and High-Quality Texts by Minimum Bayes Risk
+DMBR of Jinnai et al. 2024a, Generating Diverse and High-Quality Texts by Minimum Bayes Risk
 Decoding, chosen greedily.
 """
 
@@ -43,7 +43,7 @@ class Diverse(Options):
     """
 
     name: ClassVar[str] = "diverse"
-    papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2024",)
+    papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2024a",)
     cost: ClassVar[str] = "n · m pairs, and 2 · k · n similarities, k = size"
     metric: AnyMetric = metric_option()
     size: int = option(4, ge=1, help=SIZE_HELP)

@@ -1,6 +1,6 @@
 """MBR-BoN: best of n by a reward, kept near the other samples by their expected utility.
 
-Jinnai, Morimura, Ariu & Abe 2025, Regularized Best-of-N Sampling with Minimum Bayes Risk Objective
+Jinnai et al. 2025, Regularized Best-of-N Sampling with Minimum Bayes Risk Objective
 for Language Model Alignment.
 """
 

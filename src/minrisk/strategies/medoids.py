@@ -1,6 +1,6 @@
 """k-medoids MBR: the set of hypotheses of which, for each reference, one is near.
 
-KMBR of Jinnai et al. 2024, Generating Diverse and High-Quality Texts by Minimum Bayes Risk
+KMBR of Jinnai et al. 2024a, Generating Diverse and High-Quality Texts by Minimum Bayes Risk
 Decoding.
 """
 
@@ -42,7 +42,7 @@ class Medoids(Options):
     """
 
     name: ClassVar[str] = "medoids"
-    papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2024",)
+    papers: ClassVar[tuple[str, ...]] = ("Jinnai et al. 2024a",)
     cost: ClassVar[str] = "n · m pairs"
     metric: AnyMetric = metric_option()
     size: int = option(4, ge=1, help=SIZE_HELP)

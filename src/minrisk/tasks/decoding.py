@@ -16,7 +16,7 @@ from minrisk._core.templates import check_template
 from minrisk.io.jsonl import SampleReader
 from minrisk.io.record import AUTO, Weighting
 from minrisk.io.training import PairChoice, TrainingRecipe, TrainingWriter
-from minrisk.io.writer import ChoiceWriter
+from minrisk.io.writer import ChoiceWriter, Format
 from minrisk.pipeline.batches import BATCH, LIGHT_BLOCK
 from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import CheckRecords, Decode, Stage, Write
@@ -147,8 +147,8 @@ class MeasureOptions(Options):
 class ChoiceOutput(MeasureOptions, MatrixOutput):
     """What an output says of the choice of each segment."""
 
-    format: Literal["json", "text"] = flag(
-        "json", section="Output", help="JSON lines, or one line of text per segment.")
+    format: Format = flag(
+        "json", section="Output", help="JSON lines, or lines of text for each segment.")
     nbest: int | None = flag(None, section="Output", metavar="K", ge=1, help=NBEST_HELP)
     utilities: bool = flag(False, section="Output", help=UTILITIES_HELP)
     confidence: bool = flag(

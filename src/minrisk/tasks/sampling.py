@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from minrisk._core.errors import InputError
+from minrisk._core.lazy import lazy
 from minrisk._core.options import Options, flag
 from minrisk._core.sampler import Sampler
 from minrisk._core.signature import settings as settings_of
@@ -17,7 +18,7 @@ from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.prompts import InputFormat, PromptReader
 from minrisk.io.record import Record, Weighting
-from minrisk.io.writer import SampleWriter
+from minrisk.io.writer import Format, SampleWriter
 from minrisk.pipeline.job import Job, RunConfig
 from minrisk.pipeline.stages import (
     CheckRecords,
@@ -67,7 +68,7 @@ class Sampling:
         if self.reference_options and self.options.reference_samples is None:
             raise InputError("reference_options= needs reference_samples=, their number")
 
-    @cached_property
+    @lazy
     def reference_sampler(self) -> Sampler:
         return self.sampler.with_options(**self.reference_options)
 
@@ -133,7 +134,7 @@ class SampleOutput(Options):
 
     repeat: bool = flag(False, section="Output",
                         help="Write equal samples one by one, without counts.")
-    format: Literal["json", "text"] = flag(
+    format: Format = flag(
         "json", section="Output", help="JSON lines, or a line of text per sample.")
 
     def job(self, sampling: Sampling, config: RunConfig, last: Stage | None = None) -> Job:
@@ -156,8 +157,8 @@ class TranslationOutput(ChoiceOutput):
 
     must_instruct: ClassVar[bool] = True  # a causal model must be told to translate
 
-    format: Literal["json", "text"] = flag(
-        "text", section="Output", help="One line of text per segment, or JSON lines.")
+    format: Format = flag(
+        "text", section="Output", help="Lines of text for each segment, or JSON lines.")
     weights: Literal["uniform", "logprobs", "length-normalised"] = flag(
         "uniform", section="Method",
         help="Weights of samples as references: equal, their probabilities, or these per token.")
@@ -192,5 +193,5 @@ class AnswerOutput(TranslationOutput):
 
     must_instruct: ClassVar[bool] = False
 
-    format: Literal["json", "text"] = flag(
-        "json", section="Output", help="JSON lines, or one line of text per segment.")
+    format: Format = flag(
+        "json", section="Output", help="JSON lines, or lines of text for each segment.")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
+from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.neural import NeuralModel
@@ -74,7 +74,7 @@ class BertScore(NeuralModel):
         return self._matcher.scores(*([side.base[row] for row in side.members]
                                       for side in (hyps, refs)))
 
-    @cached_property
+    @lazy
     def _matcher(self) -> GreedyMatcher:
         with needs_extra("BERTScore", "neural"):
             from minrisk.metrics.bertscore.matcher import GreedyMatcher

@@ -6,10 +6,10 @@ This file needs no torch, so that the metric can be listed where its extra is no
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from minrisk._core.errors import needs_extra
+from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk.metrics.neural.cross_encoder import CrossEncoder
 
@@ -47,7 +47,7 @@ class Bleurt(CrossEncoder):
 
     model: str = option("lucadiliello/BLEURT-20", help="hub name or folder of the model")
 
-    @cached_property
+    @lazy
     def _scorer(self) -> BleurtScorer:
         with needs_extra("BLEURT", "neural"):
             from minrisk.metrics.bleurt.scorer import BleurtScorer

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import needs_extra
+from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
@@ -55,7 +55,7 @@ class CometModel(NeuralModel):
     def prepare(self) -> None:
         self._embedder.encoder  # noqa: B018 - which loads the model
 
-    @cached_property
+    @lazy
     def _embedder(self) -> Embedder:
         with needs_extra("COMET", "comet"):
             from minrisk.metrics.comet.embedder import Embedder
@@ -146,7 +146,7 @@ class Comet(EstimatorMetric, EmbeddingModel):
     memory: float | None = option(None, gt=0,
                                   help="gigabytes for scoring; auto is half of what is free")
 
-    @cached_property
+    @lazy
     def _scorer(self) -> PairScorer:
         embedder = self._embedder
         from minrisk.metrics.comet.checkpoint import REGRESSION
@@ -184,7 +184,7 @@ class CometQE(ReferenceFree, EmbeddingModel):
     def quality(self, hyps: WeightedRows, source: WeightedRows | None) -> Floats:
         return self._quality_scorer.quality(hyps, self._checked(source, hyps))
 
-    @cached_property
+    @lazy
     def _quality_scorer(self) -> QualityScorer:
         embedder = self._embedder
         from minrisk.metrics.comet.scorer import QualityScorer

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
+from minrisk._core.lazy import lazy
 from minrisk._torch.device import InDtype, Runtime
 from minrisk._torch.int8 import quantize_linear_layers
 from minrisk._torch.weights import fingerprint, load_weights, meta_build
@@ -147,7 +147,7 @@ class Embedder:
             return replace(encoder, packed=packed.PackedEncoder(encoder))
         return encoder
 
-    @cached_property
+    @lazy
     def _store(self) -> EmbeddingCache | None:
         cache = getattr(self._options, "cache", None)  # unified models have none
         if cache is None:

@@ -144,7 +144,7 @@ def attention(qkv: Tensor, starts: Tensor, longest: int, heads: int, fillers: in
     count, width = len(qkv), qkv.shape[1] // (3 * heads)
     out = qkv.new_empty(count, heads * width)
     if fillers:
-        out[-fillers:] = 0  # what was in memory there may be no numbers
+        out[-fillers:] = 0  # uninitialised memory may hold NaN
     block = 64
     grid = (len(starts) - 1, heads, triton.cdiv(longest, block))
     _attention[grid](qkv, starts, out, heads, width, width**-0.5, block=block,

@@ -1,4 +1,4 @@
-"""COMET models that read source, hypothesis and reference together (Rei et al. 2022; Guerreiro et
+"""COMET models that read source, hypothesis and reference together (Rei et al. 2022b; Guerreiro et
 al. 2024): CometKiwi, UniTE and XCOMET. They compare pairs or judge, and cannot average references.
 
 This file needs no torch, so that the metrics can be listed where their extra is not installed.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
+from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.comet import MODEL_HELP, CometModel
@@ -32,7 +32,7 @@ class UnifiedMetric(CometModel):
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return WeightedRows.plain(self, self._unified_scorer.tokenize(texts), np.arange(len(texts)))
 
-    @cached_property
+    @lazy
     def _unified_scorer(self) -> UnifiedScorer:
         embedder = self._embedder
         from minrisk.metrics.comet.unified_scorer import UnifiedScorer
@@ -44,7 +44,7 @@ class UnifiedMetric(CometModel):
 class CometKiwi(ReferenceFree, UnifiedMetric):
     """a COMET model that reads source and hypothesis together; every strategy ranks by quality
 
-    CometKiwi (Rei et al. 2022) and other unified COMET models without references. Needs
+    CometKiwi (Rei et al. 2022b) and other unified COMET models without references. Needs
     minrisk[comet].
 
     Args:

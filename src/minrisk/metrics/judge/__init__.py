@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, Metric
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
@@ -271,11 +272,11 @@ class Judge(ClientOptions, Metric[Objects]):
         if len(self._accounts) < _MAX_ACCOUNTS:
             self._accounts.setdefault(account, Counter()).update(spent)
 
-    @cached_property
+    @lazy
     def _extra(self) -> dict[str, Any]:
         return further_fields(self.extra)
 
-    @cached_property
+    @lazy
     def _scale(self) -> Scale:
         try:
             return Scale(self.lowest, self.highest, re.compile(self.answer or SCORE))
@@ -283,11 +284,11 @@ class Judge(ClientOptions, Metric[Objects]):
             raise InputError(f"judge: answer {self.answer!r:.60} is no regular expression: "
                              f"{error}") from None
 
-    @cached_property
+    @lazy
     def _usage(self) -> Counter[str]:
         return Counter()
 
-    @cached_property
+    @lazy
     def _accounts(self) -> dict[tuple[str | None, str], Counter[str]]:
         return {}
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, needs_extra
+from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.neural.cross_encoder import CrossEncoder
@@ -78,7 +78,7 @@ class MetricX(CrossEncoder):
     def needs_source(self) -> bool:
         return self.version == "24"
 
-    @cached_property
+    @lazy
     def _scorer(self) -> MetricXScorer:
         with needs_extra("MetricX", "neural"):
             from minrisk.metrics.metricx.scorer import MetricXScorer

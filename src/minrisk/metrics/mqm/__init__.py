@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from minrisk._core.arrays import Points
+from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.comet.estimator_metric import (
@@ -75,7 +75,7 @@ class MQM(EstimatorMetric):
         """(N, D) sentence embeddings where they are, for clustering."""
         return self._scorer.vectors(features)
 
-    @cached_property
+    @lazy
     def _scorer(self) -> PairScorer:
         from minrisk.metrics.mqm.loading import load
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Protocol
 
 import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
+from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics.neural.reference_free import ReferenceFree
@@ -93,7 +93,7 @@ class Reward(ReferenceFree):
         (text,) = _texts(self._checked(source, hyps))
         return self._scorer.quality(_texts(hyps), text)
 
-    @cached_property
+    @lazy
     def _scorer(self) -> RewardScorer:
         if self.endpoint is not None:
             from minrisk.metrics.reward.server import RewardServer

@@ -29,7 +29,7 @@ class RewardServer:
     def __init__(self, options: Reward) -> None:
         self._options = ClientOptions(options.model, options.endpoint, timeout=options.timeout,
                                       retries=options.retries, key_variable=options.key_variable)
-        server_key(options.key_variable)  # so that a missing one is told before the first request
+        server_key(options.key_variable)  # a missing one is reported before the first request
 
     def quality(self, hyps: Sequence[str], source: str) -> Floats:
         """(H,) scores of the hypotheses, in requests of some of them each."""

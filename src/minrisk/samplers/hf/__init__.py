@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from minrisk._core.errors import InputError, needs_extra
+from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.sampler import Prompt, Sample, Sampler, check_numbers
 from minrisk._core.templates import check_template
@@ -119,7 +119,7 @@ class Transformers(Sampler):
         check_template(self.prompt)
         _ = self.stop_strings
 
-    @cached_property
+    @lazy
     def stop_strings(self) -> list[str]:
         """The texts that end a sample."""
         if self.stop is None or not self.stop.startswith("["):
@@ -188,13 +188,13 @@ class Transformers(Sampler):
     def is_random(self) -> bool:
         return not self.beams
 
-    @cached_property
+    @lazy
     def _generator(self) -> Generator:
         with needs_extra("the 'hf' sampler", "hf"):
             from minrisk.samplers.hf.generator import Generator
         return Generator(self, *self._model.loaded)
 
-    @cached_property
+    @lazy
     def _model(self) -> SharedModel:
         return SharedModel(self.model, self.device, self.dtype)
 
@@ -223,7 +223,7 @@ class SharedModel:
     device: str
     dtype: Literal["auto", "fp32", "bf16", "fp16"]
 
-    @cached_property
+    @lazy
     def loaded(self) -> tuple[Any, Any]:
         """The model, ready to run, and its tokenizer."""
         from minrisk.samplers.hf.generator import load

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,6 +15,7 @@ import torch
 from transformers import GenerationConfig
 
 from minrisk._core.arrays import Ints
+from minrisk._core.lazy import lazy
 from minrisk._core.progress import report_progress
 from minrisk.samplers.hf import bart, causal, generic_decoder
 from minrisk.samplers.hf.attention import attention_backend
@@ -113,7 +114,7 @@ class SamplingEngine:
             f"some layers attend to the last {window} of {tokens} tokens only"]
         return causal.not_supported_reasons(self.model) + too_long
 
-    @cached_property
+    @lazy
     def _plain_decoder(self) -> PrefixDecoder:
         if self.model.config.is_encoder_decoder:
             return generic_decoder.Seq2SeqDecoder(self.model)

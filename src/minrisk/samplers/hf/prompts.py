@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from minrisk._core.errors import InputError
+from minrisk._core.lazy import lazy
 from minrisk._core.sampler import Message, Prompt
 from minrisk._core.templates import fill
 from minrisk._core.unicode import valid_unicode
@@ -115,7 +115,7 @@ class PromptEncoder:
             return found
         return [{"role": "system", "content": system}, *found]
 
-    @cached_property
+    @lazy
     def _markers(self) -> list[str]:
         """Markers of the chat template, by which a prompt is recognised that has them already."""
         rendered = self._render([{"role": "user", "content": _PLACEHOLDER}], tokenize=False)
