@@ -18,7 +18,7 @@ def main() -> None:
     segments = stand_ins.translations(segments=3, samples=32)
     with tempfile.TemporaryDirectory() as folder:
         comet = minrisk.make_metric("comet", model=stand_ins.comet(Path(folder)), device="cpu")
-        # every sample against every other: the references are the samples themselves
+        # every sample against all samples: they are the references too
         exact = minrisk.decode_corpus(segments, metric=comet)
         # the average of all references first, then the best 8 exactly: linear, not quadratic
         fast = minrisk.decode_corpus(segments, metric=comet, strategy="aggregate-to-fine", keep=8)

@@ -592,6 +592,14 @@ def test_the_demo_gives_its_samples_away(bundled):
     assert run("demo", "--samples", "--limit", "2").err == ""
 
 
+def test_the_samples_of_the_demo_are_decoded_without_a_warning(tmp_path):
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text(run("demo", "--samples", "--limit", "1").out, encoding="utf-8")
+    decoded = run("decode", samples)
+    assert decoded.code == 0
+    assert "warning" not in decoded.err
+
+
 def test_the_demo_can_write_a_page_and_says_where(tmp_path):
     record = {"source": "eine Katze", "reference": "a cat", "samples": ["a cat", "a cat", "dogs"]}
     page = tmp_path / "demo.html"

@@ -30,6 +30,13 @@ def test_help_is_a_page(command):
     assert max(map(len, options.splitlines())) <= 80
 
 
+def test_the_summary_of_every_command_fits_on_its_line(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    summaries = run("--help").out.partition("Commands:\n")[2].splitlines()
+    assert len(summaries) >= len(COMMANDS)
+    assert [line for line in summaries if line.endswith("...")] == []
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_explained_by_help_all_or_is_not_for_typing(command):
     declared = [p for p in COMMANDS[command].params if isinstance(p, FieldOption)]

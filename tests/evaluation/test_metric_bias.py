@@ -1,4 +1,4 @@
-"""A system that is judged by the metric that chose it is warned of."""
+"""A warning names a system that is judged by the metric that chose it."""
 
 from __future__ import annotations
 
@@ -67,6 +67,18 @@ def test_the_command_line_reads_the_settings_beside_an_output(output):
     assert (biased.code, json.loads(biased.out)["name"]) == (0, "chrf")
     assert f"warning: {output} was chosen by chrf, which overestimates it" in biased.err
     assert "warning" not in run("score", output, "-r", references, "--metric", "ter").err
+
+
+def test_another_metric_is_advised_only_where_there_is_none(output):
+    def errors(*metrics):
+        flags = [word for metric in metrics for word in ("--metric", metric)]
+        return run("score", output, "-r", output.with_name("ref.txt"), *flags).err
+
+    assert errors("chrf").count("judge it by another metric too") == 1
+    assert errors("chrf", "symmetric:chrf").count("judge it by another metric too") == 1
+    both = errors("chrf", "ter")
+    assert both.count("was chosen by chrf, which overestimates it") == 1
+    assert "judge it by another" not in both
 
 
 def test_a_shard_of_a_folder_has_the_settings_of_its_run(output):

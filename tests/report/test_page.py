@@ -198,8 +198,9 @@ def test_the_corpus_shows_distributions_and_systems(page):
     systems = page.locator(".systems tbody th").all_text_contents()
     assert systems == ["choice", "one sample", "most probable", "beam5"]
     assert page.locator(".biased").all_text_contents() == [
-        "choice was chosen by chrf, which overestimates it against human references too (Kovacs et "
-        "al. 2024): compare by another metric as well, with minrisk score."]
+        "The output of this run was chosen by chrf, which overestimates it against human "
+        "references too (Kovacs et al. 2024): compare by another metric as well, with minrisk "
+        "score."]
     page.select_option("#system", "beam5")
     assert "The choice is better in" in page.locator("#system-details").text_content()
     page.locator("#system-details button", has_text="Show where").click()

@@ -133,7 +133,7 @@ def test_a_page_names_the_systems_that_its_metric_chose(samples, tmp_path):
     done = run(*arguments)
     systems = data_of(tmp_path / "report.html").index["systems"]
     assert systems["biased"] == {"choice": ["chrf", "ter"], "chrf.jsonl": ["chrf"]}
-    assert "choice was chosen by chrf and ter, which overestimates it" in done.err
+    assert "the output of this run was chosen by chrf and ter, which overestimates it" in done.err
     assert "minrisk: chrf.jsonl was chosen by chrf, which" in done.err
     assert "bleu.jsonl was chosen" not in done.err
 

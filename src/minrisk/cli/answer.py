@@ -16,11 +16,12 @@ from minrisk.tasks.sampling import AnswerOutput
   minrisk answer chats.jsonl --model FOLDER --temperature 0.7 --metric embedding""")
 def answer(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOptions,
            options: RunOptions, output: AnswerOutput) -> int:
-    """Draw many samples for every prompt, and keep the one that agrees best.
+    """Draw many samples for every prompt, and keep the best.
 
-    It is `minrisk translate` for prompts that are no translations. INPUT is plain text, a prompt a
-    line, or JSON lines: {"prompt": "..."} or {"messages": [...]}. With --metric exact-match it is
-    self-consistency: the output has the answer and its votes.
+    The best is the one that agrees most with all of them. It is `minrisk translate` for prompts
+    that are no translations. INPUT is plain text, a prompt a line, or JSON lines: {"prompt": "..."}
+    or {"messages": [...]}. With --metric exact-match it is self-consistency: the output has the
+    answer and its votes.
     """
     options.apply()
     drawn = prompts.sampling(sampling)

@@ -30,6 +30,7 @@ from minrisk.cli.demo_methods import (
 from minrisk.cli.progress import Progress
 from minrisk.cli.score_report import echo_table
 from minrisk.io.files import Input
+from minrisk.io.writer import json_line
 from minrisk.metrics.chrf import ChrF
 from minrisk.strategies.standard import Standard
 
@@ -91,8 +92,11 @@ def demo(segments: int, limit: int | None, seed: int, threads: int | None, repor
 
 
 def _write_samples(source: Input, limit: int | None) -> None:
+    """Without log-probabilities, which `decode` would warn that it does not use."""
     for line in islice(source, limit):
-        click.echo(source.text(line))
+        record = json.loads(source.text(line))
+        record.pop("logprobs", None)
+        click.echo(json_line(record), nl=False)
 
 
 def _examples(source: Input, comparison: Comparison, limit: int | None) -> Iterator[DemoSegment]:

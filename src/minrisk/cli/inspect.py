@@ -26,7 +26,7 @@ from minrisk.io.store import check_new
 from minrisk.report.inspecting import Inspecting, PageOptions
 from minrisk.report.page import PageBuilder, check_target, is_large, save_page
 from minrisk.report.stages import LogprobReader
-from minrisk.report.views import View
+from minrisk.report.views import CHOICE, View
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,8 @@ def inspect(method: StrategyOptions, segments: InspectInput, options: InspectRun
 def _tell_bias(biased: Mapping[str, Sequence[str]], quiet: bool) -> None:
     """No warning: the choice is always compared by the metric that chose it."""
     for system, metrics in {} if quiet else biased.items():
-        click.echo(f"minrisk: {bias_message(system, metrics)}", err=True)
+        name = "the output of this run" if system == CHOICE else system
+        click.echo(f"minrisk: {bias_message(name, metrics)}", err=True)
 
 
 def _tell_size(path: str, size: int, show: int, quiet: bool) -> None:

@@ -35,7 +35,9 @@ _KINDS = {"metrics": (METRICS, "--metric."), "strategies": (STRATEGIES, "--"),
 @click.argument("names", nargs=-1)
 @click.option("--json", "machine", is_flag=True, help="One JSON object per line.")
 def list_command(kind: str, names: tuple[str, ...], machine: bool) -> None:
-    """List the installed components, their options, and which of them work together.
+    """List metrics, strategies or samplers with their options.
+
+    All that are installed are listed, with what each costs and which of them work together.
 
     \b
     minrisk list metrics

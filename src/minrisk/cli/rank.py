@@ -65,7 +65,7 @@ class RankOptions(WorkerConfig):
   minrisk rank segment.jsonl more-samples-*.jsonl --strategy standard --nbest 5
   minrisk rank hyps.txt s3://bucket/part-0.parquet s3://bucket/part-1.parquet --engine ray""")
 def rank(metric: MetricOptions, options: RankOptions) -> None:
-    """Rank the hypotheses of one segment by references in any number of files.
+    """Rank the hypotheses of one segment by very many references.
 
     HYPOTHESES is plain text with one a line, or a line of JSON as `decode` reads it, with its
     source if the metric needs one. REFERENCES are plain text with one a line, or JSON lines (or

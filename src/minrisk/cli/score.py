@@ -70,14 +70,15 @@ class ScoreOptions:
   minrisk score mbr.txt -s src.txt --metric comet-kiwi
   minrisk decode samples.jsonl --format text | minrisk score - -r ref.txt""")
 def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
-    """Score the outputs of systems, a line per segment, against references.
+    """Score the outputs of systems against references.
 
-    The numbers are sacreBLEU's for its metrics: of the corpus from its summed statistics, with
-    the same resamples. Other metrics are means over segments. Where there are several references,
-    a segment is scored against the one that suits it best, unless the metric knows better. Beside
-    its own signature, a score of sacreBLEU's metrics has one in sacreBLEU's words. A system that is
-    judged by the metric that chose it, as FILE.run.json beside it says, is warned of. Files may be
-    compressed; `-` is standard input.
+    An output has a line per segment. The numbers are sacreBLEU's for its metrics: of the corpus
+    from its summed statistics, with the same resamples. Other metrics are means over segments.
+    With several references, a segment gets its best score against any of them, unless the metric
+    combines references itself, as BLEU, TER and CIDEr-D do. Beside its own signature, a score of
+    sacreBLEU's metrics has one in sacreBLEU's words. A warning names each system that is judged
+    by the metric that chose it; FILE.run.json beside an output says which metric that was. Files
+    may be compressed; `-` is standard input.
     """
     set_threads(options.threads)
     metrics = chosen.make()
@@ -90,7 +91,7 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
         scores = score_systems(systems, references, sources, metric=metric,
                                resamples=options.resample_count, seed=options.seed)
         columns.append(_column(metric, scores, options))
-        warn_of_bias({redact_url(path): origin_of(path) for path in options.systems}, metric)
+    warn_of_bias({redact_url(path): origin_of(path) for path in options.systems}, *metrics)
     if options.sentence_level:
         show_sentences(columns[0], options.width, options.score_only)
     else:

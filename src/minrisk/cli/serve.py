@@ -172,11 +172,12 @@ class LimitOptions:
 """)
 def serve(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptions,
           options: ServerOptions, limits: LimitOptions) -> int:
-    """Serve OpenAI's protocol: a client that changes its base URL gets the best of n samples.
+    """Serve the best of n samples, by OpenAI's protocol.
 
-    Each request is sampled n times from the upstream, the samples are compared with each other, and
-    the one with the highest expected utility is the answer. Routes: /v1/chat/completions,
-    /v1/completions, /v1/models, /v1/rank, /health, /ready, /metrics.
+    A client changes its base URL, and nothing else. Each request is sampled n times from the
+    upstream, the samples are compared with each other, and the one with the highest expected
+    utility is the answer. Routes: /v1/chat/completions, /v1/completions, /v1/models, /v1/rank,
+    /health, /ready, /metrics.
     """
     with needs_extra("serve", "serve"):
         from minrisk.server.limits import SampleLimit

@@ -24,21 +24,21 @@ from minrisk.io.run_store import manifest_name
 Origin = str | Mapping[str, Any]  # a signature, or the settings of a run
 
 
-def warn_of_bias(origins: Mapping[str, Origin | None], metric: AnyMetric) -> None:
+def warn_of_bias(origins: Mapping[str, Origin | None], *metrics: AnyMetric) -> None:
     """Warn of each system, given with its origin, that is judged by a metric that chose it."""
     for system, origin in origins.items():
-        warning = bias_warning(system, origin, metric)
+        warning = bias_warning(system, origin, *metrics)
         if warning is not None:
             warnings.warn(warning, stacklevel=2)
 
 
-def bias_warning(system: str, origin: Origin | None, metric: AnyMetric) -> str | None:
+def bias_warning(system: str, origin: Origin | None, *metrics: AnyMetric) -> str | None:
     """The warning of a system that is judged by a metric that chose it; None for any other.
 
     Args:
         system: the name of the system, for the message.
         origin: the signature of its rankings, or the settings of its run; None if it is not known.
-        metric: the metric that judges it.
+        metrics: the metrics that judge it.
 
     >>> import minrisk
     >>> ranking = minrisk.decode(["a cat", "cats"], metric="chrf*0.5+bleu")
@@ -46,8 +46,9 @@ def bias_warning(system: str, origin: Origin | None, metric: AnyMetric) -> str |
     mbr was chosen by bleu, which overestimates it (Kovacs et al. 2024); judge it by another ...
     >>> bias_warning("mbr", ranking.signature, minrisk.Ter())
     """
-    shared = shared_metrics(origin, metric)
-    return bias_message(system, shared) if shared else None
+    shared = [shared_metrics(origin, metric) for metric in metrics]
+    names = sorted({name for found in shared for name in found})
+    return bias_message(system, names, has_other_judge=not all(shared)) if names else None
 
 
 def shared_metrics(origin: Origin | None, metric: AnyMetric) -> list[str]:
@@ -55,10 +56,11 @@ def shared_metrics(origin: Origin | None, metric: AnyMetric) -> list[str]:
     return [] if origin is None else sorted(_choosing(origin) & set(_own_names(metric)))
 
 
-def bias_message(system: str, metrics: Iterable[str]) -> str:
+def bias_message(system: str, metrics: Iterable[str], has_other_judge: bool = False) -> str:
     """What is said of a system that these metrics chose and judge."""
+    advice = "" if has_other_judge else "; judge it by another metric too"
     return (f"{system} was chosen by {' and '.join(metrics)}, which overestimates it "
-            "(Kovacs et al. 2024); judge it by another metric too")
+            f"(Kovacs et al. 2024){advice}")
 
 
 def origin_of(path: str) -> dict[str, Any] | None:

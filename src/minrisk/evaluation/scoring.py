@@ -111,8 +111,9 @@ def score(
             each score has a confidence interval, and each but the first system, which is the
             baseline, has the p-value of the paired bootstrap test against it.
         seed: seed of the resamples.
-        origins: signatures of how systems were made (`Ranking.signature`), by their names; a system
-            that is judged by a metric that chose it is warned of (Kovacs et al. 2024).
+        origins: signatures of how systems were made (`Ranking.signature`), by their names; a
+            warning names each system that is judged by a metric that chose it (Kovacs et al.
+            2024).
 
     Returns:
         The score of the output, or those of the systems by name.

@@ -115,7 +115,7 @@ class SampleWriter:
 
 
 def abstains(ranking: Ranking, share: float) -> bool:
-    """Whether the largest cluster of meaning has less than this share of the samples."""
+    """Whether the largest cluster has less than this share of the samples."""
     return ranking.uncertainty is not None and ranking.uncertainty.largest < share
 
 

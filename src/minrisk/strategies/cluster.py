@@ -34,7 +34,8 @@ class Cluster(Options):
         similarity: the metric that clusters them: an embedding of meanings or structures; answers
             (`exact-match`, `json-match`) or `outcomes`, for a vote whose winner is chosen by MBR;
             hypotheses without an answer do not vote.
-        threshold: the share of its own score that a cluster's centre gives to the others.
+        threshold: the minimum score of a hypothesis against the centre of its cluster, as a share
+            of the centre's score against itself.
 
     >>> import minrisk
     >>> samples = ["Yes.", "Yes!", "No, because of the rain.", "Yes, sure.", "No, it rains."]
@@ -49,8 +50,8 @@ class Cluster(Options):
     metric: AnyMetric = metric_option()
     similarity: AnyMetric = metric_option(help="metric that clusters hypotheses")
     threshold: float = option(THRESHOLD, ge=0, le=1,
-                              help="share of its own score that a cluster's centre gives to the "
-                              "others")
+                              help="minimum score of a hypothesis against its cluster's centre, as "
+                              "a share of the centre's score against itself")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         batch = as_batch(segments)

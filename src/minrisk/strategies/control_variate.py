@@ -29,7 +29,7 @@ _MIN_REFERENCES = 8
 
 @dataclass(frozen=True)
 class ControlVariate(Options):
-    """halves the best by a surrogate of the metric, with the surrogate as control variate (ours)
+    """as adaptive, with a linear surrogate of the metric as control variate (ours)
 
     Like `adaptive`, but hypotheses with a low mean of the surrogate are dropped before any pair is
     evaluated, and the scores only correct the error of the surrogate. Costs n evaluations for the

@@ -1,7 +1,7 @@
-"""How far samples disagree: entropy over clusters of texts that mean nearly the same.
+"""How far samples disagree: entropy over clusters of texts that are alike by the metric.
 
 Semantic entropy (Kuhn et al. 2023) with the utility in the place of an entailment model: two texts
-mean the same if one is nearly as good a reference for the other as it is for itself.
+are alike if one is nearly as good a reference for the other as it is for itself.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class Uncertain(MeasuringStrategy):
 
     Args:
         strategy: the strategy that ranks.
-        threshold: the share of its own score that a cluster's centre gives to the others.
+        threshold: the minimum score of a hypothesis against the centre of its cluster, as a share
+            of the centre's score against itself.
         seed: seed of the references for the mean utility, where the strategy leaves some out.
 
     >>> import minrisk
@@ -73,8 +74,8 @@ class Uncertain(MeasuringStrategy):
 
     strategy: Strategy = stage_option(help="strategy that ranks")
     threshold: float = option(THRESHOLD, ge=0, le=1,
-                              help="share of its own score that a cluster's centre gives to the "
-                              "others")
+                              help="minimum score of a hypothesis against its cluster's centre, as "
+                              "a share of the centre's score against itself")
     seed: int = option(0, ge=0, help="seed of the references for the mean utility")
 
     def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:

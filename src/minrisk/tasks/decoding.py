@@ -62,7 +62,8 @@ class WeightOptions(Options):
 class OracleOption(Options):
     oracle: str | None = flag(
         None, section="Method", metavar="FIELD",
-        help="Field with human references to score against instead of samples: an upper bound.")
+        help="Field with human references to score against instead of samples: by the same metric, "
+        "an upper bound for each segment.")
 
 
 @dataclass(frozen=True)
@@ -128,11 +129,12 @@ class MeasureOptions(Options):
 
     uncertainty: bool = flag(
         False, section="Output",
-        help="Add how far the samples disagree: the entropy over clusters of meaning, and more.")
+        help="Add how far the samples disagree: the entropy over clusters of samples that are "
+        "alike by the metric, and more.")
     abstain: float | None = flag(
         None, section="Output", metavar="P", ge=0, le=1,
-        help="Minimum share of the samples in the largest cluster of meaning; below it, the output "
-        "has no text.")
+        help="Minimum share of the samples in the largest cluster of samples that are alike by the "
+        "metric; below it, the output has no text.")
 
     def wrap(self, strategy: Strategy, confidence: bool, seed: int = 0) -> Strategy:
         """The strategy, with these measurements in its rankings."""

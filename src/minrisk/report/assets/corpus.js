@@ -76,7 +76,7 @@ function systemsSection() {
     h('p', {class: 'note'}, 'Intervals hold 95% of the means of resampled segments; p-values are of the '
       + 'paired bootstrap test against the choice.'),
     Object.entries(DATA.systems.biased).map(([name, metrics]) => h('p', {class: 'note biased'},
-      `${name} was chosen by ${metrics.join(' and ')}, which overestimates it against human references too `
+      `${name === 'choice' ? 'The output of this run' : name} was chosen by ${metrics.join(' and ')}, which overestimates it against human references too `
       + '(Kovacs et al. 2024): compare by another metric as well, with minrisk score.')),
     h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Systems'}, table),
     h('div', {class: 'section-head'}, h('h3', {}, 'The choice against'), h('label', {}, h('span', {class: 'hidden'}, 'System'), select)),
