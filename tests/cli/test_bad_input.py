@@ -340,3 +340,14 @@ def test_a_full_disk_with_a_compressed_output_is_told_once(tmp_path):
     result = run("decode", samples, "-o", target)
     assert result.code == 2
     assert "No space left" in result.err
+
+
+@pytest.mark.parametrize(("count", "wanted"), [
+    (1, "if this is plain text, give --num-candidates\n"),
+    (8, "if this is plain text, give --num-candidates; all 8 segments failed\n"),
+    (40, "if this is plain text, give --num-candidates; the first 16 segments all failed\n")])
+def test_failures_of_all_segments_are_counted_once(tmp_path, count, wanted):
+    path = write(tmp_path / "hyps.txt", *["a cat"] * count)
+    result = run("decode", path, "-o", tmp_path / "out.jsonl")
+    assert result.code == 2
+    assert result.err.endswith(wanted)
