@@ -127,6 +127,10 @@ RECORDS = [
 
 PAIRS = b"a\na\nb\nb\n"  # two segments of two lines
 INPUTS = [
+    files("JSON lines as plain text", "in.jsonl is JSON lines", "leave --num-candidates out",
+          args="@in.jsonl -n 2", in_jsonl=f"{GOOD}\n{GOOD}\n".encode()),
+    files("JSON lines that do not divide", "in.jsonl is JSON lines", "leave --num-candidates out",
+          args="@in.jsonl -n 5", in_jsonl=b'{"hypotheses": ["a"]}\n'),
     files("missing file", "cannot read", "none.jsonl: No such file", args="@none.jsonl"),
     files("missing source", "cannot read", "none.txt: No such file",
           args="@h.txt -n 2 --source @none.txt", h_txt=PAIRS),
