@@ -323,8 +323,10 @@ def test_options_that_make_no_sense_leave_the_output_alone(tmp_path):
     check(run("decode", tmp_path / "none", "-o", output), ("No such file",))
     check(run("decode", "--strategy", "none", "-o", output), ("unknown strategy",))
     good = write(tmp_path / "in.jsonl", GOOD)
-    check(run("decode", good, "-o", output), ("out.jsonl exists", "--overwrite replaces it"))
-    check(run("decode", good, "-o", output, "--resume"), ("has no manifest",))
+    check(run("decode", good, "-o", output),
+          ("out.jsonl exists, and no manifest says that minrisk made it; "
+           "--overwrite replaces it, or name another output",))
+    check(run("decode", good, "-o", output, "--resume"), ("no manifest says that minrisk made it",))
     assert output.read_text() == "precious\n"
     assert run("decode", good, "-o", output, "--overwrite").code == 0
     assert read(output.read_text())[0]["text"] == "a cat"

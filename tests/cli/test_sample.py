@@ -522,7 +522,7 @@ def test_a_file_of_unknown_origin_is_left_alone(sample, sources, tmp_path):
     out.write_text("my notes")
     result = sample(sources, "-n", "4", "-o", out, "--resume")
     assert result.code == 2
-    assert "notes.txt exists, but has no manifest" in result.err
+    assert "notes.txt exists, and no manifest says that minrisk made it" in result.err
     assert out.read_text() == "my notes"
 
 

@@ -228,7 +228,7 @@ def test_the_errors_of_somebody_else_are_left_alone(tmp_path, inline, content):
     (out / "errors.jsonl").write_text(content)
     result = run("decode", f"{inputs}/*", "-o", f"{out}/")
     assert result.code == 2
-    assert "errors.jsonl exists, but has no manifest, so it cannot be resumed" in result.err
+    assert "errors.jsonl exists, and no manifest says that minrisk made it" in result.err
     assert tree(out) == {"errors.jsonl": content.encode()}
 
 
