@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
+import minrisk
 from project import ROOT, load_module
 
 EXAMPLES = ROOT / "examples"
@@ -31,6 +33,12 @@ def test_comet_chooses_a_translation_of_each_source(printed):
     lines = printed("translate_with_comet")
     assert [line.split(":")[0] for line in lines] == ["source", "exact", "aggregate-to-fine"] * 3
     assert all(line.endswith(" pairs)") for line in lines if not line.startswith("source"))
+
+
+def test_an_example_without_its_packages_says_what_to_install(printed, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
+    with pytest.raises(minrisk.MissingExtra, match=r"torch: pip install 'minrisk\[comet\]'"):
+        printed("translate_with_comet")
 
 
 def test_most_samples_of_a_language_model_agree_on_the_right_sum(printed, monkeypatch):
