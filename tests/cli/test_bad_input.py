@@ -357,3 +357,25 @@ def test_failures_of_all_segments_are_counted_once(tmp_path, count, wanted):
     result = run("decode", path, "-o", tmp_path / "out.jsonl")
     assert result.code == 2
     assert result.err.endswith(wanted)
+
+
+@pytest.mark.parametrize(("args", "recorded"), [
+    ("-o @out.jsonl", "errors are in @out.jsonl"),
+    ("-o @out/", "errors are in @out/errors.jsonl"),
+    ("", "errors are in the output"),
+    ("--format text", "the first: @in.jsonl:2: found invalid JSON"),
+])
+def test_failures_are_told_also_if_quiet(tmp_path, args, recorded):
+    path = write(tmp_path / "in.jsonl", GOOD, "plain text", GOOD)
+    result = run("decode", path, "-q", *args.replace("@", f"{tmp_path}/").split())
+    assert result.code == SOME_FAILED
+    told = f"minrisk: 1 of 3 segments failed; {recorded}".replace("@", f"{tmp_path}/")
+    assert result.err.startswith(told)
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("workers", [(), ("--workers", 1)])
+def test_errors_in_the_output_speak_flags(tmp_path, workers):
+    path = write(tmp_path / "in.jsonl", GOOD, "plain text")
+    _, failed = run("decode", path, *workers).records
+    assert failed["error"].endswith("if this is plain text, give --num-candidates")
