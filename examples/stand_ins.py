@@ -18,6 +18,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from minrisk._core.errors import needs_extra
+
 
 def translations(segments: int, samples: int) -> list[dict[str, Any]]:
     """Real samples of a translation model, which minrisk brings along for its demo."""
@@ -29,10 +31,11 @@ def translations(segments: int, samples: int) -> list[dict[str, Any]]:
 
 def comet(folder: Path) -> str:
     """A folder with a COMET model of random weights, as `minrisk comet convert` writes one."""
-    import torch
-    from safetensors.torch import save_file
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
+    with needs_extra("a COMET model", "comet"):
+        import torch
+        from safetensors.torch import save_file
+        from tokenizers import Tokenizer, models, pre_tokenizers
+        from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
     torch.manual_seed(0)
     marks = ["<s>", "<pad>", "</s>", "<unk>"]

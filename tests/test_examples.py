@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import operator
 import re
+import sys
 
 import pytest
 
+import minrisk
 from project import ROOT, load_module
 
 EXAMPLES = ROOT / "examples"
@@ -36,6 +38,12 @@ def test_comet_chooses_a_translation_of_each_source(printed):
     exact, fast = pairs[::2], pairs[1::2]
     assert len(exact) == len(fast) == 3
     assert all(map(operator.lt, fast, exact))
+
+
+def test_an_example_without_its_packages_says_what_to_install(printed, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
+    with pytest.raises(minrisk.MissingExtra, match=r"torch: pip install 'minrisk\[comet\]'"):
+        printed("translate_with_comet")
 
 
 def test_most_samples_of_a_language_model_agree_on_the_right_sum(printed, monkeypatch):

@@ -127,6 +127,10 @@ RECORDS = [
 
 PAIRS = b"a\na\nb\nb\n"  # two segments of two lines
 INPUTS = [
+    files("JSON lines as plain text", "in.jsonl is JSON lines", "leave --num-candidates out",
+          args="@in.jsonl -n 2", in_jsonl=f"{GOOD}\n{GOOD}\n".encode()),
+    files("JSON lines that do not divide", "in.jsonl is JSON lines", "leave --num-candidates out",
+          args="@in.jsonl -n 5", in_jsonl=b'{"hypotheses": ["a"]}\n'),
     files("missing file", "cannot read", "none.jsonl: No such file", args="@none.jsonl"),
     files("missing source", "cannot read", "none.txt: No such file",
           args="@h.txt -n 2 --source @none.txt", h_txt=PAIRS),
@@ -319,8 +323,10 @@ def test_options_that_make_no_sense_leave_the_output_alone(tmp_path):
     check(run("decode", tmp_path / "none", "-o", output), ("No such file",))
     check(run("decode", "--strategy", "none", "-o", output), ("unknown strategy",))
     good = write(tmp_path / "in.jsonl", GOOD)
-    check(run("decode", good, "-o", output), ("out.jsonl exists", "--overwrite replaces it"))
-    check(run("decode", good, "-o", output, "--resume"), ("has no manifest",))
+    check(run("decode", good, "-o", output),
+          ("out.jsonl exists, and no manifest says that minrisk made it; "
+           "--overwrite replaces it, or name another output",))
+    check(run("decode", good, "-o", output, "--resume"), ("no manifest says that minrisk made it",))
     assert output.read_text() == "precious\n"
     assert run("decode", good, "-o", output, "--overwrite").code == 0
     assert read(output.read_text())[0]["text"] == "a cat"
@@ -340,3 +346,36 @@ def test_a_full_disk_with_a_compressed_output_is_told_once(tmp_path):
     result = run("decode", samples, "-o", target)
     assert result.code == 2
     assert "No space left" in result.err
+
+
+@pytest.mark.parametrize(("count", "wanted"), [
+    (1, "if this is plain text, give --num-candidates\n"),
+    (8, "if this is plain text, give --num-candidates; all 8 segments failed\n"),
+    (40, "if this is plain text, give --num-candidates; the first 16 segments all failed\n")])
+def test_failures_of_all_segments_are_counted_once(tmp_path, count, wanted):
+    path = write(tmp_path / "hyps.txt", *["a cat"] * count)
+    result = run("decode", path, "-o", tmp_path / "out.jsonl")
+    assert result.code == 2
+    assert result.err.endswith(wanted)
+
+
+@pytest.mark.parametrize(("args", "recorded"), [
+    ("-o @out.jsonl", "errors are in @out.jsonl"),
+    ("-o @out/", "errors are in @out/errors.jsonl"),
+    ("", "errors are in the output"),
+    ("--format text", "the first: @in.jsonl:2: found invalid JSON"),
+])
+def test_failures_are_told_also_if_quiet(tmp_path, args, recorded):
+    path = write(tmp_path / "in.jsonl", GOOD, "plain text", GOOD)
+    result = run("decode", path, "-q", *args.replace("@", f"{tmp_path}/").split())
+    assert result.code == SOME_FAILED
+    told = f"minrisk: 1 of 3 segments failed; {recorded}".replace("@", f"{tmp_path}/")
+    assert result.err.startswith(told)
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("workers", [(), ("--workers", 1)])
+def test_errors_in_the_output_speak_flags(tmp_path, workers):
+    path = write(tmp_path / "in.jsonl", GOOD, "plain text")
+    _, failed = run("decode", path, *workers).records
+    assert failed["error"].endswith("if this is plain text, give --num-candidates")

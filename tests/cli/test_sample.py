@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import minrisk
 import openai_server
 from commands import read, run, spawn, wait_for, write
 from minrisk.cli.execute import SOME_FAILED
@@ -522,7 +523,7 @@ def test_a_file_of_unknown_origin_is_left_alone(sample, sources, tmp_path):
     out.write_text("my notes")
     result = sample(sources, "-n", "4", "-o", out, "--resume")
     assert result.code == 2
-    assert "notes.txt exists, but has no manifest" in result.err
+    assert "notes.txt exists, and no manifest says that minrisk made it" in result.err
     assert out.read_text() == "my notes"
 
 
@@ -598,6 +599,14 @@ def test_answer_takes_prompts_as_they_are_and_writes_votes(server, sources, tmp_
     expected = run("decode", tmp_path / "s.jsonl", *method).records
     assert [(r["text"], r["answer"], r["votes"]) for r in found.records] == [
         (r["text"], r["answer"], r["votes"]) for r in expected]
+
+
+def test_answer_draws_16_samples_unless_told_otherwise(server):
+    result = run("answer", "--endpoint", server.endpoint, "--model", "m", stdin=b"one\n")
+    assert result.code == 0, result.err
+    assert sum(body["n"] for body in server.bodies) == 16
+    [found] = minrisk.answer(["one"], model="m", endpoint=server.endpoint)
+    assert sum(sample.count for sample in found.samples) == 16
 
 
 CHAT = [{"role": "user", "content": [{"type": "text", "text": "3 + 4?"},

@@ -274,7 +274,7 @@ def test_a_folder_is_never_overwritten(inputs, tmp_path):
     write(other / "2.jsonl", "precious")
     result = run("decode", f"{inputs}/*", "-o", other)
     assert result.code == 2
-    assert "2.jsonl exists, but has no manifest" in result.err
+    assert "2.jsonl exists, and no manifest says that minrisk made it" in result.err
     assert (other / "2.jsonl").read_text() == "precious\n"
 
 

@@ -303,7 +303,7 @@ def test_what_is_at_the_url_is_never_overwritten(inputs, out):
     for _ in range(2):
         result = run("decode", f"{inputs}/*", "-o", URL, "--resume")
         assert result.code == 2
-        assert f"{URL}2.jsonl exists, but has no manifest" in result.err
+        assert f"{URL}2.jsonl exists, and no manifest says that minrisk made it" in result.err
     (out / "2.jsonl").unlink()
     assert run("decode", f"{inputs}/*", "-o", URL).code == 0
     result = run("decode", f"{inputs}/*", "-o", URL)
@@ -370,7 +370,7 @@ def test_secrets_of_urls_stay_with_the_user(tmp_path, out, work, expected, input
              run("decode", given[0], given[0], "-o", URL).err]
     texts += [str(path) for path in tmp_path.rglob("*")]
     assert f"cannot write bucket://new/manifest.json: {URL}?*** is not for ***" in texts[4]
-    assert "bucket://in/0.jsonl exists, but has no manifest" in texts[6]
+    assert "bucket://in/0.jsonl exists, and no manifest says that minrisk made it" in texts[6]
     assert [text for text in texts if "pass" in text] == []
 
 

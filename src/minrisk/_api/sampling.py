@@ -30,6 +30,7 @@ from minrisk.io.writer import Format
 from minrisk.pipeline.stages import Collect
 from minrisk.tasks.corpus import prompts_of
 from minrisk.tasks.sampling import (
+    ANSWER_SAMPLES,
     AnswerOutput,
     OnBlank,
     PromptOptions,
@@ -196,7 +197,7 @@ def translate(
 
 @overload
 def answer(
-    prompts: Prompts, n: int, *, sampler: SamplerLike | None = None,
+    prompts: Prompts, n: int = ANSWER_SAMPLES, *, sampler: SamplerLike | None = None,
     metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
     output: None = None, **options: Unpack[TranslateKeywords],
 ) -> Generator[DecodedSegment]: ...
@@ -204,7 +205,7 @@ def answer(
 
 @overload
 def answer(
-    prompts: Prompts, n: int, *, sampler: SamplerLike | None = None,
+    prompts: Prompts, n: int = ANSWER_SAMPLES, *, sampler: SamplerLike | None = None,
     metric: MetricLike | None = None, strategy: StrategyLike | None = None, seed: int = 0,
     output: FilePath, **options: Unpack[TranslateKeywords],
 ) -> RunSummary: ...
@@ -212,7 +213,7 @@ def answer(
 
 def answer(
     prompts: Prompts,
-    n: int,
+    n: int = ANSWER_SAMPLES,
     *,
     sampler: SamplerLike | None = None,
     metric: MetricLike | None = None,
@@ -228,7 +229,8 @@ def answer(
 
     Args:
         prompts: as of `sample`.
-        n, sampler, metric, strategy, seed, output, options: as of `translate`.
+        n: number of samples of each prompt.
+        sampler, metric, strategy, seed, output, options: as of `translate`.
 
     Returns:
         As `translate` does; with the metric "exact-match", `details` has the answer and its votes.

@@ -5,16 +5,16 @@ from __future__ import annotations
 from minrisk.cli.command import command
 from minrisk.cli.components import SamplerOptions, StrategyOptions
 from minrisk.cli.execute import execute
-from minrisk.cli.prompt_input import PromptInput
+from minrisk.cli.prompt_input import AnswerInput
 from minrisk.cli.run_options import RunOptions
 from minrisk.tasks.sampling import AnswerOutput
 
 
 @command(examples="""\
-  minrisk answer questions.txt --endpoint http://localhost:8000/v1 --model NAME -n 16 \\
+  minrisk answer questions.txt --endpoint http://localhost:8000/v1 --model NAME \\
       --metric exact-match --metric.pattern 'answer is (\\d+)' -o answers.jsonl
   minrisk answer chats.jsonl --model FOLDER --temperature 0.7 --metric embedding""")
-def answer(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOptions,
+def answer(sampling: SamplerOptions, prompts: AnswerInput, method: StrategyOptions,
            options: RunOptions, output: AnswerOutput) -> int:
     """Draw many samples for every prompt, and keep the best.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,17 +15,21 @@ import click
 from minrisk._core.errors import MinriskError
 from minrisk._core.progress import progress_listener
 from minrisk.cli.exit_codes import INTERRUPTED, SOME_FAILED
+from minrisk.cli.flags import portable_as_flags
 from minrisk.cli.progress import Progress, has_room_for_bar
 from minrisk.cli.run_options import RunOptions
 from minrisk.cli.run_report import stage_summary, write_report
 from minrisk.io import remote
 from minrisk.io.files import check_writable
+from minrisk.io.inputs import ERRORS
 from minrisk.io.record import Result
 from minrisk.io.run_store import RunStore
 from minrisk.io.shards import Shard
 from minrisk.io.sink import QueueSink, Sink
 from minrisk.pipeline.job import Job, open_run
 from minrisk.pipeline.run import Run
+from minrisk.pipeline.stages import Write
+from minrisk.pipeline.workers import WorkerPool
 
 _SHOWN = ("pairs", "samples", "tokens", "prompt_tokens", "completion_tokens", "judge_requests",
           "judge_prompt_tokens", "judge_completion_tokens")  # in the summary
@@ -40,6 +46,7 @@ def execute(options: RunOptions, job: Job, written: Sequence[str] = ()) -> RunRe
     if options.report:
         check_writable(options.report)
         written = [*written, options.report]
+    job = replace(job, pools=_with_flags(job.pools))
     with open_run(options, job, read=[options.config] if options.config else [],
                   written=written) as run:
         remaining = [what.shard for what in run.sink.remaining()]
@@ -47,14 +54,34 @@ def execute(options: RunOptions, job: Job, written: Sequence[str] = ()) -> RunRe
                             has_room_for_bar(options.output))
         _introduce(progress, options, job, run.sink, len(remaining))
         try:
-            _run(run, progress, options)
+            first_failure = _run(run, progress, options)
         finally:
             if options.report:
                 write_report(options.report, run, progress, job.signatures)
         for reason in run.broken.values():
-            progress.note(f"unfinished: {reason}")
+            progress.error(f"unfinished: {reason}")
+        if run.sink.counts["failed"]:
+            progress.error(_failures(options, run.sink.counts, first_failure))
         failed = run.sink.counts["failed"] + len(run.broken)
         return RunResult(SOME_FAILED if failed else 0, run.sink.counts, _values(run.sink))
+
+
+def _with_flags(pools: Sequence[WorkerPool]) -> list[WorkerPool]:
+    """The pools, with flags in the errors that the last stage writes."""
+    *others, last = pools
+    *stages, write = last.stages
+    if isinstance(write, Write):
+        write = replace(write, rephrase=portable_as_flags())
+    return [*others, replace(last, stages=(*stages, write))]
+
+
+def _failures(options: RunOptions, counts: Mapping[str, int], first: Result | None) -> str:
+    """How many segments failed, and where their errors are; the first where no output has them."""
+    count = f"{counts['failed']} of {counts['segments']} segments failed"
+    if first is not None and not first.text.strip() and not options.is_folder:
+        return f"{count}; the first: {first.message}"
+    output = "the output" if options.output in (None, "-") else remote.redact_url(options.output)
+    return f"{count}; errors are in {os.path.join(output, ERRORS) if options.is_folder else output}"
 
 
 def _values(sink: Sink) -> list[Any]:
@@ -86,15 +113,20 @@ def _introduce(progress: Progress, options: RunOptions, job: Job, sink: Sink,
                           f"{sink.counts['segments']} segments finished{retried}")
 
 
-def _run(run: Run, progress: Progress, options: RunOptions) -> None:
+def _run(run: Run, progress: Progress, options: RunOptions) -> Result | None:
+    """Show the progress of the run, and return its first failure."""
+    first_failure = None
     # what a metric prints is no result
     with redirect_stdout(sys.stderr), summary(progress, options.output, options.is_stream):
         try:
             for result in run.results():
                 _count(progress, result)
+                if result.failure and first_failure is None:
+                    first_failure = result
         finally:
             if stages := stage_summary(run, progress):
                 progress.note(stages)
+    return first_failure
 
 
 def _count(progress: Progress, result: Result) -> None:

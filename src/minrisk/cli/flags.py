@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
+from functools import partial
 
 from minrisk.cli.options import FieldOption
 
@@ -21,9 +22,14 @@ def set_flags(options: Iterable[FieldOption], given: Iterable[FieldOption] = ())
     _flags.set(_unambiguous(options) | _unambiguous(given))
 
 
-def as_flags(message: str) -> str:
+def as_flags(message: str, flags: Mapping[str, str] | None = None) -> str:
     """The message with flags where the library names options."""
-    return _OPTION.sub(_as_flag, message)
+    return _OPTION.sub(partial(_as_flag, _flags.get() if flags is None else flags), message)
+
+
+def portable_as_flags() -> Callable[[str], str]:
+    """`as_flags` for worker processes, which know no running command."""
+    return partial(as_flags, flags=_flags.get())
 
 
 def _unambiguous(options: Iterable[FieldOption]) -> dict[str, str]:
@@ -33,8 +39,8 @@ def _unambiguous(options: Iterable[FieldOption]) -> dict[str, str]:
     return {name: found.pop() for name, found in flags.items() if len(found) == 1}
 
 
-def _as_flag(found: re.Match[str]) -> str:
-    flag, value = _flags.get().get(found[1]), (found[2] or "").strip("'")
+def _as_flag(flags: Mapping[str, str], found: re.Match[str]) -> str:
+    flag, value = flags.get(found[1]), (found[2] or "").strip("'")
     if flag is None:
         return found[0]
     if value == "False":

@@ -11,8 +11,8 @@ from minrisk.pipeline.progress import RunProgress
 class Progress(RunProgress):
     """The progress of a command."""
 
-    def note(self, message: str) -> None:
-        super().note(as_flags(message))
+    def error(self, message: str) -> None:
+        super().error(as_flags(message))
 
 
 def has_room_for_bar(output: str | None) -> bool:

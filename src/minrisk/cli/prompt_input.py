@@ -1,13 +1,14 @@
-"""The input of `sample` and `translate`."""
+"""The input of `sample`, `translate` and `answer`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from minrisk._core.options import flag
 from minrisk.cli.components import SamplerOptions
 from minrisk.cli.segment_input import InputOptions
 from minrisk.tasks.corpus import Corpus
-from minrisk.tasks.sampling import PromptOptions, Sampling
+from minrisk.tasks.sampling import ANSWER_SAMPLES, PromptOptions, Sampling
 
 
 @dataclass(frozen=True)
@@ -16,3 +17,11 @@ class PromptInput(PromptOptions, InputOptions):
 
     def sampling(self, sampler: SamplerOptions) -> Sampling:
         return Sampling(Corpus(self.files()), sampler.make(), self, sampler.values("references"))
+
+
+@dataclass(frozen=True)
+class AnswerInput(PromptInput):
+    """The same for `answer`, which draws fewer samples."""
+
+    num_samples: int = flag(ANSWER_SAMPLES, "-n", section="Sampling", metavar="N", ge=1,
+                            help="Number of samples of each prompt.")

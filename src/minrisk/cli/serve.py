@@ -28,6 +28,7 @@ from minrisk.cli.components import (
 from minrisk.io.files import Input
 from minrisk.io.record import Weighting
 from minrisk.tasks.decoding import MeasureOptions
+from minrisk.tasks.sampling import ANSWER_SAMPLES
 
 if TYPE_CHECKING:
     from minrisk.samplers.hf import Transformers
@@ -54,7 +55,7 @@ class BackendOptions(ComponentOptions):
     model: str | None = flag(
         None, section="Sampling", metavar="NAME", help="The only model that clients may name, all "
         "of the upstream's unless given; without --upstream, folder or hub name of a local model.")
-    samples: int = flag(16, "-n", section="Sampling", metavar="N", ge=1,
+    samples: int = flag(ANSWER_SAMPLES, "-n", section="Sampling", metavar="N", ge=1,
                         help="Number of samples of each request.")
     max_samples: int = flag(64, section="Sampling", metavar="N", ge=1,
                             help="Largest number of samples that a client may ask for.")

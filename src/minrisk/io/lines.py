@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
@@ -133,12 +134,25 @@ class _ColumnReader:
         for source in self._inputs:
             lines = iter(source)
             while group := list(islice(lines, size)):
+                if source.number == len(group):
+                    _check_plain(source.name, group[0])
                 if len(group) < size:
                     raise InputError(
                         f"{source.name}: {source.number} lines do not divide into groups of "
                         f"{size}; check {self._column.option}, or use JSON lines for uneven groups")
                 self._count += 1
                 yield Lines(source.name, source.number - size + 1, group)
+
+
+def _check_plain(file: str, line: bytes) -> None:
+    """Raise InputError if the first line of a file is a segment in JSON."""
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(fields, dict) and not fields.keys().isdisjoint(("samples", "hypotheses")):
+        raise InputError(f"{file} is JSON lines, whose lines have their own samples; "
+                         "leave num_candidates= out")
 
 
 def _number(text: str, where: str) -> float:

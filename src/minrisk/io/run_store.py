@@ -217,7 +217,7 @@ class RunStore:
     def _refuse_others(self, sizes: Mapping[str, int]) -> None:
         if sizes:
             there = redact_url(self.store.location(next(iter(sizes))))
-            raise InputError(f"{there} exists, but has no manifest, so it cannot be resumed; "
+            raise InputError(f"{there} exists, and no manifest says that minrisk made it; "
                              "overwrite=True replaces it, or name another output")
 
     def _load_manifest(self, content: bytes) -> None:

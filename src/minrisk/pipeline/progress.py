@@ -60,8 +60,12 @@ class RunProgress:
 
     def note(self, message: str) -> None:
         if not self._quiet:
-            self._clear()
-            _print(f"minrisk: {message}\n")
+            self.error(message)
+
+    def error(self, message: str) -> None:
+        """Print a message, also if quiet."""
+        self._clear()
+        _print(f"minrisk: {message}\n")
 
     def finish(self) -> None:
         failed = f", {self.failed} failed" if self.failed else ""

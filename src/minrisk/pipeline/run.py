@@ -47,7 +47,8 @@ class Run:
     read: dict[int, int] = field(default_factory=dict)  # bytes, by shard
     _error: InputError | None = None  # ends the run once the results in flight are written
     _has_success: bool = False
-    _held: list[Result] = field(default_factory=list)  # failures before the first success
+    # failures before the first success, by shard and index: a second pass meets them again
+    _held: dict[tuple[int, int], Result] = field(default_factory=dict)
     _warnings: set[str] = field(default_factory=set)  # of workers, shown already
 
     def results(self) -> Generator[Result]:
@@ -63,7 +64,7 @@ class Run:
         if self._error:
             raise self._error
         if self._held:
-            raise InputError(self._held[0].message)
+            raise InputError(self._held_reason("all {} segments failed"))
         if len(self.broken) == remaining and not self._has_success:
             raise InputError(next(iter(self.broken.values())))
 
@@ -140,14 +141,19 @@ class Run:
         if not self._has_success:
             self._hold(accepted)
             return []
-        accepted, self._held = [*self._held, *accepted], []
+        accepted, self._held = [*self._held.values(), *accepted], {}
         return self._within_limit(accepted)
 
     def _hold(self, failures: list[Result]) -> None:
         """Hold back failures before the first success: their reason may concern all segments."""
-        self._held += failures
+        self._held |= {(failure.shard, failure.index): failure for failure in failures}
         if len(self._held) >= MAX_FAILURES_BEFORE_SUCCESS:
-            self._stop(f"{self._held[0].message}; the first {len(self._held)} segments all failed")
+            self._stop(self._held_reason("the first {} segments all failed"))
+
+    def _held_reason(self, extent: str) -> str:
+        """The first reason, and how many segments failed if there are several."""
+        first, *others = self._held.values()
+        return f"{first.message}; {extent.format(len(self._held))}" if others else first.message
 
     def _within_limit(self, results: list[Result]) -> list[Result]:
         limit = self.policy.max_errors

@@ -317,6 +317,7 @@ class Write:
     loads_model: ClassVar[bool] = False
 
     writer: Writer
+    rephrase: Callable[[str], str] = str  # of errors, for a command that names options by flags
 
     def prepare(self) -> None:
         pass
@@ -330,6 +331,7 @@ class Write:
                 return self._made(record, self.writer(record), record.scores)
             except (ValueError, RecursionError, MinriskError) as error:  # nested too deeply
                 record = record.failed(error).replace(fields={})
+        record = record.replace(error=InputError(self.rephrase(str(record.error))))
         return self._made(record, self.writer.failed(record), None)
 
     def _made(self, record: Record, text: str, scores: Any) -> Result:

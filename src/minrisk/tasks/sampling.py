@@ -33,6 +33,7 @@ from minrisk.tasks.corpus import Corpus
 from minrisk.tasks.decoding import ChoiceOutput
 
 OnBlank = Literal["copy", "fail"]
+ANSWER_SAMPLES = 16  # of each prompt of a language model, which may cost money
 
 
 @dataclass(frozen=True)
