@@ -74,7 +74,7 @@ class FieldOption(click.Option):
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         if self.hidden:
             return None
-        name = f"--no-{self.flag[2:]}" if self.field.default is True else self.flag
+        name = self.field.to_type(self.flag)
         short = [other for other in self.spec.names if not other.startswith("--")]
         return " ".join(filter(None, [", ".join([*short, name]), self.shown_metavar])), \
             self.field.described

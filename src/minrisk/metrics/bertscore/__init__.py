@@ -55,7 +55,8 @@ class BertScore(NeuralModel):
     cost: ClassVar[str] = "n + m runs of the model, and n · m matchings of tokens"
     model: str = option("google-bert/bert-base-multilingual-cased",
                         help="hub name or folder of the model")
-    layer: int | None = option(None, help="layer that is compared; auto is bert-score's choice")
+    layer: int | None = option(None, help="layer that is compared; bert-score's choice unless "
+                               "given")
     part: Literal["f1", "precision", "recall"] = option("f1", help="part of the match to use")
     idf: str | None = option(None, help="file with a text per line by which rare tokens weigh "
                                         "more, or 'references' for those that are scored against")
