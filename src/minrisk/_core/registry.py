@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -59,6 +60,14 @@ class Registry:
         if not dataclasses.is_dataclass(found):
             raise InputError(f"{self.kind} {name!r} must be a dataclass; got {found!r}")
         return found
+
+    def installed(self) -> Iterator[tuple[str, type]]:
+        """All names and the classes behind them, without broken plug-ins."""
+        for name in self.names():
+            try:
+                yield name, self.get(name)
+            except Exception:  # of whatever a plug-in raises when it is imported
+                continue
 
     def recipe(self, name: str) -> Recipe:
         """Parse a name, which may have an argument or be a sum of names."""

@@ -15,7 +15,7 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
 from minrisk._core.options import option
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.weighted_rows import WeightedRows, check_rows
 from minrisk.metrics.neural import NeuralModel
 
 if TYPE_CHECKING:
@@ -70,8 +70,7 @@ class BertScore(NeuralModel):
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
         """(H, R) BERTScore of every pair."""
-        hyps.check(self)
-        refs.check(self)
+        check_rows(self, hyps, refs)
         return self._matcher.scores(*([side.base[row] for row in side.members]
                                       for side in (hyps, refs)))
 
