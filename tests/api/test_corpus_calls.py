@@ -278,6 +278,8 @@ def test_a_corpus_may_be_empty(tmp_path):
     (([],), {"engine": "spark"}, "engine must be 'local' or 'ray' or None; got 'spark'"),
     (([],), {"on_error": "explode"}, "on_error must be 'stop' or 'skip'; got 'explode'"),
     (([],), {"wrokers": 2}, "unknown option 'wrokers'; did you mean 'workers'"),
+    (([],), {"word_order": 2}, r"minrisk.make_metric\('chrf', word_order=2\)"),
+    (([],), {"keep": 2}, "unknown option 'keep'; it belongs to strategy aggregate-to-fine"),
     (([],), {"strategy": "n-by-s", "subste": 2}, "unknown option 'subste'; did you mean 'subset'"),
     (([],), {"strategy": "n-by-z"}, "unknown strategy 'n-by-z'"),
     (([],), {"metric": "chrv"}, "unknown metric 'chrv'; did you mean 'chrf'"),

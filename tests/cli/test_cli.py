@@ -277,7 +277,7 @@ def test_what_is_installed_is_listed(command, registry):
         assert entry["summary"]
         assert f"{entry['name']}: {entry['summary']}" in shown
         for option in entry["options"]:
-            assert option["flag"] in shown
+            assert option["flag"][2:] in shown  # some are on, and shown as --no-
 
 
 def test_chrf_is_listed_with_its_defaults():
@@ -443,9 +443,35 @@ def test_the_batch_size_reaches_the_strategy(tmp_path, monkeypatch):
     assert seen == [7, 3]
 
 
-def test_a_flag_that_is_on_unless_turned_off_shows_its_default():
-    field = Field("keep_all", bool, True, "")
-    assert field.shown() == "--keep-all flag (True)"
+def test_a_flag_that_is_on_is_listed_as_what_turns_it_off():
+    field = Field("keep_all", bool, True, "keep all")
+    assert (field.shown("--metric."), field.explained) == ("--no-metric.keep-all",
+                                                           "turn off: keep all")
+    listed = run("list", "metrics", "bleu").out
+    assert "--no-metric.effective-order " in listed
+    assert "turn off: limit the order of n-grams" in listed
+
+
+def test_an_option_that_is_none_unless_given_is_listed_without_a_default():
+    assert "(auto)" not in run("list", "metrics", "exact-match", "cutoff").out
+    assert Field("pattern", str, None, "").shown() == "--pattern text"
+
+
+def test_a_group_without_a_command_shows_its_help_and_fails():
+    result = run("comet")
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("Usage: minrisk comet [OPTIONS] COMMAND [ARGS]...\n")
+    assert "\n  convert  " in result.err
+
+
+@pytest.mark.parametrize(("args", "message"), [
+    ("--segments x", "--segments must be an integer of at least 0; got 'x'"),
+    ("--limit 0", "--limit must be an integer of at least 1; got 0"),
+    ("--threads many", "--threads must be an integer from 1 to 1024; got 'many'"),
+])
+def test_wrong_values_of_the_demo_are_answered_as_those_of_other_commands(args, message):
+    result = run("demo", *args.split())
+    assert (result.code, result.err) == (2, f"minrisk: error: {message}\n")
 
 
 def test_inputs_by_both_names_are_read(tmp_path):

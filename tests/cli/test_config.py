@@ -8,7 +8,14 @@ from commands import run, write
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli.decode import decode
 from minrisk.cli.fields import entries
-from minrisk.cli.other_tools import OPTIONS, SAMPLING_OPTIONS
+from minrisk.cli.other_tools import (
+    NO_EQUIVALENT,
+    OPTIONS,
+    SAMPLING_OPTIONS,
+    SCORE_OPTIONS,
+    SERVE_OPTIONS,
+)
+from minrisk.cli.score import score
 from minrisk.cli.serve import serve
 
 # each line doubles the one before it: a kilobyte that stands for more than any memory holds
@@ -72,19 +79,66 @@ def test_keys_of_mbrs_are_answered_with_ours(tmp_path, content, message):
     ("--model_storage_path x", "here it is the environment variable HF_HOME"),
     ("--method aggregate_to_fine", "'--method'; here it is --strategy: standard (pairwise)"),
     ("--utility comet22", "'--utility'; here it is --metric"),
+    ("--metric.fastchrf", "'--metric.fastchrf'; it is not needed: chrf is native"),
+    ("--sampling_scheduler 8", "'--sampling-scheduler'; here it is --strategy prune --start S"),
+    ("--log-time", "'--log-time'; it is not needed: every run reports its seconds"),
+    ("-w 2", "'-w'; here it is --report FILE, which is JSON"),
+    ("--strategy mbr", "unknown strategy 'mbr'; here it is 'standard'"),
+    ("--strategy pruning_mbr", "unknown strategy 'pruning_mbr'; here it is 'prune'"),
+    ("--strategy probabilistic_mbr", "'probabilistic_mbr'; here it is 'low-rank'"),
+    ("--metric judge --base-url x", "'--base-url'; here it is --metric.endpoint"),
 ])
 def test_options_of_other_tools_are_answered_with_ours(tmp_path, args, message):
     assert message in told(tmp_path, "", *args.split())
+
+
+@pytest.mark.parametrize(("args", "message"), [
+    ("-m chrf", "'-m'; here it is --metric; see"),
+    ("--tokenize zh", "'--tokenize'; here it is --metric.tokenize"),
+    ("-i best.txt", "'-i'; here it is SYSTEM, an argument without a name; references are -r FILE"),
+    ("--paired-ar", "there is no approximate randomization; --paired-bs is another test"),
+    ("--format plain", "unknown value --format plain; here it is --score-only"),
+])
+def test_score_answers_options_of_sacrebleu_and_mbrs_with_its_own(tmp_path, args, message):
+    assert message in told(tmp_path, "", *args.split(), command="score")
+
+
+@pytest.mark.parametrize(("args", "message"), [
+    ("--n 4", "'--n'; here it is -n; see"),
+    ("--num-return-sequences 4", "'--num-return-sequences'; here it is -n; see"),
+    ("--base-url http://127.0.0.1:9/v1", "'--base-url'; here it is --endpoint"),
+    ("--length_penalty 1", "'--length-penalty'; there is none"),
+    ("--api-key sk-secret", "'--api-key'; here it is the environment variable OPENAI_API_KEY"),
+    ("--api-key=sk-secret", "or another one that --key-variable names"),
+])
+def test_commands_that_sample_answer_options_of_transformers_and_openai(tmp_path, args, message):
+    told_once = told(tmp_path, "", *args.split(), command="sample")
+    assert message in told_once
+    assert "sk-secret" not in told_once
+
+
+def test_the_base_url_of_a_client_is_the_upstream_of_a_server():
+    assert "'--base-url'; here it is --upstream" in run("serve", "--base-url", "http://h/v1").err
+
+
+def test_sources_is_the_name_that_comet_mbr_has_for_the_source(tmp_path):
+    hyps, sources = tmp_path / "hyps.txt", tmp_path / "src.txt"
+    hyps.write_text("a\nb\n")
+    sources.write_text("x\n")
+    result = run("decode", hyps, "-n", 2, "--sources", sources)
+    assert result.code == 0, result.err
+    assert result.records[0]["text"] == "a"
 
 
 def test_every_option_that_a_hint_names_is_one_of_ours():
     known = {prefix + field.flag[2:]
              for registry, prefix in ((STRATEGIES, "--"), (SAMPLERS, "--"), (METRICS, "--metric."))
              for entry in entries(registry) for field in entry.fields}
-    known |= {name for command in (decode, serve) for option in command.params
+    known |= {name for command in (decode, score, serve) for option in command.params
               for name in option.opts}
-    texts = [*OPTIONS.values(), *SAMPLING_OPTIONS.values()]
-    named = {word.rstrip(",:") for text in texts for word in text.split()
+    tables = (OPTIONS, SAMPLING_OPTIONS, SCORE_OPTIONS, SERVE_OPTIONS, NO_EQUIVALENT)
+    texts = [text for table in tables for text in table.values()]
+    named = {word.rstrip(",:;") for text in texts for word in text.split()
              if word.startswith("--")}
     assert named <= known
 

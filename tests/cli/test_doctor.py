@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -27,6 +28,9 @@ def test_it_shows_versions_the_core_and_scores_as_expected():
     assert result.out.startswith(f"minrisk {__version__}, Python ")
     assert "numpy " in result.out
     assert result.out.count(", as expected\n") == len(doctor._GOLDEN)
+    scores = [line.partition(":")[0] for line in result.out.splitlines() if "as expected" in line]
+    assert scores[:3] == ["chrf of German", "chrf of Japanese", "chrf word_order=2 of German"]
+    assert len(set(scores)) == len(scores)
 
 
 def test_json_names_the_kernels_of_this_cpu():
@@ -66,6 +70,21 @@ def test_caches_have_their_sizes(tmp_path, monkeypatch):
     monkeypatch.delenv("HF_HOME", raising=False)
     found = json.loads(run("doctor", "--json").out)
     assert found["caches"] == {str(tmp_path / "minrisk" / "work"): 1000}
+
+
+def test_without_caches_it_says_where_it_looked(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("HF_HOME", raising=False)
+    out = run("doctor").out
+    assert (f"cache: none; neither {tmp_path / 'minrisk' / 'work'} nor "
+            f"{tmp_path / 'huggingface' / 'hub'} is a folder\n") in out
+
+
+def test_a_missing_package_is_shown_with_the_extras_that_need_it(monkeypatch):
+    monkeypatch.setattr(metadata, "requires", lambda name: [
+        "numpy>=1.26", 'no-such>=3; extra == "openai"', "no-such>=3.1; extra == 'serve'"])
+    out = run("doctor").out
+    assert "\nnot installed: no-such (minrisk[openai] or minrisk[serve])\n" in out
 
 
 def test_plain_python_is_named_with_its_reason():

@@ -6,8 +6,10 @@ import click
 import pytest
 
 from commands import run
+from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli import cli
 from minrisk.cli.command import OptionsCommand
+from minrisk.cli.fields import entries
 from minrisk.cli.options import FieldOption
 
 PAGE = 90  # lines of 80 columns
@@ -70,6 +72,23 @@ def test_a_flag_that_is_on_is_shown_as_what_turns_it_off():
     text = run("decode", "--metric", "comet", "--help").out
     assert "--no-metric.fast" in shown(text)
     assert "turn off: " in text
+
+
+@pytest.mark.parametrize("registry", [METRICS, STRATEGIES, SAMPLERS], ids=lambda r: r.kind)
+def test_the_help_of_a_flag_that_is_on_reads_right_after_turn_off(registry):
+    for entry in entries(registry):
+        for field in entry.fields:
+            if field.default is True:
+                assert not field.help.startswith(("whether", "leave out", "do not", "no ")), field
+
+
+def test_values_are_explained_in_their_order():
+    text = " ".join(run("decode", "--help").out.split())
+    assert "--on-error [stop|skip] Action after a failed segment: stop, or write" in text
+
+
+def test_answer_speaks_of_prompts():
+    assert "Number of samples of each prompt." in " ".join(run("answer", "--help").out.split())
 
 
 def test_help_of_a_configuration_explains_what_the_file_chooses(tmp_path):

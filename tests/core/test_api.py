@@ -84,7 +84,13 @@ def test_a_class_takes_the_options_of_its_name():
     ({"index": -1}, "index must be an integer of at least 0; got -1"),
     ({"index": "a"}, "index must be an integer of at least 0; got 'a'"),
     ({"counts": [1]}, "expected 4 counts (one per sample), got 1"),
-    ({"keep": 1}, "unknown option of strategy 'standard': 'keep'"),
+    ({"keep": 1}, "unknown option 'keep'; it belongs to strategy aggregate-to-fine, coarse-to-"),
+    ({"strategy": minrisk.Standard, "keep": 1}, "'keep'; it belongs to strategy aggregate-to-"),
+    ({"kep": 1}, "unknown option of strategy 'standard': 'kep'"),
+    ({"word_order": 2}, "it belongs to metric 'chrf': give "
+     "metric=minrisk.make_metric('chrf', word_order=2)"),
+    ({"weights": "uniform"}, "weights must be a list of numbers, one per reference, that a double "
+     "can hold; got 'uniform'"),
 ])
 def test_wrong_arguments_get_our_errors(options, message):
     with pytest.raises(minrisk.InputError) as error:

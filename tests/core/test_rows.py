@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minrisk._core.arrays import distinct_labels
+from minrisk._core.decoding import make_metric
+from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.weighted_rows import WeightedRows
 
@@ -40,3 +42,9 @@ def test_selected_texts_are_the_members_of_their_rows(rows):
     assert found.members.tolist() == plain.members[members].tolist()
     assert found.offsets.tolist() == offsets.tolist()
     assert found.weights.tolist() == plain.weights[members].tolist()
+
+
+@pytest.mark.parametrize("name", ["chrf", "bleu", "rouge", "cider", "exact-match"])
+def test_texts_instead_of_features_get_our_error(name):
+    with pytest.raises(InputError, match="expected what the metric's `features` returns"):
+        make_metric(name).scores(["a"], ["b"])

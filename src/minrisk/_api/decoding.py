@@ -13,8 +13,14 @@ from typing import Any, Literal, Unpack, cast, overload
 
 from minrisk._api.keywords import DecodeKeywords
 from minrisk._api.results import DecodedSegment, RunSummary
-from minrisk._api.runs import complete, field_names, iterate, other_options, run_config
-from minrisk._core.decoding import STRATEGY, MetricLike, StrategyLike, resolve_strategy
+from minrisk._api.runs import RUN_OPTIONS, complete, field_names, iterate, other_options, run_config
+from minrisk._core.decoding import (
+    STRATEGY,
+    MetricLike,
+    StrategyLike,
+    check_owners,
+    resolve_strategy,
+)
 from minrisk._core.errors import InputError
 from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Segment
@@ -236,6 +242,7 @@ def make_decoding(segments: Any, metric: MetricLike | None, strategy: StrategyLi
                   reader: type[SampleReader] = SampleReader) -> Decoding:
     """The segments of a call, and the strategy that ranks them."""
     fields = field_names(STRATEGIES, strategy, STRATEGY)
+    check_owners([*fields, *RUN_OPTIONS, "seed"], metric, options)
     others = other_options(options, fields, ["seed"])
     if "seed" not in fields and isinstance(strategy, str | None):
         others.pop("seed", None)  # ignored by strategies without it, as on the command line

@@ -10,6 +10,7 @@ from typing import Any
 
 from minrisk._api.keywords import ShowProgress
 from minrisk._api.results import RunSummary
+from minrisk._core.decoding import option_names
 from minrisk._core.errors import InputError, brief, unknown
 from minrisk._core.registry import Registry
 from minrisk.io.sink import QueueSink
@@ -47,7 +48,7 @@ def field_names(registry: Registry, value: Any, default: str) -> list[str]:
     """The options of something that is given by name, as a class or as an object."""
     if value is None or isinstance(value, str):
         value = registry.recipe(value or default).cls
-    return [f.name for f in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
+    return option_names(value)
 
 
 def iterate(config: RunConfig, job: Job, progress: ShowProgress = False) -> Generator[Any]:

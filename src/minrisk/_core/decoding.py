@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy.typing as npt
 
 from minrisk._core.adapters import as_metric, as_sampler, named_metric
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, brief
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options
 from minrisk._core.recipe import Recipe
@@ -85,6 +86,7 @@ def make_strategy(strategy: StrategyName | str, metric: MetricLike = METRIC,
     >>> make_strategy("n-by-s", "bleu", subset=16).subset
     16
     """
+    check_owners(option_names(STRATEGIES.recipe(strategy).cls), metric, options)
     made: Strategy = STRATEGIES.make(strategy, metric=as_metric(metric), **options)
     return made
 
@@ -170,12 +172,33 @@ def add_texts(ranking: Ranking, segment: Segment, strategy: Strategy) -> Ranking
     return replace(ranking, hypotheses=segment.hypotheses, signature=signature(strategy))
 
 
+def check_owners(known: Iterable[str], metric: MetricLike | None,
+                 options: Mapping[str, Any]) -> None:
+    """Raise an error for an unknown option that the metric has, or another strategy."""
+    for option in [name for name in options if name not in set(known)]:
+        chosen = as_metric(METRIC if metric is None else metric)
+        if option in option_names(type(chosen)):
+            raise InputError(
+                f"unknown option {option!r}; it belongs to metric {chosen.name!r}: give "
+                f"metric=minrisk.make_metric({chosen.name!r}, {option}={brief(options[option])})")
+        owners = [name for name, cls in STRATEGIES.installed() if option in option_names(cls)]
+        if owners:
+            raise InputError(f"unknown option {option!r}; it belongs to strategy "
+                             f"{', '.join(owners)}")
+
+
+def option_names(cls: Any) -> list[str]:
+    """The names of the options of a metric or strategy class; none if it is no dataclass."""
+    return [f.name for f in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else []
+
+
 def resolve_strategy(strategy: StrategyLike | None, metric: MetricLike | None,
                     options: dict[str, Any], default: str = STRATEGY) -> Strategy:
     """The strategy of a name or class with a metric and options, or a given object."""
     if strategy is None or isinstance(strategy, str):
         return make_strategy(strategy or default, METRIC if metric is None else metric, **options)
     if isinstance(strategy, type) and issubclass(strategy, Options):
+        check_owners(option_names(strategy), metric, options)
         given = options | {"metric": as_metric(METRIC if metric is None else metric)}
         return as_strategy(Recipe("strategy", strategy.__name__, strategy).make(given))
     found = as_strategy(strategy)

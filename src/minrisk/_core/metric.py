@@ -17,7 +17,7 @@ from minrisk._core.arrays import Floats, Ints, Points
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.options import Options, inner_metrics
-from minrisk._core.registry import METRICS, STRATEGIES, Registry
+from minrisk._core.registry import METRICS, STRATEGIES
 from minrisk._core.segment import Ranking, Segment
 
 
@@ -292,7 +292,7 @@ def possible_abilities(cls: type) -> Ability:
 
 def metrics_with(ability: Ability) -> Iterator[str]:
     """The names of all installed metrics with this ability, some by an option."""
-    return (name for name, cls in _installed(METRICS) if ability in possible_abilities(cls))
+    return (name for name, cls in METRICS.installed() if ability in possible_abilities(cls))
 
 
 def required_abilities(strategy: type) -> dict[str, Ability]:
@@ -303,16 +303,8 @@ def required_abilities(strategy: type) -> dict[str, Ability]:
 
 def strategies_with(abilities: Ability) -> Iterator[str]:
     """The names of all installed strategies that need no other abilities of their metric."""
-    return (name for name, cls in _installed(STRATEGIES)
+    return (name for name, cls in STRATEGIES.installed()
             if required_abilities(cls).get("metric", Ability.NONE) in abilities)
-
-
-def _installed(registry: Registry) -> Iterator[tuple[str, type]]:
-    for name in registry.names():
-        try:
-            yield name, registry.get(name)
-        except Exception:  # a broken plug-in is not listed
-            continue
 
 
 def lacks_ability(metric: AnyMetric, ability: Ability, owner: str = "this") -> InputError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -32,6 +33,7 @@ class Registry:
     builtin: dict[str, str] = field(default_factory=dict)  # "module:class" by name
     sums: str | None = None  # the name of the component that a sum of names makes
     removed: dict[str, str] = field(default_factory=dict)  # former names, and their replacements
+    elsewhere: dict[str, str] = field(default_factory=dict)  # our names by those of other tools
 
     def plugins(self) -> dict[str, str]:
         from importlib.metadata import entry_points  # here, because it is slow to import
@@ -47,6 +49,8 @@ class Registry:
         target = self.builtin.get(name) or self.plugins().get(name)
         if target is None and name in self.removed:
             raise InputError(f"{self.kind} {name!r} was removed; {self.removed[name]}")
+        if target is None and name in self.elsewhere:
+            raise InputError(f"unknown {self.kind} {name!r}; here it is {self.elsewhere[name]!r}")
         if target is None:
             raise unknown(self.kind, name, self.names())
         module, _, attribute = target.partition(":")
@@ -56,6 +60,14 @@ class Registry:
         if not dataclasses.is_dataclass(found):
             raise InputError(f"{self.kind} {name!r} must be a dataclass; got {found!r}")
         return found
+
+    def installed(self) -> Iterator[tuple[str, type]]:
+        """All names and the classes behind them, without broken plug-ins."""
+        for name in self.names():
+            try:
+                yield name, self.get(name)
+            except Exception:  # of whatever a plug-in raises when it is imported
+                continue
 
     def recipe(self, name: str) -> Recipe:
         """Parse a name, which may have an argument or be a sum of names."""
@@ -158,6 +170,12 @@ STRATEGIES = Registry("strategy", "minrisk.strategies", {
     "diverse": "minrisk.strategies.diverse:Diverse",
     "medoids": "minrisk.strategies.medoids:Medoids",
     "cluster": "minrisk.strategies.cluster:Cluster",
+}, elsewhere={  # decoders of mbrs
+    "mbr": "standard",
+    "pruning_mbr": "prune",
+    "aggregate_mbr": "aggregate",
+    "centroid_mbr": "centroid",
+    "probabilistic_mbr": "low-rank",
 })
 
 SAMPLERS = Registry("sampler", "minrisk.samplers", {

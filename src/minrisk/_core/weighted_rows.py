@@ -75,3 +75,13 @@ class WeightedRows:
         starts, sizes = self.offsets[rows], np.diff(self.offsets)[rows]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         return np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1]), offsets
+
+
+def check_rows(user: object, *features: object) -> None:
+    """Raise an error unless this metric made the features."""
+    for rows in features:
+        if not isinstance(rows, WeightedRows):
+            raise InputError("expected what the metric's `features` returns, as in "
+                             "metric.scores(metric.features(hypotheses), "
+                             f"metric.features(references)); got {type(rows).__name__}")
+        rows.check(user)

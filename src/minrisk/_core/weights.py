@@ -146,7 +146,8 @@ def checked_numbers(values: npt.ArrayLike, count: int | None, name: str,
         given = np.asarray(values)
         array = given.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} must be a list of numbers that a double can hold") from None
+        raise InputError(f"{name} must be a list of numbers, one per {of}, that a double can hold; "
+                         f"got {brief(values)}") from None
     if given.dtype.kind not in "biufO":
         raise InputError(f"{name} must be a list of numbers; found {given.dtype.name}")
     if array.ndim != 1 or (count is not None and array.size != count):

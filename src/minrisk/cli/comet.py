@@ -7,11 +7,16 @@ from pathlib import Path
 import click
 
 from minrisk._core.errors import needs_extra
+from minrisk.cli.exit_codes import MISUSE
 
 
-@click.group()
-def comet() -> None:
+@click.group(invoke_without_command=True, subcommand_metavar="COMMAND [ARGS]...")
+@click.pass_context
+def comet(ctx: click.Context) -> None:
     """COMET checkpoints."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(MISUSE)
 
 
 @comet.command()

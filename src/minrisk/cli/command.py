@@ -16,13 +16,13 @@ import click
 
 from minrisk._core.errors import InputError, MinriskError, nearest
 from minrisk._core.metric import Metric
-from minrisk._core.registry import METRICS, SAMPLERS
+from minrisk._core.registry import METRICS
 from minrisk.cli.components import REFERENCES, Component, ComponentOptions, FieldValue, Names
 from minrisk.cli.config import Config, read_config
 from minrisk.cli.fields import entries
 from minrisk.cli.flags import set_flags
 from minrisk.cli.options import CONFIG, FieldOption, parameters
-from minrisk.cli.other_tools import our_option
+from minrisk.cli.other_tools import foreign_hint
 
 _COMPONENTS = "minrisk.cli.components"  # key in a context's `meta`
 _ALL = "minrisk.cli.help_all"
@@ -141,8 +141,8 @@ class OptionsCommand(click.Command):
                   if name in (field.flag for field in entry.fields)]
         if owners:
             return f"it belongs to {', '.join(owners)}; "
-        if ours := our_option(name, SAMPLERS in self.registries):
-            return f"here it is {ours}; "
+        if hint := foreign_hint(name, self.name):
+            return f"{hint}; "
         flags = set(known)
         if name.startswith(REFERENCES) and "--reference-samples" in flags and not any(
                 flag.startswith(REFERENCES) for flag in flags):

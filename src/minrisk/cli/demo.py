@@ -15,8 +15,10 @@ from typing import Any
 import click
 
 from minrisk._api.inspecting import inspect
+from minrisk._core.options import flag
 from minrisk._core.signature import signature
-from minrisk._core.threads import set_threads
+from minrisk._core.threads import MAX_THREADS, set_threads
+from minrisk.cli.command import command
 from minrisk.cli.demo_methods import (
     AGGREGATE,
     EXACT,
@@ -32,6 +34,7 @@ from minrisk.cli.score_report import echo_table
 from minrisk.io.files import Input
 from minrisk.io.writer import json_line
 from minrisk.metrics.chrf import ChrF
+from minrisk.pipeline.job import THREADS_HELP
 from minrisk.strategies.standard import Standard
 
 _SHOWN = {SAMPLE: "random sample", PROBABLE: "most probable", EXACT: "exact MBR",
@@ -54,41 +57,46 @@ class DemoSegment:
         return -len({choice.text for choice in self.choices.values()}), len(self.source)
 
 
-@click.command()
-@click.option("--segments", type=click.IntRange(min=0), default=3, show_default=True,
-              metavar="N", help="Number of segments to show in full.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N",
-              help="Number of segments to decode; all unless given.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="S",
-              help="Seed of all random choices.")
-@click.option("--threads", type=int, metavar="T",
-              help="Number of threads of the native core; one per core unless given.")
-@click.option("--report", type=click.Path(), metavar="FILE",
-              help="Page about the same samples, as `minrisk inspect` makes it.")
-@click.option("--samples", is_flag=True,
-              help="Write the samples themselves as JSON lines, to try other commands with.")
-@click.option("--data", type=click.Path(), hidden=True)
-def demo(segments: int, limit: int | None, seed: int, threads: int | None, report: str | None,
-         samples: bool, data: str | None) -> None:
+@dataclass(frozen=True)
+class DemoOptions:
+    segments: int = flag(3, section="Output", metavar="N", ge=0,
+                         help="Number of segments to show in full.")
+    report: str | None = flag(None, section="Output", metavar="FILE",
+                              help="Page about the same samples, as `minrisk inspect` makes it.")
+    samples: bool = flag(
+        False, section="Output",
+        help="Write the samples themselves as JSON lines, to try other commands with.")
+    limit: int | None = flag(None, metavar="N", ge=1,
+                             help="Number of segments to decode; all unless given.")
+    seed: int = flag(0, metavar="S", ge=0, help="Seed of all random choices.")
+    threads: int | None = flag(None, metavar="T", ge=1, le=MAX_THREADS, help=THREADS_HELP)
+    data: str | None = flag(None, hidden=True)
+
+
+@command(examples="""\
+  minrisk demo
+  minrisk demo --samples > samples.jsonl
+  minrisk demo --report demo.html""")
+def demo(options: DemoOptions) -> None:
     """Decode the bundled samples, and compare the methods.
 
     They are translations of English sentences into French, sampled from a model.
     """
-    set_threads(threads)
-    comparison = Comparison(seed)
+    set_threads(options.threads)
+    comparison = Comparison(options.seed)
     with as_file(files("minrisk") / "data" / "demo.jsonl.xz") as bundled:
-        path = data or str(bundled)
-        if samples:
-            _write_samples(Input(path), limit)
+        path = options.data or str(bundled)
+        if options.samples:
+            _write_samples(Input(path), options.limit)
             return
-        examples = list(_examples(Input(path), comparison, limit))
-        page = inspect(path, title="minrisk demo", seed=seed) if report else None
-    for example in sorted(examples, key=lambda e: e.interest)[:segments]:
+        examples = list(_examples(Input(path), comparison, options.limit))
+        page = inspect(path, title="minrisk demo", seed=options.seed) if options.report else None
+    for example in sorted(examples, key=lambda e: e.interest)[:options.segments]:
         _show(example)
     _table(comparison.rows, len(examples))
-    if page and report:
-        page.save(report)
-        click.echo(f"\nEvery segment with its samples, to open in a browser: {report}")
+    if page and options.report:
+        page.save(options.report)
+        click.echo(f"\nEvery segment with its samples, to open in a browser: {options.report}")
 
 
 def _write_samples(source: Input, limit: int | None) -> None:

@@ -7,7 +7,7 @@ import math
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,20 +25,23 @@ from minrisk.io.store import work_cache
 from minrisk.version import __version__
 
 _TOLERANCE = 256 * 2.0**-52  # relative: instruction sets and compilers add in other orders
-_GERMAN = "ein kleiner Hund läuft über die Straße", "ein kleiner Hund rennt über die Straße"
-_JAPANESE = "猫が座った", "猫は座った"
-_SHIFTED = "a b c", "c a b d"
-# metric, its options, hypothesis and reference, and the score that sacreBLEU 2.6 gives; TER is
+_TEXTS = {  # hypothesis and reference
+    "German": ("ein kleiner Hund läuft über die Straße", "ein kleiner Hund rennt über die Straße"),
+    "Japanese": ("猫が座った", "猫は座った"),
+    "shifted words": ("a b c", "c a b d"),
+}
+# metric, its options, the texts, and the score that sacreBLEU 2.6 gives; TER is
 # negative here, because a utility is better if it is higher
-_GOLDEN: tuple[tuple[str, Mapping[str, Any], tuple[str, str], float], ...] = (
-    ("chrf", {}, _GERMAN, 77.55471246711515),
-    ("chrf", {}, _JAPANESE, 32.666666666666664),
-    ("chrf", {"word_order": 2}, _GERMAN, 77.21365339795541),
-    ("bleu", {}, _GERMAN, 41.11336169005196),
-    ("bleu", {}, _SHIFTED, 45.13864405503391),
-    ("ter", {}, _GERMAN, -14.285714285714285),
-    ("ter", {}, _SHIFTED, -50.0),
+_GOLDEN: tuple[tuple[str, Mapping[str, Any], str, float], ...] = (
+    ("chrf", {}, "German", 77.55471246711515),
+    ("chrf", {}, "Japanese", 32.666666666666664),
+    ("chrf", {"word_order": 2}, "German", 77.21365339795541),
+    ("bleu", {}, "German", 41.11336169005196),
+    ("bleu", {}, "shifted words", 45.13864405503391),
+    ("ter", {}, "German", -14.285714285714285),
+    ("ter", {}, "shifted words", -50.0),
 )
+_EXTRA = re.compile(r"""extra == ["']([\w-]+)["']""")
 _OUR_VARIABLES = re.compile(r"MINRISK_|OPENAI_(API_KEY|BASE_URL)$|XDG_CACHE_HOME$|HF_HOME$")
 
 
@@ -67,6 +70,7 @@ def _findings() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.platform(),
         "packages": _packages(),
+        "extras": _extras(),
         "native_core": _native_core(),
         "cpu": {"machine": platform.machine(), "threads": threads()},
         "gpu": _gpu(),
@@ -81,14 +85,17 @@ def _packages() -> dict[str, str | None]:
     return {name: _version(name) for name in sorted({"numpy", "click", "pyyaml", *_extras()})}
 
 
-def _extras() -> set[str]:
-    """The packages that the extras name, by the metadata of the installed minrisk."""
+def _extras() -> dict[str, list[str]]:
+    """The extras that need each package, by the metadata of the installed minrisk."""
     try:
         needed = metadata.requires("minrisk") or []
     except metadata.PackageNotFoundError:  # it runs from its source
-        return set()
-    names = {re.split(r"[^\w.-]", line, maxsplit=1)[0].lower() for line in needed}
-    return names - {"minrisk"}
+        return {}
+    extras: dict[str, list[str]] = {}
+    for line in needed:
+        package = re.split(r"[^\w.-]", line, maxsplit=1)[0].lower()
+        extras.setdefault(package, []).extend(_EXTRA.findall(line))
+    return {package: extras[package] for package in sorted(extras) if package != "minrisk"}
 
 
 def _version(package: str) -> str | None:
@@ -126,8 +133,9 @@ def _gpu() -> dict[str, Any]:
 
 
 def _golden_values() -> Iterator[dict[str, Any]]:
-    for name, options, (hypothesis, reference), expected in _GOLDEN:
-        yield {"metric": name, "options": dict(options), "hypothesis": hypothesis,
+    for name, options, texts, expected in _GOLDEN:
+        hypothesis, reference = _TEXTS[texts]
+        yield {"metric": name, "options": dict(options), "texts": texts, "hypothesis": hypothesis,
                "reference": reference, "expected": expected,
                **_comparison(make_metric(name, **options), hypothesis, reference, expected)}
 
@@ -160,7 +168,8 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"minrisk {found['minrisk']}, Python {found['python']}, {found['system']}"
     packages = found["packages"].items()
     yield "packages: " + ", ".join(f"{name} {version}" for name, version in packages if version)
-    missing = [name for name, version in packages if not version]
+    missing = [f"{name} ({_shown_extras(found['extras'].get(name, []))})"
+               for name, version in packages if not version]
     if missing:
         yield f"not installed: {', '.join(missing)}"
     core = found["native_core"]
@@ -171,7 +180,13 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield from map(_golden_line, found["golden_values"])
     for path, size in found["caches"].items():
         yield f"cache: {path}, {size / 2**20:.1f} MiB"
+    if not found["caches"]:
+        yield f"cache: none; neither {' nor '.join(map(str, _caches()))} is a folder"
     yield f"environment variables: {', '.join(found['environment']) or 'none'}"
+
+
+def _shown_extras(extras: Sequence[str]) -> str:
+    return " or ".join(f"minrisk[{extra}]" for extra in extras) or "needed"
 
 
 def _gpu_line(gpu: Mapping[str, Any]) -> str:
@@ -182,7 +197,7 @@ def _gpu_line(gpu: Mapping[str, Any]) -> str:
 
 def _golden_line(golden: Mapping[str, Any]) -> str:
     options = "".join(f" {key}={value}" for key, value in golden["options"].items())
-    name = f"{golden['metric']}{options}"
+    name = f"{golden['metric']}{options} of {golden['texts']}"
     if golden["problem"]:
         return f"{name}: not computed: {golden['problem']}"
     verdict = "as expected" if golden["is_right"] else f"WRONG, expected {golden['expected']!r}"

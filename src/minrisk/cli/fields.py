@@ -50,24 +50,32 @@ class Field:
         return f"{self.kind}{self.bounds}"
 
     @property
+    def explained(self) -> str:
+        """Its help; of a flag that is on, what turning it off means."""
+        return f"turn off: {self.help}" if self.default is True else self.help
+
+    @property
     def described(self) -> str:
         """Its help with its default."""
         if self.required:
             return f"{self.help}  [required]"
-        if self.default is True:
-            return f"turn off: {self.help}"
         if self.default in (None, (), "-") or self.type is bool:
-            return self.help
+            return self.explained
         default = self.default if not isinstance(self.default, tuple) else ", ".join(self.default)
         return f"{self.help}  [default: {default}]"
 
+    def to_type(self, flag: str) -> str:
+        """The form of its flag that changes the default."""
+        return f"--no-{flag[2:]}" if self.default is True else flag
+
     def shown(self, prefix: str = "--") -> str:
         """The field as on the command line, e.g. `--groups int (1)`."""
-        flag = prefix + self.flag[2:]
-        if self.type is bool and not self.default:
+        flag = self.to_type(prefix + self.flag[2:])
+        if self.type is bool:
             return flag
-        default = "auto" if self.default is None else self.default
-        return f"{flag} {self.kind} ({'needed' if self.required else default})"
+        if self.default is None:  # none, or what its help says
+            return f"{flag} {self.kind}"
+        return f"{flag} {self.kind} ({'needed' if self.required else self.default})"
 
 
 @dataclass(frozen=True)

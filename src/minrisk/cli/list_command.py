@@ -91,7 +91,7 @@ def _print(registry: Registry, prefix: str, names: Sequence[str] = ()) -> None:
     """The entries as text: a paragraph for each name."""
     for entry in entries(registry, names):
         click.echo(f"{click.style(entry.name, bold=True)}: {entry.summary}")
-        shown = [(f.shown(prefix), f.help) for f in entry.fields if f.name not in COMMON]
+        shown = [(f.shown(prefix), f.explained) for f in entry.fields if f.name not in COMMON]
         width = max((len(flag) for flag, _ in shown), default=0)
         for flag, help_line in shown:
             click.echo(f"    {flag:<{width}}  {help_line}".rstrip())

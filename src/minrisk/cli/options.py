@@ -22,7 +22,7 @@ from minrisk._core.metric import Metric
 from minrisk._core.options import FlagSpec, checked
 from minrisk._core.registry import METRICS
 from minrisk.cli.fields import Field, as_field
-from minrisk.cli.other_tools import our_value
+from minrisk.cli.other_tools import foreign_hint
 
 CONFIG = "minrisk.cli.config"  # where a context has the path of its configuration file
 _FILES = {"FILE": "file", "FOLDER": "dir"}  # what a shell completes
@@ -74,7 +74,7 @@ class FieldOption(click.Option):
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         if self.hidden:
             return None
-        name = f"--no-{self.flag[2:]}" if self.field.default is True else self.flag
+        name = self.field.to_type(self.flag)
         short = [other for other in self.spec.names if not other.startswith("--")]
         return " ".join(filter(None, [", ".join([*short, name]), self.shown_metavar])), \
             self.field.described
@@ -108,8 +108,8 @@ class FieldType(click.ParamType):  # type: ignore[type-arg] # older versions of 
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         assert isinstance(param, FieldOption)
-        if ours := our_value(param.flag, value):
-            raise InputError(f"unknown value {param.flag} {value}; here it is {ours}")
+        if hint := foreign_hint(f"{param.flag} {value}", ctx.command.name if ctx else None):
+            raise InputError(f"unknown value {param.flag} {value}; {hint}")
         kind = str if self.field.type is Metric else self.field.type
         return checked(param.given_as(ctx), _number(value, kind), kind, self.field.bounds)
 

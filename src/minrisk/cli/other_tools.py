@@ -1,4 +1,8 @@
-"""Option names of mbrs, comet-mbr and the paper's scripts, and our own earlier ones."""
+"""Option names of other tools, and our own earlier ones.
+
+Those of mbrs, comet-mbr and the paper's scripts; in commands that sample, of transformers and
+OpenAI's client; in `score`, of sacreBLEU. A key is an option, or an option and its value.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,15 @@ OPTIONS = {
     "--metric.num-workers": "--threads",
     "--reduction-factor": "--strategy low-rank --budget B, the share of the pairs",
     "--report-format": "--report FILE, which is JSON",
+    "-w": "--report FILE, which is JSON",
+    "--format plain": "--format text",
+    "--sampling-scheduler": "--strategy prune --start S, a number of references that doubles",
+    "--metric.idf-sents": "--metric.idf FILE",
+    "--metric.rescale-with-baseline": "--metric.baseline FILE",
+    "--metric.model-type": "--metric.model",
+    "--metric.api-key": "the environment variable OPENAI_API_KEY, or another one that "
+                        "--metric.key-variable names",
+    "--metric.base-url": "--metric.endpoint",
     "--lprobs": "a field `logprobs` of JSON lines, which `minrisk sample` writes",
     "--model": "--metric comet:MODEL",
     "--model-storage-path": "the environment variable HF_HOME",
@@ -46,23 +59,53 @@ SAMPLING_OPTIONS = {  # of commands that sample
     "--min-length": "--min-tokens",
     "--sampling-size": "--rows",
     "--epsilon-cutoff": "--epsilon",
+    "--n": "-n",
+    "--num-return-sequences": "-n",
+    "--max-new-tokens": "--max-tokens",
+    "--api-key": "the environment variable OPENAI_API_KEY, or another one that --key-variable "
+                 "names",
+    "--base-url": "--endpoint",
 }
-_VALUES: dict[tuple[str, object], str] = {("--format", "plain"): "--format text"}
+SCORE_OPTIONS = {
+    "-m": "--metric",
+    "--metrics": "--metric",
+    "--tokenize": "--metric.tokenize",
+    "-i": "SYSTEM, an argument without a name; references are -r FILE",
+    "--input": "SYSTEM, an argument without a name; references are -r FILE",
+    "--format plain": "--score-only",
+}
+SERVE_OPTIONS = {
+    "--n": "-n",
+    "--api-key": SAMPLING_OPTIONS["--api-key"],
+    "--base-url": "--upstream",
+    "--endpoint": "--upstream",
+}
+NO_EQUIVALENT = {
+    "--metric.fastchrf": "it is not needed: chrf is native",
+    "--metric.force": "it is not needed: choose --metric.tokenize",
+    "--metric.trg-lang": "it is not needed: choose --metric.tokenize",
+    "--metric.lang": "there is none: name the --metric.model",
+    "--count-weight": "it is not needed: clusters always weigh by their size",
+    "--log-time": "it is not needed: every run reports its seconds, --report FILE where they went",
+    "--length-penalty": "there is none",
+    "--paired-ar": "there is no approximate randomization; --paired-bs is another test, by "
+                   "bootstrap resampling",
+}
+_OF_COMMANDS = {"score": SCORE_OPTIONS, "serve": SERVE_OPTIONS} | dict.fromkeys(
+    ("sample", "translate", "answer"), SAMPLING_OPTIONS)
 _SECTION = "--common."
 
 
-def our_option(option: str, samples: bool) -> str | None:
-    """The present name in minrisk of an option of another tool, or of one that was renamed.
+def foreign_hint(option: str, command: str | None) -> str | None:
+    """What to write in this command for an option of another tool, or for one that was renamed.
 
-    An option of models is the sampler's if the command `samples`, and else the metric's.
+    An option of models is the sampler's in a command that samples, and else the metric's.
     """
     if option.startswith(_SECTION):
         name = option.removeprefix(_SECTION)
-        return our_option(f"--{name}", samples) or f"`{name}:` outside of any section"
-    found = OPTIONS.get(option) or OPTIONS.get(f"--metric.{option[2:]}")
-    return SAMPLING_OPTIONS.get(option, found) if samples else found
-
-
-def our_value(option: str, value: object) -> str | None:
-    """The name in minrisk of a value of an option of another tool."""
-    return _VALUES.get((option, value))
+        return (foreign_hint(f"--{name}", command)
+                or f"here it is `{name}:` outside of any section")
+    for table in (_OF_COMMANDS.get(command or "", {}), OPTIONS, NO_EQUIVALENT):
+        if found := table.get(option) or table.get(f"--metric.{option[2:]}"):
+            return found if table is NO_EQUIVALENT else f"here it is {found}"
+    return None

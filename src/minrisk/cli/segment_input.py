@@ -56,7 +56,7 @@ class SegmentInput(OracleOption, JsonInput):
     num_candidates: int | None = flag(
         None, "-n", "--num-samples", section="Input", metavar="N", ge=1,
         help="Number of lines per segment; INPUT is then plain text instead of JSON lines.")
-    source: str | None = flag(None, "-s", section="Input", metavar="FILE",
+    source: str | None = flag(None, "-s", "--sources", section="Input", metavar="FILE",
                               help="Sources of plain text, one line per segment.")
     references: str | None = flag(
         None, "-r", section="Input", metavar="FILE",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric, Metric
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.weighted_rows import WeightedRows, check_rows
 
 Objects = npt.NDArray[np.object_]  # features that are Python objects: texts, lists of words, ...
 
@@ -27,8 +27,7 @@ class SourceMetric(Metric[WeightedRows]):
         """The source, which must be given; all features must have been made by this metric."""
         if source is None:
             raise InputError(f"metric {self.name!r} needs the source")
-        for features in (source, *others):
-            features.check(self)
+        check_rows(self, source, *others)
         return source
 
 

@@ -12,7 +12,7 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric, PartialStatistics
 from minrisk._core.threads import threads
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.weighted_rows import WeightedRows, check_rows
 from minrisk.metrics._backend import backend
 
 
@@ -61,8 +61,7 @@ def finalize(metric: AnyMetric, hyps: WeightedRows, statistics: PartialStatistic
 
 
 def _check_features(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows) -> None:
-    hyps.check(metric)
-    refs.check(metric)
+    check_rows(metric, hyps, refs)
     if not hyps.is_plain:
         raise InputError(f"{metric.name} scores texts against references: "
                          "an aggregate cannot be the hypothesis")

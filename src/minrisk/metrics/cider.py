@@ -22,7 +22,7 @@ from minrisk._core.groups import Groups
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.weighted_rows import WeightedRows, check_rows
 from minrisk.metrics._normalization import LOWERCASE_HELP, PUNCTUATION_HELP, normalized
 
 _SCALE = 10.0  # of a score, as published
@@ -172,8 +172,7 @@ class Cider(Metric[WeightedRows]):
 
     def _in_one_vocabulary(self, hyps: WeightedRows,
                            refs: WeightedRows) -> tuple[NgramVectors, NgramVectors]:
-        hyps.check(self)
-        refs.check(self)
+        check_rows(self, hyps, refs)
         if not hyps.is_plain:
             raise InputError("cider scores texts against references: an aggregate cannot be the "
                              "hypothesis")

@@ -18,7 +18,7 @@ from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.vote import find_answer
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.weighted_rows import WeightedRows, check_rows
 from minrisk.metrics._base import objects
 
 _NUMBER = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d*)(?:\.(\d*))?")
@@ -89,7 +89,7 @@ class ExactMatch(Metric[WeightedRows]):
 
     def answers(self, features: WeightedRows) -> list[str | None]:
         """What each text, as a hypothesis, answers."""
-        features.check(self)
+        check_rows(self, features)
         return [answer.as_hypothesis for answer in features.base[features.members]]
 
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class ExactMatch(Metric[WeightedRows]):
 
     def _answer_numbers(self, hyps: WeightedRows, refs: WeightedRows) -> tuple[Ints, Ints, int]:
         """The answers of either side as numbers, and how many there are; 0 is none."""
-        refs.check(self)
+        check_rows(self, refs)
         numbers: dict[str | None, int] = {None: 0}
         gold = [answer.as_reference for answer in refs.base[refs.members]]
         ours, theirs = (np.array([numbers.setdefault(answer, len(numbers)) for answer in side],

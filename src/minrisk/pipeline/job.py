@@ -85,7 +85,7 @@ class RunConfig(WorkerConfig):
     resume: bool = flag(False, help="Resume an interrupted run; failed segments are tried again.")
     overwrite: bool = flag(False, help="Replace an output that exists.")
     on_error: OnError = flag(
-        "skip", help="Action after a failed segment: write its error in its place, or stop.")
+        "skip", help="Action after a failed segment: stop, or write its error in its place.")
     max_errors: int | None = flag(None, metavar="N", ge=0, advanced=True,
                                   help="Number of failed segments after which a run stops.")
     batch_size: int | None = flag(

@@ -98,8 +98,8 @@ class Endpoint(ClientOptions, Sampler):
     stop: str | None = option(None, help="text that ends a sample, or a JSON list of texts")
     extra: str | None = option(
         None, help='further fields of a request, such as {"min_p": 0.1}; null leaves one out')
-    logprobs: bool = option(True, help="whether to request log-probabilities")
-    send_seed: bool = option(True, help="whether to send a seed, for repeatable samples")
+    logprobs: bool = option(True, help="request log-probabilities")
+    send_seed: bool = option(True, help="send a seed, for repeatable samples")
     drop_truncated: bool = option(False, help="whether to leave out truncated samples")
     vote: str | None = option(
         None, help="regular expression of an answer (its first group, if any, of the last match); "

@@ -47,12 +47,12 @@ class PromptOptions(Options):
         "copy", section="Input", advanced=True,
         help="Result of a blank source: a blank output, or a failure.")
     num_samples: int = flag(256, "-n", section="Sampling", metavar="N", ge=1,
-                            help="Number of samples of each source.")
+                            help="Number of samples of each prompt.")
     seed: int = flag(0, section="Sampling", metavar="S", ge=0,
                      help="Seed of everything that is drawn at random.")
     reference_samples: int | None = flag(
         None, section="Sampling", metavar="M", ge=1,
-        help="Number of further samples of each source that are the references; "
+        help="Number of further samples of each prompt that are the references; "
         "--references.FIELD sets fields of their sampler, otherwise equal to those above.")
 
 

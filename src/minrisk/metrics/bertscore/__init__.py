@@ -15,7 +15,7 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.weighted_rows import WeightedRows, check_rows
 from minrisk.metrics.neural import NeuralModel
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ class BertScore(NeuralModel):
     cost: ClassVar[str] = "n + m runs of the model, and n · m matchings of tokens"
     model: str = option("google-bert/bert-base-multilingual-cased",
                         help="hub name or folder of the model")
-    layer: int | None = option(None, help="layer that is compared; auto is bert-score's choice")
+    layer: int | None = option(None, help="layer that is compared; bert-score's choice unless "
+                               "given")
     part: Literal["f1", "precision", "recall"] = option("f1", help="part of the match to use")
     idf: str | None = option(None, help="file with a text per line by which rare tokens weigh "
                                         "more, or 'references' for those that are scored against")
@@ -69,8 +70,7 @@ class BertScore(NeuralModel):
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
         """(H, R) BERTScore of every pair."""
-        hyps.check(self)
-        refs.check(self)
+        check_rows(self, hyps, refs)
         return self._matcher.scores(*([side.base[row] for row in side.members]
                                       for side in (hyps, refs)))
 

@@ -144,7 +144,7 @@ class Comet(EstimatorMetric, EmbeddingModel):
                            "averaged references")
     aggregation: Aggregation = option("expected", help=AGGREGATION)
     memory: float | None = option(None, gt=0,
-                                  help="gigabytes for scoring; auto is half of what is free")
+                                  help="gigabytes for scoring; half of what is free unless given")
 
     @lazy
     def _scorer(self) -> PairScorer:

@@ -125,8 +125,7 @@ class Judge(ClientOptions, Metric[Objects]):
     system: str | None = option(None, help="system message before every prompt")
     answer: str | None = option(None, help="regular expression of the score in an answer (its "
                                 "first group, if any); the first number unless given")
-    logprobs: bool = option(True, help="whether to request log-probabilities, for the expected "
-                            "score")
+    logprobs: bool = option(True, help="request log-probabilities, for the expected score")
     temperature: float = option(0.0, ge=0, help="divisor of the logits; 0 is greedy")
     max_tokens: int = option(16, ge=1, help="maximum number of tokens of an answer")
     extra: str | None = option(

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from minrisk._core.arrays import Floats
-from minrisk._core.weighted_rows import WeightedRows
+from minrisk._core.weighted_rows import WeightedRows, check_rows
 from minrisk.metrics.neural import NeuralModel
 
 
@@ -48,5 +48,5 @@ class CrossEncoder(NeuralModel, ABC):
     def _scorer(self) -> CrossEncoderScorer: ...
 
     def _texts(self, features: WeightedRows) -> list[Any]:
-        features.check(self)
+        check_rows(self, features)
         return [features.base[row] for row in features.members]

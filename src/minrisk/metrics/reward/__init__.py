@@ -67,7 +67,7 @@ class Reward(ReferenceFree):
 
     label: str | None = option(None, help="label whose probability is the reward, if the model "
                                "has several")
-    chat: bool = option(True, help="whether to use the tokenizer's chat template, if it has one")
+    chat: bool = option(True, help="use the tokenizer's chat template, if it has one")
     endpoint: str | None = option(None, help="address of a server with /rerank, such as "
                                   "http://localhost:8000/v1, that scores instead")
     timeout: float = option(600.0, gt=0, affects_results=False,
