@@ -95,6 +95,7 @@ def test_options_of_other_tools_are_answered_with_ours(tmp_path, args, message):
 @pytest.mark.parametrize(("args", "message"), [
     ("-m chrf", "'-m'; here it is --metric; see"),
     ("--tokenize zh", "'--tokenize'; here it is --metric.tokenize"),
+    ("-tok zh", "'-t'; here it is -r FILE, for test sets are not downloaded; -tok is --metric."),
     ("-i best.txt", "'-i'; here it is SYSTEM, an argument without a name; references are -r FILE"),
     ("--paired-ar", "there is no approximate randomization; --paired-bs is another test"),
     ("--format plain", "unknown value --format plain; here it is --score-only"),
@@ -107,6 +108,7 @@ def test_score_answers_options_of_sacrebleu_and_mbrs_with_its_own(tmp_path, args
     ("--n 4", "'--n'; here it is -n; see"),
     ("--num-return-sequences 4", "'--num-return-sequences'; here it is -n; see"),
     ("--base-url http://127.0.0.1:9/v1", "'--base-url'; here it is --endpoint"),
+    ("--do_sample", "'--do-sample'; it is not needed: without --beams it samples"),
     ("--length_penalty 1", "'--length-penalty'; there is none"),
     ("--api-key sk-secret", "'--api-key'; here it is the environment variable OPENAI_API_KEY"),
     ("--api-key=sk-secret", "or another one that --key-variable names"),

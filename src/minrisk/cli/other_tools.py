@@ -72,6 +72,7 @@ SCORE_OPTIONS = {
     "--tokenize": "--metric.tokenize",
     "-i": "SYSTEM, an argument without a name; references are -r FILE",
     "--input": "SYSTEM, an argument without a name; references are -r FILE",
+    "-t": "-r FILE, for test sets are not downloaded; -tok is --metric.tokenize",
     "--format plain": "--score-only",
 }
 SERVE_OPTIONS = {
@@ -88,6 +89,7 @@ NO_EQUIVALENT = {
     "--count-weight": "it is not needed: clusters always weigh by their size",
     "--log-time": "it is not needed: every run reports its seconds, --report FILE where they went",
     "--length-penalty": "there is none",
+    "--do-sample": "it is not needed: without --beams it samples",
     "--paired-ar": "there is no approximate randomization; --paired-bs is another test, by "
                    "bootstrap resampling",
 }
