@@ -637,10 +637,11 @@ def test_a_validation_is_plotted_as_by_the_command_line(tmp_path):
 
 def test_what_a_metric_cannot_do_is_told_and_further_metrics_are_taken():
     found = minrisk.validate(corpus(2), lambda hyp, ref: float(len(hyp) == len(ref)),
-                             strategies=["aggregate", "coarse-to-fine"], coarse="chrf")
-    assert {row.trial.strategy for row in found.rows} == {"standard", "coarse-to-fine"}
-    [reason] = found.skipped
-    assert reason.startswith("without aggregate: ")
+                             coarse="chrf")
+    tried = {row.trial.strategy for row in found.rows}
+    assert "coarse-to-fine" in tried
+    assert "aggregate" not in tried
+    assert any(reason.startswith("without aggregate: ") for reason in found.skipped)
 
 
 @pytest.mark.parametrize(("args", "options", "message"), [

@@ -183,6 +183,25 @@ def test_what_a_metric_cannot_do_is_left_out_and_told():
     assert any("without coarse-to-fine: " in note and "coarse=" in note for note in notes)
 
 
+def test_a_strategy_that_is_named_and_cannot_run_is_an_error(tmp_path):
+    path = write(tmp_path / "in.jsonl", {"samples": HYPS})
+    result = run("validate", path, "--strategy", "n-by-s", "--strategy", "centroid", "-q")
+    assert result.code == 2
+    assert "error: cannot try centroid: strategy 'centroid' needs a metric that has" in result.err
+    with pytest.raises(minrisk.InputError, match="cannot try mbr-bon: "):
+        minrisk.validate([HYPS], strategies=["mbr-bon"])
+
+
+def test_strategies_with_other_aims_are_named_as_not_tried(tmp_path):
+    wanted = "without cluster, diverse, mbr-bon, medoids: they do not approximate standard MBR"
+    result = run("validate", write(tmp_path / "in.jsonl", {"samples": HYPS}))
+    assert f"minrisk: {wanted}\n" in result.err
+    assert wanted in minrisk.validate([HYPS]).skipped
+    named = run("validate", tmp_path / "in.jsonl", "--strategy", "medoids")
+    assert named.code == 0
+    assert "without" not in named.err
+
+
 def test_no_single_segment_decides_what_is_tried():
     segments = [Segment([f"cat {i}" for i in range(n)]) for n in (1, 8, 9)]
     assert [trial.label for trial in trials(["n-by-s"], segments)] == [

@@ -34,7 +34,8 @@ def samples(tmp_path):
 
 def inspected(*args: object, code: int = 0) -> str:
     done = run("inspect", *args, "-q")
-    assert (done.code, done.err) == (code, "")
+    assert done.code == code, done.err
+    assert ("segments failed" in done.err) if code else not done.err
     return done.out
 
 

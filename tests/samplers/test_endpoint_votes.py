@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import minrisk
 from commands import run
 from minrisk._core.errors import InputError
 from minrisk.samplers.openai import Endpoint
@@ -62,3 +63,35 @@ def test_sample_and_translate_take_it_as_an_option(server):
 def test_a_vote_that_makes_no_sense_is_refused(server, options):
     with pytest.raises(InputError, match="vote"):
         sampler(server, **options)
+
+
+# two equal texts are closest to each other by chrF, and lose the vote
+WINNERS = [{"message": {"content": f"{text}\nAnswer: yes"}} for text in (
+    "Certainly!", "It has been like that for ages.", "Why not, given 3 of 4 do?")]
+LOSERS = [{"message": {"content": "I doubt it very much, to be frank.\nAnswer: no"}}] * 2
+
+
+@pytest.mark.parametrize("command", ["answer", "translate"])
+def test_the_winner_of_the_vote_is_chosen_unless_there_is_a_metric(server, command):
+    server.always = altered(*WINNERS, *LOSERS)
+    fields = (command, "--endpoint", server.endpoint, "--model", "m", "-n", 5, "--prompt",
+              "{source}", "--format", "json", "--vote", "Answer: (.*)")
+    [found] = run(*fields, stdin=b"one\n").records
+    assert found["answer"] == "yes"
+    assert found["votes"] == pytest.approx({"yes": 0.6, "no": 0.4})
+    for metric in (["--metric", "chrf"], ["--metric.order", 6]):
+        [found] = run(*fields, *metric, stdin=b"one\n").records
+        assert found["text"].endswith("no")
+        assert "votes" not in found
+
+
+@pytest.mark.parametrize("call", [minrisk.answer, minrisk.translate])
+def test_python_chooses_the_winner_of_the_vote_unless_there_is_a_metric(server, call):
+    server.always = altered(*WINNERS, *LOSERS)
+    prompts, endpoint = [{"prompt": "one"}], sampler(server, per_request=5)
+    [by_object] = call(prompts, 5, sampler=endpoint)
+    [by_name] = call(prompts, 5, model="m", endpoint=server.endpoint, vote="Answer: (.*)")
+    assert by_object.details["answer"] == by_name.details["answer"] == "yes"
+    for other in ({"metric": "chrf"}, {"strategy": minrisk.Standard("chrf")}):
+        [found] = call(prompts, 5, sampler=endpoint, **other)
+        assert found.text.endswith("no")

@@ -37,6 +37,7 @@ from minrisk.tasks.sampling import (
     SampleOutput,
     Sampling,
     TranslationOutput,
+    voting_metric,
 )
 
 _READING = ("on_blank", "input_format", "reference_samples")  # further options of prompts
@@ -164,8 +165,8 @@ def translate(
         sources: as the prompts of `sample`.
         n: number of samples of each source.
         sampler: a sampler or its name; "hf" unless given, or "openai" where there is an `endpoint`.
-        metric: a metric, its name or class, or a function of hypothesis and reference; chrF unless
-            given.
+        metric: a metric, its name or class, or a function of hypothesis and reference; unless
+            given, chrF, or `ExactMatch` with the pattern of a sampler with `vote`.
         strategy: a strategy, its name or class; standard MBR unless given.
         seed: seed of everything that is drawn at random.
         output: file or folder to write, as the command line does.
@@ -268,8 +269,10 @@ def _best(kind: type[TranslationOutput], prompts: Prompts, n: int, sampler: Samp
     choices = _choices(kind, {k: others.pop(k) for k in choice_fields if k in others}, output)
     reading = {k: others.pop(k) for k in _READING if k in others}
     chosen = _sampler(sampler, {k: others.pop(k) for k in sampler_fields if k in others})
-    if "seed" in fields and isinstance(strategy, str | type | None):
-        others["seed"] = seed
+    if isinstance(strategy, str | type | None):  # an object has its seed and its metric
+        if "seed" in fields:
+            others["seed"] = seed
+        metric = voting_metric(chosen) if metric is None else metric
     decision = resolve_strategy(strategy, metric, others)
     sampling = _sampling(prompts, chosen, n, seed, reference_options, options, **reading)
     last = None if output is not None else Collect(

@@ -34,12 +34,13 @@ def validate(
     output: FilePath | None = None,
     **options: Unpack[RunKeywords],
 ) -> Validation:
-    """Try every strategy at every budget, and recommend one, as `minrisk validate` does.
+    """Try the strategies that fit the metric, and recommend one, as `minrisk validate` does.
 
     Args:
         segments: as of `decode_corpus`.
         metric: a metric, its name or class, or a function of hypothesis and reference.
-        strategies: names of those to try; all unless given.
+        strategies: names of those to try; unless given, all that fit the metric and approximate
+            standard MBR.
         top: k of the top-k accuracy.
         tolerance: largest loss of utility of a strategy that is recommended; 1% of what exact MBR
             gains over a random sample unless given.
@@ -55,7 +56,8 @@ def validate(
         The table, the recommended strategy, and methods that save and plot them.
 
     Raises:
-        InputError: if an argument is invalid, or no segment can be evaluated.
+        InputError: if an argument is invalid, a strategy that is named does not run with the
+            metric, or no segment can be evaluated.
 
     >>> corpus = [["the cat sat", "a cat sat", "the dog sat", "the cat sat"]] * 2
     >>> found = validate(corpus, "chrf", strategies=["aggregate"])

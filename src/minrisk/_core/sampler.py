@@ -117,6 +117,11 @@ class Sampler(Options, ABC):
         return None
 
     @property
+    def vote(self) -> str | None:
+        """The pattern of an answer, if sampling of a prompt ends when one answer has won."""
+        return None
+
+    @property
     def is_random(self) -> bool:
         """Whether it draws at random, so that samples that are always equal mean that it fails."""
         return False

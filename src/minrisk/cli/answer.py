@@ -7,7 +7,7 @@ from minrisk.cli.components import SamplerOptions, StrategyOptions
 from minrisk.cli.execute import execute
 from minrisk.cli.prompt_input import AnswerInput
 from minrisk.cli.run_options import RunOptions
-from minrisk.tasks.sampling import AnswerOutput
+from minrisk.tasks.sampling import AnswerOutput, voting_metric
 
 
 @command(examples="""\
@@ -20,9 +20,10 @@ def answer(sampling: SamplerOptions, prompts: AnswerInput, method: StrategyOptio
 
     The best is the one that agrees most with all of them. It is `minrisk translate` for prompts
     that are no translations. INPUT is plain text, a prompt a line, or JSON lines: {"prompt": "..."}
-    or {"messages": [...]}. With --metric exact-match it is self-consistency: the output has the
-    answer and its votes.
+    or {"messages": [...]}. With --metric exact-match, or --vote PATTERN at an --endpoint, it is
+    self-consistency: the output has the answer and its votes.
     """
     options.apply()
     drawn = prompts.sampling(sampling)
-    return execute(options, output.job(drawn, method.make(), options)).code
+    strategy = method.make(voting_metric(drawn.sampler))
+    return execute(options, output.job(drawn, strategy, options)).code

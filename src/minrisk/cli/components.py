@@ -103,8 +103,9 @@ class ComponentOptions(ABC):
 class StrategyOptions(ComponentOptions):
     registries = (STRATEGIES, METRICS)
 
-    metric: str = flag(METRIC, section="Method", metavar="NAME", registry=METRICS,
-                       help=_METRIC_HELP)
+    metric: str | None = flag(None, section="Method", metavar="NAME", registry=METRICS,
+                              help=f"Metric that scores hypotheses, {METRIC} unless given; "
+                              "--metric.FIELD sets its fields.")
     strategy: str = flag(STRATEGY, section="Method", metavar="NAME", registry=STRATEGIES,
                          help="Strategy that computes the utilities; --FIELD sets its fields.")
     seed: int | None = flag(None, section="Method", metavar="S", ge=0,
@@ -120,12 +121,15 @@ class StrategyOptions(ComponentOptions):
             if field.type is Metric:
                 yield from _named_metrics(field, names)
 
-    def make(self) -> Strategy:
+    def make(self, default_metric: AnyMetric | None = None) -> Strategy:
+        """The strategy; `default_metric` is for it if the options neither name nor describe one."""
         options = self.values("strategy")
         fields = fields_of(STRATEGIES.get(self.strategy))
         for name in [field.name for field in fields if field.type is Metric]:
-            chosen = self.metric if name == "metric" else options.get(name)
-            if chosen:
+            chosen = self.metric or METRIC if name == "metric" else options.get(name)
+            if name == "metric" and default_metric and not (self.metric or self.values(name)):
+                options[name] = default_metric
+            elif chosen:
                 options[name] = self.make_metric(chosen, name)
         if self.seed is not None and "seed" in [field.name for field in fields]:
             options["seed"] = self.seed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from minrisk._core.decoding import SAMPLER, make_strategy
+from minrisk._core.decoding import METRIC, SAMPLER, make_strategy
 from minrisk._core.errors import InputError, needs_extra, unknown
 from minrisk._core.options import flag
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
@@ -262,7 +262,7 @@ def _methods(choice: ChoiceOptions, method: StrategyOptions, default: Strategy) 
 
     for name in choice.allow_strategy:
         make_strategy(name, default.metric)
-    metrics = named_metrics(choice.allow_metric) | {method.metric: default.metric}
+    metrics = named_metrics(choice.allow_metric) | {method.metric or METRIC: default.metric}
     return Methods(metrics, frozenset({*choice.allow_strategy, method.strategy}))
 
 

@@ -7,7 +7,7 @@ from minrisk.cli.components import SamplerOptions, StrategyOptions
 from minrisk.cli.execute import execute
 from minrisk.cli.prompt_input import PromptInput
 from minrisk.cli.run_options import RunOptions
-from minrisk.tasks.sampling import TranslationOutput
+from minrisk.tasks.sampling import TranslationOutput, voting_metric
 
 
 @command(examples="""\
@@ -25,4 +25,5 @@ def translate(sampling: SamplerOptions, prompts: PromptInput, method: StrategyOp
     """
     options.apply()
     drawn = prompts.sampling(sampling)
-    return execute(options, output.job(drawn, method.make(), options)).code
+    strategy = method.make(voting_metric(drawn.sampler))
+    return execute(options, output.job(drawn, strategy, options)).code

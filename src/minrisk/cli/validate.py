@@ -24,7 +24,8 @@ from minrisk.tasks.validating import StudyScope, Validating
 class ValidateScope(StudyScope):
     strategy: tuple[str, ...] = flag(
         (), section="Method", metavar="NAME", registry=STRATEGIES,
-        help="Strategy to try; may be given several times. All unless given.")
+        help="Strategy to try; may be given several times. Those that "
+        "fit the metric unless given.")
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,13 @@ class ValidateRun(RunOptions):
   minrisk validate samples.jsonl --strategy coarse-to-fine --coarse chrf --coarse.order 2""")
 def validate(metrics: StudyOptions, scope: ValidateScope, segments: JsonInput, options: ValidateRun,
              output: StudyOutput) -> int:
-    """Try every strategy at every budget, and recommend one.
+    """Try the strategies that fit the metric at every budget, and recommend one.
 
     On your samples and with your metric: runs standard MBR, then each strategy on the same
     features, and asks how often it finds the exact choice, how much utility it loses, how many
     pairs it evaluates and how long it takes. INPUT is JSON lines, as `minrisk decode` reads them.
-    A strategy that needs a further metric is tried if that is given, as in --coarse chrf.
+    A strategy that needs a further metric is tried if that is given, as in --coarse chrf; those
+    that choose sets, or maximise something else than standard MBR, only if named by --strategy.
     """
     options.apply()
     for path in output.plot:

@@ -77,10 +77,13 @@ def _typed(cls: type, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Study:
-    """A comparison of strategies for a metric, at budgets that suit typical segments."""
+    """A comparison of strategies for a metric, at budgets that suit typical segments.
+
+    A strategy that does not run with the metric is left out with a `note`, or an error without one.
+    """
 
     def __init__(self, metric: AnyMetric, typical: Sequence[Segment], strategies: Iterable[str],
-                 top: int = 20, note: Callable[[str], None] = lambda message: None,
+                 top: int = 20, note: Callable[[str], None] | None = None,
                  **options: Any) -> None:
         self.metric = metric
         self.top = top
@@ -127,7 +130,7 @@ class Study:
         return STRATEGIES.make(trial.strategy, metric=self.metric, **own | trial.options(segment))
 
     def _possible(self, candidates: Iterable[Trial], probe: Segment,
-                  note: Callable[[str], None]) -> Iterator[Trial]:
+                  note: Callable[[str], None] | None) -> Iterator[Trial]:
         """The trials of the strategies that run with this metric, tested on a small segment."""
         batch = Batch([probe])
         self._timed(EXACT, batch)  # an error here would be one of every strategy
@@ -138,6 +141,8 @@ class Study:
                     self._timed(trial, batch)
                 yield from own
             except MinriskError as error:
+                if note is None:
+                    raise InputError(f"cannot try {strategy}: {error}") from None
                 note(f"without {strategy}: {error}")
 
 

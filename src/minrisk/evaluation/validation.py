@@ -33,7 +33,7 @@ class Validation:
 
     summary: Summary = field(repr=False)
     signature: str
-    skipped: Sequence[str] = ()  # strategies that the metric cannot do, with the reasons
+    skipped: Sequence[str] = ()  # strategies that were not tried, with the reasons
     _study: Study | None = field(default=None, repr=False)
 
     @property

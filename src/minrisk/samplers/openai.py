@@ -63,7 +63,8 @@ class Endpoint(ClientOptions, Sampler):
         send_seed: whether to send seeds, for samples that can be repeated.
         drop_truncated: whether to leave out truncated samples, by `max_tokens` for one.
         vote: regular expression of an answer (its first group, if any, of the last match);
-            sampling of a prompt ends when one answer has won.
+            sampling of a prompt ends when one answer has won. `translate` and `answer` then choose
+            by `ExactMatch` with this pattern, unless they are given a metric.
         vote_error: chance that the winner of such a vote is not the most likely answer.
         per_request: number of samples per request; fewer where the server refuses.
         concurrency: number of simultaneous requests.
@@ -103,7 +104,8 @@ class Endpoint(ClientOptions, Sampler):
     drop_truncated: bool = option(False, help="whether to leave out truncated samples")
     vote: str | None = option(
         None, help="regular expression of an answer (its first group, if any, of the last match); "
-        "sampling of a prompt ends when one answer has won")
+        "sampling of a prompt ends when one answer has won, which is then chosen unless there is "
+        "another metric")
     vote_error: float = option(
         0.05, gt=0, lt=1,
         help="chance that the winner of such a vote is not the most likely answer")

@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from minrisk._core.adapters import named_metric
 from minrisk._core.errors import InputError
 from minrisk._core.lazy import lazy
+from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, flag
 from minrisk._core.sampler import Sampler
 from minrisk._core.signature import settings as settings_of
@@ -116,6 +118,11 @@ class Sampling:
         others = settings_of(self.reference_sampler, "sampler")
         return {"reference_samples": self.options.reference_samples, **{
             f"references.{name}": value for name, value in others.items() if value != own[name]}}
+
+
+def voting_metric(sampler: Sampler) -> AnyMetric | None:
+    """The metric that counts the votes by which sampling ends, if it does."""
+    return None if sampler.vote is None else named_metric("exact-match", pattern=sampler.vote)
 
 
 def reference_seed(seed: int) -> int:

@@ -55,9 +55,12 @@ class Validating:
         self._reader = PeekableReader(self._whole, scope.limit)
         for name in strategies or ():
             STRATEGIES.get(name)  # raises InputError if there is none
-        names = strategies if strategies is not None else [
-            name for name in STRATEGIES.names() if name not in OTHER_AIMS]
-        self.study = Study(metric, self._reader.typical(), names, scope.top, note,
+        names = strategies
+        if names is None:
+            names = [name for name in STRATEGIES.names() if name not in OTHER_AIMS]
+            note(f"without {', '.join(sorted(OTHER_AIMS))}: they do not approximate standard MBR")
+        self.study = Study(metric, self._reader.typical(), names, scope.top,
+                           note if strategies is None else None,
                            seed=scope.seed, weights=str(weighting), **further)
 
     def job(self, config: RunConfig) -> Job:
