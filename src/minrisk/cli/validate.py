@@ -50,13 +50,14 @@ class ValidateRun(RunOptions):
   minrisk validate samples.jsonl --strategy coarse-to-fine --coarse chrf --coarse.order 2""")
 def validate(metrics: StudyOptions, scope: ValidateScope, segments: JsonInput, options: ValidateRun,
              output: StudyOutput) -> int:
-    """Try the strategies that fit the metric at every budget, and recommend one.
+    """Try strategies at every budget, and recommend one.
 
-    On your samples and with your metric: runs standard MBR, then each strategy on the same
-    features, and asks how often it finds the exact choice, how much utility it loses, how many
-    pairs it evaluates and how long it takes. INPUT is JSON lines, as `minrisk decode` reads them.
-    A strategy that needs a further metric is tried if that is given, as in --coarse chrf; those
-    that choose sets, or maximise something else than standard MBR, only if named by --strategy.
+    On your samples and with your metric: runs standard MBR, then each strategy that fits the metric
+    on the same features, and asks how often it finds the exact choice, how much utility it loses,
+    how many pairs it evaluates and how long it takes. INPUT is JSON lines, as `minrisk decode`
+    reads them. A strategy that needs a further metric is tried if that is given, as in --coarse
+    chrf; those that choose sets, or maximise something else than standard MBR, only if named by
+    --strategy.
     """
     options.apply()
     for path in output.plot:
