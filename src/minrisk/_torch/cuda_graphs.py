@@ -75,5 +75,10 @@ def record(function: Callable[[Tensor], T], inputs: Tensor, pool: Any) -> Record
     return Recording(graph, inputs, outputs)
 
 
+def next_power_of_two(number: int, least: int = 1) -> int:
+    """The smallest power of two that is at least the number and `least`, so that sizes are few."""
+    return max(least, 1 << (number - 1).bit_length())
+
+
 def _pool() -> Any:
     return torch.cuda.graph_pool_handle()

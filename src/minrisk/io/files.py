@@ -208,16 +208,12 @@ def as_input_error(verb: str, path: str) -> Iterator[None]:
     except BrokenPipeError:  # the reader has closed the pipe, which is no error
         raise
     except OSError as error:
-        raise _input_error(verb, path, error) from None
+        reason = remote.redact(error.strerror or str(error), path)
+        raise InputError(f"cannot {verb} {_name(verb, path)}: {reason}") from None
     except Exception as error:
         if not remote.is_url(path):
             raise
         raise remote.as_minrisk_error(verb, path, error) from None
-
-
-def _input_error(verb: str, path: str, error: OSError) -> InputError:
-    reason = remote.redact(error.strerror or str(error), path)
-    return InputError(f"cannot {verb} {_name(verb, path)}: {reason}")
 
 
 def _check_name(verb: str, path: str) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from minrisk._core.arrays import Ints
-from minrisk._torch.cuda_graphs import CudaGraphs
+from minrisk._torch.cuda_graphs import CudaGraphs, next_power_of_two
 from minrisk._torch.device import triton_not_supported_reasons, upload
 
 if TYPE_CHECKING:
@@ -66,15 +66,11 @@ class BatchSize:
 
         There is always a filler, so that texts without tokens have one to start at.
         """
-        step = max(_MIN_TOKEN_STEP, _next_power_of_two(self.tokens) >> 6)  # up to 3%
+        step = max(_MIN_TOKEN_STEP, next_power_of_two(self.tokens) >> 6)  # up to 3%
         # for a multiple of 128 rows cuBLAS chooses kernels that take up to 10% longer
         tokens = ((self.tokens + 8) // step + 1) * step - 8
-        return BatchSize(tokens, _next_power_of_two(self.texts), _next_power_of_two(self.longest),
+        return BatchSize(tokens, next_power_of_two(self.texts), next_power_of_two(self.longest),
                          step)
-
-
-def _next_power_of_two(number: int) -> int:
-    return 1 << (number - 1).bit_length()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from minrisk._core.arrays import Ints
+from minrisk._torch.cuda_graphs import next_power_of_two
 from minrisk._torch.device import triton_not_supported_reasons, upload
 from minrisk.samplers.hf.attention import (
     CopyRows,
@@ -116,8 +117,8 @@ class FastDecoder:
         layers, two, sources, heads, length, size = cross_kv.shape
         buffer, all_lengths = self._cache.cross_kv, self._cache.lengths
         if sources > buffer.shape[2] or length > buffer.shape[4]:
-            count = max(buffer.shape[2], _next_power_of_two(sources, 1))
-            capacity = max(buffer.shape[4], _next_power_of_two(length, _MIN_BUFFER_TOKENS))
+            count = max(buffer.shape[2], next_power_of_two(sources, 1))
+            capacity = max(buffer.shape[4], next_power_of_two(length, _MIN_BUFFER_TOKENS))
             buffer = cross_kv.new_empty(layers, two, count, heads, capacity, size)
             all_lengths = lengths.new_empty(count)
             self._graphs.clear()
@@ -131,13 +132,13 @@ class FastDecoder:
         Small ones have a slot for every sample and are kept, since CUDA graphs refer to them. Sizes
         are powers of two, so that torch can reuse memory.
         """
-        capacity, now = _next_power_of_two(length, _MIN_BUFFER_TOKENS), self._cache.self_kv
+        capacity, now = next_power_of_two(length, _MIN_BUFFER_TOKENS), self._cache.self_kv
         if samples > MAX_RECORDED_ROWS:
             if now.shape[4] == capacity and now.shape[2] >= rows:
                 return now
-            return self._zeros(_next_power_of_two(rows, 2 * MAX_RECORDED_ROWS), capacity)
+            return self._zeros(next_power_of_two(rows, 2 * MAX_RECORDED_ROWS), capacity)
         if capacity not in self._buffers or self._buffers[capacity].shape[2] < samples:
-            self._buffers[capacity] = self._zeros(_next_power_of_two(samples, 64), capacity)
+            self._buffers[capacity] = self._zeros(next_power_of_two(samples, 64), capacity)
             if self._graphs is not None:
                 self._graphs.clear(capacity)
         return self._buffers[capacity]
@@ -153,11 +154,6 @@ def _state(model: Any) -> tuple[object, ...]:
     weight = model.get_output_embeddings().weight
     changes = None if weight.is_inference() else weight._version
     return weight.device, weight.dtype, weight.data_ptr(), changes
-
-
-def _next_power_of_two(number: int, least: int) -> int:
-    """The smallest power of two that is at least the number and `least`."""
-    return max(least, 1 << (number - 1).bit_length())
 
 
 def _ranks(source: Ints) -> Ints:
