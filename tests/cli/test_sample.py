@@ -410,6 +410,25 @@ def test_an_endpoint_that_refuses_is_told_and_what_is_finished_is_kept(
         assert asked == {"three"}
 
 
+@pytest.mark.parametrize("where", ["", "-o @.jsonl", "-o @/", "-o @.jsonl --workers 1"])
+def test_prompts_that_all_fail_are_sent_once(sample, server, sources, tmp_path, where):
+    server.always = status(400, "not with me")
+    args = ["-n", "1", "--retries", "0", *where.replace("@", f"{tmp_path}/out").split()]
+    result = sample(sources, *args)
+    assert result.code == 2
+    assert "400 not with me; all 4 segments failed" in result.err
+    assert sorted(body["messages"][-1]["content"] for body in server.bodies) == sorted(SOURCES)
+    server.always = None
+    assert sample(sources, *args).code == 0
+
+
+def test_a_pipe_whose_prompts_all_fail_is_not_read_again(sample, server):
+    server.always = status(400, "not with me")
+    result = sample("-", "-n", "1", "--retries", "0", stdin=b"one\ntwo\n")
+    assert "400 not with me; all 2 segments failed" in result.err
+    assert len(server.bodies) == 2
+
+
 def test_the_rest_of_a_batch_with_a_failure_is_kept_and_the_failure_drawn_again(
         sample, server, sources, tmp_path):
     whole = sample(sources, "-n", "4").records

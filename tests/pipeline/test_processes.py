@@ -11,6 +11,7 @@ import tracemalloc
 from array import array
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -340,22 +341,27 @@ def test_a_worker_that_dies_once_loses_nothing(tmp_path, monkeypatch):
 
 @dataclass(frozen=True)
 class Losing(Processes):
-    """Never brings back the third segment, as a cluster on which it kills all workers."""
+    """Does not bring back the third segment, as a cluster on which it kills all workers."""
+
+    passes: int = 2  # in which it is lost
 
     @contextmanager
     def start(self, pools):
         with super().start(pools) as running:
-            yield LosingRunning(running.pools, running)
+            yield LosingRunning(running.pools, running, self.passes)
 
 
-@dataclass(frozen=True)
+@dataclass
 class LosingRunning:
     pools: Any
     whole: Any
+    passes: int
 
     def run(self, readings, stop, wait):
+        self.passes -= 1
         for piece in self.whole.run(readings, stop, wait):
-            if not isinstance(piece, Block) or 2 not in [item.index for item in piece.items]:
+            lost = isinstance(piece, Block) and 2 in [item.index for item in piece.items]
+            if not lost or self.passes < 0:
                 yield piece
 
 
@@ -372,6 +378,22 @@ def test_what_a_runner_loses_is_tried_alone_and_then_recorded(tmp_path, monkeypa
     assert found[:2] + found[3:] == expected[:2] + expected[3:]
     assert json.loads(found[2]) == {"id": "0-2", "error":
                                     f"{path}:3: every worker that tried it died"}
+
+
+@pytest.mark.parametrize(("passes", "code", "message"), [
+    (2, 2, "ZeroDivisionError: a bad word; all 4 segments failed"),
+    (1, SOME_FAILED, "3 of 4 segments failed")])
+def test_only_what_a_runner_loses_is_tried_again_if_all_else_failed(
+        tmp_path, monkeypatch, passes, code, message):
+    bad = {"samples": ["bad"]}
+    path = write(tmp_path / "in.jsonl", bad, bad, {"samples": ["a"]}, bad)
+    monkeypatch.setattr("minrisk.pipeline.job.Processes", partial(Losing, passes))
+    monkeypatch.setenv("MINRISK_TEST_FLAG", str(tmp_path / "calls"))
+    result = run("decode", path, "-o", tmp_path / "out.jsonl", "--workers", "1",
+                 "--batch-size", "1", "--metric", "python:faults:counted")
+    assert result.code == code
+    assert message in result.err
+    assert (tmp_path / "calls").read_text().split().count("bad") == 3
 
 
 def test_an_error_stops_where_that_is_asked_for_and_is_tried_again(tmp_path):

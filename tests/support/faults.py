@@ -22,6 +22,13 @@ def equal(hypothesis: str, reference: str) -> float:
     return float(hypothesis == reference)
 
 
+def counted(hypothesis: str, reference: str) -> float:
+    """Appends each hypothesis to the file that is named, before it fails for `bad`."""
+    with Path(os.environ["MINRISK_TEST_FLAG"]).open("a") as calls:
+        print(hypothesis, file=calls)
+    return equal(hypothesis, reference)
+
+
 def slow(hypothesis: str, reference: str) -> float:
     time.sleep(0.002)
     return equal(hypothesis, reference)

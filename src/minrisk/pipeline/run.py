@@ -6,6 +6,7 @@ The sink knows which shards, and which records of them, are not finished yet.
 from __future__ import annotations
 
 import warnings
+from array import array
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from time import perf_counter
 
 from minrisk._core.errors import InputError
 from minrisk.io.record import Result
-from minrisk.io.sink import Sink
+from minrisk.io.sink import MISSING, Sink, UnfinishedShard
 from minrisk.pipeline.batches import OnError
 from minrisk.pipeline.reading import BlockReader
 from minrisk.pipeline.runner import Inline, Runner, RunningWorkers
@@ -47,8 +48,9 @@ class Run:
     read: dict[int, int] = field(default_factory=dict)  # bytes, by shard
     _error: InputError | None = None  # ends the run once the results in flight are written
     _has_success: bool = False
-    # failures before the first success, by shard and index: a second pass meets them again
+    # failures before the first success, by shard and index
     _held: dict[tuple[int, int], Result] = field(default_factory=dict)
+    _totals: dict[int, int] = field(default_factory=dict)  # records, of shards that were read
     _warnings: set[str] = field(default_factory=set)  # of workers, shown already
 
     def results(self) -> Generator[Result]:
@@ -69,12 +71,16 @@ class Run:
             raise InputError(next(iter(self.broken.values())))
 
     def _run_all_passes(self, running: RunningWorkers) -> Iterator[Result]:
-        for records in (self.policy.records, 1):  # one record may kill workers
+        """Run all records, then those that were lost with their workers one by one, then fail them.
+
+        A failure is a result, and no reason to try again: an endpoint may charge for it.
+        """
+        for records in (self.policy.records, 1):
             readers = self._block_readers(records)
             if readers and not self._error:
                 with closing(running.run(readers, self._is_over, self._is_full)) as items:  # type: ignore[type-var]
                     yield from self._take(items)
-        if not self._error and not self._held:
+        if not self._error:
             for reader in self._block_readers(1):
                 yield from self._take(map(self._refuse, reader.blocks()))
 
@@ -83,8 +89,24 @@ class Run:
         size = self.policy.memory // (2 * sum(pool.workers or 1 for pool in self.pools) + 2)
         if isinstance(self.runner, Inline):
             records = 1  # the stages batch them
-        return [BlockReader(what, records, size) for what in self.sink.remaining()
-                if what.number not in self.broken]
+        shards = map(self._with_held, self.sink.remaining())
+        return [BlockReader(shard, records, size) for shard in shards
+                if shard.number not in self.broken and not self._is_done(shard)]
+
+    def _with_held(self, shard: UnfinishedShard) -> UnfinishedShard:
+        """The shard with failures that are held back among the records that are done."""
+        held = [failure for failure in self._held.values() if failure.shard == shard.number]
+        if not held:
+            return shard
+        done = array("q", shard.done)
+        for failure in held:
+            done.extend([MISSING] * (failure.index + 1 - len(done)))
+            done[failure.index] = failure.checksum
+        return shard._replace(done=done)
+
+    def _is_done(self, shard: UnfinishedShard) -> bool:
+        """Whether each record of a shard has a result; a pipe cannot be read again to find out."""
+        return len(shard.done) == self._totals.get(shard.number) and MISSING not in shard.done
 
     def _is_over(self) -> bool:
         return self._error is not None
@@ -177,6 +199,7 @@ class Run:
 
     def _end(self, end: End) -> None:
         if end.error is None:
+            self._totals[end.shard] = end.records
             start = perf_counter()
             self.sink.end(end.shard, end.records)
             self._spend("write", perf_counter() - start)
