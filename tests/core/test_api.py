@@ -120,7 +120,7 @@ def test_one_output_has_one_score():
     found = minrisk.score(["a b"], ["a c"])
     assert found == minrisk.score({"x": ["a b"]}, ["a c"])["x"]
     assert found.value == found.sentences[0] == 25.0
-    assert found.signature.startswith("chrf|nrefs:1|order:6|")
+    assert found.signature.startswith("chrf|nrefs:1|case:mixed|eff:yes|nc:6|")
     assert repr(found) == "Score(25, of 1 sentences)"
     assert "<code>chrf|nrefs:1" in found._repr_html_()
 

@@ -11,7 +11,8 @@ from sacrebleu.significance import PairedTest
 import minrisk
 from generators import texts
 from minrisk import InputError
-from minrisk.evaluation.scoring import sacrebleu_signature
+from minrisk._core.signature import metric_signature
+from minrisk.evaluation.scoring import score_signature
 from minrisk.metrics.ter import Ter
 from small_metrics import Common, Shared
 from tolerance import assert_close
@@ -81,8 +82,8 @@ SIGNED = [
 
 
 def signed(metric, hyps, streams, **options):
-    scores = minrisk.score({"x": hyps}, list(zip(*streams, strict=True)), metric=metric)
-    found = sacrebleu_signature(metric, scores.values(), len(streams), **options)
+    scores = minrisk.score(hyps, list(zip(*streams, strict=True)), metric=metric, **options)
+    found = scores.signature.removeprefix(f"{metric.name}|")
     return found.removesuffix(f"|version:minrisk-{minrisk.__version__}")
 
 
@@ -107,13 +108,15 @@ def test_an_effective_order_that_counts_is_in_the_signature():
     short, long = ["a cat", "no"], ["a cat sat on the mat", "no"]
     assert "|eff:yes|" in signed(minrisk.BLEU(), short, [long])
     assert "|eff:no|" in signed(minrisk.BLEU(), long, [short])
-    assert "|eff:yes|" in signed(minrisk.BLEU(), long, [short], of_corpus=False)
+    assert "|eff:yes|" in score_signature(minrisk.BLEU(), 1)
 
 
-@pytest.mark.parametrize("metric", [Common(), minrisk.ChrF(beta=1), minrisk.BLEU(order=2)])
-def test_what_sacrebleu_could_not_say_has_no_signature_of_it(metric):
-    scores = minrisk.score({"x": ["a"]}, ["a"], ["a"], metric=metric)
-    assert sacrebleu_signature(metric, scores.values(), 1) is None
+@pytest.mark.parametrize("metric", [
+    Common(), minrisk.ChrF(beta=1), minrisk.BLEU(order=2),
+    minrisk.BLEU(smooth_method="floor", smooth_value=0.125)])  # which it rounds to 0.12
+def test_what_sacrebleu_could_not_say_has_our_signature(metric):
+    found = minrisk.score(["a"], ["a"], ["a"], metric=metric)
+    assert found.signature == f"{metric.name}|{metric_signature(metric, nrefs=1)}"
 
 
 def test_quality_needs_no_references():

@@ -14,7 +14,7 @@ from minrisk.cli.components import MetricsOptions
 from minrisk.cli.options import argument
 from minrisk.cli.score_report import ScoreColumn, ScoreFormat, show, show_sentences
 from minrisk.evaluation.metric_bias import origin_of, warn_of_bias
-from minrisk.evaluation.scoring import SEED, Score, sacrebleu_signature, score_signature
+from minrisk.evaluation.scoring import SEED, Score, score_signature
 from minrisk.evaluation.scoring import score as score_systems
 from minrisk.io.files import Input
 from minrisk.io.remote import redact_url
@@ -75,10 +75,10 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     An output has a line per segment. The numbers are sacreBLEU's for its metrics: of the corpus
     from its summed statistics, with the same resamples. Other metrics are means over segments.
     With several references, a segment gets its best score against any of them, unless the metric
-    combines references itself, as BLEU, TER and CIDEr-D do. Beside its own signature, a score of
-    sacreBLEU's metrics has one in sacreBLEU's words. A warning names each system that is judged
-    by the metric that chose it; FILE.run.json beside an output says which metric that was. Files
-    may be compressed; `-` is standard input.
+    combines references itself, as BLEU, TER and CIDEr-D do. The signature of a score is sacreBLEU's
+    where it can express all options of the metric. A warning names each system that is judged by
+    the metric that chose it; FILE.run.json beside an output says which metric that was. Files may
+    be compressed; `-` is standard input.
     """
     set_threads(options.threads)
     metrics = chosen.make()
@@ -139,8 +139,7 @@ def _signed(metric: AnyMetric, scores: dict[str, Score]) -> dict[str, Score]:
 
 
 def _column(metric: AnyMetric, scores: dict[str, Score], options: ScoreOptions) -> ScoreColumn:
-    references, resamples, seed = len(options.references), options.resample_count, options.seed
-    signature = score_signature(metric, references, resamples, seed)
-    theirs = sacrebleu_signature(metric, scores.values(), references, resamples, seed,
-                                 of_corpus=not options.sentence_level)
-    return ScoreColumn(metric.name, signature, theirs, _signed(metric, scores))
+    of_corpus = str(next(iter(scores.values())).signature).removeprefix(f"{metric.name}|")
+    signature = (score_signature(metric, len(options.references)) if options.sentence_level
+                 else of_corpus)
+    return ScoreColumn(metric.name, signature, _signed(metric, scores))

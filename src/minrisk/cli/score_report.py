@@ -26,7 +26,6 @@ class ScoreColumn:
 
     metric: str
     signature: str
-    sacrebleu: str | None  # the signature in sacreBLEU's words, if the metric is one of its
     scores: dict[str, Score]
 
 
@@ -72,8 +71,6 @@ def _object(column: ScoreColumn, width: int) -> dict[str, Any]:
     (score,) = column.scores.values()
     found: dict[str, Any] = {"name": column.metric, "score": round(score.value, width),
                              "signature": column.signature}
-    if column.sacrebleu:
-        found["sacrebleu_signature"] = column.sacrebleu
     if score.mean is not None and score.interval is not None:
         found |= {"confidence_mean": round(score.mean, width),
                   "confidence_var": round(score.interval, width),
@@ -104,8 +101,6 @@ def _table(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> 
                    "is an unlikely reason for the difference.\n")
     for column in columns:
         click.echo(f"{column.metric}|{column.signature}")
-        if column.sacrebleu:
-            click.echo(f"in sacreBLEU's words: {column.sacrebleu}")
 
 
 def echo_table(rows: Sequence[Sequence[str]]) -> None:

@@ -142,12 +142,12 @@ def score(
                          "a metric that judges by the source alone")
     statistics = _statistics(chosen, list(systems.values()), lists, sources)  # (K, N, S)
     most = max(map(len, lists)) if lists else 0
-    made = f"{chosen.name}|" + score_signature(chosen, most, resamples, seed)
     scores = _scores(systems, statistics, partial(_corpus, chosen), resamples, seed)
     for name, found in scores.items():
         _check_finite(chosen, name, found.value, found.sentences)
+    signature = score_signature(chosen, most, resamples, seed, statistics.sum(axis=1))
     has_statistics = Ability.CORPUS_STATISTICS in chosen.abilities
-    return {name: replace(found, signature=made,
+    return {name: replace(found, signature=f"{chosen.name}|{signature}",
                           statistics=found.statistics if has_statistics else None)
             for name, found in scores.items()}
 
@@ -175,26 +175,18 @@ def _scores(names: Iterable[str], statistics: Floats, corpus: Callable[[Floats],
     return scores
 
 
-def sacrebleu_signature(metric: AnyMetric, scores: Iterable[Score], references: int,
-                        resamples: int = 0, seed: int = SEED,
-                        of_corpus: bool = True) -> str | None:
-    """The signature that sacreBLEU would write; None if it has no such metric."""
-    metric = as_metric(metric)
-    if Ability.CORPUS_STATISTICS not in metric.abilities:
-        return None
-    statistics = np.array([score.statistics for score in scores]) if of_corpus else None
-    fields = metric.sacrebleu_fields(statistics)
-    if fields is None:
-        return None
-    bootstrap = {"bs": resamples, "seed": seed} if resamples else {}
-    return join({"nrefs": references, **bootstrap, **fields}, version=f"minrisk-{__version__}")
+def score_signature(metric: AnyMetric, references: int, resamples: int = 0, seed: int = SEED,
+                    statistics: Floats | None = None) -> str:
+    """The signature of scores: sacreBLEU's where it can express all options, otherwise our own.
 
-
-def score_signature(metric: AnyMetric, references: int, resamples: int = 0,
-                    seed: int = SEED) -> str:
-    """The signature of scores; `references` is the largest number of references of a line."""
-    bootstrap = {"bs": resamples, "seed": seed} if resamples else {}
-    return metric_signature(metric, nrefs=references, **bootstrap)
+    `references` is the largest number of references of a line, and `statistics` (K, S) are those of
+    the scored corpora; None for scores of sentences.
+    """
+    counts = {"nrefs": references} | ({"bs": resamples, "seed": seed} if resamples else {})
+    theirs = metric.sacrebleu_fields(statistics)
+    if theirs is None:
+        return metric_signature(metric, **counts)
+    return join({**counts, **theirs}, version=f"minrisk-{__version__}")
 
 
 def _reference_lists(references: Sequence[str | Sequence[str]]) -> Iterator[Sequence[str]]:

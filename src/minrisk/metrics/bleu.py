@@ -125,10 +125,10 @@ class BLEU(Metric[WeightedRows]):
         return bleu([(total, ref_length, match) for total, match in pairs], *self._formula)
 
     def sacrebleu_fields(self, statistics: Floats | None) -> dict[str, Any] | None:
-        if self.order != 4:
-            return None
         method, value, _ = self._formula
         smooth = f"{method}[{value:.2f}]" if method in _DEFAULT_VALUES else method
+        if self.order != 4 or (method in _DEFAULT_VALUES and value != round(value, 2)):
+            return None
         # in corpora with n-grams of every order, which sacreBLEU expects, it changes nothing
         matters = statistics is None or not np.all(statistics[:, 1:1 + self.order])
         return {"case": "lc" if self.lowercase else "mixed",
