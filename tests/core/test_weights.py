@@ -137,14 +137,48 @@ def test_what_cannot_be_a_weight_is_said(options, message):
 
 @pytest.mark.parametrize("options", [{}, {"temperature": 5e-324}, {"lengths": [1.0, 1e308]}])
 def test_log_probabilities_may_be_as_far_apart_as_numbers_are(options):
-    weights = minrisk.weights_from_logprobs([-1.7e308, 1.7e308], **options)
+    weights = minrisk.weights_from_logprobs([-1.7e308, 0], **options)
     assert weights.tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("logprob", [-1.0, 1.0])
-def test_lengths_that_make_log_probabilities_infinite_are_told(logprob):
-    with pytest.raises(minrisk.InputError, match=r"divided by lengths .* found -?inf"):
-        minrisk.weights_from_logprobs([logprob], lengths=[5e-324])
+def test_lengths_that_make_log_probabilities_infinite_are_told():
+    with pytest.raises(minrisk.InputError, match=r"divided by lengths .* found -inf"):
+        minrisk.weights_from_logprobs([-1.0], lengths=[5e-324])
+
+
+ABOVE_ZERO = "logprobs must not be above 0; found 2.5 as number 2; negate losses"
+
+
+def test_log_probabilities_above_zero_are_no_weights():
+    with pytest.raises(minrisk.InputError, match=ABOVE_ZERO):
+        minrisk.weights_from_logprobs([-1.0, 2.5])
+    for strategy in ("rerank", "quality-then-mbr"):
+        options = {"metric": "logprob"} if strategy == "rerank" else {"quality": "logprob"}
+        with pytest.raises(minrisk.InputError, match=ABOVE_ZERO):
+            minrisk.decode(["a", "b"], logprobs=[-1.0, 2.5], strategy=strategy, **options)
+
+
+def test_log_probabilities_may_be_rounded_up():
+    weights = minrisk.weights_from_logprobs([2e-3, 0.0])
+    assert_close(weights[0] / weights[1], np.exp(2e-3))
+
+
+@pytest.mark.parametrize("weights", ["logprobs", "length-normalised"])
+def test_a_line_with_a_log_probability_above_zero_is_named(tmp_path, weights):
+    good = {"samples": ["a cat", "a dog"], "logprobs": [-1.0, 0.0]}
+    path = write(tmp_path / "in.jsonl", good, good | {"logprobs": [-1.0, 2.5]})
+    _, failed = run("decode", path, "--weights", weights).records
+    assert failed["error"].startswith(f"{path}:2: {ABOVE_ZERO}")
+    unused = run("decode", path)
+    assert "warning: logprobs are not used as weights" in unused.err
+    assert "error" not in unused.records[1]
+
+
+def test_a_line_of_plain_text_with_a_log_probability_above_zero_is_named(tmp_path):
+    hyps = write_lines(tmp_path / "hyps.txt", ["a", "b"] * 2)
+    lprobs = write_lines(tmp_path / "lprobs.txt", [-1.0, -2.0, -1.0, 2.5])
+    _, failed = run("decode", hyps, "-n", 2, "--reference-lprobs", lprobs).records
+    assert f"{lprobs}:3-4: {ABOVE_ZERO}" in failed["error"]
 
 
 def test_decode_weighs_by_length(tmp_path):

@@ -12,6 +12,7 @@ from minrisk._core.arrays import Floats, Ints, sums
 from minrisk._core.errors import InputError, brief
 
 MAX_SAMPLES = 1 << 20  # of a segment: a count of k becomes k references
+_MAX_LOGPROB = 0.01  # above 0, because rounding adds up over the tokens of a text
 
 
 def normalised(weights: npt.ArrayLike | None, count: int) -> Floats:
@@ -48,7 +49,7 @@ def weights_from_logprobs(logprobs: npt.ArrayLike, texts: Sequence[str] | None =
     counts; weights times counts sum to 1.
 
     Args:
-        logprobs: the log-probability of each text under the model.
+        logprobs: the log-probability of each text under the model; not above 0.
         texts: the references; without them, all are taken to be distinct.
         counts: number of equal samples that each text stands for; 1 unless given.
         lengths: divisors of the log-probabilities; lengths in tokens give the mean
@@ -68,6 +69,7 @@ def weights_from_logprobs(logprobs: npt.ArrayLike, texts: Sequence[str] | None =
     if not 0 < temperature < np.inf:
         raise InputError(f"temperature must be a number above 0; got {temperature}")
     given = checked_logprobs(logprobs, None if texts is None else len(texts))
+    check_not_positive(given)
     copies = (np.ones(given.size) if counts is None
               else checked_counts(counts, given.size).astype(np.float64))
     inverse, likeliest = _distinct_texts(texts, given)
@@ -101,6 +103,15 @@ def checked_logprobs(logprobs: npt.ArrayLike, count: int | None,
         raise InputError("logprobs must be numbers below infinity, and one at least finite; "
                          f"found {found}")
     return given
+
+
+def check_not_positive(logprobs: Floats) -> None:
+    """Raise an error for scores that are no log-probabilities: losses would be weights reversed."""
+    wrong = np.flatnonzero(logprobs > _MAX_LOGPROB)
+    if wrong.size:
+        raise InputError(f"logprobs must not be above 0; found {logprobs[wrong[0]]:g} as number "
+                         f"{wrong[0] + 1}; negate losses, take the logarithm of probabilities, "
+                         "give other scores as weights, or leave them out")
 
 
 def _divisors(lengths: npt.ArrayLike, count: int) -> Floats:

@@ -26,7 +26,7 @@ from typing import Any
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError, brief
 from minrisk._core.segment import Segment
-from minrisk._core.weights import checked_numbers
+from minrisk._core.weights import checked_logprobs, checked_numbers
 from minrisk.io.files import Input, text_of
 from minrisk.io.inputs import InputFile
 from minrisk.io.record import AUTO, RawRecord, Record, Weighting, checksum
@@ -100,20 +100,20 @@ class SampleReader:
             return None
         weights, of_samples = _numbers(fields, "weights"), fields.get("references") is None
         # checked also if they are not used: a wrong length means misaligned samples
-        logprobs, lengths = (
-            _aligned(fields, name, len(texts), "hypothesis" if of_samples else "reference")
-            for name in ("logprobs", "lengths"))
+        of = "hypothesis" if of_samples else "reference"
+        logprobs, lengths = (_aligned(fields, name, len(texts), of)
+                             for name in ("logprobs", "lengths"))
+        if logprobs is not None:
+            checked_logprobs(logprobs, len(texts), of)
         if weights is not None and logprobs is not None and of_samples:
             raise InputError("found both weights and logprobs of the samples, wanted one of them")
-        by_logprobs = (None if logprobs is None
-                       else self.weighting.of(logprobs, texts, lengths, counts))
         if self.weighting.by == "auto":
             if logprobs is not None and weights is None:
                 warnings.warn(UNUSED_LOGPROBS, stacklevel=2)
             return weights
-        if by_logprobs is None:
+        if logprobs is None:
             raise InputError("found no logprobs, wanted them as weights of the references")
-        return by_logprobs
+        return self.weighting.of(logprobs, texts, lengths, counts)
 
 
 def parse(text: str, advice: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from minrisk._core.errors import InputError
 from minrisk._core.metric import Ability, Metric
 from minrisk._core.options import option
 from minrisk._core.segment import Segment
+from minrisk._core.weights import check_not_positive
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class LogProb(Metric[Floats]):
             characters.
 
     Raises:
-        InputError: when it is used, if a segment has no log-probabilities of its hypotheses.
+        InputError: when it is used, if a segment has no log-probabilities of its hypotheses, or
+            one above 0.
 
     >>> import minrisk
     >>> samples = ["yes", "no, not at all"]
@@ -58,6 +60,7 @@ class LogProb(Metric[Floats]):
             raise InputError("metric 'logprob' needs the log-probability of every hypothesis; give "
                              "logprobs (which weights='uniform' ignores), or sample with a "
                              "sampler that has them")
+        check_not_positive(segment.logprobs)
         known: dict[str, float] = {}
         for text, logprob in zip(segment.hypotheses, self._values(segment).tolist(), strict=True):
             known[text] = max(logprob, known.get(text, -np.inf))  # the same for equal texts
