@@ -191,6 +191,14 @@ def test_the_heat_map_and_the_table_have_the_same_numbers(page):
     assert all(abs(float(a) - float(b)) < 0.6 for a, b in zip(listed, drawn, strict=True))
 
 
+def test_alike_samples_are_shown_as_clusters(page):
+    assert "Clusters" in page.locator("#segment .facts dt").all_text_contents()
+    assert "Semantic clusters" in page.locator("#segment h3").all_text_contents()
+    for table in ("samples", "clusters"):
+        assert "Cluster" in page.locator(f"table.{table} th").all_text_contents()
+    assert "meaning" not in page.locator("body").inner_html().lower()
+
+
 def test_the_corpus_shows_distributions_and_systems(page):
     page.keyboard.press("c")
     assert page.locator("#corpus h2").all_text_contents() == [
@@ -414,7 +422,7 @@ def test_the_page_of_a_server_without_requests_opens(browser):
         context.close()
 
 
-def test_a_metric_that_compares_no_texts_shows_neither_meanings_nor_similarities(browser, tmp_path):
+def test_a_metric_that_compares_no_texts_shows_neither_clusters_nor_similarities(browser, tmp_path):
     path = tmp_path / "other.html"
     records = [{"samples": ["a cat", "a dog", "a cat"], "logprobs": [-2, -3, -2], "beam": "a cow"}]
     minrisk.inspect(records, metric="logprob").save(path)

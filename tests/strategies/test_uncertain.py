@@ -1,4 +1,4 @@
-"""Entropy over clusters of meaning."""
+"""Entropy over semantic clusters."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_counts_are_repetitions():
     assert_close(counted.utility, repeated.utility)
 
 
-def test_more_meanings_than_centres_stand_alone():
+def test_more_clusters_than_centres_stand_alone():
     samples = [chr(0x4E00 + i) * 3 for i in range(100)]
     found = measured(samples)
     assert found.clusters == 100

@@ -158,13 +158,13 @@ class Confidence:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """How far the samples of a segment disagree, over clusters of texts that mean nearly the same.
+    """How far the samples of a segment disagree, over semantic clusters.
 
     >>> Uncertainty(entropy=0.69, largest=0.5, utility=70.0, clusters=2).largest
     0.5
     """
 
-    entropy: float  # of the clusters' mass, in nats: its exponential is a number of meanings
+    entropy: float  # of the clusters' mass, in nats: its exponential is a number of them
     largest: float  # mass of the largest cluster
     utility: float  # mean pairwise utility: what a sample at random is worth
     clusters: int

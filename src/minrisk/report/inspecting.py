@@ -26,7 +26,7 @@ class PageOptions(Options):
 
     show: int = flag(16, section="Output", metavar="K", ge=1,
                      help="Number of samples of each segment: the best, and with them the worst, "
-                     "the most probable and the best of other meanings.")
+                     "the most probable and the best of other clusters.")
     title: str | None = flag(None, section="Output", metavar="TEXT",
                              help="Title of the page; the name of INPUT unless given.")
     reference_field: str = flag(

@@ -29,7 +29,7 @@ _REFERENCES = 64  # for the mean utility, where the strategy left utilities out
 
 @dataclass(frozen=True)
 class Clusters:
-    """Distinct hypotheses by meaning. Clusters are numbered by the rank of their best hypothesis.
+    """Semantic clusters of distinct hypotheses, numbered by the rank of their best hypothesis.
 
     >>> Clusters(np.array([0, 2]), np.array([0.75, 0.25]), np.array([0, 1])).mass.tolist()
     [0.75, 0.25]
@@ -92,7 +92,7 @@ def uncertainty(ranking: Ranking, pool: Pool[Any], found: Clusters, seed: int = 
 
 def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD,
              compares: bool = True) -> Clusters:
-    """The distinct hypotheses of a segment by meaning; without comparisons, each by itself."""
+    """The semantic clusters of a segment; without comparisons, each hypothesis by itself."""
     distinct, inverse = pool.distinct_hypotheses()
     order = inverse[ranking.order]  # distinct hypotheses by rank, with repetitions
     order = order[np.sort(np.unique(order, return_index=True)[1])]

@@ -22,7 +22,7 @@ const s = (tag, properties, ...children) =>
 const prose = (tag, text, properties) => h(tag, {dir: 'auto', ...properties}, text ?? '');
 
 // the head of a column: of texts aligned at their beginning, of numbers at their end
-const TEXT_COLUMNS = new Set(['Sample', 'Meaning', 'System', 'Output', 'Best of it', 'Reference', 'Strategy',
+const TEXT_COLUMNS = new Set(['Sample', 'Cluster', 'System', 'Output', 'Best of it', 'Reference', 'Strategy',
   'Budget', 'Characters']);
 const column = (name) => h('th', {scope: 'col', class: TEXT_COLUMNS.has(name) ? null : 'num'}, name);
 
@@ -52,7 +52,7 @@ function formatMeasure(key, i) {
 // clusters have letters, because not all readers can tell the colours apart
 const letter = (label) => label < 26 ? String.fromCharCode(65 + label)
   : letter(Math.floor(label / 26) - 1) + letter(label % 26);
-const cluster = (label) => h('span', {class: `cluster c${label % 8}`, title: `Meaning ${letter(label)}`},
+const cluster = (label) => h('span', {class: `cluster c${label % 8}`, title: `Cluster ${letter(label)}`},
   letter(label));
 
 function download(name, type, text) {

@@ -79,7 +79,7 @@ function sections(i, details) {
     facts(i),
     samples(i, details, base, pinned),
     outputs(i, details, base),
-    meanings(i, details),
+    clusters(i, details),
     references(details),
     similarities(details),
   ].flat(Infinity).filter(Boolean);
@@ -106,7 +106,7 @@ function facts(i) {
     fact('Utility', number(signed(c.utility[i])), `${withSign(difference(c.utility[i], c.mean[i]), DATA.digits)} over a sample`),
     fact('Margin', number(c.margin[i], DATA.digits + 1), 'over the next'),
     DATA.compares ? fact('Confidence', percent(c.confidence[i])) : null,
-    DATA.compares ? fact('Meanings', plain(c.clusters[i]), `entropy ${number(c.entropy[i], 2)}, ${percent(c.largest[i])} in the largest`) : null,
+    DATA.compares ? fact('Clusters', plain(c.clusters[i]), `entropy ${number(c.entropy[i], 2)}, ${percent(c.largest[i])} in the largest`) : null,
     fact('Samples', plain(c.samples[i]), `${plain(c.distinct[i])} distinct`));
 }
 
@@ -116,7 +116,7 @@ function samples(i, details, base, pinned) {
   const [low, high] = extent(known);
   const hasLogprobs = Boolean(details.logprobs), hasSupport = Boolean(details.support);
   const likeliest = hasLogprobs ? details.logprobs.indexOf(Math.max(...details.logprobs.filter((l) => l !== null))) : -1;
-  const titles = ['Rank', 'Sample', DATA.compares ? 'Meaning' : null, 'Count', 'Utility', hasLogprobs ? 'Log-prob.' : null,
+  const titles = ['Rank', 'Sample', DATA.compares ? 'Cluster' : null, 'Count', 'Utility', hasLogprobs ? 'Log-prob.' : null,
     hasSupport ? 'Support' : null].filter(Boolean);
   const rowOf = (text, n) => {
     const utility = details.utilities[n];
@@ -179,7 +179,7 @@ function outputs(i, details, base) {
 }
 
 // of texts that are alike by the metric, if it compares texts
-function meanings(i, details) {
+function clusters(i, details) {
   if (!DATA.compares) return null;
   const all = details.clusters, rest = 1 - all.reduce((sum, [, mass]) => sum + mass, 0);
   const bars = all.map(([label, mass]) => {
@@ -194,11 +194,11 @@ function meanings(i, details) {
   }
   const total = details.parts?.reduce((sum, part) => sum + part, 0);
   const first = (label) => { const n = details.labels.indexOf(label); return n < 0 ? null : details.texts[n]; };
-  return h('section', {}, h('h3', {}, 'Meanings'),
-    h('p', {class: 'note'}, DATA.columns.clusters[i] === 1 ? 'All samples mean nearly the same.'
+  return h('section', {}, h('h3', {}, 'Semantic clusters'),
+    h('p', {class: 'note'}, DATA.columns.clusters[i] === 1 ? 'All samples are in one cluster.'
       : `${count(DATA.columns.clusters[i], 'cluster')} of samples that are alike, by their share of all samples.`),
     h('div', {class: 'shares', 'aria-hidden': 'true'}, bars),
-    h('table', {class: 'meanings'}, h('thead', {}, h('tr', {}, ['Meaning', 'Best of it', 'Texts', 'Mass',
+    h('table', {class: 'clusters'}, h('thead', {}, h('tr', {}, ['Cluster', 'Best of it', 'Texts', 'Mass',
       details.parts && DATA.sign > 0 ? 'Of the utility' : null].filter(Boolean).map(column))),
     h('tbody', {}, all.map(([label, mass, size], n) => h('tr', {}, h('td', {}, cluster(label)),
       h('td', {class: 'sample'}, first(label) === null ? h('span', {class: 'note'}, 'not among the samples shown')
@@ -231,7 +231,7 @@ function similarities(details) {
   h('tbody', {}, names.map((name, line) => h('tr', {}, h('th', {scope: 'row'}, name),
     values.slice(line * size, (line + 1) * size).map((value) => h('td', {class: 'num'}, number(signed(value))))))));
   return h('section', {}, h('h3', {}, 'Similarity'),
-    h('p', {class: 'note'}, 'Score of each row with each column as its reference; letter of the meaning, then rank.'),
+    h('p', {class: 'note'}, 'Score of each row with each column as its reference; letter of the cluster, then rank.'),
     h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Heat map'}, heatMap(labels, values, names)),
     h('details', {}, h('summary', {}, 'The same as a table'),
       h('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Table of similarities'}, table)));
