@@ -147,8 +147,8 @@ def test_a_segment_that_fails_in_a_batch_costs_no_other(slow):
 
     one, error, other = asyncio.run(main())
     assert isinstance(error, minrisk.InputError)
-    assert one.order.size == 2
-    assert other.order.size == 1
+    assert one.ranking.order.size == 2
+    assert other.ranking.order.size == 1
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -86,6 +87,12 @@ def all_metrics(strategy: Strategy) -> Iterator[AnyMetric]:
             yield value
         elif isinstance(value, Strategy):
             yield from all_metrics(value)
+
+
+def take_usage(metrics: Iterable[AnyMetric], segment: Segment) -> Counter[str]:
+    """Requests and tokens that judges took for a segment since they were last asked for."""
+    texts = (*segment.hypotheses, *segment.references)
+    return sum((metric.take_usage(segment.source, texts) for metric in metrics), Counter())
 
 
 def compares_texts(strategy: Strategy) -> bool:

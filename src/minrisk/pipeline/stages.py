@@ -8,7 +8,6 @@ earlier pass through.
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from minrisk._core.strategy import (
     loads_model,
     prepare,
     prepare_thread,
+    take_usage,
 )
 from minrisk.io.jsonl import source_of
 from minrisk.io.prompts import is_source
@@ -280,8 +280,7 @@ class Decode:
         return [*all_metrics(self.strategy)]
 
     def _details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
-        texts = (*segment.hypotheses, *segment.references)
-        usage = sum((m.take_usage(segment.source, texts) for m in self._metrics), Counter[str]())
+        usage = take_usage(self._metrics, segment)
         found = self.strategy.metric.details(segment, ranking)
         return found | {"judge_usage": dict(usage)} if usage else found
 

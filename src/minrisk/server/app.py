@@ -29,7 +29,14 @@ from minrisk.server.page import RecentRequests
 from minrisk.server.prometheus import OTHER, ServerMetrics
 from minrisk.server.ranking import read_ranking_request
 from minrisk.server.recording import Recorder
-from minrisk.server.responses import END, chunks, event, headers_of, measurements
+from minrisk.server.responses import (
+    END,
+    chunks,
+    event,
+    headers_of,
+    judge_usage_field,
+    measurements,
+)
 from minrisk.server.sample_collector import SampleCollector, cancel_all, new_collector
 from minrisk.server.settings import Settings
 from minrisk.server.tracing import CLIENT_LEFT, Trace, log
@@ -55,7 +62,6 @@ class Server:
         self._backend = backend
         self._settings = settings
         self._log = write_log
-        self._executor = RankingExecutor(os.cpu_count() or 1)
         self._recorder = recorder
         self._is_loaded = self._is_draining = False
         self._running: set[CompletionTask] = set()
@@ -65,6 +71,7 @@ class Server:
         self.silent: set[int] = set()  # connections without any request yet
         self.metrics = ServerMetrics(lambda: len(self._running), lambda: limit.requests_waiting,
                                      lambda: limit.in_use)
+        self._executor = RankingExecutor(os.cpu_count() or 1, self.metrics.count_judge_usage)
         self._completion_handler = CompletionHandler(
             backend, settings, limit, self._executor, self.metrics, recorder, self._recent)
 
@@ -301,17 +308,20 @@ class Server:
     async def _rank(self, request: web.Request) -> web.Response:
         self._check_open()
         segment, strategy = read_ranking_request(await self._body(request), self._settings)
-        with _trace.get().timing("choosing"):
+        trace = _trace.get()
+        with trace.timing("choosing"):
             try:
-                ranking = await self._completion_handler.rank(strategy, segment)
+                ranking, usage = await self._completion_handler.rank(strategy, segment)
             except MinriskError as error:  # bad candidates, or a missing source
                 raise ApiError(400, str(error)) from None
+        judged = judge_usage_field(usage)
+        trace.fields |= judged
         return web.json_response({
             "object": "minrisk.ranking",
             "results": [{"index": row, "utility": finite_or_none(float(ranking.utility[row]))}
                         for row in ranking.order.tolist()],
             "minrisk": {"signature": signature(strategy), "pairs": ranking.pairs,
-                        **measurements(ranking)}})
+                        **measurements(ranking), **judged}})
 
     async def _models(self, _: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": await self._list_models()})

@@ -18,12 +18,17 @@ from minrisk.server.backends import Backend
 from minrisk.server.candidates import TOOL_METRIC, Candidate, pool_of, read_candidates
 from minrisk.server.client_request import ClientRequest
 from minrisk.server.errors import NO_RETRY, ApiError, upstream_error
-from minrisk.server.executor import RankingExecutor
+from minrisk.server.executor import RankedSegment, RankingExecutor
 from minrisk.server.limits import SampleLimit
 from minrisk.server.page import RecentRequests
-from minrisk.server.prometheus import ServerMetrics
+from minrisk.server.prometheus import ServerMetrics, token_kind
 from minrisk.server.recording import Recorder
-from minrisk.server.responses import RankedCandidates, completion
+from minrisk.server.responses import (
+    RankedCandidates,
+    completion,
+    judge_usage_field,
+    summed_usage,
+)
 from minrisk.server.sample_collector import SampleCollector, collect_samples
 from minrisk.server.settings import Settings
 from minrisk.server.tracing import Trace, usage_counts
@@ -59,7 +64,7 @@ class CompletionHandler:
         await self._record(request, collector, body, ranked, trace)
         return body
 
-    async def rank(self, strategy: Strategy, segment: Segment) -> Ranking:
+    async def rank(self, strategy: Strategy, segment: Segment) -> RankedSegment:
         """The ranking of a segment, or an error after the deadline."""
         try:
             async with asyncio.timeout(_CHOOSING_DEADLINE):
@@ -95,14 +100,14 @@ class CompletionHandler:
             strategy = Standard(TOOL_METRIC)
         try:
             segment, weighting = self._segment(request, pool.compared)
-            ranking = await self.rank(strategy, segment)
+            ranking, judge_usage = await self.rank(strategy, segment)
         except MinriskError as error:
             raise ApiError(500, f"the samples cannot be ranked: {error}", code="choosing",
                            headers=NO_RETRY) from None
         order = [*_in_order(pool.compared, segment, ranking), *pool.others]
         share = self.settings.measures.abstain
         return RankedCandidates(order, pool.compared, len(segment.hypotheses), ranking,
-                      signature(strategy, weights=weighting), strategy,
+                      signature(strategy, weights=weighting), strategy, judge_usage,
                       abstains=share is not None and abstains(ranking, share))
 
     def _segment(self, request: ClientRequest,
@@ -122,20 +127,21 @@ class CompletionHandler:
         trace.fields |= counts
         for kind, count in counts.items():
             self.metrics.samples.add(count, kind)
+        for name, count in usage_counts(summed_usage(collector.parts)).items():
+            self.metrics.tokens.add(count, token_kind(name))
 
     def _describe(self, body: dict[str, Any], trace: Trace) -> None:
-        found, usage = body["minrisk"], usage_counts(body.get("usage"))
-        trace.fields |= usage | {name: found[name] for name in
-                                 ("distinct", "confidence", "abstained", "signature")
-                                 if name in found}
+        found = body["minrisk"]
+        trace.fields |= usage_counts(body.get("usage"))
+        trace.fields |= {name: found[name] for name in
+                         ("distinct", "confidence", "abstained", "judge_usage", "signature")
+                         if name in found}
         if "distinct" in found:
             self.metrics.samples.add(found["distinct"], "distinct")
         if found.get("abstained"):
             self.metrics.abstentions.add(1)
         if found.get("confidence") is not None:
             self.metrics.confidence.add(found["confidence"])
-        for name, count in usage.items():
-            self.metrics.tokens.add(count, name.removesuffix("_tokens"))
 
     async def _record(self, request: ClientRequest, collector: SampleCollector,
                       body: dict[str, Any], ranked: RankedCandidates | None,
@@ -147,7 +153,8 @@ class CompletionHandler:
             return
         is_abstention = ranked is not None and ranked.abstains
         best = compared[0] if ranked is None else ranked.order[0]
-        optional = {"source": request.source, "usage": body.get("usage"),
+        optional = {"source": request.source, "usage": summed_usage(collector.parts),
+                    **({} if ranked is None else judge_usage_field(ranked.judge_usage)),
                     "abstained": is_abstention or None,
                     "signature": None if ranked is None else ranked.signature}
         line = json_line({

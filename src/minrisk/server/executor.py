@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from math import inf
@@ -12,7 +13,7 @@ from threading import Lock
 from typing import NamedTuple, TypeVar
 
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import MODEL_BATCH, Strategy, loads_model
+from minrisk._core.strategy import MODEL_BATCH, Strategy, all_metrics, loads_model, take_usage
 from minrisk.server.batching import BatchThread
 
 T = TypeVar("T")
@@ -44,6 +45,13 @@ def _size(segment: Segment) -> int:
     return (1 + sum(map(len, segment.hypotheses))) * len(segment.hypotheses)
 
 
+class RankedSegment(NamedTuple):
+    """A ranking, and the requests and tokens of judges that it took."""
+
+    ranking: Ranking
+    judge_usage: Mapping[str, int]
+
+
 class _RankingJob(NamedTuple):
     strategy: Strategy
     segment: Segment
@@ -54,25 +62,29 @@ class RankingExecutor:
 
     Strategies without a model run in threads, side by side in the native core, unless they are
     quick. Those with a model share a single thread, which ranks the waiting segments of a strategy
-    together.
+    together. `count_usage` gets the usage of judges, also that of rankings which fail or which
+    nobody waits for any more.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int,
+                 count_usage: Callable[[Mapping[str, int]], None] = lambda _: None) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="minrisk-choose")
         self._model = Lock()  # models are for one thread at a time
-        self._model_thread: BatchThread[_RankingJob, Ranking] = BatchThread(
+        self._count_usage = count_usage
+        self._model_thread: BatchThread[_RankingJob, RankedSegment] = BatchThread(
             "minrisk-model", self._rank_together, kind=lambda job: job.strategy,
             max_batch=lambda _: MODEL_BATCH)
 
-    async def rank(self, timed_strategy: TimedStrategy, segment: Segment) -> Ranking:
+    async def rank(self, timed_strategy: TimedStrategy, segment: Segment) -> RankedSegment:
         """The ranking of a segment; cancelled requests are skipped."""
         if timed_strategy.loads_model:
             job = _RankingJob(timed_strategy.strategy, segment)
             return await asyncio.wrap_future(self._model_thread.submit(job))
         if timed_strategy.is_quick(segment):
-            return timed_strategy.rank(segment)
-        return await asyncio.get_running_loop().run_in_executor(
+            return RankedSegment(timed_strategy.rank(segment), {})
+        ranking = await asyncio.get_running_loop().run_in_executor(
             self._threads, timed_strategy.rank, segment)
+        return RankedSegment(ranking, {})
 
     async def run(self, strategy: Strategy, work: Callable[[], T]) -> T:
         """The result of other work with a strategy, in a thread; with a model, between batches."""
@@ -82,9 +94,21 @@ class RankingExecutor:
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, alone)
 
-    def _rank_together(self, jobs: Sequence[_RankingJob]) -> list[Ranking]:
+    def _rank_together(self, jobs: Sequence[_RankingJob]) -> list[RankedSegment]:
         with self._model:
-            return jobs[0].strategy.rank([job.segment for job in jobs])
+            try:
+                rankings = jobs[0].strategy.rank([job.segment for job in jobs])
+            except BaseException:
+                if len(jobs) == 1:  # others are ranked again one by one
+                    self._take_usage(jobs[0])
+                raise
+            return [RankedSegment(ranking, self._take_usage(job))
+                    for ranking, job in zip(rankings, jobs, strict=True)]
+
+    def _take_usage(self, job: _RankingJob) -> Counter[str]:
+        usage = take_usage(all_metrics(job.strategy), job.segment)
+        self._count_usage(usage)
+        return usage
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -28,7 +28,7 @@ class Counter:
 
     def lines(self) -> Iterator[str]:
         yield from _head(self.name, self._help, "counter")
-        for values, total in self._values.items():
+        for values, total in list(self._values.items()):  # another thread may add some
             yield f"{self.name}{_labels(self._labels, values)} {total:.10g}"
 
 
@@ -73,6 +73,10 @@ class ServerMetrics:
                                 "route", "status", "model")
         self.samples = Counter("minrisk_samples_total", "Samples by outcome.", "kind")
         self.tokens = Counter("minrisk_tokens_total", "Tokens reported by the upstream.", "kind")
+        self._judge_requests = Counter("minrisk_judge_requests_total",
+                                       "Requests that judges answered.")
+        self._judge_tokens = Counter("minrisk_judge_tokens_total", "Tokens reported by judges.",
+                                     "kind")
         self.seconds = {name: Histogram(f"minrisk_{name}_seconds", f"Seconds of {what}.", _SECONDS)
                         for name, what in (("request", "a whole request"),
                                            ("sampling", "drawing its samples"),
@@ -85,11 +89,24 @@ class ServerMetrics:
                               queued),
                         Gauge("minrisk_drawing", "Samples that are being drawn.", drawing)]
 
+    def count_judge_usage(self, usage: Mapping[str, int]) -> None:
+        """Add requests and tokens of judges, of which one thread reports."""
+        for name, count in usage.items():
+            if name == "requests":
+                self._judge_requests.add(count)
+            else:
+                self._judge_tokens.add(count, token_kind(name))
+
     def text(self) -> str:
         parts: list[Counter | Gauge | Histogram] = [
-            self.requests, self.samples, self.tokens, *self.seconds.values(),
-            self.confidence, self.abstentions, *self._gauges]
+            self.requests, self.samples, self.tokens, self._judge_requests, self._judge_tokens,
+            *self.seconds.values(), self.confidence, self.abstentions, *self._gauges]
         return "".join(f"{line}\n" for part in parts for line in part.lines())
+
+
+def token_kind(name: str) -> str:
+    """The label of a field of usage: `prompt_tokens` are of the kind `prompt`."""
+    return name.removesuffix("_tokens")
 
 
 def _head(name: str, help: str, kind: str) -> Iterator[str]:

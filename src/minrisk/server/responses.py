@@ -36,6 +36,7 @@ class RankedCandidates:
     ranking: Ranking
     signature: str
     strategy: Strategy
+    judge_usage: Mapping[str, int]  # requests and tokens of judges
     abstains: bool = False  # the samples disagree too much for an answer
 
 
@@ -51,7 +52,7 @@ def completion(request: ClientRequest, parts: Sequence[CompletionResponse],
     if ranked is not None and ranked.abstains:
         raws = [_abstention(request, ranked.ranking)] * len(raws)
     body["choices"] = [_numbered(raw, index, request) for index, raw in enumerate(raws)]
-    usage = summed_usage(parts)
+    usage = _with_judges(summed_usage(parts), {} if ranked is None else ranked.judge_usage)
     if usage is not None:
         body["usage"] = usage
     return body | {"minrisk": summary(request, parts, ranked, requested)}
@@ -91,7 +92,7 @@ def summary(request: ClientRequest, parts: Sequence[CompletionResponse],
     ranking = ranked.ranking
     found |= {"distinct": ranked.distinct, "signature": ranked.signature,
               "utility": finite_or_none(float(ranking.utility[ranking.best]))}
-    found |= measurements(ranking)
+    found |= measurements(ranking) | judge_usage_field(ranked.judge_usage)
     if ranked.abstains:
         found["abstained"] = True
     if request.return_candidates:
@@ -110,6 +111,11 @@ def measurements(ranking: Ranking) -> dict[str, Any]:
     return found
 
 
+def judge_usage_field(usage: Mapping[str, int]) -> dict[str, Any]:
+    """The requests and tokens of judges as a field, if there were some; as `decode` has it."""
+    return {"judge_usage": dict(usage)} if usage else {}
+
+
 def headers_of(body: Mapping[str, Any]) -> dict[str, str]:
     """The summary as response headers."""
     found = body["minrisk"]
@@ -124,6 +130,16 @@ def _header(value: Any) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
+
+
+def _with_judges(usage: dict[str, Any] | None,
+                 judges: Mapping[str, int]) -> dict[str, Any] | None:
+    """The usage with the tokens of judges; None if one of them is unknown."""
+    tokens = {name: count for name, count in judges.items() if name != "requests"}
+    if usage is None or (judges and not tokens):
+        return None
+    sums = {name: usage.get(name, 0) + count for name, count in tokens.items()}
+    return usage | sums | {"total_tokens": usage["total_tokens"] + sum(tokens.values())}
 
 
 def summed_usage(parts: Sequence[CompletionResponse]) -> dict[str, Any] | None:
