@@ -146,6 +146,16 @@ def test_half_a_character_is_scored_like_any_other_text(metric):
         assert_near(found, scores(metric, replaced, replaced))
 
 
+@pytest.mark.parametrize("kind", [list, tuple, str])
+def test_texts_in_the_place_of_features_are_refused(metric, kind):
+    texts = kind(["a", "b"])
+    with pytest.raises(minrisk.InputError, match=rf"metric's `features` .* got {kind.__name__}"):
+        metric.scores(texts, texts)
+    known = metric.features(["a", "b"])
+    with pytest.raises(minrisk.InputError, match=rf"metric's `features` .* got {kind.__name__}"):
+        metric.scores(known, texts, known[np.arange(1)])
+
+
 def test_the_contract_holds(metric):
     check_metric(metric, cases(count=2), rtol=SINGLE)
 

@@ -49,6 +49,13 @@ class UnusableError(MinriskError):
     """
 
 
+def not_features(found: object) -> InputError:
+    """The error for texts, or anything else, in the place of a metric's features."""
+    return InputError("expected what the metric's `features` returns, as in "
+                      "metric.scores(metric.features(hypotheses), metric.features(references)); "
+                      f"got {type(found).__name__}")
+
+
 @contextmanager
 def needs_extra(what: str, extra: str) -> Iterator[None]:
     """Turn a failed import into a MissingExtra that names the extra to install.

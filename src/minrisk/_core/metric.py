@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from enum import Flag, auto
+from functools import wraps
 from inspect import getattr_static
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy.typing as npt
 
 from minrisk._core.arrays import Floats, Ints, Points
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, not_features
 from minrisk._core.groups import Groups
 from minrisk._core.options import Options, inner_metrics
 from minrisk._core.registry import METRICS, STRATEGIES
@@ -93,6 +94,12 @@ class Metric(Options, ABC, Generic[F]):
     >>> minrisk.decode(["a", "abc", "abcdefg"], metric=Length()).text
     'abc'
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let `scores` of every metric refuse texts in the place of features."""
+        super().__init_subclass__(**options)
+        if "scores" in vars(cls):
+            cls.scores = _of_features(cls.scores)  # type: ignore[method-assign]
 
     @property
     @abstractmethod
@@ -256,6 +263,18 @@ class Metric(Options, ABC, Generic[F]):
 
 
 AnyMetric = Metric[Any]
+_Scores = Callable[..., Floats]
+
+
+def _of_features(scores: _Scores) -> _Scores:
+    @wraps(scores)
+    def checked(metric: AnyMetric, hyps: Any, refs: Any, source: Any = None) -> Floats:
+        for given in (hyps, refs, source):
+            if type(given) in (str, list, tuple):  # whose rows cannot be selected
+                raise not_features(given)
+        return scores(metric, hyps, refs, source)
+
+    return checked
 
 
 class Surrogate(Protocol[F_in]):

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from minrisk._core.arrays import Floats, Ints
-from minrisk._core.errors import InputError
+from minrisk._core.errors import InputError, not_features
 from minrisk._core.groups import Groups
 from minrisk._core.lazy import lazy
 
@@ -81,7 +81,5 @@ def check_rows(user: object, *features: object) -> None:
     """Raise an error unless this metric made the features."""
     for rows in features:
         if not isinstance(rows, WeightedRows):
-            raise InputError("expected what the metric's `features` returns, as in "
-                             "metric.scores(metric.features(hypotheses), "
-                             f"metric.features(references)); got {type(rows).__name__}")
+            raise not_features(rows)
         rows.check(user)
