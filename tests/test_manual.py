@@ -28,12 +28,11 @@ from minrisk.cli import cli
 from minrisk.cli.command import OptionsCommand
 from minrisk.cli.fields import entries
 from minrisk.io.jsonl import KNOWN_FIELDS
-from project import DOCS, ROOT, fenced_blocks, load_module, write_example_files
+from project import DOCS, ROOT, fenced_blocks, load_module
 
 PAGES = sorted(DOCS.rglob("*.md"))
 DOCUMENTS = [ROOT / "README.md", *PAGES]
 LANGUAGES = {"python", "py", "sh", "console", "text", "json", "yaml", "toml", "nginx"}
-FOR_FILES_OF_THE_READER = {DOCS / "extend.md", DOCS / "guides" / "scale.md"}
 _INCLUDE = re.compile(r"^`{3,}\{include\} (\S+)$", flags=re.MULTILINE)
 _TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!`)\]\(([^)\s]+)\)")
@@ -51,11 +50,6 @@ EVERY_PAGE = pytest.mark.parametrize("page", PAGES,
                                      ids=lambda page: page.relative_to(DOCS).as_posix())
 
 
-@pytest.fixture
-def example_files(tmp_path) -> Path:
-    return write_example_files(tmp_path)
-
-
 @EVERY_PAGE
 def test_every_block_names_its_language(page):
     languages = {block.language for block in fenced_blocks(page)}
@@ -65,8 +59,6 @@ def test_every_block_names_its_language(page):
 @with_language("python", "sh")
 def test_the_code_of_a_page_prints_what_it_says(page, tmp_path, monkeypatch):
     """In an empty folder, so that a page makes the files that it names."""
-    if page in FOR_FILES_OF_THE_READER:
-        write_example_files(tmp_path)
     monkeypatch.chdir(tmp_path)
     module = ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)  # where dataclasses look for it
@@ -106,8 +98,7 @@ def test_python_that_cannot_run_here_names_what_there_is(page):
 
 
 @with_language("console")
-def test_commands_that_cannot_run_here_have_flags_that_exist(page, example_files, monkeypatch):
-    monkeypatch.chdir(example_files)
+def test_commands_that_cannot_run_here_have_flags_that_exist(page):
     for block in fenced_blocks(page):
         if block.language == "console":
             for args in commands_in(block.code):

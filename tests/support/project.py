@@ -1,8 +1,7 @@
-"""Paths of the project, code blocks of its documents, and the files that these name."""
+"""Paths of the project, its modules by path, and code blocks of its documents."""
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -49,19 +48,3 @@ def fenced_blocks(path: Path) -> list[FencedBlock]:
     after = [*found[1:], ("", "", "")][:len(found)]
     return [FencedBlock(language, code, following if kind == "text" else None)
             for (_, language, code), (_, kind, following) in zip(found, after, strict=True)]
-
-
-def write_example_files(folder: Path) -> Path:
-    """Write the files that the commands of the README and of the manual name."""
-    samples = ["the cat sat", "the cat sat down", "a cat sat", "dogs"]
-    lines = [json.dumps({"id": i, "source": f"Satz {i}", "reference": "the cat sat", "samples":
-                         samples[i:] + samples[:i]}) for i in range(3)]
-    (folder / "samples.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    (folder / "big").mkdir()
-    (folder / "big" / "1.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    (folder / "hyps.txt").write_text("\n".join(samples * 2), encoding="utf-8")
-    (folder / "src.txt").write_text("die Katze saß\nHunde\n", encoding="utf-8")
-    for name in ("ref", "beam", "mbr"):
-        (folder / f"{name}.txt").write_text("\n".join(samples), encoding="utf-8")
-    (folder / "run.yaml").write_text("strategy: aggregate\ngroups: 2\n", encoding="utf-8")
-    return folder
