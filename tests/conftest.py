@@ -30,7 +30,7 @@ TOGETHER = {"test_ray": "ray", "test_reference_parts_ray": "ray", "test_comet": 
 LONGEST = ("ray", "warm", "test_page", "test_processes", "test_manual", "test_crashes",
            "test_hf_drawing", "test_every_metric", "test_validation", "test_urls", "test_cli",
            "test_run_store", "test_workers", "test_light", "test_running", "test_reproduction",
-           "test_sample", "test_reference_parts", "test_consensus", "test_composed")
+           "test_sample_resume", "test_reference_parts", "test_consensus", "test_composed")
 
 
 def pytest_collection_modifyitems(items):

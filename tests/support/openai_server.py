@@ -184,6 +184,12 @@ def status(code: int, message: str = "no") -> Callable[[Handler], None]:
     return lambda h: h.reply(code, {"error": {"message": message}})
 
 
+def refusing_prompt(end: str) -> Callable[[Handler], None]:
+    """Refuses prompts that end with this text."""
+    return lambda h: (status(400, "not with me")
+                      if h.body["messages"][-1]["content"].endswith(end) else answer)(h)
+
+
 def dropped(handler: Handler) -> None:
     handler.close_connection = True
     handler.connection.close()

@@ -1,0 +1,239 @@
+"""`minrisk sample` after failures and interruptions: what is kept, and what is drawn again."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+import openai_server
+from commands import read, run, spawn, wait_for, write
+from minrisk.cli.execute import SOME_FAILED
+from minrisk.io.journal import Journal
+from openai_server import Faulty, refusing_prompt, status
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    (b'{"source": "one"}\n{"text": "x"}\n', "in:2: found the fields text, wanted source"),
+    (b'{"source": "one"}\n{"source": 3}\n', "in:2: found source 3, wanted a string"),
+    (b'{"source": "one"}\n{"prompt": ["x"]}\n', 'in:2: found prompt ["x"], wanted a string'),
+    (b'{"source": "one"}\n{"messages": []}\n', "in:2: found messages [], wanted a list"),
+    (b'{"source": "one"}\n{"messages": [{"content": "x"}]}\n', "in:2: found messages"),
+    (b'{"source": "one"}\n{"prompt": "a", "messages": []}\n', "found both prompt and messages"),
+    (b'{"source": "one"}\nplain\n', "give --input-format text"),
+    (b'one\n\xff\n', "in:2: found byte 0xff"),
+])
+@pytest.mark.parametrize("command", ["sample", "translate"])
+def test_a_bad_source_is_told_and_what_came_before_is_kept(
+        request, tmp_path, command, content, message):
+    path, out = tmp_path / "in", tmp_path / "out"
+    path.write_bytes(content)
+    result = request.getfixturevalue(command)(path, "-n", "2", "-o", out, "--on-error", "stop")
+    assert result.code == 2
+    assert message in result.err
+    assert "Traceback" not in result.err
+    assert not out.exists()
+    again = request.getfixturevalue(command)(path, "-n", "2", "-o", out, "--resume")
+    assert again.code == SOME_FAILED
+    assert "1 segments finished" in again.err
+    assert out.read_text().count("\n") == 2
+
+
+@pytest.mark.parametrize("code", [400, 401, 503])
+def test_an_endpoint_that_refuses_is_told_and_what_is_finished_is_kept(
+        sample, server, sources, tmp_path, code):
+    def moody(handler):
+        bad = handler.body["messages"][-1]["content"] == "three"
+        (status(code, "not with me") if bad else openai_server.answer)(handler)
+
+    server.always = moody
+    out = tmp_path / "out"
+    result = sample(sources, "-n", "2", "-o", out, "--batch-size", "1", "--retries", "1",
+                    "--on-error", "stop")
+    assert result.code == 2
+    assert f"{code} not with me" in result.err
+    server.always = None
+    server.bodies.clear()
+    assert sample(sources, "-n", "2", "-o", out, "--batch-size", "1", "--resume").code == 0
+    asked = {body["messages"][-1]["content"] for body in server.bodies}
+    assert "three" in asked
+    if code != 401:  # which concerns all, and ends the run before what is on its way is there
+        assert asked == {"three"}
+
+
+@pytest.mark.parametrize("where", ["", "-o @.jsonl", "-o @/", "-o @.jsonl --workers 1"])
+def test_prompts_that_all_fail_are_sent_once(sample, server, sources, tmp_path, where):
+    server.always = status(400, "not with me")
+    args = ["-n", "1", "--retries", "0", *where.replace("@", f"{tmp_path}/out").split()]
+    result = sample(sources, *args)
+    assert result.code == 2
+    assert "400 not with me; all 4 segments failed" in result.err
+    sent = [body["messages"][-1]["content"] for body in server.bodies]
+    assert sorted(sent) == sorted(sources.read_text().split())
+    server.always = None
+    assert sample(sources, *args).code == 0
+
+
+def test_a_pipe_whose_prompts_all_fail_is_not_read_again(sample, server):
+    server.always = status(400, "not with me")
+    result = sample("-", "-n", "1", "--retries", "0", stdin=b"one\ntwo\n")
+    assert "400 not with me; all 2 segments failed" in result.err
+    assert len(server.bodies) == 2
+
+
+def test_the_rest_of_a_batch_with_a_failure_is_kept_and_the_failure_drawn_again(
+        sample, server, sources, tmp_path):
+    whole = sample(sources, "-n", "4").records
+    server.always = refusing_prompt("three")
+    out = tmp_path / "out.jsonl"
+    assert sample(sources, "-n", "4", "-o", out, "--on-error", "stop").code == 2
+    server.always = None
+    server.bodies.clear()
+    assert sample(sources, "-n", "4", "-o", out, "--resume").code == 0
+    assert read(out.read_text()) == whole
+    assert {body["messages"][0]["content"] for body in server.bodies} == {"three"}
+
+
+def test_recorded_failures_are_drawn_again_when_a_run_is_resumed(sample, server, sources, tmp_path):
+    whole = sample(sources, "-n", "4").records
+    server.always = refusing_prompt("three")
+    out = tmp_path / "out.jsonl"
+    result = sample(sources, "-n", "4", "-o", out)
+    assert result.code == SOME_FAILED
+    assert f"the first failure: {sources}:3: " in result.err
+    failed = read(out.read_text())[2]
+    assert (failed["id"], failed["source"]) == (2, "three")
+    assert f"{sources}:3: http" in failed["error"]
+    server.always = None
+    server.bodies.clear()
+    result = sample(sources, "-n", "4", "-o", out, "--resume")
+    assert result.code == 0
+    assert "3 segments finished" in result.err
+    assert read(out.read_text()) == whole
+    assert {body["messages"][0]["content"] for body in server.bodies} == {"three"}
+
+
+def test_a_field_called_error_is_no_failure(sample, server, tmp_path):
+    path = write(tmp_path / "in.jsonl", {"source": "one", "error": "none"})
+    out = tmp_path / "out.jsonl"
+    assert sample(path, "-n", "2", "-o", out).code == 0
+    server.bodies.clear()
+    assert sample(path, "-n", "2", "-o", out, "--resume").code == 0
+    assert server.bodies == []
+
+
+def test_a_finished_file_is_not_overwritten_unless_asked_for(sample, sources, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert sample(sources, "-n", "4", "-o", out).code == 0
+    before = out.read_bytes()
+    result = sample(sources, "-n", "2", "-o", out)
+    assert result.code == 2
+    assert "--resume goes on with it, --overwrite starts again" in result.err
+    assert out.read_bytes() == before
+    assert sample(sources, "-n", "2", "-o", out, "--overwrite").code == 0
+    assert out.read_bytes() != before
+
+
+def test_resuming_nothing_begins_and_resuming_everything_does_nothing(sample, sources, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert sample(sources, "-n", "4", "-o", out, "--resume").code == 0
+    first = out.read_bytes()
+    result = sample(sources, "-n", "4", "-o", out, "--resume")
+    assert result.code == 0
+    assert "4 segments finished" in result.err
+    assert out.read_bytes() == first
+
+
+def test_a_finished_file_that_somebody_changed_is_told(sample, sources, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert sample(sources, "-n", "4", "-o", out).code == 0
+    out.write_bytes(out.read_bytes()[:-9])
+    result = sample(sources, "-n", "4", "-o", out, "--resume")
+    assert result.code == 2
+    assert "remove it to make it again" in result.err
+    out.unlink()
+    assert sample(sources, "-n", "4", "-o", out, "--resume").code == 0
+
+
+@pytest.mark.parametrize(("args", "message"), [
+    (["-n", "5"], "n was 4, is 5"),
+    (["-n", "4", "--seed", "9"], "seed was 0, is 9"),
+    (["-n", "4", "--temperature", "0.5"], "temperature was 1.0, is 0.5"),
+    (["-n", "4", "--repeat"], "repeat was False, is True"),
+    (["-n", "4", "--reference-samples", "4"], "reference_samples was None, is 4"),
+])
+def test_going_on_in_another_way_is_refused(sample, sources, tmp_path, args, message):
+    out = tmp_path / "out.jsonl"
+    assert sample(sources, "-n", "4", "-o", out).code == 0
+    before = out.read_bytes()
+    result = sample(sources, *args, "-o", out, "--resume")
+    assert result.code == 2
+    assert message in result.err
+    assert out.read_bytes() == before
+
+
+def test_what_cannot_change_a_sample_may_change(sample, sources, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert sample(sources, "-n", "4", "-o", out).code == 0
+    assert sample(sources, "-n", "4", "-o", out, "--resume", "--concurrency", "1").code == 0
+
+
+def test_going_on_with_another_input_is_refused(sample, sources, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert sample(sources, "-n", "4", "-o", out).code == 0
+    before = out.read_bytes()
+    sources.write_text("one\ntwo\nother\nfour\n")
+    result = sample(sources, "-n", "4", "-o", out, "--resume")
+    assert result.code == 2
+    assert f"input {sources} was 19 bytes" in result.err
+    assert out.read_bytes() == before
+
+
+def test_a_file_of_unknown_origin_is_left_alone(sample, sources, tmp_path):
+    out = tmp_path / "notes.txt"
+    out.write_text("my notes")
+    result = sample(sources, "-n", "4", "-o", out, "--resume")
+    assert result.code == 2
+    assert "notes.txt exists, and no manifest says that minrisk made it" in result.err
+    assert out.read_text() == "my notes"
+
+
+@pytest.mark.parametrize("command", ["sample", "translate"])
+def test_a_killed_run_goes_on_without_losing_or_repeating_a_segment(
+        server: Faulty, tmp_path, command):
+    sources = tmp_path / "sources.txt"
+    sources.write_text("".join(f"source {i}\n" for i in range(40)))
+    out, whole = tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
+    args = [command, sources, "--endpoint", server.endpoint, "--model", "m", "-n", "4",
+            "--batch-size", "2", "--prompt", "{source}",
+            *(["--format", "json"] if command == "translate" else [])]
+    assert run(*args, "-o", whole).code == 0
+    server.bodies.clear()
+    server.delay = 0.02
+    for _ in range(2):
+        with spawn(*args, "-o", out, "--resume") as process:
+            kept = _kept(tmp_path)
+            wait_for(lambda kept=kept: _kept(tmp_path) >= kept + 6)
+            process.send_signal(signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL
+    server.delay = 0.0
+    assert run(*args, "-o", out, "--resume").code == 0
+    assert out.read_bytes() == whole.read_bytes()
+    assert len(server.bodies) <= 40 + 2 * 16 * 2  # what was in the air is all that was lost
+
+
+def _kept(folder: Path) -> int:
+    """Segments that are on disk."""
+    return sum(len(entry["indices"]) for path in folder.rglob("*.partial")
+               for _, entry in Journal(str(path), f"{path.parent.name}/{path.stem}"))
+
+
+def test_ctrl_c_does_not_wait_for_a_slow_server(server, sources, tmp_path):
+    server.delay = 60
+    with spawn("sample", sources, "--endpoint", server.endpoint, "--model", "m",
+               "-o", tmp_path / "out") as process:
+        wait_for(lambda: server.bodies)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert b"interrupted; segments in" in process.stderr.read()
