@@ -1,4 +1,4 @@
-"""Calls for whole corpora: what the command line does, in Python, with the same results."""
+"""`minrisk.decode_corpus`: the results of the loop and of the command line, and its errors."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import minrisk
-import openai_server
 from commands import run, write
+from generators import corpus
 from minrisk._api.keywords import (
     DecodeKeywords,
     RunKeywords,
@@ -26,20 +26,10 @@ from minrisk._api.keywords import (
 from minrisk._core.registry import SAMPLERS, STRATEGIES
 from minrisk._core.threads import set_threads, threads
 from minrisk.pipeline.job import RunConfig
-from minrisk.plugins import Sample
-from openai_server import status
 
-WORDS = ["the", "a", "cat", "dog", "sat", "on", "mat", "rug", "old", "red", "big"]
 RANDOM = [("standard", {}), ("n-by-s", {"subset": 3}), ("aggregate", {"groups": 3, "seed": 5}),
           ("adaptive", {"budget": 0.3}), ("low-rank", {"budget": 0.5})]
 BAD = {"id": "bad", "samples": []}
-
-
-def corpus(count: int = 6) -> list[dict[str, Any]]:
-    rng = np.random.default_rng(0)
-    return [{"id": f"s{i}", "source": f"source {i}", "more": [i],
-             "samples": [" ".join(rng.choice(WORDS, 5)) for _ in range(12)],
-             "counts": rng.integers(1, 4, 12).tolist()} for i in range(count)]
 
 
 def flags(options: dict[str, Any]) -> list[str]:
@@ -408,252 +398,3 @@ def test_keywords_are_the_options_that_there_are():
             registry.get(name))}
         assert set(get_type_hints(keywords)) == fields - others
     assert "seed" in get_type_hints(DecodeKeywords)
-
-
-# sampling
-
-
-def sampler(server: Any) -> minrisk.Endpoint:
-    return minrisk.Endpoint("m", server.endpoint, prompt="In French: {source}")
-
-
-SOURCES = ["one", "two", "three", "four"]
-
-
-@pytest.fixture
-def sources(tmp_path: Path) -> Path:
-    path = tmp_path / "sources.txt"
-    path.write_text("".join(f"{source}\n" for source in SOURCES))
-    return path
-
-
-def test_samples_are_those_of_the_command_line(server, sources, tmp_path):
-    flags = ["--endpoint", server.endpoint, "--model", "m", "-n", "9", "--seed", "3"]
-    expected = run("sample", sources, *flags, "-o", tmp_path / "cli.jsonl")
-    assert expected.code == 0
-    common: Any = {"endpoint": server.endpoint, "model": "m", "seed": 3}
-    summary = minrisk.sample(sources, 9, output=tmp_path / "api.jsonl", **common)
-    assert (tmp_path / "api.jsonl").read_bytes() == (tmp_path / "cli.jsonl").read_bytes()
-    assert (summary.segments, summary.counts["samples"]) == (4, 36)
-    records = [json.loads(line) for line in (tmp_path / "cli.jsonl").read_text().splitlines()]
-    for prompts in (sources, SOURCES, [{"source": source} for source in SOURCES]):
-        found = list(minrisk.sample(prompts, 9, **common))
-        assert [set(result.texts) for result in found] == [set(r["samples"]) for r in records]
-        assert all(sum(s.count for s in result.samples) == 9 for result in found)
-
-
-def test_translations_are_those_of_the_command_line(server, sources, tmp_path):
-    flags = ["--endpoint", server.endpoint, "--model", "m", "--prompt", "In French: {source}",
-             "-n", "9", "--strategy", "n-by-s", "--subset", "3", "--seed", "2"]
-    for form in ("text", "json"):
-        run("translate", sources, *flags, "--format", form, "-o", tmp_path / f"cli.{form}")
-        minrisk.translate(sources, 9, sampler=sampler(server), strategy="n-by-s", subset=3, seed=2,
-                          output=tmp_path / f"api.{form}", format=form)
-        assert (tmp_path / f"api.{form}").read_bytes() == (tmp_path / f"cli.{form}").read_bytes()
-    manifests = [json.loads((tmp_path / f"{name}.json.run.json").read_text())
-                 for name in ("cli", "api")]
-    assert manifests[0]["settings"] == manifests[1]["settings"]
-    found = minrisk.translate(SOURCES, 9, sampler="openai", endpoint=server.endpoint, model="m",
-                              prompt="In French: {source}", strategy="n-by-s", subset=3, seed=2)
-    assert [r.text for r in found] == (tmp_path / "cli.text").read_text().splitlines()
-
-
-def test_separate_references_are_those_of_the_command_line(server, sources, tmp_path):
-    flags = ["--endpoint", server.endpoint, "--model", "m", "--prompt", "In French: {source}",
-             "-n", "5", "--reference-samples", "9", "--references.temperature", "0.25"]
-    options: Any = {"reference_samples": 9, "reference_options": {"temperature": 0.25}}
-    calls: Any = {"sample": minrisk.sample, "translate": minrisk.translate,
-                  "answer": minrisk.answer}
-    for name, call in calls.items():
-        run(name, sources, *flags, "-o", tmp_path / f"cli.{name}")
-        summary = call(sources, 5, sampler=sampler(server), output=tmp_path / f"api.{name}",
-                       **options)
-        assert (tmp_path / f"api.{name}").read_bytes() == (tmp_path / f"cli.{name}").read_bytes()
-        assert summary.counts["samples"] == 4 * (5 + 9)
-        manifests = [json.loads((tmp_path / f"{side}.{name}.run.json").read_text())
-                     for side in ("cli", "api")]
-        assert manifests[0]["settings"] == manifests[1]["settings"]
-        for result in call(SOURCES, 5, sampler=sampler(server), **options):
-            assert sum(s.count for s in result.samples) == 5
-            assert sum(s.count for s in result.reference_samples) == 9
-
-
-@pytest.mark.parametrize("call", [minrisk.sample, minrisk.translate, minrisk.answer])
-def test_results_tell_the_tokens_of_all_their_samples(server, call):
-    [before] = call(["one"], 4, sampler=sampler(server))
-    assert before.usage is None
-    server.usage = True
-    [alone] = call(["one"], 4, sampler=sampler(server))
-    assert alone.usage == {"prompt_tokens": 5, "completion_tokens": 12}
-    [both] = call(["one"], 4, sampler=sampler(server), reference_samples=8)
-    assert both.usage == {"prompt_tokens": 10, "completion_tokens": 36}
-    [decoded] = minrisk.decode_corpus([both.texts if call is minrisk.sample else ["a", "b"]])
-    assert decoded.usage is None
-
-
-def test_samples_can_be_written_as_plain_text(server, tmp_path):
-    path = tmp_path / "hyps.txt"
-    minrisk.sample(SOURCES, 4, sampler=sampler(server), output=path, format="text")
-    [first, *_] = minrisk.sample(SOURCES, 4, sampler=sampler(server))
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert len(lines) == 4 * len(SOURCES)
-    assert set(lines[:4]) == set(first.texts)
-    with pytest.raises(minrisk.InputError, match="format= are for output="):
-        minrisk.sample(SOURCES, 4, sampler=sampler(server), format="text")
-
-
-def test_a_sampler_without_options_can_draw_references_too():
-    class Parrot:
-        name = "parrot"
-
-        def sample(self, prompts, n, seed=0, indices=None):
-            return [[Sample(f"{prompt} {seed}", n)] for prompt in prompts]
-
-    [found] = minrisk.sample(["Hello"], 4, sampler=Parrot(), reference_samples=2)
-    assert [s.count for s in found.reference_samples] == [2]
-    assert found.reference_samples[0].text != found.texts[0] == "Hello 0"
-    with pytest.raises(minrisk.InputError, match="unknown option of sampler 'parrot'"):
-        minrisk.sample(["Hello"], 4, sampler=Parrot(), reference_samples=2,
-                       reference_options={"temperature": 1})
-
-
-def test_a_prompt_that_fails_keeps_its_place(server):
-    def picky(handler: Any) -> None:
-        bad = handler.body["messages"][-1]["content"].endswith("three")
-        (status(400, "not with me") if bad else openai_server.answer)(handler)
-
-    server.always = picky
-    found = list(minrisk.sample(SOURCES, 2, sampler=sampler(server)))
-    assert [r.error is None for r in found] == [True, True, False, True]
-    with pytest.raises(minrisk.InputError, match=r"segment 2: .*not with me"):
-        found[2].samples  # noqa: B018
-
-
-def test_chats_are_prompts_too(server):
-    chat = [{"role": "user", "content": "one"}]
-    found = minrisk.sample([chat, {"messages": chat, "id": "x"}], 2, endpoint=server.endpoint,
-                           model="m")
-    assert [result.id for result in found] == [0, "x"]
-    assert all(body["messages"] == chat for body in server.bodies)
-
-
-@pytest.mark.parametrize(("args", "options", "message"), [
-    (("one", 4), {}, "prompts must be a pathlib.Path of a file, or an iterable of prompts"),
-    ((5, 4), {}, "prompts must be a pathlib.Path"),
-    ((Path("nowhere.txt"), 4), {}, "cannot read .*nowhere.txt"),
-    ((["one"], 0), {}, "n must be an integer of at least 1; got 0"),
-    ((["one"], 4), {"seed": -1}, "seed must be an integer of at least 0; got -1"),
-    ((["one"], 4), {"sampler": "hff"}, "unknown sampler 'hff'; did you mean 'hf'"),
-    ((["one"], 4), {"sampler": 3}, "sampler must be a sampler or the name of one; got 3"),
-    ((["one"], 4), {"epsilan": 0.1}, "unknown option 'epsilan'; did you mean 'epsilon'"),
-    ((["one"], 4), {"sampler": "hf"}, "sampler 'hf' needs the option model"),
-    ((["one"], 4), {"sampler": minrisk.CTranslate2("m"), "top_k": 2}, "already part of the"),
-    ((["one"], 4), {"on_blank": "ignore"}, "on_blank must be 'copy' or 'fail'"),
-    ((["one"], 4), {"reference_samples": 0}, "reference_samples must be an integer of at least 1"),
-    ((["one"], 4), {"reference_options": {"top_k": 1}}, "reference_options= needs "
-     "reference_samples="),
-    ((["one"], 4), {"reference_samples": 2, "reference_options": {"topk": 1}},
-     "unknown option of sampler 'hf', 'topk'; did you mean 'top_k'"),
-    ((["one"], 4), {"workers": 0}, "workers must be an integer of at least 1"),
-])
-@pytest.mark.parametrize("call", [minrisk.sample, minrisk.translate], ids=["sample", "translate"])
-def test_wrong_arguments_of_sampling_get_our_errors(call, args, options, message):
-    needed = {} if {"sampler"} & options.keys() else {"model": "m"}
-    with pytest.raises(minrisk.InputError, match=message):
-        call(*args, **needed | options)
-
-
-# training data
-
-
-def test_examples_are_those_of_the_command_line(tmp_path):
-    path = write(tmp_path / "in.jsonl", *corpus())
-    flags = ["--pairs", "consecutive", "--stride", "3", "--conversational"]
-    lines = run("export", path, *flags).records
-    options: Any = {"pairs": "consecutive", "stride": 3, "conversational": True}
-    assert list(minrisk.export(path, **options)) == lines
-    assert list(minrisk.export(corpus(), **options)) == lines
-    run("export", path, "--format", "tsv", "-o", tmp_path / "cli.tsv")
-    summary = minrisk.export(path, format="tsv", output=tmp_path / "api.tsv")
-    assert summary.segments == 6
-    assert (tmp_path / "api.tsv").read_bytes() == (tmp_path / "cli.tsv").read_bytes()
-
-
-def test_a_segment_that_gives_no_example_is_told():
-    segments = [{"source": "s", "samples": ["a"]}, {"samples": ["b"]}]
-    with pytest.warns(UserWarning, match="segment 1: found no source, .*gives no example"):
-        assert list(minrisk.export(segments)) == [{"source": "s", "target": "a"}]
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"format": "xml", "output": "o"}, "format must be 'json' or 'tsv'; got 'xml'"),
-    ({"format": "tsv"}, "format='tsv' and matrix= are for output="),
-    ({"format": "tsv", "output": "o", "pairs": "best-worst"}, "need format='json'"),
-    ({"pairs": "best"}, "pairs must be 'best-worst' or"), ({"stride": 0}, "stride must be"),
-    ({"stride": 2}, "stride= goes with pairs='consecutive'"),
-    ({"prompt": "x", "conversational": True}, r"has no \{source\}"),
-    ({"prompt": "{source}"}, "prompt= goes with pairs= or conversational="),
-])
-def test_wrong_arguments_of_export_get_our_errors(options, message):
-    with pytest.raises(minrisk.InputError, match=message):
-        minrisk.export(corpus(1), **options)
-
-
-# validation
-
-
-def without_seconds(found: dict[str, Any]) -> dict[str, Any]:
-    """What does not depend on how busy the machine is."""
-    rows = [{k: v for k, v in row.items() if k != "seconds"} for row in found["trials"]]
-    return {k: v for k, v in found.items() if k not in ("recommended", "fastest")} | {
-        "trials": rows}
-
-
-def test_a_validation_is_that_of_the_command_line(tmp_path):
-    path = write(tmp_path / "in.jsonl", *corpus())
-    flags = ["--strategy", "aggregate", "--strategy", "n-by-s", "--seed", "4", "--limit", "5"]
-    told = json.loads(run("validate", path, *flags, "--format", "json", "-q").out)
-    options: Any = {"strategies": ["aggregate", "n-by-s"], "seed": 4, "limit": 5}
-    output = tmp_path / "outcomes.jsonl"
-    for segments, more in ((path, {}), (corpus(), {}), (iter(corpus()), {"output": output})):
-        found = minrisk.validate(segments, **options | more)
-        assert without_seconds(found.as_json()) == without_seconds(told)
-    assert output.read_text().count("\n") == 5
-    found.save(tmp_path / "summary.json")
-    assert json.loads((tmp_path / "summary.json").read_text()) == found.as_json()
-    assert found.recommended in found.rows
-    assert str(found).startswith("strategy ")
-    assert "By pairs: " in str(found)
-
-
-def test_a_validation_is_plotted_as_by_the_command_line(tmp_path):
-    pytest.importorskip("matplotlib")
-    found = minrisk.validate(corpus(2), strategies=["aggregate"])
-    found.plot(tmp_path / "accuracy.svg")
-    assert (tmp_path / "accuracy.svg").read_bytes().startswith(b"<?xml")
-    with pytest.raises(minrisk.InputError, match="wanted a name that ends in"):
-        found.plot(tmp_path / "accuracy.gif")
-
-
-def test_what_a_metric_cannot_do_is_told_and_further_metrics_are_taken():
-    found = minrisk.validate(corpus(2), lambda hyp, ref: float(len(hyp) == len(ref)),
-                             coarse="chrf")
-    tried = {row.trial.strategy for row in found.rows}
-    assert "coarse-to-fine" in tried
-    assert "aggregate" not in tried
-    assert any(reason.startswith("without aggregate: ") for reason in found.skipped)
-
-
-@pytest.mark.parametrize(("args", "options", "message"), [
-    ((5,), {}, "segments must be file names"), (([],), {}, "no segments; at least one is needed"),
-    (([["a"]],), {"top": 0}, "top must be an integer of at least 1; got 0"),
-    (([["a"]],), {"tolerance": -1}, "tolerance must be a number of at least 0 or None"),
-    (([["a"]],), {"strategies": "aggregate"}, "strategies must be a list of names"),
-    (([["a"]],), {"strategies": ["agregate"]}, "unknown strategy 'agregate'"),
-    (([["a"]],), {"limt": 3}, "unknown option 'limt'"),
-    (([["a"]],), {"output": "out/"}, "must be a file, which can be read again"),
-    (([[]],), {}, "segment 0: zero hypotheses"),
-])
-def test_wrong_arguments_of_validate_get_our_errors(args, options, message):
-    with pytest.raises(minrisk.InputError, match=message):
-        minrisk.validate(*args, **options)
