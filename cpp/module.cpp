@@ -280,6 +280,10 @@ void set_simd(const std::string& name) {
 
 NB_MODULE(_native, m) {
     m.doc() = "The native core of minrisk.";
+#ifdef NDEBUG
+    // features that live until a process ends, as those of a worker, are no leaks to tell users of
+    nb::set_leak_warnings(false);
+#endif
 
     bind_chrf(m.def_submodule("chrf"));
     bind_bleu(m.def_submodule("bleu"));

@@ -223,6 +223,12 @@ def test_the_command_ranks_as_decode_does(folder, strategy):
     assert_close(found["utilities"], expected.utility)
 
 
+def test_workers_end_without_a_word(folder, capfd):
+    """Their features live until they end, which the native core took for leaks."""
+    assert run("rank", "hyps.txt", "a.txt", "b.txt", "--workers", 1).code == 0
+    assert capfd.readouterr() == ("", "")
+
+
 def test_an_output_of_the_command_is_replaced_only_if_told(folder):
     path = folder / "best.jsonl.gz"
     assert run("rank", "hyps.txt", "a.txt", "-o", path).code == 0
