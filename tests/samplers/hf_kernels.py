@@ -17,11 +17,11 @@ import tiny_models
 from minrisk._torch import cuda_graphs
 from minrisk._torch.device import triton_not_supported_reasons
 from minrisk.samplers.hf import (
-    attention,
+    bart,
     causal_kernels,
     fast_decoder,
     kernels,
-    recorded_steps,
+    prefix_cache,
     truncation,
 )
 from minrisk.samplers.hf import engine as sampler
@@ -34,6 +34,8 @@ from tolerance import assert_close
 DEVICE = sys.argv[1]
 # tokens of a sample, and how many samples: the interpreter is slow
 LIMIT, SAMPLES = (12, 30) if DEVICE == "cuda" else (5, 3)
+EPSILON = Truncation(epsilon=0.02)
+HALF = "bf16" if DEVICE == "cuda" else "fp16"
 SOURCES = [(6, 7, 8, 2), (6, 12, 2), (15, 13, 14, 9, 10, 2)]
 
 
@@ -45,24 +47,34 @@ def indices(*numbers: int) -> torch.Tensor:
     return torch.tensor(numbers, device=DEVICE)
 
 
+def caches(heads: int, size: int, dtype: torch.dtype, cross_kv: torch.Tensor,
+           lengths: torch.Tensor) -> list[KVCache]:
+    """Two equal ones, of five rows that share some of their tokens."""
+    paths = torch.randint(0, 70, (5, 36), device=DEVICE, dtype=torch.int32)
+    self_kv = random(1, 2, 300, heads, size, dtype=dtype)
+    self_kv[:, :, 70:] = math.nan  # what no row refers to is not read
+    return [KVCache(self_kv.clone(), paths.clone(), cross_kv, lengths) for _ in range(2)]
+
+
+def ways(own: list[KVCache], position: int, source: torch.Tensor) -> tuple:
+    """With torch and with Triton, whose new tokens have slots of their own."""
+    for cache in own:
+        cache.paths[:, position] = torch.arange(100 + position, 105 + position)
+    addresses = torch.from_numpy(own[1].addresses(0, position)).to(DEVICE)
+    return (TorchAttention(own[0], position + 1, source), TritonAttention(addresses, source))
+
+
 def check_attention(heads: int, size: int, name: str) -> None:
     """Rows of three sources, up to and past a block of tokens; what follows them is not read."""
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[name]
-    self_kv = random(1, 2, 7, heads, 64, size, dtype=dtype)
-    self_kv[:, :, :, :, 35:] = math.nan
-    caches = [KVCache(self_kv.clone(), random(1, 2, 3, heads, 33, size, dtype=dtype),
-                      indices(33, 1, 17))]
-    caches.append(KVCache(self_kv.clone(), caches[0].cross_kv, caches[0].lengths))
-    source, places = indices(2, 0, 0, 1, 2), indices(4, 0, 1, 2, 5)
+    dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[name]
+    cross_kv = random(1, 2, 3, heads, 33, size, dtype=dtype)
+    own, source = caches(heads, size, dtype, cross_kv, indices(33, 1, 17)), indices(0, 0, 1, 2, 2)
     for position in (0, 15, 16, 34):
-        at = indices(position)
-        ways = (TorchAttention(caches[0], at, position + 1, source, places, 2),
-                TritonAttention(caches[1], at, source, source.argsort(stable=True)))
         query, key, value = (random(5, heads, size, dtype=dtype) for _ in range(3))
-        for found in zip(*([way.self_attention(0, query, key, value).reshape(5, heads, size),
-                            way.cross_attention(0, query)] for way in ways), strict=True):
+        for found in zip(*([way.self_attention(0, query, key, value), way.cross_attention(0, query)]
+                           for way in ways(own, position, source)), strict=True):
             assert_close(*found, name)
-    torch.testing.assert_close(caches[0].self_kv, caches[1].self_kv, equal_nan=True)
+    torch.testing.assert_close(own[0].self_kv, own[1].self_kv, equal_nan=True)
 
 
 def check_shared_prompts(heads: int, kv_heads: int, size: int, name: str,
@@ -75,21 +87,16 @@ def check_shared_prompts(heads: int, kv_heads: int, size: int, name: str,
     if DEVICE == "cpu":
         causal_kernels._MAX_SPLITS = splits
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[name]
-    self_kv = random(1, 2, 7, kv_heads, 64, size, dtype=dtype)
     prompt_kv = random(1, 2, 4, kv_heads, 150, size, dtype=dtype)
     prompt_kv[:, :, 0, :, 147:] = 100  # what follows a prompt is not read
-    caches = [KVCache(self_kv.clone(), prompt_kv, indices(147, 1, 64, 66)) for _ in range(2)]
-    source, places = indices(3, 0, 0, 1, 3), indices(6, 0, 1, 2, 7)
+    own = caches(kv_heads, size, dtype, prompt_kv, indices(147, 1, 64, 66))
     for position in (0, 31, 32):
-        at = indices(position)
-        ways = (TorchAttention(caches[0], at, position + 1, source, places, 2),
-                TritonAttention(caches[1], at, source, source.argsort(stable=True)))
         query = random(5, heads, size, dtype=dtype)
         key, value = (random(5, kv_heads, size, dtype=dtype) for _ in range(2))
         plain, fast_way = (way.shared_prompt_attention(0, query, key, value, 0.3, softcap)
-                           for way in ways)
+                           for way in ways(own, position, indices(0, 0, 1, 3, 3)))
         assert_close(fast_way, plain, name)
-    assert torch.equal(caches[0].self_kv, caches[1].self_kv)
+    torch.testing.assert_close(own[0].self_kv, own[1].self_kv, equal_nan=True)
 
 
 def check_likely(dtype: torch.dtype, vocabulary: int) -> None:
@@ -110,56 +117,45 @@ def check_likely(dtype: torch.dtype, vocabulary: int) -> None:
                      scale=float(logits[row][logits[row].isfinite()].abs().max()))
 
 
-def check_copy(length: int) -> None:
-    """Within a buffer, and to one with more room."""
-    known = random(2, 2, 5, 3, 8, 4)
-    for size in ((5, 3, 8, 4), (7, 3, 16, 4)):
-        wanted = random(2, 2, *size) if size[0] > 5 else known.clone()
-        found = wanted.clone()
-        of, to = indices(4, 1, 1), indices(0, 2, 3)
-        attention.copy_rows_with_torch(known, wanted, of, to, length)
-        kernels.copy_rows(known if size[0] > 5 else found, found, of, to, length)
-        assert torch.equal(found, wanted)
-
-
 class Rerun:
     """Stands in for a CUDA graph: runs what was recorded once more, into the same memory."""
 
-    def __init__(self, run, candidates):
-        self.run, self.candidates = run, candidates
+    def __init__(self, run, drawn):
+        self.run, self.drawn = run, drawn
 
     def replay(self):
         again = self.run()
-        self.candidates.cumulative.copy_(again.cumulative)
-        self.candidates.table.copy_(again.table)
+        self.drawn.state.packed.copy_(again.state.packed)
+        self.drawn.parents.copy_(again.parents)
+        self.drawn.columns.copy_(again.columns)
 
 
 def record(function, inputs, pool):
-    candidates = function(inputs)
-    return cuda_graphs.Recording(Rerun(lambda: function(inputs), candidates), inputs, candidates)
+    drawn = function(inputs)
+    return cuda_graphs.Recording(Rerun(lambda: function(inputs), drawn), inputs, drawn)
 
 
-def engine(model) -> SamplingEngine:
-    return SamplingEngine(model, model.generation_config, Truncation(epsilon=0.02), LIMIT)
+def engine(model, truncation: Truncation) -> SamplingEngine:
+    return SamplingEngine(model, model.generation_config, truncation, LIMIT)
 
 
 def counts(drawn: list[list[SampledSequence]]) -> list[list[tuple]]:
     return [[(d.tokens, d.count, d.first) for d in own] for own in drawn]
 
 
-def check_drawing(kind: str, largest: int) -> None:
-    """Sources, rows and lengths that fill up, buffers that grow, are left and come back."""
+def check_drawing(kind: str, largest: int, options: Truncation = EPSILON) -> None:
+    """Steps that are launched, recorded and replayed, with other sources, rows and lengths."""
     model = tiny_models.model(kind)
     start = (model.generation_config.decoder_start_token_id,)
     given = ([TokenizedPrompt((), source[:3]) for source in SOURCES] if kind in tiny_models.CAUSAL
              else [TokenizedPrompt(source, start) for source in SOURCES])
-    plain = engine(model).sample(given, SAMPLES, 3, range(3))
-    fast_decoder.MAX_RECORDED_ROWS = largest
-    for module in (fast_decoder, truncation):
+    plain = engine(model, options).sample(given, SAMPLES, 3, range(3))
+    fast_decoder._MAX_RECORDED_ROWS = largest
+    for module in (bart, fast_decoder, truncation):
         module.triton_not_supported_reasons = lambda device: []
     sampler._per_thread.decoders.clear()
-    made = engine(model.to(DEVICE))
-    for batch in (given[:2], given[1:2]):
+    made = engine(model.to(DEVICE), options)
+    for batch in (given[:2], given[1:2], given[1:2], given[:2]):
         first = given.index(batch[0])
         places = range(first, first + len(batch))
         drawn = made.sample(batch, SAMPLES, 3, places)
@@ -171,7 +167,7 @@ def check_drawing(kind: str, largest: int) -> None:
     before = len(recorded)
     made.sample(given[1:2], SAMPLES, 3, [1])
     assert 0 < before == len(recorded) < 20, before
-    for module in (fast_decoder, truncation):
+    for module in (bart, fast_decoder, truncation):
         module.triton_not_supported_reasons = triton_not_supported_reasons
 
 
@@ -179,23 +175,25 @@ def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     check_attention(2, 8, "fp32")
-    check_attention(1, 24, "bf16")
-    check_shared_prompts(4, 2, 8, "fp32", softcap=2.0, splits=4)
     # the interpreter multiplies no matrices in bf16
-    check_shared_prompts(14, 2, 24, "bf16" if DEVICE == "cuda" else "fp16", splits=2)
+    check_attention(1, 24, HALF)
+    check_shared_prompts(4, 2, 8, "fp32", softcap=2.0, splits=4)
+    check_shared_prompts(14, 2, 24, HALF, splits=2)
     check_likely(torch.float32, 200)
     check_likely(torch.bfloat16, 5000)
-    check_copy(3)
-    check_copy(8)
-    fast_decoder._MIN_BUFFER_TOKENS = 4
+    check_likely(torch.bfloat16, 17000)
+    fast_decoder._TOKENS_PER_SAMPLE = 2
+    prefix_cache._MIN_SLOTS = 4
     if DEVICE == "cpu":
         torch.cuda.graph_pool_handle = lambda: None
-        recorded_steps._padded_rows = lambda number: -(-number // 4) * 4
+        fast_decoder.padded_rows = lambda number: -(-number // 4) * 4
         cuda_graphs.record = record
-    check_drawing("m2m", SAMPLES)
+    check_drawing("marian", SAMPLES)
     check_drawing("llama", SAMPLES)
+    truncation._FIRST_LIST_TOKENS = 2  # too few for some
+    check_drawing("llama", SAMPLES, Truncation(top_p=0.9))
     if DEVICE == "cuda":
-        check_drawing("marian", 2048)
+        check_drawing("m2m", 2048)
         check_drawing("fsmt", SAMPLES)
         check_drawing("qwen", 2048)
 

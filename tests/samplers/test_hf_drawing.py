@@ -17,7 +17,7 @@ transformers = pytest.importorskip("transformers", reason="needs the extra minri
 import tiny_models
 from minrisk._core.errors import InputError, UnusableError
 from minrisk._core.progress import progress_listener
-from minrisk.samplers.hf import Transformers
+from minrisk.samplers.hf import Transformers, prefixes, truncation
 from minrisk.samplers.hf.bart import not_supported_reasons as fast_reasons
 from minrisk.samplers.hf.beam_search import beam_search
 from minrisk.samplers.hf.causal import not_supported_reasons as causal_reasons
@@ -185,6 +185,20 @@ def test_samples_do_not_depend_on_the_batch(kind):
     assert counts(together) != counts(engine(model).sample(given, 20, 8, [3, 1, 4]))
 
 
+def test_long_samples_do_not_depend_on_the_batch_or_on_those_that_ended(monkeypatch):
+    """Random numbers are generated for some steps at a time, for jobs that go on."""
+    model = tiny_models.model("marian")
+    model.generation_config.forced_eos_token_id = None
+    given = prompts(model)
+    together = engine(model, 31).sample(given, 60, 7, range(3))
+    lengths = {len(d.tokens) for own in together for d in own}
+    assert min(lengths) < 16 < max(lengths)
+    assert counts(together) == counts([engine(model, 31).sample([prompt], 60, 7, [place])[0]
+                                       for place, prompt in enumerate(given)])
+    monkeypatch.setattr(prefixes, "_MAX_ENDED", 16)
+    assert counts(engine(model, 31).sample(given, 60, 7, range(3))) == counts(together)
+
+
 def counts(drawn) -> list[list[tuple[tuple[int, ...], int]]]:
     return [[(d.tokens, d.count) for d in own] for own in drawn]
 
@@ -257,7 +271,7 @@ def possible(found, scores):
     """(R, V) the log-probabilities of drawing."""
     if isinstance(found, FullVocabulary):
         return found.scores
-    tokens, logs, _, _ = found.table.view(len(scores), -1, 4).unbind(2)
+    tokens, logs, _ = found.table.unbind(2)
     if (tokens < 0).any():
         return possible(found.longer(), scores)
     return torch.full_like(scores, -math.inf).scatter(1, tokens.long(), logs)
@@ -269,21 +283,32 @@ def test_drawing_inverts_the_cumulative_distribution(options, wants):
     """Of the vocabulary in its order, or of the likeliest tokens first."""
     logs = torch.tensor([[0.51, 0.0, 0.49], [0.25, 0.75, 0.0]]).log()
     found = Truncation(**options)(logs, logs, torch.tensor([[0.0], [-1.0]])).sample(
-        np.array([0.0, 0.5099, 0.5101, 1.2, 1.26, 2 - 2**-32]))
-    assert found.tokens.tolist() == wants
+        torch.tensor([0.0, 0.5099, 0.5101, 1.2, 1.26, 2 - 2**-32], dtype=torch.float64))
+    assert found.columns[:, 0].tolist() == wants
     chosen = [float(logs[row, token]) for row, token in zip([0, 0, 0, 1, 1, 1], wants, strict=True)]
-    assert_close(found.truncated, chosen, "fp32")
-    assert_close(found.full, np.add(chosen, [0, 0, 0, -1, -1, -1]), "fp32")
+    assert_close(found.columns[:, 1], chosen, "fp32")
+    assert_close(found.columns[:, 2], np.add(chosen, [0, 0, 0, -1, -1, -1]), "fp32")
 
 
 def test_a_list_that_is_too_short_is_made_again():
     logs = torch.linspace(0, 0.1, 5000).repeat(2, 1).log_softmax(1)
     logs[0, 1:] = -math.inf
     candidates = Truncation(top_p=0.9)(logs, logs, torch.zeros(2, 1))
-    found = candidates.sample(np.array([0.5, 1.0, 1.9999]))
-    [first, second, third] = found.tokens.tolist()
+    uniforms = torch.tensor([0.5, 1.0, 1.9999], dtype=torch.float64)
+    assert candidates.sample(uniforms).columns[:, 0].tolist() == [0, -1, -1]
+    [first, second, third] = candidates.longer().sample(uniforms).columns[:, 0].tolist()
     assert (first, second) == (0, 4999)
     assert 450 < third < 550
+
+
+@pytest.mark.parametrize("options", [{"top_p": 0.9}, {"top_p": 0.9, "epsilon": 0.02},
+                                     {"min_p": 0.01}], ids=str)
+@pytest.mark.parametrize("kind", ["marian", "gpt2"])
+def test_lists_of_any_length_give_the_same_samples(kind, options, monkeypatch):
+    model = tiny_models.model(kind)
+    whole = engine(model, **options).sample(prompts(model), 40, 3, range(3))
+    monkeypatch.setattr(truncation, "_FIRST_LIST_TOKENS", 2)
+    assert counts(engine(model, **options).sample(prompts(model), 40, 3, range(3))) == counts(whole)
 
 
 RULES = {

@@ -6,16 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from minrisk._torch.device import pinned, upload
-
 K = TypeVar("K")
 T = TypeVar("T")
-Numbers = npt.NDArray[np.integer[Any]]
 
 _WARM_UP_RUNS = 2  # runs before a recording, in which libraries choose their kernels
 
@@ -30,33 +25,31 @@ class Recording(Generic[T]):
 
 
 class CudaGraphs(Generic[K, T]):
-    """Recorded functions of an array of integers, by a key that says all that is fixed in them.
+    """Recorded functions of a tensor of integers, by a key that says all that is fixed in them.
 
     They share their memory: outputs are to be used before another recording runs.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._seen: set[K] = set()
         self._recorded: dict[K, Recording[T]] = {}
-        self._pool = _pool()
+        self._pool: Any = torch.cuda.graph_pool_handle()
 
-    def clear(self, is_obsolete: Callable[[K], bool] = lambda key: True) -> None:
-        """Drops recordings of obsolete keys."""
-        self._recorded = {key: recorded for key, recorded in self._recorded.items()
-                          if not is_obsolete(key)}
-        if not self._recorded:  # torch gives a pool up with the last graph in it
-            self._pool = _pool()
-
-    def run(self, key: K, inputs: Numbers, function: Callable[[Tensor], T], device: torch.device,
-            example: Numbers | None = None) -> T:
-        """The outputs of the function, recorded with the example (or these inputs) if it is new."""
-        if key not in self._recorded:
+    def run(self, key: K, inputs: list[Tensor], function: Callable[[Tensor], T]) -> T:
+        """The outputs of the function of the inputs, one after the other, which is recorded when
+        a key comes for the second time.
+        """
+        recorded = self._recorded.get(key)
+        if recorded is not None:
+            torch.cat(inputs, out=recorded.inputs)
+        elif key not in self._seen:
+            self._seen.add(key)
+            return function(torch.cat(inputs))
+        else:
             if len(self._recorded) >= self._limit:
                 del self._recorded[next(iter(self._recorded))]  # the oldest
-            example = inputs if example is None else example
-            self._recorded[key] = record(function, upload(example, device), self._pool)
-        recorded = self._recorded[key]
-        recorded.inputs.copy_(pinned(inputs, device), non_blocking=True)
+            recorded = self._recorded[key] = record(function, torch.cat(inputs), self._pool)
         recorded.graph.replay()
         return recorded.outputs
 
@@ -78,7 +71,3 @@ def record(function: Callable[[Tensor], T], inputs: Tensor, pool: Any) -> Record
 def next_power_of_two(number: int, least: int = 1) -> int:
     """The smallest power of two that is at least the number and `least`, so that sizes are few."""
     return max(least, 1 << (number - 1).bit_length())
-
-
-def _pool() -> Any:
-    return torch.cuda.graph_pool_handle()

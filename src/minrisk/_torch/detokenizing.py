@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-
-from minrisk._core.arrays import Ints
+import numpy.typing as npt
 
 _CHECKED = 16  # sequences that both ways must agree on before the fast one is used
 _UNDERLINE = "\N{LOWER ONE EIGHTH BLOCK}"  # a space, in SentencePiece's pieces
 
-DecodeTokens = Callable[[Sequence[Ints]], list[str]]
+Tokens = npt.NDArray[np.integer[Any]]
+DecodeTokens = Callable[[Sequence[Tokens]], list[str]]
 
 
 class Detokenizer:
@@ -24,7 +24,7 @@ class Detokenizer:
         self._fast = _fast_decoder(tokenizer)
         self._is_checked = False
 
-    def __call__(self, sequences: Sequence[Ints]) -> list[str]:
+    def __call__(self, sequences: Sequence[Tokens]) -> list[str]:
         """The text of each sequence, without special tokens."""
         if self._fast is None or not sequences:
             return self._plain(sequences)
@@ -36,7 +36,7 @@ class Detokenizer:
             self._is_checked = True
         return self._fast(sequences)
 
-    def _plain(self, sequences: Sequence[Ints]) -> list[str]:
+    def _plain(self, sequences: Sequence[Tokens]) -> list[str]:
         found: list[str] = self._tokenizer.batch_decode([own.tolist() for own in sequences],
                                                         skip_special_tokens=True)
         return found
@@ -62,7 +62,7 @@ class _Marian:
         self._is_special = np.zeros(len(self._pieces), bool)
         self._is_special[[i for i in tokenizer.all_special_ids if i < len(self._pieces)]] = True
 
-    def __call__(self, sequences: Sequence[Ints]) -> list[str]:
+    def __call__(self, sequences: Sequence[Tokens]) -> list[str]:
         pieces = [self._pieces[own[~self._is_special[own]]].tolist() for own in sequences]
         texts = self._tokenizer.spm_target.decode(pieces, num_threads=os.cpu_count() or 1)
         found = [text.replace(_UNDERLINE, " ").strip() for text in texts]

@@ -16,6 +16,7 @@ from torch.nn import functional
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 
 from comet_models import CHECKPOINTS, DATA, GOLDEN, cast
+from minrisk._torch.kernels import add_norm
 from minrisk.metrics.comet import Comet, checkpoint, fused, kernels, packed
 from minrisk.metrics.comet.estimator import Estimator, feed_forward
 from tolerance import assert_close, assert_no_worse
@@ -60,7 +61,7 @@ def check_add_norm(dtype: torch.dtype) -> None:
     change, stream = random(7, 24, dtype=dtype), random(7, 24, dtype=dtype)
     wanted = norm.double()(change.double() + stream.double())
     norm = norm.to(dtype)
-    found = kernels.add_norm(change, stream, norm)
+    found = add_norm(change, stream, norm)
     if dtype in HALVES:
         assert_no_worse(found, norm(change + stream), wanted)
     else:

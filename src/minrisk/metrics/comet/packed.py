@@ -115,7 +115,6 @@ class PackedEncoder:
         self._encoder = encoder
         model: Any = encoder.model
         self._layers = [PackedLayer(layer) for layer in model.encoder.layer]
-        self._sizes: set[BatchSize] = set()  # that came at least once
         self._device = next(encoder.model.parameters()).device
         if self._device.type == "cuda":
             self._graphs: CudaGraphs[BatchSize, Tensor] = CudaGraphs(_MAX_RECORDINGS)
@@ -124,18 +123,16 @@ class PackedEncoder:
     def embed(self, ids: Sequence[Ints]) -> Tensor:
         """(B, D) sentence embeddings."""
         size = BatchSize.of(ids)
-        rounded = size.rounded_up()
-        if rounded in self._sizes and self._device.type == "cuda":
-            return self._replay(ids, rounded)
-        self._sizes.add(rounded)
+        if self._device.type == "cuda":
+            return self._run_as_graph(ids, size.rounded_up())
         return self._run(upload(packed_numbers(ids, size), self._device), size)
 
-    def _replay(self, ids: Sequence[Ints], size: BatchSize) -> Tensor:
+    def _run_as_graph(self, ids: Sequence[Ints], size: BatchSize) -> Tensor:
         # threads have streams of their own, and all graphs the same memory
         stream = torch.cuda.current_stream(self._device)
         stream.wait_event(self._copied)
-        found = self._graphs.run(size, packed_numbers(ids, size),
-                                 lambda numbers: self._run(numbers, size), self._device)
+        found = self._graphs.run(size, [upload(packed_numbers(ids, size), self._device)],
+                                 lambda numbers: self._run(numbers, size))
         result = found[: len(ids)].clone()
         self._copied.record(stream)
         return result
@@ -191,7 +188,8 @@ class PackedLayer:
         self._output: Any = layer.output
 
     def __call__(self, hidden: Tensor, texts: PackedTexts) -> Tensor:
-        from minrisk.metrics.comet.kernels import add_norm, attention
+        from minrisk._torch.kernels import add_norm
+        from minrisk.metrics.comet.kernels import attention
 
         qkv = functional.linear(hidden, self._weight, self._bias)
         attended = attention(qkv, texts.starts, texts.size.longest, self._heads,

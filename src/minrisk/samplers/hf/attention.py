@@ -1,7 +1,7 @@
 """Attention of the rows of a batch to the KV cache: with torch, or with Triton kernels of our own.
 
-The self-attention keys and values of the prefixes are in one buffer with free positions; the
-cross-attention keys and values of a source are one copy, which all of its prefixes share.
+The self-attention keys and values are held once for each distinct prefix, the cross-attention keys
+and values once for each source. Rows of one source are side by side.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from minrisk._core.arrays import Ints
+from minrisk._core.lazy import lazy
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 
 
@@ -23,19 +26,20 @@ from minrisk.samplers.hf.prefixes import TokenizedPrompt
 class KVCache:
     """Keys and values that a step reads, and where it writes new ones."""
 
-    self_kv: Tensor  # (layers, 2, slots, heads, T, D) of the prefixes
+    self_kv: Tensor  # (layers, 2, slots, heads, D) of tokens
+    paths: Tensor  # (R, T) slots of the tokens of each row, the new one included
     cross_kv: Tensor  # (layers, 2, S, heads, L, D) of the sources
     lengths: Tensor  # (S,) of the sources; what follows is padding
 
-
-class CopyRows(Protocol):
-    def __call__(self, source: Tensor, target: Tensor, rows: Tensor, to: Tensor,
-                 length: int) -> None:
-        """Copies the keys and values of the first tokens from `rows` (N,) to rows `to` (N,).
-
-        From one `self_kv` buffer to another, or the same; then no row is both read and written.
+    def addresses(self, prompt_length: int, position: int) -> Ints:
+        """Where everything is, in the order in which the kernels read it, and the position of the
+        new tokens. As numbers, so that a CUDA graph can be used for one cache after the other.
         """
-        ...
+        size = self.self_kv.itemsize
+        return np.array([self.self_kv.data_ptr(), self.self_kv.stride(1) * size,
+                         self.paths.data_ptr(), self.paths.stride(0),
+                         self.cross_kv.data_ptr(), self.cross_kv.stride(1) * size,
+                         self.cross_kv.shape[4], self.lengths.data_ptr(), prompt_length, position])
 
 
 class Attention(Protocol):
@@ -56,8 +60,8 @@ class Attention(Protocol):
         """
         ...
 
-    def prompt_lengths(self) -> Tensor:
-        """(R,) tokens of the prompt, or source, of each row."""
+    def prompt_length(self) -> Tensor:
+        """(1,) tokens of the prompts, which are of one length in a causal model."""
         ...
 
 
@@ -84,15 +88,28 @@ class TorchAttention:
     """Attention with torch; the rows of each source are one padded query."""
 
     cache: KVCache
-    position: Tensor  # (1,)
-    length: int  # position + 1
+    length: int  # tokens of each row, the new one included
     source: Tensor  # (R,) of each row
-    query_slots: Tensor  # (R,) index of each row among the padded queries of all sources
-    max_rows_per_source: int  # of the padded queries
+
+    @lazy
+    def _rows_of_source(self) -> Tensor:
+        """(S,)"""
+        return self.source.bincount(minlength=len(self.cache.lengths))
+
+    @lazy
+    def _widest(self) -> int:
+        return int(self._rows_of_source.max())
+
+    @lazy
+    def _places(self) -> Tensor:
+        """(R,) index of each row among the padded queries of all sources."""
+        first = self._rows_of_source.cumsum(0) - self._rows_of_source
+        rows = torch.arange(len(self.source), device=self.source.device)
+        return self.source * self._widest + rows - first[self.source]
 
     def self_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         past = self._append(layer, keys, values)
-        return scaled_dot_product_attention(queries[:, :, None], past[0], past[1])
+        return scaled_dot_product_attention(queries[:, :, None], past[0], past[1])[:, :, 0]
 
     def cross_attention(self, layer: int, queries: Tensor) -> Tensor:
         cross_kv = self.cache.cross_kv[layer]
@@ -116,15 +133,14 @@ class TorchAttention:
         out = self._by_row(from_prompt) + shares[..., length:] @ own_kv[1]
         return out.flatten(1, 2)
 
-    def prompt_lengths(self) -> Tensor:
-        return self.cache.lengths[self.source]
+    def prompt_length(self) -> Tensor:
+        return self.cache.lengths[:1]
 
     def _append(self, layer: int, keys: Tensor, values: Tensor) -> Tensor:
         """(2, R, heads, T, D) keys and values of the rows, with the new ones."""
-        self_kv = self.cache.self_kv[layer, :, : len(keys)]
-        for buffer, new in zip(self_kv, (keys, values), strict=True):
-            buffer.index_copy_(2, self.position, new[:, :, None])
-        return self_kv[:, :, :, : self.length]
+        paths, self_kv = self.cache.paths[: len(keys), : self.length], self.cache.self_kv[layer]
+        self_kv[:, paths[:, -1]] = torch.stack([keys, values])
+        return self_kv[:, paths].transpose(2, 3)
 
     def _inside(self, cross_kv: Tensor) -> Tensor:
         """(S, L) what is not padding."""
@@ -134,57 +150,41 @@ class TorchAttention:
     def _by_source(self, per_row: Tensor) -> Tensor:
         """(S, heads, widest, ...) from (R, heads, ...)."""
         sources = len(self.cache.lengths)
-        wide = per_row.new_zeros(sources * self.max_rows_per_source, *per_row.shape[1:])
-        wide[self.query_slots] = per_row
-        return wide.view(sources, self.max_rows_per_source, *per_row.shape[1:]).transpose(1, 2)
+        wide = per_row.new_zeros(sources * self._widest, *per_row.shape[1:])
+        wide[self._places] = per_row
+        return wide.view(sources, self._widest, *per_row.shape[1:]).transpose(1, 2)
 
     def _by_row(self, per_source: Tensor) -> Tensor:
         """(R, heads, ...) from (S, heads, widest, ...)."""
-        return per_source.transpose(1, 2).flatten(0, 1)[self.query_slots]
-
-
-def copy_rows_with_torch(source: Tensor, target: Tensor, rows: Tensor, to: Tensor,
-                         length: int) -> None:
-    target[:, :, :, :, :length][:, :, to] = source[:, :, :, :, :length][:, :, rows]
+        return per_source.transpose(1, 2).flatten(0, 1)[self._places]
 
 
 @dataclass(frozen=True)
 class TritonAttention:
-    """Attention with Triton kernels, which a CUDA graph can record for any position."""
+    """Attention with Triton kernels, which a CUDA graph can record for any cache and position."""
 
-    cache: KVCache
-    position: Tensor  # (1,)
+    cache: Tensor  # addresses of a `KVCache`
     source: Tensor  # (R,) of each row
-    order: Tensor  # (R,) rows, those of one source side by side
 
     def self_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         from minrisk.samplers.hf.kernels import self_attention
 
-        return self_attention(queries, keys, values, self.cache.self_kv[layer], self.position)
+        return self_attention(queries, keys, values, self.cache, layer)
 
     def cross_attention(self, layer: int, queries: Tensor) -> Tensor:
         from minrisk.samplers.hf.kernels import cross_attention
 
-        return cross_attention(queries, self.cache.cross_kv[layer], self.source,
-                               self.cache.lengths)
+        return cross_attention(queries, self.cache, layer, self.source)
 
     def shared_prompt_attention(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor,
                                 scale: float, softcap: float | None) -> Tensor:
         from minrisk.samplers.hf.causal_kernels import shared_prompt_attention
 
-        return shared_prompt_attention(
-            queries, keys, values, self.cache.cross_kv[layer], self.cache.self_kv[layer],
-            self.position, self.source, self.order, self.cache.lengths, scale, softcap)
+        return shared_prompt_attention(queries, keys, values, self.cache, layer, self.source, scale,
+                                       softcap)
 
-    def prompt_lengths(self) -> Tensor:
-        return self.cache.lengths[self.source]
-
-
-def copy_rows_with_triton(source: Tensor, target: Tensor, rows: Tensor, to: Tensor,
-                          length: int) -> None:
-    from minrisk.samplers.hf.kernels import copy_rows
-
-    copy_rows(source, target, rows, to, length)
+    def prompt_length(self) -> Tensor:
+        return self.cache[8:9]
 
 
 def attention_backend(device: torch.device) -> AbstractContextManager[None]:

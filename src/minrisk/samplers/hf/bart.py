@@ -1,7 +1,7 @@
 """One-token steps of BART-like decoders, for many prefixes that share their sources.
 
-The modules are the model's own; only the KV cache and the attention to it differ from its forward
-pass: they are in `attention`.
+The modules and weights are the model's own; only the KV cache and the attention to it differ from
+its forward pass: they are in `attention`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 from weakref import proxy
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
+from minrisk._torch.device import triton_not_supported_reasons
 from minrisk.samplers.hf.attention import Attention
 from minrisk.samplers.hf.generic_decoder import encode, state_reasons
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
@@ -68,6 +69,8 @@ class BartLike:
         self._projection, self._bias = _padded_projection(
             head.weight, getattr(model, "final_logits_bias", None))
         self._model, self._layers = proxy(model), decoder.layers
+        self._inputs = [_joint_projection(layer.self_attn) for layer in decoder.layers]
+        self._is_fused = not triton_not_supported_reasons(model.device)
         self.layers = len(decoder.layers)
         self.heads = decoder.layers[0].self_attn.num_heads
         self.size = decoder.layers[0].self_attn.head_dim
@@ -85,7 +88,7 @@ class BartLike:
         """(R, V) logits after the tokens (R,), which are all at one position (1,)."""
         x = self._embed(tokens, position)
         for number, layer in enumerate(self._layers):
-            self_attention = partial(self._self_attention, layer.self_attn,
+            self_attention = partial(self._self_attention, layer.self_attn, self._inputs[number],
                                      partial(attention.self_attention, number))
             cross_attention = partial(self._cross_attention, layer.encoder_attn,
                                       partial(attention.cross_attention, number))
@@ -107,13 +110,17 @@ class BartLike:
     def _residual(self, x: Tensor, norm: Any, run: Callable[[Tensor], Tensor]) -> Tensor:
         if self._family.norm_first:
             return x + run(norm(x))
+        if self._is_fused:
+            from minrisk._torch.kernels import add_norm
+
+            return add_norm(run(x), x, norm)
         normed: Tensor = norm(x + run(x))
         return normed
 
-    def _self_attention(self, module: Any, attend: Callable[..., Tensor], x: Tensor) -> Tensor:
+    def _self_attention(self, module: Any, project: Callable[[Tensor], Tensor],
+                        attend: Callable[..., Tensor], x: Tensor) -> Tensor:
         """Of each row to its own prefix, of which it is the last token."""
-        query, key, value = (self._split(project(x))
-                             for project in (module.q_proj, module.k_proj, module.v_proj))
+        query, key, value = (self._split(part) for part in project(x).chunk(3, -1))
         out: Tensor = module.out_proj(attend(query, key, value).reshape(x.shape))
         return out
 
@@ -125,6 +132,16 @@ class BartLike:
     def _split(self, x: Tensor) -> Tensor:
         """(..., heads, D)"""
         return x.view(*x.shape[:-1], self.heads, self.size)
+
+
+def _joint_projection(module: Any) -> Callable[[Tensor], Tensor]:
+    """Queries, keys and values side by side: one product, unless the modules are quantised."""
+    parts = (module.q_proj, module.k_proj, module.v_proj)
+    if any(type(part) is not nn.Linear or part.bias is None for part in parts):
+        return lambda x: torch.cat([part(x) for part in parts], -1)
+    weight, bias = (torch.cat([getattr(part, name) for part in parts]).detach()
+                    for name in ("weight", "bias"))
+    return lambda x: linear(x, weight, bias)
 
 
 def _padded_projection(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -23,15 +23,15 @@ _BEAMS_PER_BATCH = 64
 
 @torch.inference_mode()
 def beam_search(model: Any, config: GenerationConfig, prompts: Sequence[TokenizedPrompt], n: int,
-           beams: int, limit: int) -> list[list[SampledSequence]]:
+           beams: int, limit: int) -> list[Sequence[SampledSequence]]:
     """The best n of the beams of each prompt, best first."""
-    found: list[list[SampledSequence]] = [[] for _ in prompts]
+    found: list[Sequence[SampledSequence]] = [[] for _ in prompts]
     for rows in _batches(prompts, max(1, _BEAMS_PER_BATCH // beams)):
         batch = [prompts[row] for row in rows]
         sequences = _generate(model, config, batch, n, beams, limit)
         for row, own in zip(rows, sequences, strict=True):
             scores = _logprobs(model, prompts[row], own)
-            found[row] = [SampledSequence(np.array(tokens, np.intp), 1, i, score, float("nan"))
+            found[row] = [SampledSequence(np.array(tokens, np.int32), 1, i, score, float("nan"))
                           for i, (tokens, score) in enumerate(zip(own, scores, strict=True))]
     return found
 

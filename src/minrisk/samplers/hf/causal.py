@@ -91,7 +91,7 @@ class CausalNetwork:
     def step(self, tokens: Tensor, position: Tensor, attention: Attention) -> Tensor:
         """(R, V) logits of what follows the tokens (R,), all at one position (1,) after the prompt.
         """
-        places = attention.prompt_lengths() + position
+        places = (attention.prompt_length() + position).expand(len(tokens))
         with self._attending_with(attention):
             out = self._model(input_ids=tokens[:, None], position_ids=places[:, None],
                               use_cache=False)

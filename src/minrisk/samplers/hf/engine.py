@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, overload
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from transformers import GenerationConfig
 
-from minrisk._core.arrays import Ints
 from minrisk._core.lazy import lazy
 from minrisk._core.progress import report_progress
 from minrisk.samplers.hf import bart, causal, generic_decoder
@@ -27,6 +27,7 @@ from minrisk.samplers.hf.prefixes import (
     PrefixDecoder,
     SamplingJob,
     TokenizedPrompt,
+    Tokens,
     sample_sequences,
 )
 from minrisk.samplers.hf.stop_strings import StopStrings
@@ -35,7 +36,6 @@ from minrisk.samplers.hf.truncation import Truncation
 _CACHE_SHARE = 0.5  # of the free memory that caches may take
 _DEFAULT_CACHE_BYTES = 4e9  # bytes for them where the free memory cannot be asked for
 _PLANNED_TOKENS = 64  # tokens per sample that a batch is planned for; longer samples may split it
-_LOGITS_COPIES = 4  # copies of the logits that are held at once
 _per_thread = threading.local()
 
 
@@ -43,7 +43,7 @@ _per_thread = threading.local()
 class SampledSequence:
     """A sequence that was sampled `count` times; `first` is the number of the first such sample."""
 
-    ids: Ints  # its tokens, as an array: Python's numbers would take too much memory
+    ids: Tokens  # as an array: Python's numbers would take too much memory
     count: int
     first: int
     logprob: float
@@ -52,6 +52,34 @@ class SampledSequence:
     @property
     def tokens(self) -> tuple[int, ...]:
         return tuple(self.ids.tolist())
+
+
+@dataclass(frozen=True)
+class SampledSequences(Sequence[SampledSequence]):
+    """The sequences of a prompt, made when they are asked for: very many objects at a time would
+    occupy Python's garbage collector for longer than sampling them takes.
+    """
+
+    columns: FinishedSequences
+    places: range
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @overload
+    def __getitem__(self, index: int) -> SampledSequence: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> SampledSequences: ...
+
+    def __getitem__(self, index: int | slice) -> SampledSequence | SampledSequences:
+        if isinstance(index, slice):
+            return SampledSequences(self.columns, self.places[index])
+        place, columns = self.places[index], self.columns
+        start = columns.ends[place - 1] if place else 0
+        return SampledSequence(columns.tokens[start : columns.ends[place]],
+                               int(columns.count[place]), int(columns.first[place]),
+                               float(columns.logprob[place]), float(columns.truncated[place]))
 
 
 @dataclass(frozen=True)
@@ -68,11 +96,11 @@ class SamplingEngine:
 
     @torch.inference_mode()
     def sample(self, prompts: Sequence[TokenizedPrompt], n: int, seed: int,
-               indices: Sequence[int]) -> list[list[SampledSequence]]:
+               indices: Sequence[int]) -> list[Sequence[SampledSequence]]:
         """n samples of each prompt, in the order in which they first occurred."""
         memory = _free_memory(self.model.device) if self.memory is None else self.memory
         rows = self._rows(memory) if self.rows is None else self.rows
-        found: list[list[SampledSequence]] = [[] for _ in prompts]
+        found: list[Sequence[SampledSequence]] = [[] for _ in prompts]
         todo = [*_batches(_jobs(prompts, n, indices, rows), rows)][::-1]
         done, total = 0, n * len(prompts)
         while todo:
@@ -86,19 +114,22 @@ class SamplingEngine:
                     raise  # such a batch cannot be split
                 todo += _split(batch)
                 continue
-            for prompt, sequence in _sampled_sequences(batch, ended):
-                found[prompt].append(sequence)
-                done += sequence.count
-        return [_merged(own) for own in found]
+            for prompt, sequences in _by_prompt(batch, ended):
+                found[prompt] = _merged(found[prompt], sequences)
+            done += sum(len(job.samples) for _, job in batch)
+        return found
 
     def _run(self, jobs: Sequence[SamplingJob], seed: int, memory: float,
-             progress: Callable[[int], None]) -> list[FinishedSequences]:
+             progress: Callable[[int], None]) -> FinishedSequences:
         if len(jobs) == 1 and len(jobs[0].samples) == 1:
             memory = float("inf")  # such a batch cannot be split
         settings = GenerationSettings.of(self.config, len(jobs[0].prompt.prefix), self.limit,
                                          self.model.device, self.truncation, self.stop)
         decoder = self._decoder(len(jobs[0].prompt.prefix) + self.limit)
-        return sample_sequences(decoder, settings, jobs, seed, memory, progress)
+        try:
+            return sample_sequences(decoder, settings, jobs, seed, memory, progress)
+        finally:
+            decoder.release()
 
     def _decoder(self, tokens: int) -> PrefixDecoder:
         """The decoder for texts of so many tokens, their prompts included."""
@@ -122,10 +153,9 @@ class SamplingEngine:
 
     def _rows(self, memory: float) -> int:
         vocabulary = self.model.get_output_embeddings().weight.shape[0]
-        is_found = self.truncation.uses_likely_kernel(self.model.device)  # in one pass
-        passes = 1 if is_found else _LOGITS_COPIES
+        logits = vocabulary * self.truncation.bytes_per_logit(self.model.device)
         cache = min(self.limit, _PLANNED_TOKENS) * generic_decoder.token_bytes(self.model)
-        return max(1, int(memory / (cache + passes * 4 * vocabulary)))
+        return max(1, int(memory / (cache + logits)))
 
 
 def _report_progress(before: int, total: int, ended: int) -> None:
@@ -182,19 +212,20 @@ def _split(batch: list[PlannedJob]) -> list[list[PlannedJob]]:
     return [[(number, half)] for half in reversed(job.halves())]
 
 
-def _sampled_sequences(
-        batch: Sequence[PlannedJob],
-        ended: Sequence[FinishedSequences]) -> Iterator[tuple[int, SampledSequence]]:
-    for step in ended:
-        columns = (step.count, step.first, step.logprob, step.truncated)
-        found = map(SampledSequence, step.tokens, *(column.tolist() for column in columns))
-        yield from zip((batch[job][0] for job in step.job.tolist()), found, strict=True)
+def _by_prompt(batch: Sequence[PlannedJob], ended: FinishedSequences
+               ) -> Iterator[tuple[int, SampledSequences]]:
+    ends = np.searchsorted(ended.job, np.arange(len(batch)), "right").tolist()
+    for (prompt, _), start, end in zip(batch, [0, *ends], ends, strict=False):
+        yield prompt, SampledSequences(ended, range(start, end))
 
 
-def _merged(sequences: Sequence[SampledSequence]) -> list[SampledSequence]:
-    """Distinct sequences in the order of their first sample, also of several jobs of a prompt."""
+def _merged(some: Sequence[SampledSequence],
+            more: Sequence[SampledSequence]) -> Sequence[SampledSequence]:
+    """Distinct sequences of two jobs of a prompt, in the order of their first sample."""
+    if not some:
+        return more
     found: dict[bytes, SampledSequence] = {}
-    for one in sorted(sequences, key=lambda sequence: sequence.first):
+    for one in sorted([*some, *more], key=lambda sequence: sequence.first):
         key = one.ids.tobytes()
         before = found.get(key)
         found[key] = one if before is None else replace(before, count=before.count + one.count)

@@ -1,44 +1,36 @@
-"""The decoder of models whose rows share sources or prompts: rows of the KV cache stay in place."""
+"""The decoder of models whose rows share sources or prompts, and the tokens of their prefixes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import proxy
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from minrisk._core.arrays import Ints
-from minrisk._torch.cuda_graphs import next_power_of_two
 from minrisk._torch.device import triton_not_supported_reasons, upload
-from minrisk.samplers.hf.attention import (
-    CopyRows,
-    KVCache,
-    Network,
-    TorchAttention,
-    TritonAttention,
-    copy_rows_with_torch,
-    copy_rows_with_triton,
-)
+from minrisk.samplers.hf.attention import KVCache, Network, TorchAttention, TritonAttention
 from minrisk.samplers.hf.bart import BartLike
 from minrisk.samplers.hf.causal import CausalNetwork
+from minrisk.samplers.hf.drawing import Draw, DrawnTokens
 from minrisk.samplers.hf.generic_decoder import prefixes, token_bytes
-from minrisk.samplers.hf.logits_processing import LogitsProcessing
+from minrisk.samplers.hf.prefix_cache import PrefixCache
 from minrisk.samplers.hf.prefixes import StepInput, TokenizedPrompt
-from minrisk.samplers.hf.recorded_steps import RecordedSteps, rows_by_source
-from minrisk.samplers.hf.truncation import Candidates
+from minrisk.samplers.hf.recorded_steps import RecordedSteps, padded_rows
 
-MAX_RECORDED_ROWS = 2048  # of a step; with more, launching kernels is not the bottleneck
-_MIN_BUFFER_TOKENS = 32  # capacities are this times a power of two
+_TOKENS_PER_SAMPLE = 32  # that a cache has room for at first
+_MAX_RECORDED_ROWS = 16384  # of a step; with more, launching kernels is not the bottleneck
+_RECORDED_SHARE = 1 / 32  # of the memory, for the logits of recorded steps
 
 
 class FastDecoder:
-    """Rows are slots of the KV cache; only those that are not their own parent are copied."""
+    """Rows share what they have in common; steps that come again are CUDA graphs."""
 
     shares_prompts = True
+    _prefixes: PrefixCache
 
     def __init__(self, model: Any) -> None:
         self._model = proxy(model)  # not to keep the model alive
@@ -47,119 +39,71 @@ class FastDecoder:
         self._model_state = _state(model)
         is_fused = not triton_not_supported_reasons(model.device)
         self._graphs = RecordedSteps(self._network) if is_fused else None
-        self._copy_rows: CopyRows = copy_rows_with_triton if is_fused else copy_rows_with_torch
         self.token_bytes = token_bytes(model)
-        self._buffers: dict[int, Tensor] = {}  # by the tokens that they have room for
-        nothing = torch.empty(0, 0, 0, 0, 0, 0)
-        self._cache = KVCache(nothing, nothing, nothing)
+        self._vocabulary: int = model.get_output_embeddings().weight.shape[0]
+        self._max_recorded_bytes = _RECORDED_SHARE * (
+            torch.cuda.get_device_properties(model.device).total_memory
+            if model.device.type == "cuda" else math.inf)
 
     def is_up_to_date(self) -> bool:
         """Whether the model is where it was, and has the weights that it had."""
         return self._model_state == _state(self._model)
 
-    def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
-              processing: LogitsProcessing) -> Candidates:
-        shared_kv, lengths, logits = self._network.encode(prompts)
-        written = len(prompts[0].prefix) if logits is None else 1
-        self_kv = self._buffer(len(prompts), samples, written)
-        self._cache = KVCache(self_kv, *self._sources(shared_kv, lengths))
-        self._source = np.arange(len(prompts))
-        self._length = 0
-        prefix = prefixes(prompts)
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, draw: Draw,
+              inputs: Tensor) -> DrawnTokens:
+        self._shared_kv, self._lengths, logits = self._network.encode(prompts)
+        like = torch.empty(0, dtype=self._model.dtype, device=self._model.device)
+        self._prefixes = PrefixCache(self._network.layers, self._network.heads, self._network.size,
+                                     like, samples * _TOKENS_PER_SAMPLE)
+        self._source = rows = torch.arange(len(prompts), device=like.device)
+        prefix = upload(prefixes(prompts), like.device)
+        self._prompt_length = 0 if logits is None else prefix.shape[1]
         if logits is not None:
-            return processing(logits, lambda: prefix)
+            return draw(logits, lambda: prefix, inputs)
         for column in prefix.T:
-            candidates = self._run(column, processing, lambda: prefix)
-        return candidates
+            step_input = StepInput(len(rows), rows, column, lambda: prefix)
+            drawn = self.step(step_input, draw, inputs)
+        return drawn
 
-    def step(self, step_input: StepInput, processing: LogitsProcessing) -> Candidates:
-        rows = np.arange(len(step_input.parents))
-        self._source = self._source[step_input.parents]
-        self_kv = self._buffer(len(rows), step_input.samples, self._length + 1)
-        if self_kv is self._cache.self_kv:
-            self._copy(self_kv, rows[step_input.parents != rows], step_input.parents)
-        else:
-            self._copy(self_kv, rows, step_input.parents)
-            self._cache = replace(self._cache, self_kv=self_kv)
-        return self._run(step_input.tokens, processing, step_input.history)
+    def step(self, step_input: StepInput, draw: Draw, inputs: Tensor) -> DrawnTokens:
+        graphs = self._graphs if self._is_recorded(step_input.rows, draw) else None
+        rows = step_input.rows if graphs is None else min(padded_rows(step_input.rows),
+                                                          len(step_input.parents))
+        parents, tokens = step_input.first(rows)
+        self._prefixes.append(parents)
+        self._source = self._source[parents]
+        cache = KVCache(self._prefixes.kv, self._prefixes.paths, self._shared_kv, self._lengths)
+        addresses = upload(cache.addresses(self._prompt_length, self._prefixes.length - 1),
+                           tokens.device)
 
-    def _copy(self, self_kv: Tensor, rows: Ints, parents: Ints) -> None:
-        """Copies the keys and values of the parents of some rows to these rows."""
-        if len(rows):
-            to, source = upload(np.stack([rows, parents[rows]]), self_kv.device)
-            self._copy_rows(self._cache.self_kv, self_kv, source, to, self._length)
+        def launch() -> DrawnTokens:
+            attention = (TorchAttention(cache, self._prefixes.length, self._source)
+                         if self._graphs is None else TritonAttention(addresses, self._source))
+            logits = self._network.step(tokens, addresses[-1:], attention)
+            return draw(logits, step_input.history, inputs)
 
-    def _run(self, tokens: Ints, processing: LogitsProcessing,
-             history: Callable[[], Ints]) -> Candidates:
-        position, cache = self._length, self._cache
-        self._length += 1
-        is_reused = self._buffers.get(cache.self_kv.shape[4]) is cache.self_kv
-        if self._graphs is not None and is_reused and processing.is_recordable:
-            return self._graphs.step(tokens, position, self._source, cache, processing)
-        given = upload(np.concatenate([[position], tokens, self._source,
-                                       rows_by_source(self._source)]), cache.self_kv.device)
-        at, own, source, order = torch.split(given, [1, *[len(tokens)] * 3])
-        attention = (self._torch_attention(at, source) if self._graphs is None
-                     else TritonAttention(cache, at, source, order))
-        return processing(self._network.step(own, at, attention), history)
+        if graphs is None:
+            return launch()
+        drawn = graphs.step(tokens, self._source, addresses, draw, inputs)
+        return replace(drawn, longer=lambda: _longer(launch()))
 
-    def _torch_attention(self, position: Tensor, source: Tensor) -> TorchAttention:
-        ranks = _ranks(self._source)
-        max_rows_per_source = int(ranks.max()) + 1
-        places = upload(self._source * max_rows_per_source + ranks, position.device)
-        return TorchAttention(self._cache, position, self._length, source, places,
-                              max_rows_per_source)
+    def _is_recorded(self, rows: int, draw: Draw) -> bool:
+        if self._graphs is None or not draw.is_recordable or rows > _MAX_RECORDED_ROWS:
+            return False
+        bytes_per_row = self._vocabulary * draw.processing.truncation.bytes_per_logit(
+            self._model.device)
+        return rows * bytes_per_row <= self._max_recorded_bytes
 
-    def _sources(self, cross_kv: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """The cross-attention cache and source lengths; for CUDA graphs at a fixed address."""
-        if self._graphs is None:
-            return cross_kv, lengths
-        layers, two, sources, heads, length, size = cross_kv.shape
-        buffer, all_lengths = self._cache.cross_kv, self._cache.lengths
-        if sources > buffer.shape[2] or length > buffer.shape[4]:
-            count = max(buffer.shape[2], next_power_of_two(sources, 1))
-            capacity = max(buffer.shape[4], next_power_of_two(length, _MIN_BUFFER_TOKENS))
-            buffer = cross_kv.new_empty(layers, two, count, heads, capacity, size)
-            all_lengths = lengths.new_empty(count)
-            self._graphs.clear()
-        buffer[:, :, :sources, :, :length] = cross_kv
-        all_lengths[:sources] = lengths
-        return buffer, all_lengths
+    def release(self) -> None:
+        for name in ("_prefixes", "_shared_kv", "_lengths", "_source"):
+            vars(self).pop(name, None)  # there may be none, if the start failed
 
-    def _buffer(self, rows: int, samples: int, length: int) -> Tensor:
-        """A self-attention cache for the rows.
 
-        Small ones have a slot for every sample and are kept, since CUDA graphs refer to them. Sizes
-        are powers of two, so that torch can reuse memory.
-        """
-        capacity, now = next_power_of_two(length, _MIN_BUFFER_TOKENS), self._cache.self_kv
-        if samples > MAX_RECORDED_ROWS:
-            if now.shape[4] == capacity and now.shape[2] >= rows:
-                return now
-            return self._zeros(next_power_of_two(rows, 2 * MAX_RECORDED_ROWS), capacity)
-        if capacity not in self._buffers or self._buffers[capacity].shape[2] < samples:
-            self._buffers[capacity] = self._zeros(next_power_of_two(samples, 64), capacity)
-            if self._graphs is not None:
-                self._graphs.clear(capacity)
-        return self._buffers[capacity]
-
-    def _zeros(self, slots: int, capacity: int) -> Tensor:
-        """An empty cache, of zeros: padding rows must be finite."""
-        network = self._network
-        return torch.zeros(network.layers, 2, slots, network.heads, capacity, network.size,
-                           dtype=self._model.dtype, device=self._model.device)
+def _longer(drawn: DrawnTokens) -> DrawnTokens:
+    return drawn if drawn.longer is None else drawn.longer()
 
 
 def _state(model: Any) -> tuple[object, ...]:
     weight = model.get_output_embeddings().weight
-    changes = None if weight.is_inference() else weight._version
+    changes = sum(own._version for own in model.parameters() if not own.is_inference())
     return weight.device, weight.dtype, weight.data_ptr(), changes
-
-
-def _ranks(source: Ints) -> Ints:
-    """(R,) the number of each row among those of its source."""
-    order = source.argsort(kind="stable")
-    alike = source[order]
-    ranks = np.empty_like(source)
-    ranks[order] = np.arange(len(source)) - alike.searchsorted(alike)
-    return ranks

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationConfig
 
-from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
 from minrisk._core.sampler import Prompt, Sample
 from minrisk._torch.detokenizing import Detokenizer
@@ -20,7 +19,7 @@ from minrisk.samplers.hf.beam_search import beam_search
 from minrisk.samplers.hf.engine import SampledSequence, SamplingEngine
 from minrisk.samplers.hf.generic_decoder import decoder_config
 from minrisk.samplers.hf.logits_processing import token_id_list
-from minrisk.samplers.hf.prefixes import not_finite_error
+from minrisk.samplers.hf.prefixes import Tokens, not_finite_error
 from minrisk.samplers.hf.prompts import PromptEncoder
 from minrisk.samplers.hf.stop_strings import StopStrings
 from minrisk.samplers.hf.truncation import Truncation
@@ -104,7 +103,7 @@ class Generator:
                       None if math.isnan(truncated) else truncated, sequence.tokens,
                       finish_reason=reason)
 
-    def _is_cut(self, tokens: Ints) -> bool:
+    def _is_cut(self, tokens: Tokens) -> bool:
         """Whether it reached the limit; an end token that was forced there is no end."""
         forced = self._config.forced_eos_token_id is not None
         return len(tokens) >= self._limit and (forced or tokens[-1] not in self._ends)

@@ -15,9 +15,8 @@ from transformers.modeling_outputs import BaseModelOutput
 from minrisk._core.arrays import Ints
 from minrisk._torch.device import upload
 from minrisk._torch.tokens import pad_batch
-from minrisk.samplers.hf.logits_processing import LogitsProcessing
+from minrisk.samplers.hf.drawing import Draw, DrawnTokens
 from minrisk.samplers.hf.prefixes import StepInput, TokenizedPrompt
-from minrisk.samplers.hf.truncation import Candidates
 
 
 class CausalDecoder:
@@ -32,18 +31,21 @@ class CausalDecoder:
         self._cache: Any = None
         self._rows = 0
 
-    def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
-              processing: LogitsProcessing) -> Candidates:
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, draw: Draw,
+              inputs: Tensor) -> DrawnTokens:
         # all of one length, so that no padding can change a result
-        prefix = prefixes(prompts)
-        return processing(self._run(upload(prefix, self._model.device), None), lambda: prefix)
+        prefix = upload(prefixes(prompts), self._model.device)
+        return draw(self._run(prefix, None), lambda: prefix, inputs)
 
-    def step(self, step_input: StepInput, processing: LogitsProcessing) -> Candidates:
-        device = self._model.device
-        if rows_changed(step_input.parents, self._rows):
-            self._cache.reorder_cache(upload(step_input.parents, device))
-        logits = self._run(upload(step_input.tokens[:, None], device), self._cache)
-        return processing(logits, step_input.history)
+    def step(self, step_input: StepInput, draw: Draw, inputs: Tensor) -> DrawnTokens:
+        parents, tokens = step_input.first(step_input.rows)
+        if rows_changed(parents, self._rows):
+            self._cache.reorder_cache(parents)
+        logits = self._run(tokens[:, None], self._cache)
+        return draw(logits, step_input.history, inputs)
+
+    def release(self) -> None:
+        self._cache = None
 
     def _run(self, tokens: Tensor, cache: Any) -> Tensor:
         out = self._model(input_ids=tokens, past_key_values=cache, use_cache=True, **self._last)
@@ -61,27 +63,31 @@ class Seq2SeqDecoder:
         self._model = model
         self.token_bytes = token_bytes(model)
 
-    def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
-              processing: LogitsProcessing) -> Candidates:
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, draw: Draw,
+              inputs: Tensor) -> DrawnTokens:
         self._encoded, self._mask = encode(self._model, prompts)
         self._sources = torch.arange(len(prompts), device=self._model.device)
-        prefix = prefixes(prompts)
+        prefix = upload(prefixes(prompts), self._model.device)
         self._cache = None
-        logits = self._run(upload(prefix, self._model.device))
+        logits = self._run(prefix)
         self._cross_kv = [(layer.keys, layer.values)
                       for layer in self._cache.cross_attention_cache.layers]
-        return processing(logits, lambda: prefix)
+        return draw(logits, lambda: prefix, inputs)
 
-    def step(self, step_input: StepInput, processing: LogitsProcessing) -> Candidates:
-        if rows_changed(step_input.parents, len(self._sources)):
-            parents = upload(step_input.parents, self._model.device)
+    def step(self, step_input: StepInput, draw: Draw, inputs: Tensor) -> DrawnTokens:
+        parents, tokens = step_input.first(step_input.rows)
+        if rows_changed(parents, len(self._sources)):
             self._sources = self._sources[parents]
             self._cache.self_attention_cache.reorder_cache(parents)
         layers = self._cache.cross_attention_cache.layers
         for layer, (keys, values) in zip(layers, self._cross_kv, strict=True):
             layer.keys, layer.values = self._per_prefix(keys), self._per_prefix(values)
-        logits = self._run(upload(step_input.tokens[:, None], self._model.device))
-        return processing(logits, step_input.history)
+        logits = self._run(tokens[:, None])
+        return draw(logits, step_input.history, inputs)
+
+    def release(self) -> None:
+        for name in ("_cache", "_cross_kv", "_encoded", "_mask"):
+            vars(self).pop(name, None)  # there may be none, if the start failed
 
     def _run(self, tokens: Tensor) -> Tensor:
         output: Any = BaseModelOutput  # its own types are stricter than what it takes
@@ -100,9 +106,9 @@ class Seq2SeqDecoder:
         return per_source[self._sources]
 
 
-def rows_changed(parents: Ints, rows: int) -> bool:
-    """Whether rows were added, removed or moved, so that the cache must be reordered."""
-    return not np.array_equal(parents, np.arange(rows))
+def rows_changed(parents: Tensor, rows: int) -> bool:
+    """Whether rows were added or removed, so that the cache must be reordered."""
+    return not torch.equal(parents, torch.arange(rows, device=parents.device))
 
 
 def state_reasons(model: Any) -> list[str]:

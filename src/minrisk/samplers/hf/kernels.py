@@ -1,4 +1,4 @@
-"""Triton kernels for attention, likely tokens and KV cache copies: each reads its input once.
+"""Triton kernels for attention and for likely tokens.
 
 They run on CUDA, and for tests on the CPU under Triton's interpreter. Sums are in float32, whatever
 the numbers in memory are.
@@ -11,101 +11,178 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_TOKENS_PER_BLOCK = 16  # tokens that a row attends to at once
-_VOCABULARY_PER_BLOCK = 4096  # tokens of the vocabulary in a block
-_NUMBERS_PER_BLOCK = 1024  # numbers in a block of a copy
+MIN_DOT = 16  # rows of the smallest matrix that the tensor cores take
+_TOKENS_PER_BLOCK = 16  # tokens of its own that a row attends to at once
+_ROWS_PER_TILE, _SOURCE_TOKENS_PER_BLOCK = 64, 32  # that attend to one another at once
+_VOCABULARY_LANES, _TOKENS_PER_LANE = 1024, 8  # of the vocabulary that are read at once
+_LANES_PER_BLOCK = 8  # that are looked through at once
 
 
 def self_attention(queries: Tensor, keys: Tensor, values: Tensor, cache: Tensor,
-                   position: Tensor) -> Tensor:
+                   layer: int) -> Tensor:
     """(R, heads, D) attention of rows to their own prefixes, whose keys and values are cached.
 
-    The cache is (2, slots, heads, T, D); row r is slot r, and its new key and value, (R, heads, D)
-    each, are written at the position (1,).
+    `cache` says where they are (`KVCache.addresses`); the new keys and values, (R, heads, D) each,
+    are written there. They and the queries may be parts of one projection.
     """
     rows, heads, size = queries.shape
-    out = torch.empty_like(queries)
-    _self_attention[(rows, heads)](queries, keys, values, cache, out, position, cache.shape[3],
-                                   cache.stride(0), size ** -0.5, heads=heads, size=size,
-                                   width=triton.next_power_of_2(size), block=_TOKENS_PER_BLOCK,
-                                   num_warps=1)
+    out = torch.empty(queries.shape, dtype=queries.dtype, device=queries.device)
+    # the heads of a row one after the other, for their keys and values are side by side
+    _self_attention[(rows * heads,)](queries, keys, values, cache, out, layer, queries.stride(0),
+                                     keys.stride(0), size ** -0.5, heads=heads, size=size,
+                                     width=triton.next_power_of_2(size), block=_TOKENS_PER_BLOCK,
+                                     num_warps=1)
     return out
 
 
 @triton.jit
-def _self_attention(queries, keys, values, cache, out, position, capacity, value_offset, scale,
+def _self_attention(queries, keys, values, cache, out, layer, query_stride, key_stride, scale,
                     heads: tl.constexpr, size: tl.constexpr, width: tl.constexpr,
                     block: tl.constexpr):
-    offset = tl.program_id(0).to(tl.int64) * heads + tl.program_id(1)
+    row, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
     at = tl.arange(0, width)
     inside = at < size
-    query = tl.load(queries + offset * size + at, inside, other=0).to(tl.float32) * scale
-    key = tl.load(keys + offset * size + at, inside, other=0)
-    value = tl.load(values + offset * size + at, inside, other=0)
-    now = tl.load(position)
-    start = cache + offset * capacity * size
-    tl.store(start + now * size + at, key, inside)
-    tl.store(start + value_offset + now * size + at, value, inside)
+    new = row * key_stride + head * size + at
+    query = tl.load(queries + row * query_stride + head * size + at, inside, other=0)
+    query = query.to(tl.float32) * scale
+    key = tl.load(keys + new, inside, other=0)
+    value = tl.load(values + new, inside, other=0)
+    old_keys, old_values, paths, now = own_tokens(cache, layer, row, queries)
+    old_keys += head * size
+    old_values += head * size
+    slot = tl.load(paths + now).to(tl.int64) * heads * size
+    tl.store(old_keys + slot + at, key, inside)
+    tl.store(old_values + slot + at, value, inside)
     # the new token first, whose key and value are still in registers
     running_max = tl.sum(query * key.to(tl.float32), axis=0)
-    found = _attend(query, start, start + value_offset, now, running_max, running_max * 0 + 1,
-                    value.to(tl.float32), size, width, block)
-    tl.store(out + offset * size + at, found, inside)
-
-
-def cross_attention(queries: Tensor, cache: Tensor, source: Tensor, lengths: Tensor) -> Tensor:
-    """(R, heads, D) attention of rows to their sources, whose keys and values are cached.
-
-    The cache is (2, S, heads, L, D); row r attends to `source[r]`, which has `lengths[source[r]]`
-    tokens.
-    """
-    rows, heads, size = queries.shape
-    out = torch.empty_like(queries)
-    _cross_attention[(rows, heads)](queries, cache, out, source, lengths, cache.shape[3],
-                                    cache.stride(0), size ** -0.5, heads=heads, size=size,
-                                    width=triton.next_power_of_2(size), block=_TOKENS_PER_BLOCK,
-                                    num_warps=1)
-    return out
-
-
-@triton.jit
-def _cross_attention(queries, cache, out, source, lengths, capacity, value_offset, scale,
-                     heads: tl.constexpr, size: tl.constexpr, width: tl.constexpr,
-                     block: tl.constexpr):
-    row, head = tl.program_id(0), tl.program_id(1)
-    offset = row.to(tl.int64) * heads + head
-    at = tl.arange(0, width)
-    inside = at < size
-    query = tl.load(queries + offset * size + at, inside, other=0).to(tl.float32) * scale
-    own = tl.load(source + row).to(tl.int64)
-    start = cache + (own * heads + head) * capacity * size
-    nothing = tl.zeros([width], tl.float32)
-    none = tl.sum(nothing, axis=0)
-    found = _attend(query, start, start + value_offset, tl.load(lengths + own), none - float("inf"),
-                    none, nothing, size, width, block)
-    tl.store(out + offset * size + at, found, inside)
-
-
-@triton.jit
-def _attend(query, keys, values, length, running_max, mass, found, size: tl.constexpr,
-            width: tl.constexpr, block: tl.constexpr):
-    """Softmax attention, continued from a running maximum, mass and weighted sum of values."""
-    at = tl.arange(0, width)
-    first = 0
-    while first < length:  # Triton's interpreter knows no range up to a number from memory
+    mass = running_max * 0 + 1
+    found = value.to(tl.float32)
+    first = now * 0
+    while first < now:  # Triton's interpreter knows no range up to a number from memory
         token = first + tl.arange(0, block)
-        where = token[:, None] * size + at[None, :]
-        inside = (token[:, None] < length) & (at[None, :] < size)
-        key = tl.load(keys + where, inside, other=0).to(tl.float32)
-        scores = tl.where(token < length, tl.sum(query[None, :] * key, axis=1), float("-inf"))
+        slots = tl.load(paths + token, token < now, other=0).to(tl.int64)
+        where = slots[:, None] * heads * size + at[None, :]
+        known = (token[:, None] < now) & inside[None, :]
+        some_keys = tl.load(old_keys + where, known, other=0).to(tl.float32)
+        scores = tl.where(token < now, tl.sum(query[None, :] * some_keys, axis=1), float("-inf"))
         new_max = tl.maximum(running_max, tl.max(scores, axis=0))
         weights, rescale = tl.exp(scores - new_max), tl.exp(running_max - new_max)
-        value = tl.load(values + where, inside, other=0).to(tl.float32)
-        found = found * rescale + tl.sum(weights[:, None] * value, axis=0)
+        some_values = tl.load(old_values + where, known, other=0).to(tl.float32)
+        found = found * rescale + tl.sum(weights[:, None] * some_values, axis=0)
         mass = mass * rescale + tl.sum(weights, axis=0)
         running_max = new_max
         first += block
-    return found / mass
+    tl.store(out + (row * heads + head) * size + at, found / mass, inside)
+
+
+@triton.jit
+def own_tokens(cache, layer, row, like):
+    """Where the keys and values of tokens are in a layer, the slots of a row, and its new token."""
+    start, stride = tl.load(cache), tl.load(cache + 1)
+    start += layer * 2 * stride
+    paths = tl.load(cache + 2).to(tl.pointer_type(tl.int32)) + row * tl.load(cache + 3)
+    return (_pointer(start, like), _pointer(start + stride, like), paths, tl.load(cache + 9))
+
+
+@triton.jit
+def shared_tokens(cache, layer, like):
+    """Where the keys and values of sources are in a layer, and room for the tokens of each."""
+    start, stride = tl.load(cache + 4), tl.load(cache + 5)
+    start += layer * 2 * stride
+    return _pointer(start, like), _pointer(start + stride, like), tl.load(cache + 6)
+
+
+@triton.jit
+def source_lengths(cache):
+    return tl.load(cache + 7).to(tl.pointer_type(tl.int64))
+
+
+@triton.jit
+def _pointer(address, like):
+    """To numbers of the kind that another one points to; the hint lets threads read 16 bytes."""
+    return tl.multiple_of(address.to(tl.pointer_type(like.dtype.element_ty)), 16)
+
+
+def cross_attention(queries: Tensor, cache: Tensor, layer: int, source: Tensor) -> Tensor:
+    """(R, heads, D) attention of rows to their sources, whose keys and values are cached.
+
+    `cache` says where (`KVCache.addresses`); rows of one source are side by side.
+    """
+    rows, heads, size = queries.shape
+    out = torch.empty_like(queries)
+    _cross_attention[(triton.cdiv(rows, _ROWS_PER_TILE), heads)](
+        queries, cache, out, source, layer, rows, size ** -0.5, tile=_ROWS_PER_TILE,
+        block=_SOURCE_TOKENS_PER_BLOCK, heads=heads, size=size,
+        width=max(MIN_DOT, triton.next_power_of_2(size)), precision=dot_precision(queries))
+    return out
+
+
+@triton.jit
+def _cross_attention(queries, cache, out, source, layer, rows, scale, tile: tl.constexpr,
+                     block: tl.constexpr, heads: tl.constexpr, size: tl.constexpr,
+                     width: tl.constexpr, precision: tl.constexpr):
+    row, head = tl.program_id(0) * tile + tl.arange(0, tile), tl.program_id(1)
+    is_row = row < rows
+    at = tl.arange(0, width)
+    where = (row[:, None].to(tl.int64) * heads + head) * size + at[None, :]
+    inside = is_row[:, None] & (at[None, :] < size)
+    query = tl.load(queries + where, inside, other=0)
+    own = tl.load(source + row, is_row, other=-1)
+    found, mass, _ = attend_to_sources(query, own, is_row, cache, layer, queries, head, heads,
+                                       scale, 0, 1, 0.0, tile, block, size, width, precision)
+    tl.store(out + where, found / tl.where(is_row, mass, 1.0)[:, None], inside)
+
+
+@triton.jit
+def attend_to_sources(query, own, is_row, cache, layer, like, head, heads, scale, split,
+                      splits: tl.constexpr, softcap: tl.constexpr, tile: tl.constexpr,
+                      block: tl.constexpr, size: tl.constexpr, width: tl.constexpr,
+                      precision: tl.constexpr):
+    """Attention of a tile of rows to their sources `own`, ascending, of which each is read once.
+
+    Of each source one of some `splits` is read. Returns sums of values (tile, width) that are to
+    be divided by the masses (tile,), and the running maxima (tile,).
+    """
+    keys, values, room = shared_tokens(cache, layer, like)
+    lengths = source_lengths(cache)
+    at = tl.arange(0, width)
+    top = tl.full([tile], -1e30, tl.float32)  # a number, so that differences are
+    mass = tl.zeros([tile], tl.float32)
+    found = tl.zeros([tile, width], tl.float32)
+    last = tl.max(own, axis=0)
+    now = tl.min(tl.where(is_row, own, last), axis=0)
+    while now <= last:  # one source nearly always
+        length = tl.load(lengths + now)
+        share = tl.cdiv(tl.cdiv(length, splits), block) * block
+        first = split * share
+        end = tl.minimum(length, first + share)
+        start = (now.to(tl.int64) * heads + head) * room * size
+        while first < end:
+            token = first + tl.arange(0, block)
+            where = start + token[:, None] * size + at[None, :]
+            inside = (token[:, None] < end) & (at[None, :] < size)
+            key = tl.load(keys + where, inside, other=0)
+            score = tl.dot(query, tl.trans(key), input_precision=precision) * scale
+            if softcap > 0:
+                score = softcap * (1 - 2 / (tl.exp(2 * score / softcap) + 1))
+            valid = (own == now)[:, None] & (token < end)[None, :]
+            score = tl.where(valid, score, -1e30)
+            higher = tl.maximum(top, tl.max(score, axis=1))
+            shares = tl.where(valid, tl.exp(score - higher[:, None]), 0.0)
+            fade = tl.exp(top - higher)
+            value = tl.load(values + where, inside, other=0)
+            found = found * fade[:, None] + tl.dot(shares.to(value.dtype), value,
+                                                   input_precision=precision)
+            mass = mass * fade + tl.sum(shares, axis=1)
+            top = higher
+            first += block
+        now += 1
+    return found, mass, top
+
+
+def dot_precision(queries: Tensor) -> str:
+    """The precision of matrix products in kernels; that of fp32 is not lowered."""
+    return "ieee" if queries.dtype == torch.float32 else "tf32"
 
 
 def likely(logits: Tensor, least: float, width: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -115,68 +192,77 @@ def likely(logits: Tensor, least: float, width: int) -> tuple[Tensor, Tensor, Te
     is none 0 and -inf; and the logarithms (R,) of the sums that make probabilities of the logits.
     """
     rows, vocabulary = logits.shape
-    tokens = torch.zeros(rows, width, dtype=torch.int64, device=logits.device)
-    scores = torch.full((rows, width), float("-inf"), device=logits.device)
-    totals = torch.empty(rows, device=logits.device)
-    _likely[(rows,)](logits, tokens, scores, totals, least, width, vocabulary=vocabulary,
-                     block=_VOCABULARY_PER_BLOCK, num_warps=8)
+    lanes = torch.empty(rows, width, dtype=torch.int32, device=logits.device)
+    counts = torch.empty(rows, dtype=torch.int32, device=logits.device)
+    totals, thresholds = (torch.empty(rows, device=logits.device) for _ in range(2))
+    _likely_lanes[(rows,)](logits, lanes, counts, totals, thresholds, least, width,
+                           vocabulary=vocabulary, lanes=_VOCABULARY_LANES, depth=_TOKENS_PER_LANE,
+                           num_warps=4)
+    tokens = torch.empty(rows, width, dtype=torch.int64, device=logits.device)
+    scores = torch.empty(rows, width, device=logits.device)
+    _likely_tokens[(rows,)](logits, lanes, counts, totals, thresholds, tokens, scores, width,
+                            vocabulary=vocabulary, lanes=_VOCABULARY_LANES, block=_LANES_PER_BLOCK,
+                            depth=triton.next_power_of_2(triton.cdiv(vocabulary,
+                                                                     _VOCABULARY_LANES)),
+                            num_warps=1)
     return tokens, scores, totals
 
 
 @triton.jit
-def _likely(logits, tokens, scores, totals, least, width, vocabulary: tl.constexpr,
-            block: tl.constexpr):
+def _likely_lanes(logits, found, counts, totals, thresholds, least, width,
+                  vocabulary: tl.constexpr, lanes: tl.constexpr, depth: tl.constexpr):
+    """Lane i has the tokens i, i + lanes, i + 2 lanes, ...; most lanes have no likely one."""
     row = tl.program_id(0).to(tl.int64)
     logits += row * vocabulary
-    # below any logit, and finite
-    running_max = -1e30 + tl.sum(tl.zeros([block], tl.float32), axis=0)
-    mass = tl.zeros([block], tl.float32)
-    for first in range(0, vocabulary, block):
-        token = first + tl.arange(0, block)
+    lane = tl.arange(0, lanes)
+    block = tl.arange(0, depth)[:, None] * lanes + lane[None, :]
+    # of each lane, so that threads need not wait for one another; below any logit, and finite
+    tops = tl.full([lanes], -1e30, tl.float32)
+    mass = tl.zeros([lanes], tl.float32)
+    for first in range(0, vocabulary, depth * lanes):
+        token = first + block
         logit = tl.load(logits + token, token < vocabulary, other=float("-inf")).to(tl.float32)
-        new_max = tl.maximum(running_max, tl.max(logit, axis=0))
-        mass = mass * tl.exp(running_max - new_max) + tl.exp(logit - new_max)
-        running_max = new_max
-    total = running_max + tl.log(tl.sum(mass, axis=0))
-    threshold = tl.minimum(total + least, running_max)
-    count = 0
-    for first in range(0, vocabulary, block):
-        token = first + tl.arange(0, block)
-        logit = tl.load(logits + token, token < vocabulary, other=float("-inf")).to(tl.float32)
-        keep = logit >= threshold
-        if tl.max(keep.to(tl.int32), axis=0) > 0:
-            offset = count + tl.cumsum(keep.to(tl.int32), axis=0) - 1
-            count += tl.sum(keep.to(tl.int32), axis=0)
-            keep &= offset < width
-            out = row * width + offset
-            tl.store(tokens + out, token.to(tl.int64), keep)
-            tl.store(scores + out, logit - total, keep)
+        new_tops = tl.maximum(tops, tl.max(logit, axis=0))
+        mass = mass * tl.exp(tops - new_tops) + tl.sum(tl.exp(logit - new_tops[None, :]), axis=0)
+        tops = new_tops
+    top = tl.max(tops, axis=0)
+    total = top + tl.log(tl.sum(mass * tl.exp(tops - top), axis=0))
+    threshold = tl.minimum(total + least, top)
+    has_some = (tops >= threshold).to(tl.int32)
+    offset = tl.cumsum(has_some, axis=0) - 1
+    tl.store(found + row * width + offset, lane, (has_some > 0) & (offset < width))
+    tl.store(counts + row, tl.minimum(tl.sum(has_some, axis=0), width))
     tl.store(totals + row, total)
-
-
-def copy_rows(source: Tensor, target: Tensor, rows: Tensor, to: Tensor, length: int) -> None:
-    """Copies the keys and values of the first tokens from `rows` (N,) to rows `to` (N,).
-
-    From `source` (..., slots, heads, T, D) to `target`, which may be the same, or have more slots
-    or room; no row is then both read and written.
-    """
-    heads, size = source.shape[-3], source.shape[-1]
-    parts = source[..., 0, 0, 0, 0].numel()
-    _copy_rows[(len(rows), parts * heads)](
-        source, target, rows, to, length * size, source.stride(-5), target.stride(-5),
-        source.stride(-4), target.stride(-4), source.stride(-3), target.stride(-3), heads=heads,
-        block=_NUMBERS_PER_BLOCK)
+    tl.store(thresholds + row, threshold)
 
 
 @triton.jit
-def _copy_rows(source, target, rows, to, count, from_part, to_part, from_row, to_row, from_head,
-               to_head, heads: tl.constexpr, block: tl.constexpr):
-    one, part = tl.program_id(0), (tl.program_id(1) // heads).to(tl.int64)
-    head = tl.program_id(1) % heads
-    source += part * from_part + tl.load(rows + one).to(tl.int64) * from_row + head * from_head
-    target += part * to_part + tl.load(to + one).to(tl.int64) * to_row + head * to_head
-    first = 0
-    while first < count:
+def _likely_tokens(logits, found, counts, totals, thresholds, tokens, scores, width,
+                   vocabulary: tl.constexpr, lanes: tl.constexpr, block: tl.constexpr,
+                   depth: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    lane_count, total = tl.load(counts + row), tl.load(totals + row)
+    threshold = tl.load(thresholds + row)
+    count = lane_count * 0
+    first = lane_count * 0
+    while first < lane_count:
         at = first + tl.arange(0, block)
-        tl.store(target + at, tl.load(source + at, at < count), at < count)
+        lane = tl.load(found + row * width + at, at < lane_count, other=vocabulary)
+        token = tl.reshape(lane[:, None] + tl.arange(0, depth)[None, :] * lanes, [block * depth])
+        logit = tl.load(logits + row * vocabulary + token, token < vocabulary,
+                        other=float("-inf")).to(tl.float32)
+        keep = ((token < vocabulary) & (logit >= threshold)).to(tl.int32)
+        offset = count + tl.cumsum(keep, axis=0) - 1
+        out = row * width + offset
+        is_kept = (keep > 0) & (offset < width)
+        tl.store(tokens + out, token.to(tl.int64), is_kept)
+        tl.store(scores + out, logit - total, is_kept)
+        count += tl.sum(keep, axis=0)
         first += block
+    first = lane_count * 0
+    while first < width:
+        at = first + tl.arange(0, block * depth)
+        is_empty = (at >= count) & (at < width)
+        tl.store(tokens + row * width + at, at.to(tl.int64) * 0, is_empty)
+        tl.store(scores + row * width + at, at.to(tl.float32) * 0 - float("inf"), is_empty)
+        first += block * depth

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import (
@@ -29,9 +28,7 @@ from transformers import (
     SuppressTokensAtBeginLogitsProcessor,
 )
 
-from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
-from minrisk._torch.device import upload
 from minrisk.samplers.hf.stop_strings import StopStrings
 from minrisk.samplers.hf.truncation import Candidates, Truncation
 
@@ -63,9 +60,11 @@ class LogitsProcessing:
         """Whether it does the same at every step, on the device alone."""
         return not self.processors
 
-    def __call__(self, logits: Tensor, history: Callable[[], Ints]) -> Candidates:
+    def __call__(self, logits: Tensor, history: Callable[[], Tensor]) -> Candidates:
         """Candidates by logits (R, V), which are changed in place; `history` is (R, T)."""
-        lost = logits[:, self.banned_on_device].float().logsumexp(1, keepdim=True)
+        lost = logits[:, self.banned_on_device].float()
+        if len(self.banned) != 1:  # it is the logit itself, and saves seven kernels
+            lost = lost.logsumexp(1, keepdim=True)
         logits.index_fill_(1, self.banned_on_device, -math.inf)
         if self.is_recordable and self.truncation.uses_likely_kernel(logits.device):
             return self.truncation.likely(logits, lost)
@@ -73,8 +72,7 @@ class LogitsProcessing:
         known = logits[:1].argmax(1)  # a token that the model does not rule out
         total = logits[:, known].float() - logs[:, known]
         if self.processors:
-            seen = upload(history(), logits.device)
-            scores = self.processors(seen, logits.float()).log_softmax(1)
+            scores = self.processors(history(), logits.float()).log_softmax(1)
         return self.truncation(scores, logs, total - torch.logaddexp(total, lost))
 
 
@@ -82,7 +80,9 @@ class LogitsProcessing:
 class GenerationSettings:
     """The end of texts, and the logits processing of each step."""
 
-    ends: Ints  # token ids that end a text
+    ends: tuple[int, ...]  # token ids that end a text
+    ends_on_device: Tensor  # the same
+    start: int  # tokens of a text that are given
     limit: int  # tokens of a sample
     _min_tokens: int  # tokens before a text may end
     _before_and_after: tuple[LogitsProcessing, LogitsProcessing]  # before that, and from there on
@@ -106,8 +106,8 @@ class GenerationSettings:
             LogitsProcessing(tokens, torch.tensor(tokens, dtype=torch.long, device=device),
                              processors, truncation)
             for tokens in map(_sorted, (banned.union(ends), banned)))
-        return cls(np.array(ends, np.intp), limit, least, (before, after),
-                   _at_one_step(config, start, limit, device), stop)
+        return cls(tuple(ends), torch.tensor(ends, dtype=torch.long, device=device), start, limit,
+                   least, (before, after), _at_one_step(config, start, limit, device), stop)
 
     def at(self, step: int) -> LogitsProcessing:
         """The processing of the logits of a step."""

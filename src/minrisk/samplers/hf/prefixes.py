@@ -4,29 +4,35 @@ The tokens of each sample depend on random numbers of its own, so that n samples
 those with the same prefix so far are one row of the model's batch. When they differ, the
 row branches; when all of them have ended, it is removed.
 
-The device runs the model and samples tokens; the tree of prefixes is kept in NumPy, so that a step
-costs the host little and waits for the device once.
+Samples and the tree of their prefixes stay on the device: a step makes the host wait once, for the
+sizes of the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
 
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
-from minrisk.samplers.hf.logits_processing import GenerationSettings, LogitsProcessing
+from minrisk._torch.device import upload
+from minrisk.samplers.hf.drawing import Draw, DrawnTokens, SampleState, Sizes
+from minrisk.samplers.hf.logits_processing import GenerationSettings
 from minrisk.samplers.hf.random_streams import RandomStream
-from minrisk.samplers.hf.truncation import Candidates, SampledTokens
 
-_MAX_VOCABULARY = 1 << 32  # more than any vocabulary has
 # below 1 by more than what adding a row's number rounds away
 _LARGEST_UNIFORM = 1 - 2.0**-32
+_MAX_ENDED = 16384  # samples that ended may stay until there are as many, so that sizes are few
+Tokens = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -54,27 +60,35 @@ class SamplingJob:
 
 @dataclass(frozen=True)
 class StepInput:
-    """Input of a decoder at a step."""
+    """Input of a decoder at a step; rows of one prompt are side by side."""
 
-    parents: Ints  # (R,) the row that each one continues; most continue themselves
-    tokens: Ints  # (R,) the last token of each row
-    samples: int  # that are not finished: an upper bound of the number of rows
-    history: Callable[[], Ints]  # (R, T) all tokens of each row, made on demand
+    rows: int  # R
+    parents: Tensor  # (R or more,) the row that each one continues, in ascending order
+    tokens: Tensor  # (R or more,) the last token of each row; after the last row, it is repeated
+    history: Callable[[], Tensor]  # (R, T) all tokens of each row, made on demand
+
+    def first(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Parents and tokens of some rows."""
+        return self.parents[:rows], self.tokens[:rows]
 
 
 class PrefixDecoder(Protocol):
-    """A model that extends rows of prefixes by one token."""
+    """A model that extends rows of prefixes by a token, which `draw` makes of logits and inputs."""
 
     token_bytes: int  # of the KV cache for a token
     shares_prompts: bool  # the cache has each prompt once, not once for each row
 
-    def start(self, prompts: Sequence[TokenizedPrompt], samples: int,
-              processing: LogitsProcessing) -> Candidates:
-        """Candidates for the first tokens, with a row for each prompt."""
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, draw: Draw,
+              inputs: Tensor) -> DrawnTokens:
+        """The first tokens, with a row for each prompt."""
         ...
 
-    def step(self, step_input: StepInput, processing: LogitsProcessing) -> Candidates:
-        """Candidates after the tokens; no row is overwritten that another one continues."""
+    def step(self, step_input: StepInput, draw: Draw, inputs: Tensor) -> DrawnTokens:
+        """The next tokens."""
+        ...
+
+    def release(self) -> None:
+        """Gives the memory of the texts back."""
         ...
 
 
@@ -84,155 +98,195 @@ class CacheOverflow(Exception):  # noqa: N818 - a signal between two of our own 
 
 @dataclass(frozen=True)
 class FinishedSequences:
-    """Texts that ended at one step."""
+    """The distinct texts of some jobs, by the job and then by the first sample."""
 
     job: Ints  # (E,)
-    tokens: Ints  # (E, T)
+    tokens: Tokens  # of one text after the other
+    ends: Ints  # (E,) of the texts among them
     count: Ints  # (E,)
     first: Ints  # (E,) the number of the first sample with this text
     logprob: Floats  # (E,)
     truncated: Floats  # (E,)
 
 
-@dataclass(frozen=True)
-class _Prefixes:
-    """Distinct prefixes, at first one per job; their tokens are in the tree."""
-
-    job: Ints  # (R,)
-    logprob: Floats  # (R,)
-    truncated: Floats  # (R,)
-
-    def __getitem__(self, rows: Ints) -> _Prefixes:
-        return _Prefixes(self.job[rows], self.logprob[rows], self.truncated[rows])
-
-
 class _TokenTree:
-    """The token and the parent of every prefix, for each step."""
+    """Nodes are the distinct prefixes of all steps."""
 
     def __init__(self) -> None:
-        self._steps: list[tuple[Ints, Ints]] = []
+        self._parents: list[Tensor] = []  # of each step; those of the first are not used
+        self._columns: list[Tensor] = []  # as in `SampledTokens`
+        self.size = 0
 
-    def append(self, parents: Ints, tokens: Ints) -> None:
-        self._steps.append((parents, tokens))
+    def append(self, parents: Tensor, columns: Tensor) -> None:
+        """The nodes of the next step."""
+        self._parents.append(parents)
+        self._columns.append(columns)
+        self.size += len(parents)
 
-    def at(self, step: int, node: Ints) -> Ints:
-        """(E, step + 1) the tokens of the texts that are `node` (E,) at a step."""
-        return self.read([*[np.empty(0, np.intp)] * step, node])[-1]
+    def tokens(self, nodes: Tensor) -> Tensor:
+        """(E, T) the tokens of nodes (E,) of the last step."""
+        return torch.cat(self._columns)[:, 0].int()[self._paths(nodes)]
 
-    def read(self, last: Sequence[Ints]) -> list[Ints]:
-        """(E, t + 1) the tokens of those texts that are `last[t]` (E,) at step t."""
-        starts = [0, *accumulate(map(len, last))]
-        at = np.concatenate(last)
-        tokens = np.empty((len(at), len(last)), np.intp)
-        for step in reversed(range(len(last))):
-            parents, given = self._steps[step]
-            active = at[starts[step] :]
-            tokens[starts[step] :, step] = given[active]
-            at[starts[step] :] = parents[active]
-        return [tokens[starts[step] : starts[step + 1], : step + 1] for step in range(len(last))]
+    def read(self, nodes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Of nodes (E,): the tokens, one text after the other, the lengths (E,) of the texts, and
+        the sums (E, 2) of their log-probabilities.
+        """
+        ends = upload(np.cumsum([len(own) for own in self._parents]), nodes.device)
+        lengths = 1 + torch.searchsorted(ends, nodes, right=True)
+        paths, columns = self._paths(nodes), torch.cat(self._columns)
+        from_end = torch.arange(paths.shape[1], 0, -1, device=nodes.device)
+        inside = from_end <= lengths[:, None]
+        sums = [torch.where(inside, column[paths], 0).sum(1, dtype=torch.float64)
+                for column in columns[:, 1:3].T]
+        return columns[:, 0].int()[paths[inside]], lengths, torch.stack(sums, 1)
+
+    def _paths(self, nodes: Tensor) -> Tensor:
+        """(E, T) the nodes up to each node, at the ends of the lines; anything before them."""
+        parents, steps = torch.cat(self._parents), len(self._parents)
+        found = nodes.new_empty(steps, len(nodes))
+        found[-1] = nodes
+        for step in range(steps - 1, 0, -1):
+            torch.index_select(parents, 0, found[step], out=found[step - 1])
+        return found.T
+
+
+class _Uniforms:
+    """Random numbers from [0, 1) of all samples, generated for several steps at a time."""
+
+    def __init__(self, seed: int, jobs: Sequence[SamplingJob], device: torch.device) -> None:
+        self._streams = [RandomStream(seed, job.index, job.n) for job in jobs]
+        self._samples = [job.samples for job in jobs]
+        self._starts = [0, *accumulate(map(len, self._samples))]
+        self._numbers = torch.zeros(RandomStream.steps, self._starts[-1], dtype=torch.float64,
+                                    pin_memory=device.type == "cuda")
+        self._device = device
+
+    def generate(self, jobs: Iterable[int]) -> Tensor:
+        """(steps, samples) for the next steps; anything for samples of other jobs.
+
+        The numbers before have to be on the device by then.
+        """
+        found = self._numbers.numpy()
+        for i in jobs:
+            part, start = self._samples[i], self._starts[i]
+            numbers = self._streams[i].next_steps()[:, part.start : part.stop]
+            np.minimum(numbers, _LARGEST_UNIFORM, out=found[:, start : start + len(part)])
+        return self._numbers.to(self._device, copy=True, non_blocking=True)
+
+
+class _Samples:
+    """The samples of some jobs, and the tree of their prefixes."""
+
+    def __init__(self, jobs: Sequence[SamplingJob], seed: int, device: torch.device) -> None:
+        self._jobs = jobs
+        counts = [len(job.samples) for job in jobs]
+        self._job = upload(np.repeat(np.arange(len(jobs)), counts), device)  # of each sample
+        self._node = torch.empty_like(self._job)  # of each sample, up to date once it has ended
+        self._sample = torch.arange(len(self._job), device=device)  # by number in the state
+        self._state = SampleState.first(self._job)
+        self._tree = _TokenTree()
+        self._random = _Uniforms(seed, jobs, device)
+        self._next_uniforms = self._random.generate(range(len(jobs)))
+
+    def __len__(self) -> int:
+        return len(self._job)
+
+    def inputs(self, step: int) -> Tensor:
+        """The inputs of `Draw` for a step; steps must come in order."""
+        row = step % RandomStream.steps
+        if row == 0:
+            self._uniforms = pad(self._next_uniforms[:, self._sample],
+                                 (0, len(self._state.numbers) - len(self._sample)))
+        if row == RandomStream.steps - 1:
+            self._active_jobs: list[int] = torch.unique(self._job[self._active()]).tolist()
+        return torch.cat([self._uniforms[row].view(torch.int64), self._state.packed])
+
+    def prepare(self, step: int) -> None:
+        """Generates the random numbers of a step, which may be done while the device is busy."""
+        if step % RandomStream.steps == 0:
+            self._next_uniforms = self._random.generate(self._active_jobs)
+
+    def _active(self) -> Tensor:
+        """Samples that go on, those of a row side by side."""
+        return self._sample[self._state.numbers[self._state.rows >= 0]]
+
+    def update(self, drawn: DrawnTokens, sizes: Sizes, inputs: Tensor) -> None:
+        """Takes what a step drew from its inputs."""
+        if sizes.lost_row >= 0:
+            before = SampleState.of_inputs(inputs)
+            lost = self._sample[before.numbers[before.rows == sizes.lost_row]]
+            raise not_finite_error(self._jobs[int(self._job[lost[0]])].index)
+        self._tree.append(drawn.parents[: sizes.children].clone(),
+                          drawn.columns[: sizes.children].clone())
+        self._state = drawn.state
+        if 2 * sizes.samples <= len(self._state.numbers) > _MAX_ENDED:
+            self._leave_out_ended()
+
+    def _leave_out_ended(self) -> None:
+        state = self._state
+        self._node[self._sample] = state.nodes[: len(self._sample)]
+        places = (state.rows >= 0).nonzero()[:, 0]
+        numbers = state.numbers[places]
+        self._sample, self._state = self._sample[numbers], state.only(places)
+        self._uniforms = pad(self._uniforms[:, numbers],
+                             (0, len(self._state.numbers) - len(numbers)))
+
+    def step_input(self, sizes: Sizes, prefixes: Tensor) -> StepInput:
+        return StepInput(sizes.rows, self._state.parents, self._state.tokens,
+                         partial(self._history, sizes.rows, prefixes))
+
+    def _history(self, rows: int, prefixes: Tensor) -> Tensor:
+        """(R, T) all tokens of each row, the prefixes of the jobs included."""
+        state = self._state
+        jobs = torch.empty(rows, dtype=torch.int64, device=prefixes.device)
+        jobs[state.rows[state.rows >= 0]] = self._job[self._active()]
+        return torch.cat([prefixes[jobs], self._tree.tokens(state.row_nodes[:rows])], 1)
+
+    def sequences(self) -> FinishedSequences:
+        """The texts of all samples, when all of them have ended."""
+        self._node[self._sample] = self._state.nodes[: len(self._sample)]
+        nodes, text, count = torch.unique(self._node, return_inverse=True, return_counts=True)
+        first = torch.full_like(nodes, len(text)).scatter_reduce(
+            0, text, torch.arange(len(text), device=text.device), "amin")
+        first, order = first.sort()
+        tokens, lengths, sums = self._tree.read(nodes[order])
+        numbers = np.concatenate([np.array(job.samples, np.intp) for job in self._jobs])
+        truncated, full = sums.T.cpu().numpy()
+        return FinishedSequences(
+            self._job[first].cpu().numpy(), tokens.cpu().numpy(), lengths.cumsum(0).cpu().numpy(),
+            count[order].cpu().numpy(), numbers[first.cpu().numpy()], full, truncated)
 
 
 def sample_sequences(
         decoder: PrefixDecoder, settings: GenerationSettings, jobs: Sequence[SamplingJob],
         seed: int, memory: float,
-        progress: Callable[[int], None] = lambda ended: None) -> list[FinishedSequences]:
-    """All samples of all jobs, in the order in which they ended; `progress` gets their number."""
-    random_streams = [RandomStream(seed, job.index, job.n) for job in jobs]
-    numbers = np.concatenate([np.array(job.samples, np.intp) for job in jobs])
-    prefixes = np.array([job.prompt.prefix for job in jobs], np.intp)
-    rows = _Prefixes(np.arange(len(jobs)), np.zeros(len(jobs)), np.zeros(len(jobs)))
-    node = rows.job  # where each row is among the texts of the last step
-    row = np.repeat(rows.job, [len(job.samples) for job in jobs])  # of each sample
-    sample = np.arange(len(row))
-    tree, ended, last = _TokenTree(), [], []
-    candidates = decoder.start([job.prompt for job in jobs], len(sample), settings.at(0))
-    for step in range(settings.limit):
-        uniforms = np.concatenate([stream(step)[job.samples.start : job.samples.stop]
-                                   for stream, job in zip(random_streams, jobs, strict=True)])
-        found = candidates.sample(row + np.minimum(uniforms[sample], _LARGEST_UNIFORM))
-        lost = (found.rows != row) | np.isnan(found.truncated)
-        if lost.any():
-            # rows before such a row may fail with it, rows after it never
-            raise not_finite_error(jobs[rows.job[row[lost].max()]].index)
-        one, child, count = _groups(row * _MAX_VOCABULARY + found.tokens)
-        parents, tokens = row[one], found.tokens[one]
-        texts = _extended(rows[parents], found, one)
-        tree.append(node[parents], tokens)
-        is_finished = (tokens[:, None] == settings.ends).any(1) | (step == settings.limit - 1)
-        if settings.stop is not None:
-            is_finished |= settings.stop(tree.at(step, np.arange(len(tokens))))
-        finished, active = is_finished.nonzero()[0], (~is_finished).nonzero()[0]
-        ended.append((texts[finished], count[finished], numbers[sample[one[finished]]]))
-        last.append(finished)
-        progress(len(numbers) - int(count[active].sum()))
-        if not len(active):
+        progress: Callable[[int], None] = lambda ended: None) -> FinishedSequences:
+    """All samples of all jobs; `progress` gets the number of those that have ended."""
+    device = settings.ends_on_device.device
+    samples = _Samples(jobs, seed, device)
+    prefixes = upload(np.array([job.prompt.prefix for job in jobs], np.intp), device)
+    inputs = samples.inputs(0)
+    drawn = decoder.start([job.prompt for job in jobs], len(samples), Draw.at(0, settings), inputs)
+    for step in range(1, settings.limit + 1):
+        sizes = drawn.state.known_sizes()  # waits for the device
+        if sizes.short and drawn.longer is not None:
+            drawn = drawn.longer()
+            sizes = drawn.state.known_sizes()
+        samples.update(drawn, sizes, inputs)
+        if step == settings.limit or not sizes.samples:
             break
-        node = np.empty_like(active)
-        node[_assigned_slots(parents[active])] = active
-        rows = texts[node]
-        copies = len(jobs) if decoder.shares_prompts else len(node)
-        cached = copies * prefixes.shape[1] + len(node) * (step + 1)
-        if cached * decoder.token_bytes > memory:
+        progress(len(samples) - sizes.samples)
+        copies = len(jobs) if decoder.shares_prompts else sizes.rows
+        if (copies * prefixes.shape[1] + sizes.rows * step) * decoder.token_bytes > memory:
             raise CacheOverflow
-        row, sample = _surviving_samples(node, child, sample)
-        candidates = decoder.step(
-            StepInput(parents[node], tokens[node], len(sample),
-                      partial(_history, prefixes[rows.job], tree, node, step)),
-            settings.at(step + 1))
-    return [FinishedSequences(texts.job, tokens, count, first, texts.logprob, texts.truncated)
-            for (texts, count, first), tokens in zip(ended, tree.read(last), strict=True)]
+        inputs = samples.inputs(step)
+        drawn = decoder.step(samples.step_input(sizes, prefixes), Draw.at(step, settings), inputs)
+        samples.prepare(step + 1)
+    progress(len(samples))
+    return samples.sequences()
 
 
 def not_finite_error(index: int) -> InputError:
     """The error for logits that give no distribution."""
     return InputError(f"source {index + 1}: the model's logits are not numbers (NaN or infinite); "
                       "choose another dtype, such as fp32, or check the model's weights")
-
-
-def _groups(keys: Ints) -> tuple[Ints, Ints, Ints]:
-    """Groups of equal keys: the first index of each, the group of every key, the sizes.
-
-    As `np.unique` with all of its results, which takes longer.
-    """
-    order = keys.argsort()
-    alike = keys[order]
-    is_new = np.ones(len(keys), bool)
-    is_new[1:] = alike[1:] != alike[:-1]
-    starts = is_new.nonzero()[0]
-    kind = np.empty_like(order)
-    kind[order] = is_new.cumsum() - 1
-    return np.minimum.reduceat(order, starts), kind, np.diff(starts, append=len(keys))
-
-
-def _extended(before: _Prefixes, sampled: SampledTokens, one: Ints) -> _Prefixes:
-    """Prefixes with the next token, that of sample `one` of each."""
-    return _Prefixes(before.job, before.logprob + sampled.full[one],
-                     before.truncated + sampled.truncated[one])
-
-
-def _surviving_samples(node: Ints, child: Ints, sample: Ints) -> tuple[Ints, Ints]:
-    """The rows and numbers of the samples that go on, given the prefix of every sample."""
-    row = np.full(child.max() + 1, -1)
-    row[node] = np.arange(len(node))
-    lives = row[child] >= 0
-    return row[child][lives], sample[lives]
-
-
-def _history(prefixes: Ints, tree: _TokenTree, node: Ints, step: int) -> Ints:
-    return np.concatenate([prefixes, tree.at(step, node)], 1)
-
-
-def _assigned_slots(parents: Ints) -> Ints:
-    """The slots of the children of rows, which are sorted by parent.
-
-    The first child of a row takes its slot, so that nothing has to be copied for it; the others,
-    and those of rows beyond the end, fill the gaps.
-    """
-    first = np.ones(len(parents), bool)
-    first[1:] = parents[1:] != parents[:-1]
-    stays = first & (parents < len(parents))
-    free = np.ones(len(parents), bool)
-    free[parents[stays]] = False
-    slots = parents.copy()
-    slots[~stays] = free.nonzero()[0]
-    return slots

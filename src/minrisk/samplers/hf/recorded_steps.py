@@ -2,79 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from minrisk._core.arrays import Ints
-from minrisk._torch.cuda_graphs import CudaGraphs
-from minrisk.samplers.hf.attention import KVCache, Network, TritonAttention
-from minrisk.samplers.hf.logits_processing import LogitsProcessing
-from minrisk.samplers.hf.truncation import Candidates
+from minrisk._torch.cuda_graphs import CudaGraphs, next_power_of_two
+from minrisk.samplers.hf.attention import Network, TritonAttention
+from minrisk.samplers.hf.drawing import Draw, DrawnTokens
 
 _MAX_RECORDINGS = 256
+_MIN_ROW_STEP = 256  # that larger numbers of rows are multiples of
 
 
 @dataclass(frozen=True)
 class _GraphKey:
-    """Key of a recording: rows, tokens that the cache holds, and logits processing."""
+    """What is fixed in a recording."""
 
     rows: int
-    capacity: int
-    processing: LogitsProcessing
+    inputs: int  # numbers, as many as the samples need
+    draw: Draw
 
 
 class RecordedSteps:
-    """The steps of a network; recordings refer to its caches."""
+    """The steps of a network."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self._graphs: CudaGraphs[_GraphKey, Candidates] = CudaGraphs(_MAX_RECORDINGS)
+        self._graphs: CudaGraphs[_GraphKey, DrawnTokens] = CudaGraphs(_MAX_RECORDINGS)
 
-    def clear(self, capacity: int | None = None) -> None:
-        """Drops recordings whose cache, of one capacity or any, is no longer in use."""
-        self._graphs.clear(lambda key: capacity in (None, key.capacity))
+    def step(self, tokens: Tensor, source: Tensor, cache: Tensor, draw: Draw,
+             inputs: Tensor) -> DrawnTokens:
+        """The next tokens after those of rows, of which there should be few numbers."""
+        key = _GraphKey(len(tokens), len(inputs), draw)
 
-    def step(self, tokens: Ints, position: int, source: Ints, cache: KVCache,
-             processing: LogitsProcessing) -> Candidates:
-        slots, capacity = cache.self_kv.shape[2], cache.self_kv.shape[4]
-        key = _GraphKey(min(_padded_rows(len(tokens)), slots), capacity, processing)
-        inputs = _padding_inputs(key, position)
-        inputs[1 : 1 + len(tokens)] = tokens
-        inputs[1 + key.rows : 1 + key.rows + len(tokens)] = source
-        inputs[1 + 2 * key.rows : 1 + 2 * key.rows + len(tokens)] = rows_by_source(source)
+        def run(all_inputs: Tensor) -> DrawnTokens:
+            tokens, source, cache, inputs = torch.split(
+                all_inputs, [key.rows, key.rows, len(all_inputs) - 2 * key.rows - key.inputs,
+                             key.inputs])
+            logits = self._network.step(tokens, cache[-1:], TritonAttention(cache, source))
+            # without what would keep the logits of every recording
+            return replace(draw(logits, _no_history, inputs), longer=None)
 
-        def run(inputs: Tensor) -> Candidates:
-            position, tokens, source, order = torch.split(inputs, [1, *[key.rows] * 3])
-            logits = self._network.step(tokens, position,
-                                        TritonAttention(cache, position, source, order))
-            return processing(logits, _no_history)
-
-        # recorded at the last position, which a real step writes before anything reads it
-        return self._graphs.run(key, inputs, run, cache.self_kv.device,
-                                example=_padding_inputs(key, capacity - 1))
+        # that a recording runs the step several times changes nothing
+        return self._graphs.run(key, [tokens, source, cache, inputs], run)
 
 
-def rows_by_source(source: Ints) -> Ints:
-    """The rows of the first source, then those of the next; small numbers are sorted faster."""
-    small = source.astype(np.uint16) if source.max(initial=0) < 1 << 16 else source
-    return small.argsort(kind="stable")
+def padded_rows(number: int) -> int:
+    """Up to a power of four that is 16 at least; of more than 256 up to one of few numbers."""
+    if number <= _MIN_ROW_STEP:
+        return int(max(16, 1 << 2 * -(-(number - 1).bit_length() // 2)))
+    step = max(_MIN_ROW_STEP, next_power_of_two(number) // 8)
+    return -(-number // step) * step
 
 
-def _padding_inputs(key: _GraphKey, position: int) -> Ints:
-    """A position, and padding rows, which attend to the first source."""
-    inputs = np.zeros(1 + 3 * key.rows, np.intp)
-    inputs[0] = position
-    inputs[1 + 2 * key.rows :] = np.arange(key.rows)
-    return inputs
-
-
-def _no_history() -> Ints:
+def _no_history() -> Tensor:
     raise AssertionError("logits processors that read histories are not recorded")
-
-
-def _padded_rows(number: int) -> int:
-    """Up to a power of four; 16 at least."""
-    return int(max(16, 1 << 2 * -(-(number - 1).bit_length() // 2)))

@@ -12,36 +12,40 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from minrisk._core.arrays import Floats, Ints
 from minrisk._core.options import Options, option
-from minrisk._torch.device import triton_not_supported_reasons, upload
+from minrisk._torch.device import triton_not_supported_reasons
 
 _MAX_TIES = 32  # tokens as likely as the last of the top k that a short list may hold
 _KERNEL_MARGIN = 1e-4  # by which a kernel's probabilities may differ from ours
 _FIRST_LIST_TOKENS = 256  # where the options do not bound the number of candidates
+_LOGITS_COPIES = 4  # copies of the logits that are held at once, without a kernel
 Cut = Callable[[Tensor], Tensor]  # log-probabilities (R, K), best first -> those to keep
 
 
 class Candidates(Protocol):
-    """The tokens of each row that may be sampled; they stay on the device."""
+    """The tokens of each row that may be sampled."""
 
-    def sample(self, uniforms: Floats) -> SampledTokens:
+    @property
+    def longer(self) -> Callable[[], Candidates] | None:
+        """Candidates that are enough in any case, where these may not be: tokens are -1 then."""
+        ...
+
+    def sample(self, uniforms: Tensor) -> SampledTokens:
         """A token for each of the uniforms, which are row numbers plus numbers from [0, 1)."""
         ...
 
 
 @dataclass(frozen=True)
 class SampledTokens:
-    """The next tokens of N samples."""
+    """The next tokens of N samples, on the device."""
 
-    tokens: Ints  # (N,)
-    truncated: Floats  # (N,) log-probability of sampling it
-    full: Floats  # (N,) log-probability under the model as it is
-    rows: Ints  # (N,) where it was found; another row if the logits were not finite
+    index: Tensor  # (N,) among the candidates of all rows, those of a row side by side
+    rows: Tensor  # (N,) where they were found; other rows if the logits were not finite
+    # (N, 3): the token, the log-probability of sampling it, and that under the model as it is
+    columns: Tensor  # float32, which is exact for tokens below 2**24
 
 
 @dataclass(frozen=True)
@@ -52,12 +56,14 @@ class FullVocabulary:
     scores: Tensor  # (R, V) log-probabilities of sampling
     logs: Tensor  # (R, V) those of the model, less what `shift` (R, 1) adds
     shift: Tensor
+    longer: None = None
 
-    def sample(self, uniforms: Floats) -> SampledTokens:
+    def sample(self, uniforms: Tensor) -> SampledTokens:
         found = _search(self.cumulative, uniforms)
         tokens, rows = found % self.scores.shape[1], found // self.scores.shape[1]
         full = self.logs.view(-1)[found] + self.shift[rows, 0]
-        return _download(torch.stack([tokens, self.scores.view(-1)[found], full, rows], 1))
+        return SampledTokens(found, rows,
+                             torch.stack([tokens, self.scores.view(-1)[found], full], 1))
 
 
 @dataclass(frozen=True)
@@ -65,32 +71,21 @@ class LikelyTokens:
     """Candidates: the most likely tokens; if a list is too short, its tokens are -1."""
 
     cumulative: Tensor  # (R * K,) distribution; row r rises from r to r + 1
-    table: Tensor  # (R * K, 4) token, log-probability of sampling it, that under the model, row
+    table: Tensor  # (R, K, 3) as the columns of `SampledTokens`
     longer: Callable[[], Candidates] | None  # None if the list is long enough in any case
 
-    def sample(self, uniforms: Floats) -> SampledTokens:
-        found = _download(self.table[_search(self.cumulative, uniforms)])
-        if self.longer is not None and found.tokens.min() < 0:
-            return self.longer().sample(uniforms)
-        return found
+    def sample(self, uniforms: Tensor) -> SampledTokens:
+        found = _search(self.cumulative, uniforms)
+        return SampledTokens(found, found // self.table.shape[1], self.table.view(-1, 3)[found])
 
 
-def _search(cumulative: Tensor, uniforms: Floats) -> Tensor:
+def _search(cumulative: Tensor, uniforms: Tensor) -> Tensor:
     """(N,) where each uniform falls in the cumulative distributions of all rows.
 
     Where logits are not finite these are not either, and the search may run past their end.
     """
-    found = torch.searchsorted(cumulative, upload(uniforms, cumulative.device), right=True)
+    found = torch.searchsorted(cumulative, uniforms, right=True)
     return found.clamp_(max=len(cumulative) - 1)
-
-
-def _download(columns: Tensor) -> SampledTokens:
-    """Copies to the host; the only moment of a step when it waits for the device.
-
-    Tokens are float32 here, which is exact below 2**24.
-    """
-    tokens, truncated, full, rows = columns.cpu().numpy().T.astype(np.float64)
-    return SampledTokens(tokens.astype(np.intp), truncated, full, rows.astype(np.intp))
 
 
 def _cumulative(logs: Tensor) -> Tensor:
@@ -130,6 +125,10 @@ class Truncation(Options):
         asked = self.epsilon and self._is_wide_enough and self.temperature == 1
         return bool(asked) and not triton_not_supported_reasons(device)
 
+    def bytes_per_logit(self, device: torch.device) -> int:
+        """Memory that finding candidates takes."""
+        return 4 if self.uses_likely_kernel(device) else 4 * _LOGITS_COPIES
+
     def likely(self, logits: Tensor, lost: Tensor) -> Candidates:
         """Candidates by logits (R, V); `lost` (R, 1) is the logsumexp of banned tokens' logits."""
         from minrisk.samplers.hf import kernels
@@ -154,13 +153,12 @@ class Truncation(Options):
              longer: Callable[[], Candidates] | None) -> Candidates:
         """Candidates from tokens (R, K), best first; `longer` if the first cut keeps them all."""
         for number, keeps in enumerate(self._cuts()):
-            keep = (keeps(scores) | (scores == scores[:, :1])) & (scores > -math.inf)
+            keep = keeps(scores) | (scores == scores[:, :1])
             if number == 0 and longer is not None:
-                tokens = tokens.masked_fill(keep[:, -1:], -1)
-            scores = scores.masked_fill(~keep, -math.inf).log_softmax(1)
-        rows = torch.arange(len(tokens), device=tokens.device)[:, None].expand_as(tokens)
-        table = torch.stack([tokens, scores, full, rows], 2).view(-1, 4)
-        return LikelyTokens(_cumulative(scores), table, longer)
+                is_full = keep[:, -1:] & (scores[:, -1:] > -math.inf)
+                tokens = tokens.masked_fill(is_full, -1)
+            scores = torch.where(keep, scores, -math.inf).log_softmax(1)
+        return LikelyTokens(_cumulative(scores), torch.stack([tokens, scores, full], 2), longer)
 
     def _cuts(self) -> Iterator[Cut]:
         """In the order in which transformers applies them."""

@@ -1,0 +1,202 @@
+"""One step of drawing: the next token of every sample, and the rows that the samples make then.
+
+It happens on the device, with sizes that do not depend on what is drawn, so that a CUDA graph can
+record it with the step of the model before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from minrisk._torch.cuda_graphs import next_power_of_two
+from minrisk._torch.device import upload
+from minrisk.samplers.hf.logits_processing import GenerationSettings, LogitsProcessing
+from minrisk.samplers.hf.truncation import Candidates
+
+_MIN_SAMPLES = 16  # room for samples is a power of two
+
+
+class Sizes(NamedTuple):
+    """Numbers that the host needs to know after a step."""
+
+    children: int  # nodes that the step added to the tree
+    rows: int
+    samples: int  # that go on
+    lost_row: int  # the last one whose logits are not numbers, or -1
+    short: int  # samples whose list of candidates was too short to draw from
+    nodes: int  # of the tree
+
+
+@dataclass(frozen=True)
+class SampleState:
+    """N samples, of which those that go on have rows, at most as many; one tensor of integers."""
+
+    packed: Tensor
+
+    @classmethod
+    def of(cls, sizes: Tensor, *parts: Tensor) -> SampleState:
+        """From the properties below, in their order."""
+        return cls(torch.cat([sizes, *parts]))
+
+    @classmethod
+    def first(cls, rows: Tensor) -> SampleState:
+        """Of samples in these rows, which are their prompts."""
+        size = next_power_of_two(len(rows), _MIN_SAMPLES)
+        numbers = torch.arange(size, device=rows.device)
+        padded = pad(rows, (0, size - len(rows)), value=-1)
+        return cls.of(rows.new_zeros(len(Sizes._fields)), numbers, padded, *[numbers] * 4)
+
+    @classmethod
+    def of_inputs(cls, inputs: Tensor) -> SampleState:
+        """That which the inputs of `Draw` have."""
+        return cls(inputs[_count(inputs) :])
+
+    @property
+    def sizes(self) -> Tensor:
+        """As in `Sizes`."""
+        return self.packed[: len(Sizes._fields)]
+
+    @property
+    def numbers(self) -> Tensor:
+        """(N,) numbers of the samples, those of a row side by side."""
+        return self._parts[0]
+
+    @property
+    def rows(self) -> Tensor:
+        """(N,) rows of these, or -1 where a sample has ended."""
+        return self._parts[1]
+
+    @property
+    def nodes(self) -> Tensor:
+        """(N,) nodes in the tree, by the number of a sample."""
+        return self._parts[2]
+
+    @property
+    def parents(self) -> Tensor:
+        """(N,) the row that each row continues; after the last one, it is repeated."""
+        return self._parts[3]
+
+    @property
+    def tokens(self) -> Tensor:
+        """(N,) that the rows end with."""
+        return self._parts[4]
+
+    @property
+    def row_nodes(self) -> Tensor:
+        """(N,) of the rows in the tree."""
+        return self._parts[5]
+
+    @property
+    def _parts(self) -> Tensor:
+        return self.packed[len(Sizes._fields) :].view(6, -1)
+
+    def known_sizes(self) -> Sizes:
+        """Waits for the device."""
+        return Sizes(*self.sizes.tolist())
+
+    def only(self, places: Tensor) -> SampleState:
+        """Of the samples at these places, which are all that go on; they get new numbers."""
+        size = next_power_of_two(len(places), _MIN_SAMPLES)
+        more = (0, size - len(places))
+        return SampleState.of(
+            self.sizes, torch.arange(size, device=places.device),
+            pad(self.rows[places], more, value=-1), pad(self.nodes[self.numbers[places]], more),
+            self.parents[:size], self.tokens[:size], self.row_nodes[:size])
+
+
+@dataclass(frozen=True)
+class DrawnTokens:
+    """The samples after a step, and the new nodes of the tree, each (N, ...) with room for more."""
+
+    state: SampleState
+    parents: Tensor  # (N,) of the nodes
+    columns: Tensor  # (N, 3) as in `SampledTokens`
+    longer: Callable[[], DrawnTokens] | None  # draws from longer lists, if some were too short
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Turns logits into the next tokens of samples. Two recordable objects are equal if they do
+    the same.
+    """
+
+    processing: LogitsProcessing
+    ends: tuple[int, ...]  # tokens that end a text
+    settings: GenerationSettings = field(compare=False)
+
+    @classmethod
+    def at(cls, step: int, settings: GenerationSettings) -> Draw:
+        return cls(settings.at(step), settings.ends, settings)
+
+    @property
+    def is_recordable(self) -> bool:
+        """Whether it does the same at every step, on the device alone."""
+        return self.processing.is_recordable and self.settings.stop is None
+
+    def __call__(self, logits: Tensor, history: Callable[[], Tensor],
+                 inputs: Tensor) -> DrawnTokens:
+        """From logits (R, V) of rows with a history (R, T); inputs are uniform numbers (N,) of
+        the samples, by number, and their state, as one tensor of integers.
+        """
+        return self._from_candidates(self.processing(logits, history), history, inputs)
+
+    def _from_candidates(self, candidates: Candidates, history: Callable[[], Tensor],
+                         inputs: Tensor) -> DrawnTokens:
+        uniforms = inputs[: _count(inputs)].view(torch.float64)
+        state = SampleState.of_inputs(inputs)
+        found = candidates.sample(state.rows.clamp(min=0) + uniforms[state.numbers])
+        lives = state.rows >= 0
+        # rows before one whose logits are not numbers may fail with it, rows after it never
+        is_lost = lives & ((found.rows != state.rows) | found.columns[:, 1].isnan())
+        is_short = lives & (found.columns[:, 0] < 0)
+        # samples with the same token of the same row are a child of the row; ended ones come last
+        index, order = torch.where(lives, found.index, torch.iinfo(torch.int64).max).sort()
+        lives, rows, numbers, columns = (own[order] for own in (lives, state.rows, state.numbers,
+                                                                found.columns))
+        is_first = lives & torch.cat([lives.new_ones(1), index[1:] != index[:-1]])
+        children = is_first.cumsum(0)
+        nodes = children - 1 + state.sizes[Sizes._fields.index("nodes")]
+        tokens = columns[:, 0].long()
+        goes_on = lives & ~self._is_finished(tokens, is_first, rows, history)
+        begins = goes_on & is_first
+        new_rows = begins.cumsum(0)
+        sizes = torch.stack([children[-1], new_rows[-1], goes_on.sum(),
+                             torch.where(is_lost, state.rows, -1).max(), is_short.sum(),
+                             nodes[-1] + 1])
+        child, row = _places(children), _places(new_rows)
+        now = SampleState.of(
+            sizes, numbers, torch.where(goes_on, new_rows - 1, -1),
+            state.nodes.scatter(0, numbers, torch.where(lives, nodes, state.nodes[numbers])),
+            rows[row], tokens[row], nodes[row])
+        longer = candidates.longer
+        return DrawnTokens(now, state.row_nodes[rows[child]], columns[child], None
+                           if longer is None else
+                           lambda: self._from_candidates(longer(), history, inputs))
+
+    def _is_finished(self, tokens: Tensor, is_first: Tensor, rows: Tensor,
+                     history: Callable[[], Tensor]) -> Tensor:
+        """(N,) whether the samples in these rows end with these tokens."""
+        settings = self.settings
+        found = (tokens[:, None] == settings.ends_on_device).any(1)
+        if settings.stop is None:
+            return found
+        texts = torch.cat([history()[:, settings.start :][rows], tokens[:, None]], 1)[is_first]
+        stopped = upload(settings.stop(texts.cpu().numpy()), tokens.device)
+        return found | stopped[(is_first.cumsum(0) - 1).clamp(min=0)]
+
+
+def _count(inputs: Tensor) -> int:
+    """Samples that the inputs of `Draw` are for."""
+    return (len(inputs) - len(Sizes._fields)) // 7
+
+
+def _places(counts: Tensor) -> Tensor:
+    """(N,) where each number is counted up to first; after the last one, it is repeated."""
+    numbers = torch.arange(1, len(counts) + 1, device=counts.device)
+    return torch.searchsorted(counts, torch.minimum(numbers, counts[-1]))

@@ -1,0 +1,58 @@
+"""The self-attention KV cache of a batch of prefixes: tokens that prefixes share are held once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from minrisk._torch.cuda_graphs import next_power_of_two
+
+_MIN_SLOTS = 2048
+
+
+class PrefixCache:
+    """A slot for each token, and for each row of the batch the slots of its tokens.
+
+    Rows that branch refer to the slots of the row that they continue; no keys and values are
+    copied.
+    """
+
+    def __init__(self, layers: int, heads: int, size: int, like: Tensor, slots: int) -> None:
+        self.kv = like.new_empty(layers, 2, slots, heads, size)  # (layers, 2, slots, heads, D)
+        self.paths = torch.empty(0, 0, dtype=torch.int32, device=like.device)  # (R, T) slots
+        self._used = 0  # slots
+
+    @property
+    def length(self) -> int:
+        """Tokens of each row."""
+        return self.paths.shape[1]
+
+    def append(self, parents: Tensor) -> None:
+        """Slots for the next token of rows, which continue the rows `parents` (R,)."""
+        if self.length:
+            self.paths = self.paths.index_select(0, parents)
+        if self._used + len(parents) > self.kv.shape[2]:
+            self._make_room(len(parents))
+        new = self._slots(self._used, len(parents))[:, None]
+        self.paths = torch.cat([self.paths, new], 1) if self.length else new
+        self._used += len(parents)
+
+    def _slots(self, first: int, count: int) -> Tensor:
+        return torch.arange(first, first + count, dtype=torch.int32, device=self.paths.device)
+
+    def _make_room(self, rows: int) -> None:
+        """Removes tokens of rows that have ended, or grows if they are not the greater part."""
+        slots = self.paths.flatten()
+        if 2 * (len(slots) + rows) > self.kv.shape[2]:
+            self._grow(self._used + rows)
+            return
+        for kv in self.kv:
+            kv[:, : len(slots)] = kv[:, slots]  # a copy for each row
+        self._used = len(slots)
+        self.paths = self._slots(0, self._used).view_as(self.paths)
+
+    def _grow(self, slots: int) -> None:
+        layers, two, _, heads, size = self.kv.shape
+        kv = self.kv.new_empty(layers, two, next_power_of_two(slots, _MIN_SLOTS), heads, size)
+        kv[:, :, : self._used] = self.kv[:, :, : self._used]
+        self.kv = kv
