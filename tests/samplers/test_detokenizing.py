@@ -40,6 +40,15 @@ def sequences(size: int) -> list[np.ndarray]:
     return [rng.integers(0, size, rng.integers(0, 12)) for _ in range(200)]
 
 
+def test_a_text_without_words_may_be_the_first(marian):
+    detokenize = Detokenizer(marian)
+    special = np.array([marian.eos_token_id])
+    texts = detokenize([special, np.empty(0, np.intp), *sequences(len(marian)), special])
+    assert detokenize._fast is not None
+    assert [texts[0], texts[1], texts[-1]] == ["", "", ""]
+    assert texts[2:-1] == detokenize(sequences(len(marian)))
+
+
 @pytest.mark.parametrize("clean", [False, True])
 def test_texts_of_marian_are_those_of_its_own_decode(marian, clean):
     marian.clean_up_tokenization_spaces = clean

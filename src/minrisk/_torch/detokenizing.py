@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,15 @@ class _Marian:
         self._is_special[[i for i in tokenizer.all_special_ids if i < len(self._pieces)]] = True
 
     def __call__(self, sequences: Sequence[Tokens]) -> list[str]:
-        pieces = [self._pieces[own[~self._is_special[own]]].tolist() for own in sequences]
-        texts = self._tokenizer.spm_target.decode(pieces, num_threads=os.cpu_count() or 1)
+        tokens = np.concatenate(sequences)
+        is_kept = ~self._is_special[tokens]
+        pieces = self._pieces[tokens[is_kept]].tolist()
+        pieces_before = np.append(0, is_kept.cumsum())
+        ends = pieces_before[np.cumsum([0, *map(len, sequences)])].tolist()
+        lines = [pieces[start:end] for start, end in pairwise(ends)]
+        # the first one must not be empty, or SentencePiece expects numbers
+        texts = self._tokenizer.spm_target.decode([[_UNDERLINE], *lines],
+                                                  num_threads=os.cpu_count() or 1)[1:]
         found = [text.replace(_UNDERLINE, " ").strip() for text in texts]
         if not self._tokenizer.clean_up_tokenization_spaces:
             return found

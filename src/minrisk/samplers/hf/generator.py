@@ -91,7 +91,8 @@ class Generator:
         self._count_cut([sample for own in found for sample in own])
         return found
 
-    def _samples(self, sequences: Sequence[SampledSequence]) -> list[Sample]:
+    def _samples(self, given: Sequence[SampledSequence]) -> list[Sample]:
+        sequences = [*given]  # which are made when they are asked for
         texts = self._detokenize([one.ids for one in sequences])
         return [self._sample(text, one) for text, one in zip(texts, sequences, strict=True)]
 
