@@ -160,18 +160,17 @@ class Draw:
         lives, rows, numbers, columns = (own[order] for own in (lives, state.rows, state.numbers,
                                                                 found.columns))
         is_first = lives & torch.cat([lives.new_ones(1), index[1:] != index[:-1]])
-        children = is_first.cumsum(0)
-        nodes = children - 1 + state.sizes[Sizes._fields.index("nodes")]
         tokens = columns[:, 0].long()
         goes_on = lives & ~self._is_finished(tokens, is_first, rows, history)
-        begins = goes_on & is_first
-        new_rows = begins.cumsum(0)
-        sizes = torch.stack([children[-1], new_rows[-1], goes_on.sum(),
+        # children and new rows, up to each sample, and where each of them begins
+        counts = torch.stack([is_first, is_first & goes_on]).cumsum(1)
+        child, row = _places(counts)
+        nodes = counts[0] - 1 + state.sizes[Sizes._fields.index("nodes")]
+        sizes = torch.stack([counts[0, -1], counts[1, -1], goes_on.sum(),
                              torch.where(is_lost, state.rows, -1).max(), is_short.sum(),
                              nodes[-1] + 1])
-        child, row = _places(children), _places(new_rows)
         now = SampleState.of(
-            sizes, numbers, torch.where(goes_on, new_rows - 1, -1),
+            sizes, numbers, torch.where(goes_on, counts[1] - 1, -1),
             state.nodes.scatter(0, numbers, torch.where(lives, nodes, state.nodes[numbers])),
             rows[row], tokens[row], nodes[row])
         longer = candidates.longer
@@ -197,6 +196,6 @@ def _count(inputs: Tensor) -> int:
 
 
 def _places(counts: Tensor) -> Tensor:
-    """(N,) where each number is counted up to first; after the last one, it is repeated."""
-    numbers = torch.arange(1, len(counts) + 1, device=counts.device)
-    return torch.searchsorted(counts, torch.minimum(numbers, counts[-1]))
+    """(2, N) where each number is counted up to first; after the last one, it is repeated."""
+    numbers = torch.arange(1, counts.shape[1] + 1, device=counts.device)
+    return torch.searchsorted(counts, torch.minimum(numbers, counts[:, -1:]))
