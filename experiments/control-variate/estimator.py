@@ -82,7 +82,7 @@ class Frozen:
 
     def _pairs(self, mt: Tensor, ref: Tensor, src: Tensor) -> np.ndarray:
         hyps, refs = self._estimator.hypotheses(mt, src), self._estimator.references(ref)
-        blocks = [self._estimator.pair_scores(hyps[rows], refs)[0]
+        blocks = [self._estimator.pair_scores(hyps[rows], refs)
                   for rows in slices(0, len(hyps), max(1, _PAIRS // len(refs)))]
         return torch.cat(blocks).double().numpy()
 

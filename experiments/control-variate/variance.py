@@ -55,7 +55,7 @@ def utilities(estimator: Estimator, mt: Tensor, src: Tensor, mass: Tensor,
     own, refs = estimator.hyp_part(mt, src), estimator.ref_part(mt)
     exact, every, some = [], [], []
     for hyp in range(len(mt)):
-        first = estimator.pair_part(mt[hyp : hyp + 1], mt)[0] + own[hyp] + refs  # (R, H1)
+        first = estimator.pair_part(mt[hyp], mt) + own[hyp] + refs  # (R, H1)
         later = second(torch.tanh(first))  # (R, H2)
         exact.append(mass @ estimator.last(torch.tanh(later))[:, 0])
         mean = mass @ first

@@ -28,7 +28,7 @@ from minrisk._core.metric import Ability
 from minrisk._core.progress import progress_listener
 from minrisk._torch.tokens import length_batches
 from minrisk.metrics.comet import Comet, CometQE, checkpoint
-from minrisk.metrics.comet.estimator import mean_distance
+from minrisk.metrics.comet.estimator import Estimator, feed_forward, mean_distance
 from minrisk.metrics.comet.pair_blocks import PairProgress, blocks
 from minrisk.metrics.comet.pooling import sparsemax
 from minrisk.testing import check_metric, check_strategy
@@ -107,7 +107,7 @@ def test_expected_features_are_the_mean_of_the_first_layer(variant):
     estimator = metric._scorer.estimator
     mt, ref, src = hyps.base, refs.base, source.base
     first = [sum(w * (estimator.hyp_part(h[None], src) + estimator.ref_part(r[None])
-                      + estimator.pair_part(h[None], r[None])[0])
+                      + estimator.pair_part(h, r))
                  for w, r in zip(weights / weights.sum(), ref, strict=True)) for h in mt]
     expected = torch.stack([estimator.finish(z)[0] for z in first])
     assert_close(metric.scores(hyps, whole, source)[:, 0], expected.detach().numpy(), "fp32")
@@ -125,7 +125,7 @@ def test_the_papers_average_is_of_embeddings():
     estimator = metric._scorer.estimator
     ref = torch.tensor(np.array(means), dtype=torch.float32)
     first = (estimator.hyp_part(hyps.base, source.base)[:, None] + estimator.ref_part(ref)[None]
-             + estimator.pair_part(hyps.base, ref))
+             + estimator.pair_part(hyps.base[:, None], ref[None]))
     assert_close(metric.scores(hyps, averages, source), estimator.finish(first).detach().numpy(),
                  "fp32")
 
@@ -255,15 +255,26 @@ def test_little_memory_gives_the_same_utilities(memory):
         assert_close(*found, dtype="fp32")
 
 
-@pytest.mark.parametrize("count", [3, 64, 150])
-def test_symmetric_utilities_are_those_of_all_pairs(count):
-    """For few texts in one block, and for many in strips."""
-    metric = comet()
-    texts = metric.features([f"{TEXTS[0]} {i}" for i in range(count)])
-    source = metric.features([TEXTS[1]])
-    mass = np.random.default_rng(0).random(count)
-    assert_close(metric.utility(texts, texts, mass, source),
-                 metric.scores(texts, texts, source) @ mass, "fp32")
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 64, 65, 150])
+@pytest.mark.parametrize("pairs", [3, 100, 1 << 16])
+@pytest.mark.parametrize("hidden", [(8,), (8, 4), (8, 4, 3)])
+def test_symmetric_utilities_are_those_of_all_pairs(count, pairs, hidden, monkeypatch):
+    """In one block, in strips, and in parts of a row; each pair's features are formed once."""
+    torch.manual_seed(0)
+    estimator = Estimator.of(feed_forward(6 * 5, hidden, "Tanh", None))
+    mass = torch.rand(count, dtype=torch.float64)
+    formed, told, pair_part = [], [], Estimator.pair_part
+    with torch.inference_mode(), progress_listener(lambda *event: told.append(event)):
+        texts = estimator.both(torch.randn(count, 5), torch.randn(1, 5))
+        expected = estimator.pair_scores(texts, texts).double() @ mass
+        monkeypatch.setattr(Estimator, "pair_part", lambda own, mt, ref: formed.append(
+            len(mt)) or pair_part(own, mt, ref))
+        progress = PairProgress(count**2, on_cpu=False)
+        found = estimator.symmetric_utility(texts, mass, pairs, progress)
+    assert_close(found, expected, "fp32", scale=count)
+    assert max(formed) <= pairs
+    assert sum(formed) == count * (count + 1) // 2
+    assert told[-1] == ("pairs scored", count**2, count**2)
 
 
 def test_blocks_cover_every_cell_once():
@@ -595,7 +606,7 @@ def test_the_surrogate_is_the_tangent_at_the_mean_of_the_first_layer(variant):
         estimator = cast(metric._scorer.estimator, torch.float64)  # or steps would be rounded off
         mt, ref, src = (texts.base.double() for texts in (hyps, refs, source))
         first = (estimator.hyp_part(mt, src)[:, None] + estimator.ref_part(ref)[None]
-                 + estimator.pair_part(mt, ref))
+                 + estimator.pair_part(mt[:, None], ref[None]))
         centre = torch.einsum("hrz,r->hz", first, torch.as_tensor(mass))
         toward = first - centre[:, None]
         step = 1e-4

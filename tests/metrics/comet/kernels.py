@@ -19,6 +19,7 @@ from comet_models import CHECKPOINTS, DATA, GOLDEN, cast
 from minrisk._torch.kernels import add_norm
 from minrisk.metrics.comet import Comet, checkpoint, fused, kernels, packed
 from minrisk.metrics.comet.estimator import Estimator, feed_forward
+from minrisk.metrics.comet.pair_blocks import PairProgress
 from tolerance import assert_close, assert_no_worse
 
 DEVICE = sys.argv[1]
@@ -40,18 +41,45 @@ def estimator(hidden: tuple[int, ...], width: int) -> Estimator:
 def check_pairs(hidden: tuple[int, ...], dtype: torch.dtype, width: int = 24) -> None:
     exact = estimator(hidden, width)
     src, left, right = (random(count, width, dtype=dtype) for count in (1, 5, 9))
-    wanted = exact.pair_scores(exact.both(left.double(), src.double()),
-                               exact.both(right.double(), src.double()), both=True)
+    pairs = torch.cartesian_prod(torch.arange(5), torch.arange(9))[torch.randperm(45)].T
+    pairs = pairs.contiguous().to(DEVICE)
+    exact_sides = [exact.both(own.double(), src.double()) for own in (left, right)]
     plain = cast(exact, dtype)
     quick = replace(plain, fast=True)
-    sides = plain.both(left, src), plain.both(right, src)
-    found = quick.pair_scores(*sides, both=True)
-    assert found.shape == (2, 5, 9)
-    if dtype in HALVES:
-        assert_no_worse(found, plain.pair_scores(*sides, both=True), wanted)
+    sides = [plain.both(own, src) for own in (left, right)]
+    check_scores(quick.pair_scores(*sides), plain.pair_scores(*sides),
+                 exact.pair_scores(*exact_sides))
+    check_scores(quick.listed_scores(*sides, pairs), plain.listed_scores(*sides, pairs),
+                 exact.listed_scores(*exact_sides, pairs))
+
+
+def check_scores(found: torch.Tensor, plain: torch.Tensor, wanted: torch.Tensor) -> None:
+    assert found.shape == wanted.shape
+    if plain.dtype in HALVES:
+        assert_no_worse(found, plain, wanted)
     else:
         assert_close(found, wanted, "fp32", scale=1)  # as its hidden units have
-    assert_close(quick.pair_scores(*sides)[0], found[0], "fp32", scale=1)
+
+
+def check_symmetric_pairs(count: int, pairs: int, width: int = 24) -> None:
+    """Among the same texts: the utilities of all pairs, of which each is formed once."""
+    plain = cast(estimator((40, 12), width), torch.float32)
+    quick = replace(plain, fast=True)
+    src, texts = random(1, width), random(count, width)
+    mass = torch.rand(count, dtype=torch.float64, device=DEVICE)
+    both, formed = plain.both(texts, src), []
+
+    def counted(left: torch.Tensor, right: torch.Tensor, listed: torch.Tensor) -> torch.Tensor:
+        formed.append(listed.shape[1])
+        return pair_features(left, right, listed)
+
+    pair_features, kernels.pair_features = kernels.pair_features, counted
+    progress = PairProgress(count**2, on_cpu=False)
+    found = quick.symmetric_utility(both, mass, pairs, progress)
+    kernels.pair_features = pair_features
+    assert_close(found, plain.pair_scores(both, both).double() @ mass, "fp32", scale=count)
+    assert max(formed) <= pairs
+    assert sum(formed) == count * (count + 1) // 2
 
 
 def check_add_norm(dtype: torch.dtype) -> None:
@@ -144,6 +172,8 @@ def main() -> None:
         for hidden in HIDDEN if DEVICE == "cuda" or dtype == torch.float32 else HIDDEN[1:2]:
             check_pairs(hidden, dtype)
         check_add_norm(dtype)
+    for count, pairs in ((1, 1), (3, 2), (7, 100), (12, 40)):
+        check_symmetric_pairs(count, pairs)
     check_token_sums()
     check_reasons()
     # Triton's interpreter does not multiply matrices of bfloat16

@@ -18,9 +18,7 @@ from minrisk.metrics.comet import fused
 from minrisk.metrics.comet.pair_blocks import PairProgress, blocks
 
 INPUT_BLOCKS = 6  # mt, ref, mt*ref, |mt-ref|, mt*src, |mt-src|
-_MIN_STRIPS = 8  # of rows, at least: what is on the diagonal of a strip is computed twice
 _MAX_SUMMED_REFERENCES = 16  # references, about as many as sorting costs
-_MIN_PAIRS_PER_BLOCK = 1 << 12  # pairs in a block, where fewer would not be worth a call
 
 
 @dataclass(frozen=True)
@@ -87,9 +85,8 @@ class Estimator:
         return ref @ self.per_ref
 
     def pair_part(self, mt: Tensor, ref: Tensor) -> Tensor:
-        """(h, r, H1) its output for each pair of hypothesis and reference."""
-        left, right = mt[:, None], ref[None]
-        return torch.cat([left * right, (left - right).abs()], dim=2) @ self.per_pair
+        """(..., H1) its output for pairs of a hypothesis and a reference, which are broadcast."""
+        return torch.cat([mt * ref, (mt - ref).abs()], dim=-1) @ self.per_pair
 
     def finish(self, first: Tensor) -> Tensor:
         """Scores from the first layer's outputs, whatever their leading shape."""
@@ -99,18 +96,30 @@ class Estimator:
         scores: Tensor = self.final(self.last(self.activation(hidden)))
         return scores.squeeze(-1)
 
-    def pair_scores(self, rows: Side, columns: Side, both: bool = False) -> Tensor:
-        """(1, h, r) rows judged by columns; with `both` also (2, h, r) columns by rows."""
-        ways = [(rows.as_hyp, columns.as_ref), (rows.as_ref, columns.as_hyp)][: 1 + both]
+    def pair_scores(self, hyps: Side, refs: Side) -> Tensor:
+        """(h, r) every hypothesis judged by every reference."""
         if self.fast:
-            return fused.pair_scores(self, rows.vectors, columns.vectors, ways)
-        shared = self.pair_part(rows.vectors, columns.vectors)
-        return torch.stack([self.finish(shared + r[:, None] + c[None]) for r, c in ways])
+            every = _upper_pairs(hyps, refs, -len(hyps))  # nothing is below that diagonal
+            scores = fused.pair_scores(self, hyps.vectors, refs.vectors, every,
+                                       (hyps.as_hyp, refs.as_ref))
+            return scores.view(len(hyps), len(refs))
+        shared = self.pair_part(hyps.vectors[:, None], refs.vectors[None])
+        return self.finish(shared + hyps.as_hyp[:, None] + refs.as_ref[None])
+
+    def listed_scores(self, rows: Side, columns: Side, pairs: Tensor) -> Tensor:
+        """(2, P) of pairs (2, P): the row judged by the column, and the column by the row."""
+        ways = (rows.as_hyp, columns.as_ref), (rows.as_ref, columns.as_hyp)
+        if self.fast:
+            return fused.pair_scores(self, rows.vectors, columns.vectors, pairs, *ways)
+        row, column = pairs
+        shared = self.pair_part(_rows(rows.vectors, row), _rows(columns.vectors, column))
+        return torch.stack([self.finish(shared + _rows(r, row) + _rows(c, column))
+                            for r, c in ways])
 
     def pair_bytes(self) -> int:
         """Bytes of memory for one pair that is scored in both directions."""
         widths = [self.per_ref.shape[1], *(layer.out_features for layer in self.middle)]
-        numbers = 2 * self.per_pair.shape[0] + 5 * sum(widths)
+        numbers = 3 * self.per_pair.shape[0] + 5 * sum(widths)
         return numbers * self.per_pair.element_size()
 
     def utility(self, hyps: Side, refs: Side, mass: Tensor, pairs: int,
@@ -119,24 +128,23 @@ class Estimator:
         total = mass.new_zeros(len(hyps))
         for rows, columns in blocks(len(hyps), len(refs), pairs):
             scores = self.pair_scores(hyps[rows], refs[columns])
-            total[rows] += scores[0].to(mass.dtype) @ mass[columns]
-            progress.advance(scores[0].numel())
+            total[rows] += scores.to(mass.dtype) @ mass[columns]
+            progress.advance(scores.numel())
         return total
 
     def symmetric_utility(self, texts: Side, mass: Tensor, pairs: int,
                           progress: PairProgress) -> Tensor:
         """(N,) every text against every text, forming the features of each pair once."""
-        pairs = min(pairs, max(_MIN_PAIRS_PER_BLOCK, len(texts) ** 2 // _MIN_STRIPS))
-        if pairs >= len(texts) ** 2:  # all in one block, which has nothing to share
-            return self.utility(texts, texts, mass, pairs, progress)
         total = mass.new_zeros(len(texts))
         for rows, columns in blocks(len(texts), len(texts), pairs, upper=True):
-            forth, back = self.pair_scores(texts[rows], texts[columns], both=True).to(mass.dtype)
-            total[rows] += forth @ mass[columns]
-            new = slice(max(columns.start, rows.stop), columns.stop)  # not yet seen from there
-            back = back[:, new.start - columns.start :]
-            total[new] += mass[rows] @ back
-            progress.advance(forth.numel() + back.numel())
+            left, right, offset = texts[rows], texts[columns], rows.start - columns.start
+            listed = _upper_pairs(left, right, offset)
+            scores = mass.new_zeros(2, len(left), len(right))
+            scores[:, listed[0], listed[1]] = self.listed_scores(left, right, listed).to(mass.dtype)
+            itself = scores[1].diagonal(offset).zero_()  # the same pair in both directions
+            total[rows] += scores[0] @ mass[columns]
+            total[columns] += mass[rows] @ scores[1]
+            progress.advance(2 * listed.shape[1] - len(itself))
         return total
 
     def expected_first(self, mt: Tensor, src: Tensor, refs: Tensor, weights: Tensor) -> Tensor:
@@ -148,6 +156,16 @@ class Estimator:
         mean, apart = moments[:1].to(mt.dtype), moments[1:].to(mt.dtype)
         pair = torch.cat([mt * mean, apart], dim=1) @ self.per_pair
         return self.hyp_part(mt, src) + self.ref_part(mean) + pair
+
+
+def _upper_pairs(rows: Side, columns: Side, offset: int) -> Tensor:
+    """(2, P) row and column of the cells on a diagonal of a matrix and above it."""
+    return torch.triu_indices(len(rows), len(columns), offset, device=rows.vectors.device)
+
+
+def _rows(table: Tensor, rows: Tensor) -> Tensor:
+    """(P, W) of a table (N, W); on a CPU twice as fast as an index in brackets."""
+    return table.index_select(0, rows)
 
 
 def moments(mt: Tensor, refs: Tensor, weights: Tensor) -> Tensor:

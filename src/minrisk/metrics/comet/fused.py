@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
@@ -21,21 +20,21 @@ def not_supported_reasons(estimator: Estimator) -> list[str]:
     return reasons
 
 
-def pair_scores(estimator: Estimator, rows: Tensor, columns: Tensor,
-                ways: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """(ways, h, r) as the plain path has them; each way is the rows' part and the columns'."""
+def pair_scores(estimator: Estimator, rows: Tensor, columns: Tensor, pairs: Tensor,
+                *ways: tuple[Tensor, Tensor]) -> Tensor:
+    """(ways, P) as the plain path has them; each way is the rows' part and the columns'."""
     from minrisk.metrics.comet import kernels
 
-    shared = kernels.pair_features(rows, columns) @ estimator.per_pair
-    hidden = kernels.first_activation(shared, *ways)
+    shared = kernels.pair_features(rows, columns, pairs) @ estimator.per_pair
+    hidden = kernels.first_activation(shared, pairs, *ways)
     if not estimator.middle:
         return _final(estimator, estimator.last(hidden).squeeze(-1))
     for layer in estimator.middle[:-1]:
         hidden = estimator.activation(layer(hidden))
     hidden = estimator.middle[-1](hidden)
     last = estimator.last
-    scores = kernels.last_layer(hidden.flatten(0, 2), last.weight[0], last.bias)
-    return _final(estimator, scores.view(hidden.shape[:3]))
+    scores = kernels.last_layer(hidden.flatten(0, 1), last.weight[0], last.bias)
+    return _final(estimator, scores.view(hidden.shape[:2]))
 
 
 def _final(estimator: Estimator, scores: Tensor) -> Tensor:

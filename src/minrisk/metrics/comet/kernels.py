@@ -12,56 +12,52 @@ import triton.language as tl
 from torch import Tensor
 
 
-def pair_features(left: Tensor, right: Tensor) -> Tensor:
-    """(h, r, 2D) left * right and |left - right| of every pair."""
-    (rows, width), columns = left.shape, len(right)
-    out = left.new_empty(rows, columns, 2 * width)
-    _pair_features[(columns, rows)](left, right, out, columns, width,
-                                    block=triton.next_power_of_2(width))
+def pair_features(left: Tensor, right: Tensor, pairs: Tensor) -> Tensor:
+    """(P, 2D) left * right and |left - right| of pairs (2, P): rows of left and of right."""
+    count, width = pairs.shape[1], left.shape[1]
+    out = left.new_empty(count, 2 * width)
+    _pair_features[(count,)](left, right, pairs, out, width, block=triton.next_power_of_2(width))
     return out
 
 
 @triton.jit
-def _pair_features(left, right, out, columns, width, block: tl.constexpr):
-    column, row = tl.program_id(0), tl.program_id(1)
+def _pair_features(left, right, pairs, out, width, block: tl.constexpr):
+    pair = tl.program_id(0).to(tl.int64)
+    row, column = tl.load(pairs + pair), tl.load(pairs + tl.num_programs(0) + pair)
     at = tl.arange(0, block)
     inside = at < width
     a = tl.load(left + row * width + at, inside).to(tl.float32)
     b = tl.load(right + column * width + at, inside).to(tl.float32)
-    start = out + (row.to(tl.int64) * columns + column) * 2 * width
+    start = out + pair * 2 * width
     tl.store(start + at, a * b, inside)
     tl.store(start + width + at, tl.abs(a - b), inside)
 
 
-def first_activation(shared: Tensor, *sides: tuple[Tensor, Tensor]) -> Tensor:
-    """(sides, h, r, W) tanh of the pairs' common part plus each side's own: (h, W) and (r, W)."""
-    rows, columns, width = shared.shape
-    out = shared.new_empty(len(sides), rows, columns, width)
+def first_activation(shared: Tensor, pairs: Tensor, *sides: tuple[Tensor, Tensor]) -> Tensor:
+    """(sides, P, W) tanh of the pairs' common part plus each side's own: (h, W) and (r, W)."""
+    count, width = shared.shape
+    out = shared.new_empty(len(sides), count, width)
     block = min(1024, triton.next_power_of_2(width))
-    grid = (columns, rows, triton.cdiv(width, block))
-    first, last = sides[0], sides[-1]
-    _first_activation[grid](shared, *first, *last, out, rows, columns, width,
-                            both=len(sides) == 2, block=block)
+    _first_activation[(count, triton.cdiv(width, block))](
+        shared, pairs, *sides[0], *sides[-1], out, width, both=len(sides) == 2, block=block)
     return out
 
 
 @triton.jit
-def _first_activation(shared, row_part, column_part, row_reversed, column_reversed, out, rows,
-                      columns, width, both: tl.constexpr, block: tl.constexpr):
-    column, row = tl.program_id(0), tl.program_id(1)
-    at = tl.program_id(2) * block + tl.arange(0, block)
+def _first_activation(shared, pairs, row_part, column_part, row_reversed, column_reversed, out,
+                      width, both: tl.constexpr, block: tl.constexpr):
+    pair, count = tl.program_id(0).to(tl.int64), tl.num_programs(0).to(tl.int64)
+    row, column = tl.load(pairs + pair), tl.load(pairs + count + pair)
+    at = tl.program_id(1) * block + tl.arange(0, block)
     inside = at < width
-    pair = (row.to(tl.int64) * columns + column) * width + at
-    common = tl.load(shared + pair, inside).to(tl.float32)
+    common = tl.load(shared + pair * width + at, inside).to(tl.float32)
     a = tl.load(row_part + row * width + at, inside).to(tl.float32)
     b = tl.load(column_part + column * width + at, inside).to(tl.float32)
-    tl.store(out + pair, _tanh(common + a + b), inside)
+    tl.store(out + pair * width + at, _tanh(common + a + b), inside)
     if both:
         a = tl.load(row_reversed + row * width + at, inside).to(tl.float32)
         b = tl.load(column_reversed + column * width + at, inside).to(tl.float32)
-        # a number that is 1 is a constant to Triton, which has no `to`
-        reversed_out = out + (row.to(tl.int64) * 0 + rows) * columns * width
-        tl.store(reversed_out + pair, _tanh(common + a + b), inside)
+        tl.store(out + (count + pair) * width + at, _tanh(common + a + b), inside)
 
 
 def last_layer(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from minrisk.metrics.comet.tensors import (
 _MEMORY_SHARE = 0.5  # of the free memory of a device that scoring may take
 _UNQUERIED_BYTES = 1e9  # bytes for scoring that are taken without a query for free memory
 _MAX_PAIRS_PER_BLOCK = 1 << 16  # pairs at a time; more of them are not faster, and take memory
+_MAX_PAIRS_ON_CPU = 1 << 11  # pairs at a time whose memory is used again, not taken page by page
 
 
 class TorchScorer:
@@ -66,8 +67,7 @@ class TorchScorer:
             left, right = estimator.hypotheses(mt, src), self._references(estimator, refs)
             result = np.empty((len(left), len(right)))
             for rows, columns in blocks(len(left), len(right), pairs):
-                result[rows, columns] = to_numpy(
-                    estimator.pair_scores(left[rows], right[columns])[0])
+                result[rows, columns] = to_numpy(estimator.pair_scores(left[rows], right[columns]))
             return result
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
@@ -114,7 +114,7 @@ class TorchScorer:
             if self._expected:
                 return to_numpy(estimator.finish(estimator.first_of_moments(mt, src, found)))
             mean = estimator.references(found.to(mt.dtype))
-            return to_numpy(estimator.pair_scores(estimator.hypotheses(mt, src), mean)[0, :, 0])
+            return to_numpy(estimator.pair_scores(estimator.hypotheses(mt, src), mean)[:, 0])
 
     def surrogate(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                   source: WeightedRows) -> LinearSurrogate:
@@ -137,7 +137,8 @@ class TorchScorer:
     def _pairs_per_block(self, estimator: Estimator, count: int) -> int:
         """Number of pairs whose features fit into memory, `count` at most."""
         device, free = self._runtime.device, _UNQUERIED_BYTES
-        wanted, each = min(_MAX_PAIRS_PER_BLOCK, count), estimator.pair_bytes()
+        most = _MAX_PAIRS_ON_CPU if device.type == "cpu" else _MAX_PAIRS_PER_BLOCK
+        wanted, each = min(most, count), estimator.pair_bytes()
         if self._memory is not None:
             free = self._memory * 1e9
         # a query for free memory takes time
