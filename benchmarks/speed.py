@@ -61,11 +61,11 @@ def _sampling() -> list[str]:
 
 
 def _row(title: str, place: str, ours: float, other: str, theirs: float) -> list[str]:
-    return [title, place, f"**{_ms(ours)} ms**", f"{other}: {_ms(theirs)} ms",
+    return [title, place, f"**{milliseconds(ours)} ms**", f"{other}: {milliseconds(theirs)} ms",
             f"{theirs / ours:,.0f}" if theirs > 10 * ours else f"{theirs / ours:.1f}"]
 
 
-def _ms(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
     value = 1000 * seconds
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 

@@ -38,10 +38,11 @@ def test_the_tables_of_scale_are_made_from_the_results_of_benchmarks(page):
 
 def test_scale_and_the_readme_report_the_same_costs():
     scale = load_module(ROOT / "benchmarks" / "scale" / "table.py")
+    speed = load_module(ROOT / "benchmarks" / "speed.py")
     cost = scale.costs(scale.read(scale.RESULTS))
-    speed = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for seconds in (cost["comet"], cost["sample"]):
-        assert f"**{1000 * seconds:.1f} ms**" in speed
+        assert f"**{speed.milliseconds(seconds)} ms**" in readme
 
 
 def test_the_table_of_the_number_of_samples_is_made_from_its_results():

@@ -8,13 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from minrisk._torch.tokens import TokenIds
 
 _CHECKED = 16  # sequences that both ways must agree on before the fast one is used
 _UNDERLINE = "\N{LOWER ONE EIGHTH BLOCK}"  # a space, in SentencePiece's pieces
 
-Tokens = npt.NDArray[np.integer[Any]]
-DecodeTokens = Callable[[Sequence[Tokens]], list[str]]
+DecodeTokens = Callable[[Sequence[TokenIds]], list[str]]
 
 
 class Detokenizer:
@@ -25,7 +25,7 @@ class Detokenizer:
         self._fast = _fast_decoder(tokenizer)
         self._is_checked = False
 
-    def __call__(self, sequences: Sequence[Tokens]) -> list[str]:
+    def __call__(self, sequences: Sequence[TokenIds]) -> list[str]:
         """The text of each sequence, without special tokens."""
         if self._fast is None or not sequences:
             return self._plain(sequences)
@@ -37,7 +37,7 @@ class Detokenizer:
             self._is_checked = True
         return self._fast(sequences)
 
-    def _plain(self, sequences: Sequence[Tokens]) -> list[str]:
+    def _plain(self, sequences: Sequence[TokenIds]) -> list[str]:
         found: list[str] = self._tokenizer.batch_decode([own.tolist() for own in sequences],
                                                         skip_special_tokens=True)
         return found
@@ -63,7 +63,7 @@ class _Marian:
         self._is_special = np.zeros(len(self._pieces), bool)
         self._is_special[[i for i in tokenizer.all_special_ids if i < len(self._pieces)]] = True
 
-    def __call__(self, sequences: Sequence[Tokens]) -> list[str]:
+    def __call__(self, sequences: Sequence[TokenIds]) -> list[str]:
         tokens = np.concatenate(sequences)
         is_kept = ~self._is_special[tokens]
         pieces = self._pieces[tokens[is_kept]].tolist()

@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
 from minrisk._core.unicode import valid_unicode
+
+TokenIds = npt.NDArray[np.integer[Any]]
 
 
 def token_ids(tokenizer: Any, texts: Sequence[str], **settings: Any) -> list[list[int]]:

@@ -17,6 +17,7 @@ from transformers import GenerationConfig
 
 from minrisk._core.lazy import lazy
 from minrisk._core.progress import report_progress
+from minrisk._torch.tokens import TokenIds
 from minrisk.samplers.hf import bart, causal, generic_decoder
 from minrisk.samplers.hf.attention import attention_backend
 from minrisk.samplers.hf.fast_decoder import FastDecoder
@@ -27,7 +28,6 @@ from minrisk.samplers.hf.prefixes import (
     PrefixDecoder,
     SamplingJob,
     TokenizedPrompt,
-    Tokens,
     sample_sequences,
 )
 from minrisk.samplers.hf.stop_strings import StopStrings
@@ -43,7 +43,7 @@ _per_thread = threading.local()
 class SampledSequence:
     """A sequence that was sampled `count` times; `first` is the number of the first such sample."""
 
-    ids: Tokens  # as an array: Python's numbers would take too much memory
+    ids: TokenIds  # as an array: Python's numbers would take too much memory
     count: int
     first: int
     logprob: float

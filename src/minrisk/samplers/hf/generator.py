@@ -15,11 +15,12 @@ from minrisk._core.sampler import Prompt, Sample
 from minrisk._torch.detokenizing import Detokenizer
 from minrisk._torch.device import choose_device, choose_dtype
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
+from minrisk._torch.tokens import TokenIds
 from minrisk.samplers.hf.beam_search import beam_search
 from minrisk.samplers.hf.engine import SampledSequence, SamplingEngine
 from minrisk.samplers.hf.generic_decoder import decoder_config
 from minrisk.samplers.hf.logits_processing import token_id_list
-from minrisk.samplers.hf.prefixes import Tokens, not_finite_error
+from minrisk.samplers.hf.prefixes import not_finite_error
 from minrisk.samplers.hf.prompts import PromptEncoder
 from minrisk.samplers.hf.stop_strings import StopStrings
 from minrisk.samplers.hf.truncation import Truncation
@@ -104,7 +105,7 @@ class Generator:
                       None if math.isnan(truncated) else truncated, sequence.tokens,
                       finish_reason=reason)
 
-    def _is_cut(self, tokens: Tokens) -> bool:
+    def _is_cut(self, tokens: TokenIds) -> bool:
         """Whether it reached the limit; an end token that was forced there is no end."""
         forced = self._config.forced_eos_token_id is not None
         return len(tokens) >= self._limit and (forced or tokens[-1] not in self._ends)

@@ -17,7 +17,6 @@ from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -25,6 +24,7 @@ from torch.nn.functional import pad
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError
 from minrisk._torch.device import upload
+from minrisk._torch.tokens import TokenIds
 from minrisk.samplers.hf.drawing import Draw, DrawnTokens, SampleState, Sizes
 from minrisk.samplers.hf.logits_processing import GenerationSettings
 from minrisk.samplers.hf.random_streams import RandomStream
@@ -32,7 +32,6 @@ from minrisk.samplers.hf.random_streams import RandomStream
 # below 1 by more than what adding a row's number rounds away
 _LARGEST_UNIFORM = 1 - 2.0**-32
 _MAX_ENDED = 16384  # samples that ended may stay until there are as many, so that sizes are few
-Tokens = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class FinishedSequences:
     """The distinct texts of some jobs, by the job and then by the first sample."""
 
     job: Ints  # (E,)
-    tokens: Tokens  # of one text after the other
+    tokens: TokenIds  # of one text after the other
     ends: Ints  # (E,) of the texts among them
     count: Ints  # (E,)
     first: Ints  # (E,) the number of the first sample with this text
