@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock, RLock
 from typing import Any, Generic, TypeVar
 
@@ -59,6 +59,14 @@ def triton_not_supported_reasons(device: torch.device) -> list[str]:
     except ImportError:
         reasons.append("triton is not installed")
     return reasons
+
+
+def current_device(device: torch.device) -> AbstractContextManager[None]:
+    """Makes a GPU the one that kernels and graphs of ours are launched on."""
+    if device.type != "cuda":
+        return nullcontext()
+    chosen: AbstractContextManager[None] = torch.cuda.device(device)
+    return chosen
 
 
 def upload(array: npt.NDArray[Any], device: torch.device) -> Tensor:
@@ -124,7 +132,7 @@ class Runtime:
         One thread at a time: all of them share the precision, and threads that launch kernels in
         turns take longer than one after the other.
         """
-        with _launching:
+        with _launching, current_device(self.device):
             before = torch.get_float32_matmul_precision()
             torch.set_float32_matmul_precision("high" if self._tf32 else "highest")
             try:

@@ -39,7 +39,8 @@ class KVCache:
         return np.array([self.self_kv.data_ptr(), self.self_kv.stride(1) * size,
                          self.paths.data_ptr(), self.paths.stride(0),
                          self.cross_kv.data_ptr(), self.cross_kv.stride(1) * size,
-                         self.cross_kv.shape[4], self.lengths.data_ptr(), prompt_length, position])
+                         self.cross_kv.shape[4], self.lengths.data_ptr(), prompt_length,
+                         position], np.intp)
 
 
 class Attention(Protocol):

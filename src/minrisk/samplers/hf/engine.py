@@ -17,6 +17,7 @@ from transformers import GenerationConfig
 
 from minrisk._core.lazy import lazy
 from minrisk._core.progress import report_progress
+from minrisk._torch.device import current_device
 from minrisk._torch.tokens import TokenIds
 from minrisk.samplers.hf import bart, causal, generic_decoder
 from minrisk.samplers.hf.attention import attention_backend
@@ -107,7 +108,8 @@ class SamplingEngine:
             batch = todo.pop()
             progress = partial(_report_progress, done, total)
             try:
-                with attention_backend(self.model.device):
+                device = self.model.device
+                with current_device(device), attention_backend(device):
                     ended = self._run([job for _, job in batch], seed, memory, progress)
             except (CacheOverflow, torch.cuda.OutOfMemoryError):
                 if sum(len(job.samples) for _, job in batch) == 1:
