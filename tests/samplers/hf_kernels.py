@@ -135,26 +135,27 @@ def record(function, inputs, pool):
     return cuda_graphs.Recording(Rerun(lambda: function(inputs), drawn), inputs, drawn)
 
 
-def engine(model, truncation: Truncation) -> SamplingEngine:
-    return SamplingEngine(model, model.generation_config, truncation, LIMIT)
+def engine(model, truncation: Truncation, limit: int) -> SamplingEngine:
+    return SamplingEngine(model, model.generation_config, truncation, limit)
 
 
 def counts(drawn: list[list[SampledSequence]]) -> list[list[tuple]]:
     return [[(d.tokens, d.count, d.first) for d in own] for own in drawn]
 
 
-def check_drawing(kind: str, largest: int, options: Truncation = EPSILON) -> None:
+def check_drawing(kind: str, largest: int, options: Truncation = EPSILON,
+                  limit: int = LIMIT) -> None:
     """Steps that are launched, recorded and replayed, with other sources, rows and lengths."""
     model = tiny_models.model(kind)
     start = (model.generation_config.decoder_start_token_id,)
     given = ([TokenizedPrompt((), source[:3]) for source in SOURCES] if kind in tiny_models.CAUSAL
              else [TokenizedPrompt(source, start) for source in SOURCES])
-    plain = engine(model, options).sample(given, SAMPLES, 3, range(3))
+    plain = engine(model, options, limit).sample(given, SAMPLES, 3, range(3))
     fast_decoder._MAX_RECORDED_ROWS = largest
     for module in (bart, fast_decoder, truncation):
         module.triton_not_supported_reasons = lambda device: []
     sampler._per_thread.decoders.clear()
-    made = engine(model.to(DEVICE), options)
+    made = engine(model.to(DEVICE), options, limit)
     for batch in (given[:2], given[1:2], given[1:2], given[:2]):
         first = given.index(batch[0])
         places = range(first, first + len(batch))
@@ -163,7 +164,7 @@ def check_drawing(kind: str, largest: int, options: Truncation = EPSILON) -> Non
         for own, place in zip(drawn, places, strict=True):
             assert_close([d.logprob for d in own], [d.logprob for d in plain[place]], "fp32",
                          ulps=1024)  # a sum over tokens, each after a whole decoder
-    recorded = made._decoder(LIMIT + 3)._graphs._graphs._recorded
+    recorded = made._decoder(limit + 3)._graphs._graphs._recorded
     before = len(recorded)
     made.sample(given[1:2], SAMPLES, 3, [1])
     assert 0 < before == len(recorded) < 20, before
@@ -192,6 +193,8 @@ def main() -> None:
     check_drawing("llama", SAMPLES)
     truncation._FIRST_LIST_TOKENS = 2  # too few for some
     check_drawing("llama", SAMPLES, Truncation(top_p=0.9))
+    truncation._FIRST_LIST_TOKENS = 3  # too few at some steps, and enough before
+    check_drawing("llama", SAMPLES, Truncation(top_p=0.3), 14)
     if DEVICE == "cuda":
         check_drawing("m2m", 2048)
         check_drawing("fsmt", SAMPLES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from unittest import mock
 
@@ -309,6 +310,25 @@ def test_lists_of_any_length_give_the_same_samples(kind, options, monkeypatch):
     whole = engine(model, **options).sample(prompts(model), 40, 3, range(3))
     monkeypatch.setattr(truncation, "_FIRST_LIST_TOKENS", 2)
     assert counts(engine(model, **options).sample(prompts(model), 40, 3, range(3))) == counts(whole)
+
+
+def test_stop_strings_end_samples_from_lists_of_any_length(tmp_path, monkeypatch):
+    sampler = Transformers(tiny_models.save(tmp_path, "llama"), device="cpu", top_p=0.9,
+                           max_tokens=6, stop='["mat", "cat\\n"]')
+    whole = sampler.sample(["the cat"], 40, seed=3)
+    assert any(sample.finish_reason == "stop" for sample in whole[0])
+    monkeypatch.setattr(truncation, "_FIRST_LIST_TOKENS", 2)
+    assert sampler.sample(["the cat"], 40, seed=3) == whole
+
+
+def test_threads_may_share_a_causal_model():
+    """Whose attention function is replaced for each step of one of them."""
+    model = tiny_models.model("llama")
+    given = prompts(model)
+    alone = engine(model, 12).sample(given, 20, 3, range(3))
+    with ThreadPoolExecutor(3) as threads:
+        found = threads.map(lambda _: engine(model, 12).sample(given, 20, 3, range(3)), range(9))
+        assert all(counts(drawn) == counts(alone) for drawn in found)
 
 
 RULES = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -13,6 +14,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 _WARM_UP_RUNS = 2  # runs before a recording, in which libraries choose their kernels
+_recording = Lock()  # before one, torch waits for the device, which another one does not survive
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Recording(Generic[T]):
 class CudaGraphs(Generic[K, T]):
     """Recorded functions of a tensor of integers, by a key that says all that is fixed in them.
 
-    They share their memory: outputs are to be used before another recording runs.
+    They share their memory: outputs are to be used before this or another recording runs again.
     """
 
     def __init__(self, limit: int) -> None:
@@ -49,7 +51,10 @@ class CudaGraphs(Generic[K, T]):
         else:
             if len(self._recorded) >= self._limit:
                 del self._recorded[next(iter(self._recorded))]  # the oldest
-            recorded = self._recorded[key] = record(function, torch.cat(inputs), self._pool)
+            with _recording:
+                recorded = record(function, torch.cat(inputs), self._pool)
+            self._recorded[key] = recorded
+            self._seen.discard(key)
         recorded.graph.replay()
         return recorded.outputs
 
@@ -63,7 +68,7 @@ def record(function: Callable[[Tensor], T], inputs: Tensor, pool: Any) -> Record
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     # other threads may use the device meanwhile
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+    with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
         outputs = function(inputs)
     return Recording(graph, inputs, outputs)
 

@@ -71,13 +71,10 @@ def current_device(device: torch.device) -> AbstractContextManager[None]:
 
 def upload(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     """The array as a tensor on the device, copied asynchronously; on the CPU without a copy."""
-    return pinned(array, device).to(device, non_blocking=True)
-
-
-def pinned(array: npt.NDArray[Any], device: torch.device) -> Tensor:
-    """The array in pinned memory for CUDA; torch reuses that memory only after the copy."""
     tensor: Tensor = torch.from_numpy(np.ascontiguousarray(array))
-    return tensor.pin_memory() if device.type == "cuda" else tensor
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()  # which torch reuses only after the copy
+    return tensor.to(device, non_blocking=True)
 
 
 def use_own_stream(device: torch.device) -> None:

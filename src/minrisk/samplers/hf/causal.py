@@ -82,7 +82,8 @@ class CausalNetwork:
         logits (S, V) of what follows them. All prompts are of one length.
         """
         tokens = upload(prefixes(prompts), self._model.device)
-        out = self._model(input_ids=tokens, use_cache=True, **self._last)
+        with _lock:  # a step of another thread has its own attention function
+            out = self._model(input_ids=tokens, use_cache=True, **self._last)
         kv = torch.stack([torch.stack([layer.keys, layer.values])
                           for layer in out.past_key_values.layers])
         lengths = torch.full((len(prompts),), tokens.shape[1], device=tokens.device)

@@ -185,7 +185,9 @@ class Draw:
         found = (tokens[:, None] == settings.ends_on_device).any(1)
         if settings.stop is None:
             return found
-        texts = torch.cat([history()[:, settings.start :][rows], tokens[:, None]], 1)[is_first]
+        # of a list that was too short, which is drawn from again, there is no token
+        known = tokens.clamp(min=0)[:, None]
+        texts = torch.cat([history()[:, settings.start :][rows], known], 1)[is_first]
         stopped = upload(settings.stop(texts.cpu().numpy()), tokens.device)
         return found | stopped[(is_first.cumsum(0) - 1).clamp(min=0)]
 

@@ -55,13 +55,15 @@ class FastDecoder:
         like = torch.empty(0, dtype=self._model.dtype, device=self._model.device)
         self._prefixes = PrefixCache(self._network.layers, self._network.heads, self._network.size,
                                      like, samples * _TOKENS_PER_SAMPLE)
-        self._source = rows = torch.arange(len(prompts), device=like.device)
+        self._source = torch.arange(len(prompts), device=like.device)
+        rows = torch.arange(padded_rows(len(prompts)), device=like.device).clamp(
+            max=len(prompts) - 1)
         prefix = upload(prefixes(prompts), like.device)
         self._prompt_length = 0 if logits is None else prefix.shape[1]
         if logits is not None:
             return draw(logits, lambda: prefix, inputs)
         for column in prefix.T:
-            step_input = StepInput(len(rows), rows, column, lambda: prefix)
+            step_input = StepInput(len(prompts), rows, column[rows], lambda: prefix)
             drawn = self.step(step_input, draw, inputs)
         return drawn
 

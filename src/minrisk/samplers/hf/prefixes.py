@@ -114,13 +114,11 @@ class _TokenTree:
     def __init__(self) -> None:
         self._parents: list[Tensor] = []  # of each step; those of the first are not used
         self._columns: list[Tensor] = []  # as in `SampledTokens`
-        self.size = 0
 
     def append(self, parents: Tensor, columns: Tensor) -> None:
         """The nodes of the next step."""
         self._parents.append(parents)
         self._columns.append(columns)
-        self.size += len(parents)
 
     def tokens(self, nodes: Tensor) -> Tensor:
         """(E, T) the tokens of nodes (E,) of the last step."""
@@ -198,7 +196,10 @@ class _Samples:
                                  (0, len(self._state.numbers) - len(self._sample)))
         if row == RandomStream.steps - 1:
             self._active_jobs: list[int] = torch.unique(self._job[self._active()]).tolist()
-        return torch.cat([self._uniforms[row].view(torch.int64), self._state.packed])
+        found = torch.cat([self._uniforms[row].view(torch.int64), self._state.packed])
+        # not what a CUDA graph returned, which its next replay overwrites
+        self._state = SampleState.of_inputs(found)
+        return found
 
     def prepare(self, step: int) -> None:
         """Generates the random numbers of a step, which may be done while the device is busy."""
