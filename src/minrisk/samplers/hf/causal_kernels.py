@@ -12,7 +12,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from minrisk.samplers.hf.kernels import MIN_DOT, attend_to_sources, dot_precision, own_tokens
+from minrisk.samplers.hf.kernels import (
+    MIN_DOT,
+    attend_to_sources,
+    capped,
+    dot_precision,
+    own_tokens,
+)
 
 _QUERIES_PER_TILE = 64
 _PROMPT_TOKENS_PER_BLOCK = 64
@@ -104,8 +110,7 @@ def _own_part(queries, keys, values, cache, out, sums, tops, masses, layer, rows
     tl.store(old_values + slot + at, value, at < size)
     # the new token first, from where it still is at hand
     top = tl.sum(query.to(tl.float32) * key[None, :].to(tl.float32), axis=1) * scale
-    if softcap > 0:
-        top = softcap * (1 - 2 / (tl.exp(2 * top / softcap) + 1))
+    top = capped(top, softcap)
     mass = tl.full([group_width], 1.0, tl.float32)
     found = tl.zeros([group_width, width], tl.float32) + value[None, :].to(tl.float32)
     for split in tl.static_range(splits):
@@ -125,8 +130,7 @@ def _own_part(queries, keys, values, cache, out, sums, tops, masses, layer, rows
         known = (token[:, None] < now) & (at[None, :] < size)
         keys_there = tl.load(old_keys + places, known, other=0)
         score = tl.dot(query, tl.trans(keys_there), input_precision=precision) * scale
-        if softcap > 0:
-            score = softcap * (1 - 2 / (tl.exp(2 * score / softcap) + 1))
+        score = capped(score, softcap)
         score = tl.where((token < now)[None, :], score, -1e30)
         higher = tl.maximum(top, tl.max(score, axis=1))
         shares, fade = tl.exp(score - higher[:, None]), tl.exp(top - higher)

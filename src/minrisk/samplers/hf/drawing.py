@@ -19,6 +19,7 @@ from minrisk._torch.device import upload
 from minrisk.samplers.hf.logits_processing import GenerationSettings, LogitsProcessing
 from minrisk.samplers.hf.truncation import Candidates
 
+_PARTS = 6  # of a state, with a number for each sample
 _MIN_SAMPLES = 16  # room for samples is a power of two
 
 
@@ -94,7 +95,7 @@ class SampleState:
 
     @property
     def _parts(self) -> Tensor:
-        return self.packed[len(Sizes._fields) :].view(6, -1)
+        return self.packed[len(Sizes._fields) :].view(_PARTS, -1)
 
     def known_sizes(self) -> Sizes:
         """Waits for the device."""
@@ -194,7 +195,7 @@ class Draw:
 
 def _count(inputs: Tensor) -> int:
     """Samples that the inputs of `Draw` are for."""
-    return (len(inputs) - len(Sizes._fields)) // 7
+    return (len(inputs) - len(Sizes._fields)) // (1 + _PARTS)
 
 
 def _places(counts: Tensor) -> Tensor:

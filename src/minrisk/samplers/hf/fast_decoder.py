@@ -56,12 +56,12 @@ class FastDecoder:
         self._prefixes = PrefixCache(self._network.layers, self._network.heads, self._network.size,
                                      like, samples * _TOKENS_PER_SAMPLE)
         self._source = torch.arange(len(prompts), device=like.device)
-        rows = torch.arange(padded_rows(len(prompts)), device=like.device).clamp(
-            max=len(prompts) - 1)
         prefix = upload(prefixes(prompts), like.device)
         self._prompt_length = 0 if logits is None else prefix.shape[1]
         if logits is not None:
             return draw(logits, lambda: prefix, inputs)
+        rows = torch.arange(padded_rows(len(prompts)), device=like.device).clamp(
+            max=len(prompts) - 1)
         for column in prefix.T:
             step_input = StepInput(len(prompts), rows, column[rows], lambda: prefix)
             drawn = self.step(step_input, draw, inputs)

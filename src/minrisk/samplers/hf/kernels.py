@@ -163,8 +163,7 @@ def attend_to_sources(query, own, is_row, cache, layer, like, head, heads, scale
             inside = (token[:, None] < end) & (at[None, :] < size)
             key = tl.load(keys + where, inside, other=0)
             score = tl.dot(query, tl.trans(key), input_precision=precision) * scale
-            if softcap > 0:
-                score = softcap * (1 - 2 / (tl.exp(2 * score / softcap) + 1))
+            score = capped(score, softcap)
             valid = (own == now)[:, None] & (token < end)[None, :]
             score = tl.where(valid, score, -1e30)
             higher = tl.maximum(top, tl.max(score, axis=1))
@@ -178,6 +177,14 @@ def attend_to_sources(query, own, is_row, cache, layer, like, head, heads, scale
             first += block
         now += 1
     return found, mass, top
+
+
+@triton.jit
+def capped(score, softcap: tl.constexpr):
+    """Scores that tanh keeps below a number; 0 leaves them as they are."""
+    if softcap > 0:
+        score = softcap * (1 - 2 / (tl.exp(2 * score / softcap) + 1))
+    return score
 
 
 def dot_precision(queries: Tensor) -> str:

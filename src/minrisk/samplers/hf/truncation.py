@@ -150,7 +150,7 @@ class Truncation(Options):
         return self._apply_cuts(best, tokens, logs.gather(1, tokens) + shift, longer)
 
     def _apply_cuts(self, scores: Tensor, tokens: Tensor, full: Tensor,
-             longer: Callable[[], Candidates] | None) -> Candidates:
+                    longer: Callable[[], Candidates] | None) -> Candidates:
         """Candidates from tokens (R, K), best first; `longer` if the first cut keeps them all."""
         for number, keeps in enumerate(self._cuts()):
             keep = keeps(scores) | (scores == scores[:, :1])
