@@ -7,8 +7,8 @@ record it with the step of the model before it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,6 +32,11 @@ class Sizes(NamedTuple):
     lost_row: int  # the last one whose logits are not numbers, or -1
     short: int  # samples whose list of candidates was too short to draw from
     nodes: int  # of the tree
+
+    @classmethod
+    def first(cls, rows: int, samples: int) -> Sizes:
+        """Before the first step."""
+        return cls(0, rows, samples, -1, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -97,9 +102,21 @@ class SampleState:
     def _parts(self) -> Tensor:
         return self.packed[len(Sizes._fields) :].view(_PARTS, -1)
 
-    def known_sizes(self) -> Sizes:
-        """Waits for the device."""
-        return Sizes(*self.sizes.tolist())
+    def copy_sizes(self) -> Callable[[], Sizes]:
+        """Starts to copy the sizes to the host, and returns what waits for them."""
+        if self.packed.device.type != "cuda":
+            known = Sizes(*self.sizes.tolist())
+            return lambda: known
+        found = torch.empty(len(Sizes._fields), dtype=torch.int64, pin_memory=True)
+        found.copy_(self.sizes, non_blocking=True)
+        copied: Any = torch.cuda.Event()  # type: ignore[no-untyped-call,unused-ignore]
+        copied.record()
+
+        def wait() -> Sizes:
+            copied.synchronize()
+            return Sizes(*found.tolist())
+
+        return wait
 
     def only(self, places: Tensor) -> SampleState:
         """Of the samples at these places, which are all that go on; they get new numbers."""
@@ -119,6 +136,10 @@ class DrawnTokens:
     parents: Tensor  # (N,) of the nodes
     columns: Tensor  # (N, 3) as in `SampledTokens`
     longer: Callable[[], DrawnTokens] | None  # draws from longer lists, if some were too short
+
+    def copied(self) -> DrawnTokens:
+        """With nodes in memory that the next step does not overwrite."""
+        return replace(self, parents=self.parents.clone(), columns=self.columns.clone())
 
 
 @dataclass(frozen=True)

@@ -37,13 +37,14 @@ class FastDecoder:
         self._network: Network = (BartLike(model) if model.config.is_encoder_decoder
                                   else CausalNetwork(model))
         self._model_state = _state(model)
-        is_fused = not triton_not_supported_reasons(model.device)
+        self._device = model.device
+        is_fused = not triton_not_supported_reasons(self._device)
         self._graphs = RecordedSteps(self._network) if is_fused else None
         self.token_bytes = token_bytes(model)
         self._vocabulary: int = model.get_output_embeddings().weight.shape[0]
         self._max_recorded_bytes = _RECORDED_SHARE * (
-            torch.cuda.get_device_properties(model.device).total_memory
-            if model.device.type == "cuda" else math.inf)
+            torch.cuda.get_device_properties(self._device).total_memory
+            if self._device.type == "cuda" else math.inf)
 
     def is_up_to_date(self) -> bool:
         """Whether the model is where it was, and has the weights that it had."""
@@ -52,15 +53,15 @@ class FastDecoder:
     def start(self, prompts: Sequence[TokenizedPrompt], samples: int, draw: Draw,
               inputs: Tensor) -> DrawnTokens:
         self._shared_kv, self._lengths, logits = self._network.encode(prompts)
-        like = torch.empty(0, dtype=self._model.dtype, device=self._model.device)
+        like = torch.empty(0, dtype=self._model.dtype, device=self._device)
         self._prefixes = PrefixCache(self._network.layers, self._network.heads, self._network.size,
                                      like, samples * _TOKENS_PER_SAMPLE)
-        self._source = torch.arange(len(prompts), device=like.device)
-        prefix = upload(prefixes(prompts), like.device)
+        self._source = torch.arange(len(prompts), device=self._device)
+        prefix = upload(prefixes(prompts), self._device)
         self._prompt_length = 0 if logits is None else prefix.shape[1]
         if logits is not None:
             return draw(logits, lambda: prefix, inputs)
-        rows = torch.arange(padded_rows(len(prompts)), device=like.device).clamp(
+        rows = torch.arange(padded_rows(len(prompts)), device=self._device).clamp(
             max=len(prompts) - 1)
         for column in prefix.T:
             step_input = StepInput(len(prompts), rows, column[rows], lambda: prefix)
@@ -87,13 +88,17 @@ class FastDecoder:
         if graphs is None:
             return launch()
         drawn = graphs.step(tokens, self._source, addresses, draw, inputs)
+        if draw.processing.truncation.is_complete:
+            return drawn
         return replace(drawn, longer=lambda: _longer(launch()))
+
+    def runs_ahead(self, rows: int, samples: int, draw: Draw) -> bool:
+        return self._is_recorded(samples, draw) and padded_rows(rows) == padded_rows(samples)
 
     def _is_recorded(self, rows: int, draw: Draw) -> bool:
         if self._graphs is None or not draw.is_recordable or rows > _MAX_RECORDED_ROWS:
             return False
-        bytes_per_row = self._vocabulary * draw.processing.truncation.bytes_per_logit(
-            self._model.device)
+        bytes_per_row = self._vocabulary * draw.processing.truncation.bytes_per_logit(self._device)
         return rows * bytes_per_row <= self._max_recorded_bytes
 
     def release(self) -> None:

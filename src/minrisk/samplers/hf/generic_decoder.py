@@ -44,6 +44,9 @@ class CausalDecoder:
         logits = self._run(tokens[:, None], self._cache)
         return draw(logits, step_input.history, inputs)
 
+    def runs_ahead(self, rows: int, samples: int, draw: Draw) -> bool:
+        return False
+
     def release(self) -> None:
         self._cache = None
 
@@ -84,6 +87,9 @@ class Seq2SeqDecoder:
             layer.keys, layer.values = self._per_prefix(keys), self._per_prefix(values)
         logits = self._run(tokens[:, None])
         return draw(logits, step_input.history, inputs)
+
+    def runs_ahead(self, rows: int, samples: int, draw: Draw) -> bool:
+        return False
 
     def release(self) -> None:
         for name in ("_cache", "_cross_kv", "_encoded", "_mask"):

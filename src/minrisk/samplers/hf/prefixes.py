@@ -5,7 +5,7 @@ those with the same prefix so far are one row of the model's batch. When they di
 row branches; when all of them have ended, it is removed.
 
 Samples and the tree of their prefixes stay on the device: a step makes the host wait once, for the
-sizes of the next one.
+sizes of the next one. Where the next one can be launched without them, the host waits after that.
 """
 
 from __future__ import annotations
@@ -84,6 +84,10 @@ class PrefixDecoder(Protocol):
 
     def step(self, step_input: StepInput, draw: Draw, inputs: Tensor) -> DrawnTokens:
         """The next tokens."""
+        ...
+
+    def runs_ahead(self, rows: int, samples: int, draw: Draw) -> bool:
+        """Whether a step of as many rows as samples takes no longer than one of these rows."""
         ...
 
     def release(self) -> None:
@@ -195,7 +199,8 @@ class _Samples:
             self._uniforms = pad(self._next_uniforms[:, self._sample],
                                  (0, len(self._state.numbers) - len(self._sample)))
         if row == RandomStream.steps - 1:
-            self._active_jobs: list[int] = torch.unique(self._job[self._active()]).tolist()
+            self._active_jobs: list[int] = torch.unique(
+                self._job[self._active(self._state)]).tolist()
         found = torch.cat([self._uniforms[row].view(torch.int64), self._state.packed])
         # not what a CUDA graph returned, which its next replay overwrites
         self._state = SampleState.of_inputs(found)
@@ -206,9 +211,19 @@ class _Samples:
         if step % RandomStream.steps == 0:
             self._next_uniforms = self._random.generate(self._active_jobs)
 
-    def _active(self) -> Tensor:
+    def _active(self, state: SampleState) -> Tensor:
         """Samples that go on, those of a row side by side."""
-        return self._sample[self._state.numbers[self._state.rows >= 0]]
+        return self._sample[state.numbers[state.rows >= 0]]
+
+    @property
+    def keeps_ended(self) -> bool:
+        """Whether samples that have ended stay where they are."""
+        return len(self._state.numbers) <= _MAX_ENDED
+
+    def advance(self, drawn: DrawnTokens) -> Callable[[], Sizes]:
+        """Takes the state after a step; what it returns waits for its sizes."""
+        self._state = drawn.state
+        return drawn.state.copy_sizes()
 
     def update(self, drawn: DrawnTokens, sizes: Sizes, inputs: Tensor) -> None:
         """Takes what a step drew from its inputs."""
@@ -218,7 +233,6 @@ class _Samples:
             raise not_finite_error(self._jobs[int(self._job[lost[0]])].index)
         self._tree.append(drawn.parents[: sizes.children].clone(),
                           drawn.columns[: sizes.children].clone())
-        self._state = drawn.state
         if 2 * sizes.samples <= len(self._state.numbers) > _MAX_ENDED:
             self._leave_out_ended()
 
@@ -231,15 +245,14 @@ class _Samples:
         self._uniforms = pad(self._uniforms[:, numbers],
                              (0, len(self._state.numbers) - len(numbers)))
 
-    def step_input(self, sizes: Sizes, prefixes: Tensor) -> StepInput:
-        return StepInput(sizes.rows, self._state.parents, self._state.tokens,
-                         partial(self._history, sizes.rows, prefixes))
+    def step_input(self, rows: int, prefixes: Tensor) -> StepInput:
+        return StepInput(rows, self._state.parents, self._state.tokens,
+                         partial(self._history, self._state, rows, prefixes))
 
-    def _history(self, rows: int, prefixes: Tensor) -> Tensor:
+    def _history(self, state: SampleState, rows: int, prefixes: Tensor) -> Tensor:
         """(R, T) all tokens of each row, the prefixes of the jobs included."""
-        state = self._state
         jobs = torch.empty(rows, dtype=torch.int64, device=prefixes.device)
-        jobs[state.rows[state.rows >= 0]] = self._job[self._active()]
+        jobs[state.rows[state.rows >= 0]] = self._job[self._active(state)]
         return torch.cat([prefixes[jobs], self._tree.tokens(state.row_nodes[:rows])], 1)
 
     def sequences(self) -> FinishedSequences:
@@ -265,13 +278,27 @@ def sample_sequences(
     device = settings.ends_on_device.device
     samples = _Samples(jobs, seed, device)
     prefixes = upload(np.array([job.prompt.prefix for job in jobs], np.intp), device)
+
+    def launch(step: int, rows: int) -> tuple[DrawnTokens, Tensor]:
+        inputs = samples.inputs(step)
+        drawn = decoder.step(samples.step_input(rows, prefixes), Draw.at(step, settings), inputs)
+        samples.prepare(step + 1)
+        return drawn, inputs
+
     inputs = samples.inputs(0)
     drawn = decoder.start([job.prompt for job in jobs], len(samples), Draw.at(0, settings), inputs)
+    sizes = Sizes.first(len(jobs), len(samples))
     for step in range(1, settings.limit + 1):
-        sizes = drawn.state.known_sizes()  # waits for the device
+        new_sizes = samples.advance(drawn)
+        ahead = None
+        if (step < settings.limit and drawn.longer is None and samples.keeps_ended
+                and decoder.runs_ahead(sizes.rows, sizes.samples, Draw.at(step, settings))):
+            drawn = drawn.copied()
+            ahead = launch(step, sizes.samples)  # there are no more rows than these
+        sizes = new_sizes()
         if sizes.short and drawn.longer is not None:
             drawn = drawn.longer()
-            sizes = drawn.state.known_sizes()
+            sizes = samples.advance(drawn)()
         samples.update(drawn, sizes, inputs)
         if step == settings.limit or not sizes.samples:
             break
@@ -279,9 +306,7 @@ def sample_sequences(
         copies = len(jobs) if decoder.shares_prompts else sizes.rows
         if (copies * prefixes.shape[1] + sizes.rows * step) * decoder.token_bytes > memory:
             raise CacheOverflow
-        inputs = samples.inputs(step)
-        drawn = decoder.step(samples.step_input(sizes, prefixes), Draw.at(step, settings), inputs)
-        samples.prepare(step + 1)
+        drawn, inputs = launch(step, sizes.rows) if ahead is None else ahead
     progress(len(samples))
     return samples.sequences()
 

@@ -122,7 +122,7 @@ class Truncation(Options):
 
     def uses_likely_kernel(self, device: torch.device) -> bool:
         """Whether epsilon alone bounds the candidates, so that a kernel can find them."""
-        asked = self.epsilon and self._is_wide_enough and self.temperature == 1
+        asked = self.epsilon and self.is_complete and self.temperature == 1
         return bool(asked) and not triton_not_supported_reasons(device)
 
     def bytes_per_logit(self, device: torch.device) -> int:
@@ -144,7 +144,7 @@ class Truncation(Options):
         """Candidates from the `width` most likely tokens."""
         width = min(width, scores.shape[1])
         longer = None
-        if width < scores.shape[1] and not self._is_wide_enough:
+        if width < scores.shape[1] and not self.is_complete:
             longer = partial(self._shortlist, scores, logs, shift, scores.shape[1])
         best, tokens = scores.topk(width)
         return self._apply_cuts(best, tokens, logs.gather(1, tokens) + shift, longer)
@@ -187,6 +187,8 @@ class Truncation(Options):
         return int(1 / self.epsilon) + 2 if self.epsilon else 1 << 62  # eta asks for all of them
 
     @property
-    def _is_wide_enough(self) -> bool:
-        """Whether `_width` is certain: at most 1 / epsilon tokens have probability epsilon."""
+    def is_complete(self) -> bool:
+        """Whether candidates are never too few to sample from: `_width` is certain, since at most
+        1 / epsilon tokens have probability epsilon.
+        """
         return not (self.top_k or self.top_p < 1 or self.min_p)
