@@ -29,7 +29,7 @@ class Sizes(NamedTuple):
     children: int  # nodes that the step added to the tree
     rows: int
     samples: int  # that go on
-    lost_row: int  # the last one whose logits are not numbers, or -1
+    invalid_row: int  # the last one whose logits are not numbers, or -1
     short: int  # samples whose list of candidates was too short to draw from
     nodes: int  # of the tree
 
@@ -175,7 +175,7 @@ class Draw:
         found = candidates.sample(state.rows.clamp(min=0) + uniforms[state.numbers])
         lives = state.rows >= 0
         # rows before one whose logits are not numbers may fail with it, rows after it never
-        is_lost = lives & ((found.rows != state.rows) | found.columns[:, 1].isnan())
+        is_invalid = lives & ((found.rows != state.rows) | found.columns[:, 1].isnan())
         is_short = lives & (found.columns[:, 0] < 0)
         # samples with the same token of the same row are a child of the row; ended ones come last
         index, order = torch.where(lives, found.index, torch.iinfo(torch.int64).max).sort()
@@ -189,7 +189,7 @@ class Draw:
         child, row = _places(counts)
         nodes = counts[0] - 1 + state.sizes[Sizes._fields.index("nodes")]
         sizes = torch.stack([counts[0, -1], counts[1, -1], goes_on.sum(),
-                             torch.where(is_lost, state.rows, -1).max(), is_short.sum(),
+                             torch.where(is_invalid, state.rows, -1).max(), is_short.sum(),
                              nodes[-1] + 1])
         now = SampleState.of(
             sizes, numbers, torch.where(goes_on, counts[1] - 1, -1),

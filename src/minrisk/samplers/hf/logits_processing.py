@@ -62,18 +62,18 @@ class LogitsProcessing:
 
     def __call__(self, logits: Tensor, history: Callable[[], Tensor]) -> Candidates:
         """Candidates by logits (R, V), which are changed in place; `history` is (R, T)."""
-        lost = logits[:, self.banned_on_device].float()
+        banned = logits[:, self.banned_on_device].float()
         if len(self.banned) != 1:  # it is the logit itself, and saves seven kernels
-            lost = lost.logsumexp(1, keepdim=True)
+            banned = banned.logsumexp(1, keepdim=True)
         logits.index_fill_(1, self.banned_on_device, -math.inf)
         if self.is_recordable and self.truncation.uses_likely_kernel(logits.device):
-            return self.truncation.likely(logits, lost)
+            return self.truncation.likely(logits, banned)
         scores = logs = logits.log_softmax(1, dtype=torch.float32)
         known = logits[:1].argmax(1)  # a token that the model does not rule out
         total = logits[:, known].float() - logs[:, known]
         if self.processors:
             scores = self.processors(history(), logits.float()).log_softmax(1)
-        return self.truncation(scores, logs, total - torch.logaddexp(total, lost))
+        return self.truncation(scores, logs, total - torch.logaddexp(total, banned))
 
 
 @dataclass(frozen=True)

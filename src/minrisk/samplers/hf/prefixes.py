@@ -227,10 +227,10 @@ class _Samples:
 
     def update(self, drawn: DrawnTokens, sizes: Sizes, inputs: Tensor) -> None:
         """Takes what a step drew from its inputs."""
-        if sizes.lost_row >= 0:
+        if sizes.invalid_row >= 0:
             before = SampleState.of_inputs(inputs)
-            lost = self._sample[before.numbers[before.rows == sizes.lost_row]]
-            raise not_finite_error(self._jobs[int(self._job[lost[0]])].index)
+            invalid = self._sample[before.numbers[before.rows == sizes.invalid_row]]
+            raise not_finite_error(self._jobs[int(self._job[invalid[0]])].index)
         self._tree.append(drawn.parents[: sizes.children].clone(),
                           drawn.columns[: sizes.children].clone())
         if 2 * sizes.samples <= len(self._state.numbers) > _MAX_ENDED:

@@ -129,15 +129,15 @@ class Truncation(Options):
         """Memory that finding candidates takes."""
         return 4 if self.uses_likely_kernel(device) else 4 * _LOGITS_COPIES
 
-    def likely(self, logits: Tensor, lost: Tensor) -> Candidates:
-        """Candidates by logits (R, V); `lost` (R, 1) is the logsumexp of banned tokens' logits."""
+    def likely(self, logits: Tensor, banned: Tensor) -> Candidates:
+        """Candidates by logits (R, V); `banned` (R, 1) is the logsumexp of those banned."""
         from minrisk.samplers.hf import kernels
 
         width = min(self._width(), logits.shape[1])
         least = math.log(self.epsilon) - _KERNEL_MARGIN
         tokens, scores, totals = kernels.likely(logits, least, width)
         scores, order = scores.sort(1, descending=True)
-        full = scores + (totals[:, None] - torch.logaddexp(totals[:, None], lost))
+        full = scores + (totals[:, None] - torch.logaddexp(totals[:, None], banned))
         return self._apply_cuts(scores, tokens.gather(1, order), full, None)
 
     def _shortlist(self, scores: Tensor, logs: Tensor, shift: Tensor, width: int) -> Candidates:
