@@ -3,7 +3,8 @@
 usage: python benchmarks/translate/run.py --model FOLDER [--device cuda] [--output FILE] ...
 
 OPUS-MT draws samples of real sentences, and a model of COMET-22's shape with random weights and a
-Unigram tokenizer chooses: sampling alone, choosing alone from the same texts, and both by one call.
+Unigram tokenizer chooses: sampling alone, choosing alone from the same texts, one after the other,
+and `minrisk.translate`, which does both at once.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -82,20 +84,26 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     def sample() -> list[list[Any]]:
         return sampler.sample(sources, args.samples)
 
-    def choose(drawn: list[list[Any]]) -> list[Any]:
+    def choose(drawn: list[list[Any]]) -> list[str]:
         segments = [minrisk.Segment([s.text for s in own], source=source, index=index,
                                     counts=[s.count for s in own])
                     for index, (own, source) in enumerate(zip(drawn, sources, strict=True))]
-        return [strategy.rank([segment])[0] for segment in segments]
+        return [segment.hypotheses[strategy.rank([segment])[0].best] for segment in segments]
+
+    def translate() -> list[str | None]:
+        return [result.text for result in minrisk.translate(
+            sources, args.samples, sampler=sampler, strategy=strategy)]
 
     drawn = sample()
-    choose(drawn)  # warm up, as sampling did
+    for _ in range(2):  # chooses kernels, and records graphs
+        same = sum(map(eq, choose(sample()), translate()))
     work = {"sample, to texts": sample, "choose, from texts": lambda: choose(drawn),
-            "both": lambda: choose(sample())}
+            "one after the other": lambda: choose(sample()), "translate": translate}
     times = {name: [round(1000 * timed(run, args.device) / len(sources), 2)
                     for _ in range(args.turns)] for name, run in work.items()}
     distinct = sum(map(len, drawn)) / len(drawn)
     return {"segments": len(sources), "samples": args.samples, "mean_distinct": round(distinct, 1),
+            "same_choice": same,
             "milliseconds_a_sentence": times,
             "medians": {name: statistics.median(turns) for name, turns in times.items()}}
 

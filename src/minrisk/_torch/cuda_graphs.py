@@ -13,7 +13,7 @@ from torch import Tensor
 K = TypeVar("K")
 T = TypeVar("T")
 
-_WARM_UP_RUNS = 2  # runs before a recording, in which libraries choose their kernels
+_WARM_UP_RUNS = 1  # before a recording, in which libraries choose their kernels
 _recording = Lock()  # before one, torch waits for the device, which another one does not survive
 
 
@@ -42,7 +42,7 @@ class CudaGraphs(Generic[K, T]):
         """The outputs of the function of the inputs, one after the other, which is recorded when
         a key comes for the second time.
         """
-        recorded = self._recorded.get(key)
+        recorded = self._recorded.pop(key, None)
         if recorded is not None:
             torch.cat(inputs, out=recorded.inputs)
         elif key not in self._seen:
@@ -50,11 +50,11 @@ class CudaGraphs(Generic[K, T]):
             return function(torch.cat(inputs))
         else:
             if len(self._recorded) >= self._limit:
-                del self._recorded[next(iter(self._recorded))]  # the oldest
+                del self._recorded[next(iter(self._recorded))]  # used least recently
             with _recording:
                 recorded = record(function, torch.cat(inputs), self._pool)
-            self._recorded[key] = recorded
             self._seen.discard(key)
+        self._recorded[key] = recorded
         recorded.graph.replay()
         return recorded.outputs
 

@@ -20,7 +20,7 @@ from minrisk._torch.loading import load_config, load_tokenizer, model_file
 from minrisk._torch.tokens import length_batches, pad_batch, token_ids
 from minrisk._torch.weights import load_weights, meta_build
 from minrisk.metrics.comet.checkpoint import Architecture, Checkpoint
-from minrisk.metrics.comet.packed import PackedEncoder
+from minrisk.metrics.comet.packed import PackedEncoder, packed_batches
 from minrisk.metrics.comet.pooling import Pooling, PoolingAccumulator, accumulator, layer_weights
 
 # the class that each kind of encoder has in transformers, and its settings
@@ -87,8 +87,9 @@ class CometEncoder:
 
     def encode(self, ids: Sequence[Ints], budget: int) -> Tensor:
         """(N, D) in the order given; batches have about `budget` tokens, padding included."""
+        batches = length_batches if self.packed is None else packed_batches
         parts, order = [], []
-        for rows in length_batches([own.size for own in ids], budget):
+        for rows in batches([own.size for own in ids], budget):
             parts.append(self.embed([ids[r] for r in rows]))
             order += rows
             report_progress("texts encoded", len(order), len(ids))

@@ -6,7 +6,7 @@ transformers model, and gives what running that model gives.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 _POSITIONS_AFTER_PADDING = {"xlm-roberta": True, "bert": False}  # kinds with BERT's layers
 _HALF = (torch.bfloat16, torch.float16)
-_MIN_TOKEN_STEP = 64  # tokens that recorded batches differ by
+_MIN_TOKEN_STEP = 256  # tokens that recorded batches differ by
+_MISSING = 8  # from a multiple of that: with none, cuBLAS chooses kernels that take 10% longer
+_BATCH_PARTS = 8  # the tokens of a batch are a multiple of the most divided by this
+_MIN_LONGEST = 64  # attention takes as long for texts that are shorter
 _MAX_RECORDINGS = 64
 
 
@@ -66,11 +69,27 @@ class BatchSize:
 
         There is always a filler, so that texts without tokens have one to start at.
         """
-        step = max(_MIN_TOKEN_STEP, next_power_of_two(self.tokens) >> 6)  # up to 3%
-        # for a multiple of 128 rows cuBLAS chooses kernels that take up to 10% longer
-        tokens = ((self.tokens + 8) // step + 1) * step - 8
-        return BatchSize(tokens, next_power_of_two(self.texts), next_power_of_two(self.longest),
-                         step)
+        power = next_power_of_two(self.tokens)
+        step = max(_MIN_TOKEN_STEP, power >> 6)  # up to 3%
+        tokens = ((self.tokens + _MISSING) // step + 1) * step - _MISSING
+        texts = next_power_of_two(self.texts, power // 32)  # most texts are no shorter than that
+        return BatchSize(tokens, texts, next_power_of_two(self.longest, _MIN_LONGEST), step)
+
+
+def packed_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Rows of similar length, longest first, in batches of few sizes: `budget` tokens, as many
+    parts of it as there are tokens for, and what is left then.
+    """
+    part = min(budget, max(_MIN_TOKEN_STEP, budget // _BATCH_PARTS))
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    ends = np.cumsum([lengths[row] for row in order])
+    start = done = 0
+    while start < len(order):
+        tokens = max(part, min(budget, int(ends[-1]) - done) // part * part)
+        fitting = int(np.searchsorted(ends, done + tokens - _MISSING, "left"))
+        stop = max(start + 1, fitting)
+        yield order[start:stop]
+        start, done = stop, int(ends[stop - 1])
 
 
 @dataclass(frozen=True)
