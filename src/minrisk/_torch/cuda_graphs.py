@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -24,6 +24,7 @@ class Recording(Generic[T]):
     graph: torch.cuda.CUDAGraph
     inputs: Tensor
     outputs: T
+    key: object = None  # that it was recorded for, which may hold tensors that the graph reads
 
 
 class CudaGraphs(Generic[K, T]):
@@ -52,7 +53,7 @@ class CudaGraphs(Generic[K, T]):
             if len(self._recorded) >= self._limit:
                 del self._recorded[next(iter(self._recorded))]  # used least recently
             with _recording:
-                recorded = record(function, torch.cat(inputs), self._pool)
+                recorded = replace(record(function, torch.cat(inputs), self._pool), key=key)
             self._seen.discard(key)
         self._recorded[key] = recorded
         recorded.graph.replay()
