@@ -18,13 +18,14 @@ transformers = pytest.importorskip("transformers", reason="needs the extra minri
 import tiny_models
 from minrisk._core.errors import InputError, UnusableError
 from minrisk._core.progress import progress_listener
-from minrisk.samplers.hf import Transformers, prefixes, truncation
+from minrisk.samplers.hf import Transformers, prefix_cache, prefixes, truncation
 from minrisk.samplers.hf.bart import not_supported_reasons as fast_reasons
 from minrisk.samplers.hf.beam_search import beam_search
 from minrisk.samplers.hf.causal import not_supported_reasons as causal_reasons
 from minrisk.samplers.hf.engine import SamplingEngine
 from minrisk.samplers.hf.fast_decoder import FastDecoder
 from minrisk.samplers.hf.generic_decoder import token_bytes
+from minrisk.samplers.hf.prefix_cache import PrefixCache
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 from minrisk.samplers.hf.truncation import FullVocabulary, Truncation
 from tolerance import assert_close
@@ -507,3 +508,23 @@ def test_progress_is_told_while_a_batch_is_drawn(rows):
     assert len(ended) == 6 * len(range(0, 150, rows))  # at every token
     assert {*ended} - {0, 50, 100, 150}
     assert ended[-1] == 150
+
+
+@pytest.mark.parametrize("kind", ["marian", "llama"])
+def test_a_kv_cache_grows_only_where_memory_is_scarce(kind, monkeypatch):
+    model = tiny_models.model(kind)
+    grown, grow = [], PrefixCache._grow
+    monkeypatch.setattr(PrefixCache, "_grow",
+                        lambda cache, slots: (grown.append(slots), grow(cache, slots)))
+    monkeypatch.setattr(prefix_cache, "_MIN_SLOTS", 1)
+    monkeypatch.setattr(prefixes, "_FIRST_STEPS", 2)
+    needed = 16 * 12 * token_bytes(model)
+
+    def sample(memory: float) -> list:
+        [drawn] = engine(model, 12, 16, memory).sample(prompts(model)[:1], 16, 3, [0])
+        return [(one.tokens, one.count) for one in drawn]
+
+    whole = sample(20 * needed)
+    assert not grown
+    assert sample(2 * needed) == whole
+    assert grown

@@ -21,7 +21,6 @@ from minrisk.samplers.hf.prefix_cache import PrefixCache
 from minrisk.samplers.hf.prefixes import StepInput, TokenizedPrompt
 from minrisk.samplers.hf.recorded_steps import RecordedSteps, padded_rows
 
-_TOKENS_PER_SAMPLE = 32  # that a cache has room for at first
 _MAX_RECORDED_ROWS = 16384  # of a step; with more, launching kernels is not the bottleneck
 _RECORDED_SHARE = 1 / 32  # of the memory, for the logits of recorded steps
 
@@ -50,12 +49,12 @@ class FastDecoder:
         """Whether the model is where it was, and has the weights that it had."""
         return self._model_state == _state(self._model)
 
-    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, draw: Draw,
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, steps: int, draw: Draw,
               inputs: Tensor) -> DrawnTokens:
         self._shared_kv, self._lengths, logits = self._network.encode(prompts)
         like = torch.empty(0, dtype=self._model.dtype, device=self._device)
         self._prefixes = PrefixCache(self._network.layers, self._network.heads, self._network.size,
-                                     like, samples * _TOKENS_PER_SAMPLE)
+                                     like, padded_rows(samples) * steps)
         self._source = torch.arange(len(prompts), device=self._device)
         prefix = upload(prefixes(prompts), self._device)
         self._prompt_length = 0 if logits is None else prefix.shape[1]

@@ -31,7 +31,7 @@ class CausalDecoder:
         self._cache: Any = None
         self._rows = 0
 
-    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, draw: Draw,
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, steps: int, draw: Draw,
               inputs: Tensor) -> DrawnTokens:
         # all of one length, so that no padding can change a result
         prefix = upload(prefixes(prompts), self._model.device)
@@ -66,7 +66,7 @@ class Seq2SeqDecoder:
         self._model = model
         self.token_bytes = token_bytes(model)
 
-    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, draw: Draw,
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, steps: int, draw: Draw,
               inputs: Tensor) -> DrawnTokens:
         self._encoded, self._mask = encode(self._model, prompts)
         self._sources = torch.arange(len(prompts), device=self._model.device)

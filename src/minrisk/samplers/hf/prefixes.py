@@ -10,6 +10,7 @@ sizes of the next one. Where the next one can be launched without them, the host
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +32,8 @@ from minrisk.samplers.hf.random_streams import RandomStream
 
 # below 1 by more than what adding a row's number rounds away
 _LARGEST_UNIFORM = 1 - 2.0**-32
+_FIRST_STEPS = 32  # that a KV cache has room for, unless there is much memory or little
+_LITTLE_MEMORY = 1 / 16  # share of the memory that a KV cache may take from the start
 _MAX_ENDED = 16384  # samples that ended may stay until there are as many, so that sizes are few
 
 
@@ -77,9 +80,11 @@ class PrefixDecoder(Protocol):
     token_bytes: int  # of the KV cache for a token
     shares_prompts: bool  # the cache has each prompt once, not once for each row
 
-    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, draw: Draw,
+    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, steps: int, draw: Draw,
               inputs: Tensor) -> DrawnTokens:
-        """The first tokens, with a row for each prompt."""
+        """The first tokens, with a row for each prompt; the KV cache should have room for so many
+        steps of all samples, and may grow.
+        """
         ...
 
     def step(self, step_input: StepInput, draw: Draw, inputs: Tensor) -> DrawnTokens:
@@ -286,7 +291,9 @@ def sample_sequences(
         return drawn, inputs
 
     inputs = samples.inputs(0)
-    drawn = decoder.start([job.prompt for job in jobs], len(samples), Draw.at(0, settings), inputs)
+    steps = _first_steps(settings.limit, len(samples) * decoder.token_bytes, memory)
+    drawn = decoder.start([job.prompt for job in jobs], len(samples), steps,
+                          Draw.at(0, settings), inputs)
     sizes = Sizes.first(len(jobs), len(samples))
     for step in range(1, settings.limit + 1):
         new_sizes = samples.advance(drawn)
@@ -309,6 +316,16 @@ def sample_sequences(
         drawn, inputs = launch(step, sizes.rows) if ahead is None else ahead
     progress(len(samples))
     return samples.sequences()
+
+
+def _first_steps(limit: int, step_bytes: int, memory: float) -> int:
+    """Steps that a KV cache has room for at first: all, if they take little of the memory.
+
+    Growing takes time, and memory for what was there before, too.
+    """
+    if limit * step_bytes <= _LITTLE_MEMORY * memory < math.inf:
+        return limit
+    return max(1, int(min(limit, _FIRST_STEPS, memory / step_bytes)))
 
 
 def not_finite_error(index: int) -> InputError:
