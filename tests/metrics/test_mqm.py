@@ -14,6 +14,8 @@ from hypothesis.extra.numpy import arrays
 import minrisk
 from commands import run, write
 from minrisk._core.groups import Groups
+from minrisk._core.progress import progress_listener
+from minrisk.metrics.comet import numpy_scorer
 from minrisk.metrics.comet.numpy_scorer import mean_distance
 from minrisk.metrics.mqm import MQM
 from minrisk.testing import cases, check_metric, check_strategy
@@ -59,6 +61,16 @@ def test_what_is_nothing_like_a_translation_comes_last():
     [ranking] = minrisk.Standard(NUMPY).rank([minrisk.Segment(TEXTS, source=SOURCE)])
     worst = {TEXTS[i] for i in ranking.order[3:]}
     assert worst == {"Der Hund lief weg.", "Katze", ""}
+
+
+@pytest.mark.parametrize("pairs", [2, 7, 12, 1 << 16])
+def test_progress_counts_every_pair_once(pairs, monkeypatch):
+    monkeypatch.setattr(numpy_scorer, "_PAIRS_PER_BLOCK", pairs)
+    texts, source = features(NUMPY)
+    told = []
+    with progress_listener(lambda *event: told.append(event)):
+        NUMPY.scores(texts, texts, source)
+    assert told[-1] == ("pairs scored", 36, 36)
 
 
 @pytest.mark.parametrize("aggregation", ["expected", "mean"])

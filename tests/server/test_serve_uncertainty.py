@@ -68,7 +68,7 @@ def test_an_abstention_is_a_refusal_without_content(disagreeing):
         reply = server.chat()
         counted = server.call("/metrics").raw.decode()
     [choice] = reply.body["choices"]
-    reason = ("The samples disagree: the largest group with the same meaning has 25% of them.")
+    reason = ("The samples disagree: the largest cluster of similar ones has 25% of them.")
     assert choice == {
         "index": 0, "logprobs": None, "finish_reason": "stop",
         "message": {"role": "assistant", "content": None, "refusal": reason}}

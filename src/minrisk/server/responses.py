@@ -65,7 +65,7 @@ def _part_of(parts: Sequence[CompletionResponse], candidate: Candidate) -> Compl
 def _abstention(request: ClientRequest, ranking: Ranking) -> dict[str, Any]:
     """A choice without an answer, in the form in which OpenAI's models refuse."""
     assert ranking.uncertainty is not None
-    reason = ("The samples disagree: the largest group with the same meaning has "
+    reason = ("The samples disagree: the largest cluster of similar ones has "
               f"{ranking.uncertainty.largest:.0%} of them.")
     answer = ({"message": {"role": "assistant", "content": None, "refusal": reason}}
               if request.api == "chat" else {"text": ""})

@@ -104,7 +104,7 @@ class NumpyScorer:
             if symmetric:
                 back = self._finish(shared + theirs[rows, None] + own[columns])
                 found[columns, rows] = back.T
-            progress.advance(found[rows, columns].size * (1 + symmetric))
+            progress.advance(_cells(rows, columns, symmetric))
         return found
 
     def _expected_pair_part(self, mt: Array, moments: Floats) -> Array:
@@ -155,6 +155,13 @@ class NumpyLinearSurrogate:
             apart = np.abs(self.mt[rows, None] - ref[None])  # (h, s, D)
             linear[rows] += (apart @ self.per_distance[rows, :, None])[..., 0]
         return linear
+
+
+def _cells(rows: slice, columns: slice, symmetric: bool) -> int:
+    """Cells of a block, and if it is symmetric, of its mirror image as far as it is another."""
+    size = (rows.stop - rows.start) * (columns.stop - columns.start)
+    common = max(0, min(rows.stop, columns.stop) - max(rows.start, columns.start))
+    return 2 * size - common**2 if symmetric else size
 
 
 def moments(mt: Array, refs: Array, weights: Floats) -> Floats:
