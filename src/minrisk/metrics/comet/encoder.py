@@ -87,24 +87,29 @@ class CometEncoder:
 
     def encode(self, ids: Sequence[Ints], budget: int) -> Tensor:
         """(N, D) in the order given; batches have about `budget` tokens, padding included."""
-        batches = length_batches if self.packed is None else packed_batches
+        if not ids:
+            return torch.empty(0, 0)
+        batches = packed_batches if self._is_packable(ids) else length_batches
         parts, order = [], []
         for rows in batches([own.size for own in ids], budget):
             parts.append(self.embed([ids[r] for r in rows]))
             order += rows
             report_progress("texts encoded", len(order), len(ids))
-        if not parts:
-            return torch.empty(0, 0)
         # uploaded without waiting for the device, which may still encode
         return torch.cat(parts)[upload(np.argsort(order), parts[0].device)]
 
     def embed(self, ids: Sequence[Ints]) -> Tensor:
         """(B, D) sentence embeddings."""
-        pad = self.tokenizer.pad_token_id
-        # a text may spell the padding token out, whose position and share only the model knows
-        if self.packed is not None and not np.any(np.concatenate(ids) == pad):
+        if self.packed is not None and self._is_packable(ids):
             return self.packed.embed(ids)
         return self._run(ids, [])
+
+    def _is_packable(self, ids: Sequence[Ints]) -> bool:
+        """Whether they can be encoded without padding: a text may spell the padding token out,
+        whose position and share only the model knows.
+        """
+        pad = self.tokenizer.pad_token_id
+        return self.packed is not None and not np.any(np.concatenate(ids) == pad)
 
     def embed_with_states(self, ids: Sequence[Ints]) -> tuple[Tensor, Tensor]:
         """(B, D) sentence embeddings, and (B, T, D) hidden states to be tagged."""

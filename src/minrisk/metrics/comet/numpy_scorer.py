@@ -159,8 +159,8 @@ class NumpyLinearSurrogate:
 
 def _cells(rows: slice, columns: slice, symmetric: bool) -> int:
     """Cells of a block, and if it is symmetric, of its mirror image as far as it is another."""
-    size = (rows.stop - rows.start) * (columns.stop - columns.start)
-    common = max(0, min(rows.stop, columns.stop) - max(rows.start, columns.start))
+    size: int = (rows.stop - rows.start) * (columns.stop - columns.start)
+    common: int = max(0, min(rows.stop, columns.stop) - max(rows.start, columns.start))
     return 2 * size - common**2 if symmetric else size
 
 

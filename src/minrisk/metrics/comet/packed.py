@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 _POSITIONS_AFTER_PADDING = {"xlm-roberta": True, "bert": False}  # kinds with BERT's layers
 _HALF = (torch.bfloat16, torch.float16)
 _MIN_TOKEN_STEP = 256  # tokens that recorded batches differ by
-_MISSING = 8  # from a multiple of that: with none, cuBLAS chooses kernels that take 10% longer
-_BATCH_PARTS = 8  # the tokens of a batch are a multiple of the most divided by this
+# tokens less than a multiple of the step: of 128 rows, cuBLAS chooses kernels that are 10% slower
+_MISSING = 8
+_BATCH_PARTS = 8  # most batches have a multiple of the most tokens divided by this
+_TEXT_TOKENS = 32  # most texts have as many; there is room for shorter ones where they come
 _MIN_LONGEST = 64  # attention takes as long for texts that are shorter
 _MAX_RECORDINGS = 64
 
@@ -70,9 +72,9 @@ class BatchSize:
         There is always a filler, so that texts without tokens have one to start at.
         """
         power = next_power_of_two(self.tokens)
-        step = max(_MIN_TOKEN_STEP, power >> 6)  # up to 3%
+        step = max(_MIN_TOKEN_STEP, power >> 6)
         tokens = ((self.tokens + _MISSING) // step + 1) * step - _MISSING
-        texts = next_power_of_two(self.texts, power // 32)  # most texts are no shorter than that
+        texts = next_power_of_two(self.texts, power // _TEXT_TOKENS)
         return BatchSize(tokens, texts, next_power_of_two(self.longest, _MIN_LONGEST), step)
 
 
