@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,6 +17,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import tiny_models
+from minrisk._core.errors import InputError
 from minrisk._torch import cuda_graphs
 from minrisk._torch.device import triton_not_supported_reasons
 from minrisk.samplers.hf import (
@@ -162,10 +165,25 @@ def check_drawing(kind: str, largest: int, options: Truncation = EPSILON,
              else [TokenizedPrompt(source, start) for source in SOURCES])
     plain = engine(model, options, limit).sample(given, SAMPLES, 3, range(3))
     fast_decoder._MAX_RECORDED_ROWS = largest
+    with kernels_used():
+        check_made(engine(model.to(DEVICE), options, limit), given, plain)
+
+
+@contextmanager
+def kernels_used() -> Iterator[None]:
+    """As on CUDA, wherever it is."""
     for module in (bart, fast_decoder, truncation):
         module.triton_not_supported_reasons = lambda device: []
     sampler._per_thread.decoders.clear()
-    made = engine(model.to(DEVICE), options, limit)
+    try:
+        yield
+    finally:
+        for module in (bart, fast_decoder, truncation):
+            module.triton_not_supported_reasons = triton_not_supported_reasons
+
+
+def check_made(made: SamplingEngine, given: list[TokenizedPrompt],
+               plain: list[list[SampledSequence]]) -> None:
     for batch in (given[:2], given[1:2], given[1:2], given[:2]):
         first = given.index(batch[0])
         places = range(first, first + len(batch))
@@ -174,12 +192,33 @@ def check_drawing(kind: str, largest: int, options: Truncation = EPSILON,
         for own, place in zip(drawn, places, strict=True):
             assert_close([d.logprob for d in own], [d.logprob for d in plain[place]], "fp32",
                          ulps=1024)  # a sum over tokens, each after a whole decoder
-    recorded = made._decoder(limit + 3)._graphs._graphs._recorded
+    recorded = made._decoder(made.limit + 3)._graphs._graphs._recorded
     before = len(recorded)
     made.sample(given[1:2], SAMPLES, 3, [1])
     assert 0 < before == len(recorded) < 20, before
-    for module in (bart, fast_decoder, truncation):
-        module.triton_not_supported_reasons = triton_not_supported_reasons
+
+
+def check_invalid_logits(options: Truncation) -> None:
+    """They are the error that they are, though a step was launched before the host knew."""
+    model = tiny_models.model("marian").to(DEVICE)
+    torch.nn.init.constant_(model.get_decoder().layers[-1].fc2.bias, math.nan)
+    start = (model.generation_config.decoder_start_token_id,)
+    made = engine(model, options, LIMIT)
+    with kernels_used():
+        for _ in range(3):
+            said = ""
+            try:
+                made.sample([TokenizedPrompt(SOURCES[0], start)], SAMPLES, 3, [4])
+            except InputError as error:
+                said = str(error)
+            assert said.startswith("source 5: the model's logits are not numbers")
+
+
+def padded_projection(weight: torch.Tensor, bias: torch.Tensor | None) -> tuple:
+    """As on CUDA."""
+    more, given = -len(weight) % 64, weight.new_zeros(len(weight)) if bias is None else bias[0]
+    return (torch.nn.functional.pad(weight, (0, 0, 0, more)),
+            torch.nn.functional.pad(given, (0, more), value=-math.inf))
 
 
 def main() -> None:
@@ -193,14 +232,17 @@ def main() -> None:
     check_likely(torch.float32, 200)
     check_likely(torch.bfloat16, 5000)
     check_likely(torch.bfloat16, 17000)
-    fast_decoder._TOKENS_PER_SAMPLE = 2
+    fast_decoder._FIRST_SHARE, fast_decoder._FIRST_STEPS = 0, 2
     prefix_cache._MIN_SLOTS = 4
     if DEVICE == "cpu":
         torch.cuda.graph_pool_handle = lambda: None
         fast_decoder.padded_rows = lambda number: -(-number // 4) * 4
         cuda_graphs.record = record
+        bart._padded_projection = padded_projection
     check_drawing("marian", SAMPLES)
     check_drawing("llama", SAMPLES)
+    for options in (EPSILON, Truncation(), Truncation(epsilon=0.02, temperature=0.9)):
+        check_invalid_logits(options)
     truncation._FIRST_LIST_TOKENS = 2  # too few for some
     check_drawing("llama", SAMPLES, Truncation(top_p=0.9))
     truncation._FIRST_LIST_TOKENS = 3  # too few at some steps, and enough before

@@ -18,7 +18,7 @@ transformers = pytest.importorskip("transformers", reason="needs the extra minri
 import tiny_models
 from minrisk._core.errors import InputError, UnusableError
 from minrisk._core.progress import progress_listener
-from minrisk.samplers.hf import Transformers, prefix_cache, prefixes, truncation
+from minrisk.samplers.hf import Transformers, fast_decoder, prefix_cache, prefixes, truncation
 from minrisk.samplers.hf.bart import not_supported_reasons as fast_reasons
 from minrisk.samplers.hf.beam_search import beam_search
 from minrisk.samplers.hf.causal import not_supported_reasons as causal_reasons
@@ -517,7 +517,7 @@ def test_a_kv_cache_grows_only_where_memory_is_scarce(kind, monkeypatch):
     monkeypatch.setattr(PrefixCache, "_grow",
                         lambda cache, slots: (grown.append(slots), grow(cache, slots)))
     monkeypatch.setattr(prefix_cache, "_MIN_SLOTS", 1)
-    monkeypatch.setattr(prefixes, "_FIRST_STEPS", 2)
+    monkeypatch.setattr(fast_decoder, "_FIRST_STEPS", 2)
     needed = 16 * 12 * token_bytes(model)
 
     def sample(memory: float) -> list:

@@ -20,7 +20,12 @@ from minrisk.samplers.hf.logits_processing import GenerationSettings, LogitsProc
 from minrisk.samplers.hf.truncation import Candidates
 
 _PARTS = 6  # of a state, with a number for each sample
-_MIN_SAMPLES = 16  # room for samples is a power of two
+_MIN_SAMPLES = 16  # that there is room for
+
+
+def sample_room(samples: int) -> int:
+    """The number of samples that a state has room for, which is one of few."""
+    return next_power_of_two(samples, _MIN_SAMPLES)
 
 
 class Sizes(NamedTuple):
@@ -53,7 +58,7 @@ class SampleState:
     @classmethod
     def first(cls, rows: Tensor) -> SampleState:
         """Of samples in these rows, which are their prompts."""
-        size = next_power_of_two(len(rows), _MIN_SAMPLES)
+        size = sample_room(len(rows))
         numbers = torch.arange(size, device=rows.device)
         padded = pad(rows, (0, size - len(rows)), value=-1)
         return cls.of(rows.new_zeros(len(Sizes._fields)), numbers, padded, *[numbers] * 4)
@@ -120,7 +125,7 @@ class SampleState:
 
     def only(self, places: Tensor) -> SampleState:
         """Of the samples at these places, which are all that go on; they get new numbers."""
-        size = next_power_of_two(len(places), _MIN_SAMPLES)
+        size = sample_room(len(places))
         more = (0, size - len(places))
         return SampleState.of(
             self.sizes, torch.arange(size, device=places.device),
@@ -177,10 +182,12 @@ class Draw:
         # rows before one whose logits are not numbers may fail with it, rows after it never
         is_invalid = lives & ((found.rows != state.rows) | found.columns[:, 1].isnan())
         is_short = lives & (found.columns[:, 0] < 0)
+        # of a row whose logits are not numbers, a token may be none of the vocabulary
+        drawn = found.columns.masked_fill(is_invalid[:, None], 0)
         # samples with the same token of the same row are a child of the row; ended ones come last
         index, order = torch.where(lives, found.index, torch.iinfo(torch.int64).max).sort()
         lives, rows, numbers, columns = (own[order] for own in (lives, state.rows, state.numbers,
-                                                                found.columns))
+                                                                drawn))
         is_first = lives & torch.cat([lives.new_ones(1), index[1:] != index[:-1]])
         tokens = columns[:, 0].long()
         goes_on = lives & ~self._is_finished(tokens, is_first, rows, history)

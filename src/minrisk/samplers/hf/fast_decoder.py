@@ -15,12 +15,14 @@ from minrisk._torch.device import triton_not_supported_reasons, upload
 from minrisk.samplers.hf.attention import KVCache, Network, TorchAttention, TritonAttention
 from minrisk.samplers.hf.bart import BartLike
 from minrisk.samplers.hf.causal import CausalNetwork
-from minrisk.samplers.hf.drawing import Draw, DrawnTokens
+from minrisk.samplers.hf.drawing import Draw, DrawnTokens, sample_room
 from minrisk.samplers.hf.generic_decoder import prefixes, token_bytes
 from minrisk.samplers.hf.prefix_cache import PrefixCache
-from minrisk.samplers.hf.prefixes import StepInput, TokenizedPrompt
+from minrisk.samplers.hf.prefixes import CacheNeeds, StepInput, TokenizedPrompt
 from minrisk.samplers.hf.recorded_steps import RecordedSteps, padded_rows
 
+_FIRST_SHARE = 1 / 16  # of the memory, for a cache with room for all steps from the start
+_FIRST_STEPS = 32  # that a cache has room for otherwise
 _MAX_RECORDED_ROWS = 16384  # of a step; with more, launching kernels is not the bottleneck
 _RECORDED_SHARE = 1 / 32  # of the memory, for the logits of recorded steps
 
@@ -49,15 +51,16 @@ class FastDecoder:
         """Whether the model is where it was, and has the weights that it had."""
         return self._model_state == _state(self._model)
 
-    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, steps: int, draw: Draw,
+    def start(self, prompts: Sequence[TokenizedPrompt], needs: CacheNeeds, draw: Draw,
               inputs: Tensor) -> DrawnTokens:
         self._shared_kv, self._lengths, logits = self._network.encode(prompts)
         like = torch.empty(0, dtype=self._model.dtype, device=self._device)
-        self._prefixes = PrefixCache(self._network.layers, self._network.heads, self._network.size,
-                                     like, padded_rows(samples) * steps)
         self._source = torch.arange(len(prompts), device=self._device)
         prefix = upload(prefixes(prompts), self._device)
         self._prompt_length = 0 if logits is None else prefix.shape[1]
+        before = padded_rows(len(prompts)) * (prefix.shape[1] - self._prompt_length)
+        self._prefixes = PrefixCache(self._network.layers, self._network.heads, self._network.size,
+                                     like, before + self._first_slots(needs, draw))
         if logits is not None:
             return draw(logits, lambda: prefix, inputs)
         rows = torch.arange(padded_rows(len(prompts)), device=self._device).clamp(
@@ -67,10 +70,19 @@ class FastDecoder:
             drawn = self.step(step_input, draw, inputs)
         return drawn
 
+    def _first_slots(self, needs: CacheNeeds, draw: Draw) -> int:
+        """For all steps, if that takes little of the memory: growing takes time, and memory for
+        what was there before, too.
+        """
+        rows = self._launched_rows(needs.samples, sample_room(needs.samples), draw)
+        slots = rows * needs.steps
+        if slots * self.token_bytes <= _FIRST_SHARE * needs.memory < math.inf:
+            return slots
+        return int(max(rows, min(slots, rows * _FIRST_STEPS, needs.memory / self.token_bytes)))
+
     def step(self, step_input: StepInput, draw: Draw, inputs: Tensor) -> DrawnTokens:
         graphs = self._graphs if self._is_recorded(step_input.rows, draw) else None
-        rows = step_input.rows if graphs is None else min(padded_rows(step_input.rows),
-                                                          len(step_input.parents))
+        rows = self._launched_rows(step_input.rows, len(step_input.parents), draw)
         parents, tokens = step_input.first(rows)
         self._prefixes.append(parents)
         self._source = self._source[parents]
@@ -91,8 +103,12 @@ class FastDecoder:
             return drawn
         return replace(drawn, longer=lambda: _longer(launch()))
 
-    def runs_ahead(self, rows: int, samples: int, draw: Draw) -> bool:
+    def can_run_ahead(self, rows: int, samples: int, draw: Draw) -> bool:
         return self._is_recorded(samples, draw) and padded_rows(rows) == padded_rows(samples)
+
+    def _launched_rows(self, rows: int, room: int, draw: Draw) -> int:
+        """Rows of a step, with those that a recorded one is padded with as far as there is room."""
+        return min(padded_rows(rows), room) if self._is_recorded(rows, draw) else rows
 
     def _is_recorded(self, rows: int, draw: Draw) -> bool:
         if self._graphs is None or not draw.is_recordable or rows > _MAX_RECORDED_ROWS:

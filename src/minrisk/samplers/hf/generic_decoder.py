@@ -16,7 +16,7 @@ from minrisk._core.arrays import Ints
 from minrisk._torch.device import upload
 from minrisk._torch.tokens import pad_batch
 from minrisk.samplers.hf.drawing import Draw, DrawnTokens
-from minrisk.samplers.hf.prefixes import StepInput, TokenizedPrompt
+from minrisk.samplers.hf.prefixes import CacheNeeds, StepInput, TokenizedPrompt
 
 
 class CausalDecoder:
@@ -31,7 +31,7 @@ class CausalDecoder:
         self._cache: Any = None
         self._rows = 0
 
-    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, steps: int, draw: Draw,
+    def start(self, prompts: Sequence[TokenizedPrompt], needs: CacheNeeds, draw: Draw,
               inputs: Tensor) -> DrawnTokens:
         # all of one length, so that no padding can change a result
         prefix = upload(prefixes(prompts), self._model.device)
@@ -44,7 +44,7 @@ class CausalDecoder:
         logits = self._run(tokens[:, None], self._cache)
         return draw(logits, step_input.history, inputs)
 
-    def runs_ahead(self, rows: int, samples: int, draw: Draw) -> bool:
+    def can_run_ahead(self, rows: int, samples: int, draw: Draw) -> bool:
         return False
 
     def release(self) -> None:
@@ -66,7 +66,7 @@ class Seq2SeqDecoder:
         self._model = model
         self.token_bytes = token_bytes(model)
 
-    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, steps: int, draw: Draw,
+    def start(self, prompts: Sequence[TokenizedPrompt], needs: CacheNeeds, draw: Draw,
               inputs: Tensor) -> DrawnTokens:
         self._encoded, self._mask = encode(self._model, prompts)
         self._sources = torch.arange(len(prompts), device=self._model.device)
@@ -88,7 +88,7 @@ class Seq2SeqDecoder:
         logits = self._run(tokens[:, None])
         return draw(logits, step_input.history, inputs)
 
-    def runs_ahead(self, rows: int, samples: int, draw: Draw) -> bool:
+    def can_run_ahead(self, rows: int, samples: int, draw: Draw) -> bool:
         return False
 
     def release(self) -> None:

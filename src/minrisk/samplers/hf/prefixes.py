@@ -10,7 +10,6 @@ sizes of the next one. Where the next one can be launched without them, the host
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,8 +31,6 @@ from minrisk.samplers.hf.random_streams import RandomStream
 
 # below 1 by more than what adding a row's number rounds away
 _LARGEST_UNIFORM = 1 - 2.0**-32
-_FIRST_STEPS = 32  # that a KV cache has room for, unless there is much memory or little
-_LITTLE_MEMORY = 1 / 16  # share of the memory that a KV cache may take from the start
 _MAX_ENDED = 16384  # samples that ended may stay until there are as many, so that sizes are few
 
 
@@ -74,25 +71,32 @@ class StepInput:
         return self.parents[:rows], self.tokens[:rows]
 
 
+@dataclass(frozen=True)
+class CacheNeeds:
+    """What a KV cache may have to hold, and the bytes that it may take."""
+
+    samples: int
+    steps: int
+    memory: float
+
+
 class PrefixDecoder(Protocol):
     """A model that extends rows of prefixes by a token, which `draw` makes of logits and inputs."""
 
     token_bytes: int  # of the KV cache for a token
     shares_prompts: bool  # the cache has each prompt once, not once for each row
 
-    def start(self, prompts: Sequence[TokenizedPrompt], samples: int, steps: int, draw: Draw,
+    def start(self, prompts: Sequence[TokenizedPrompt], needs: CacheNeeds, draw: Draw,
               inputs: Tensor) -> DrawnTokens:
-        """The first tokens, with a row for each prompt; the KV cache should have room for so many
-        steps of all samples, and may grow.
-        """
+        """The first tokens, with a row for each prompt."""
         ...
 
     def step(self, step_input: StepInput, draw: Draw, inputs: Tensor) -> DrawnTokens:
         """The next tokens."""
         ...
 
-    def runs_ahead(self, rows: int, samples: int, draw: Draw) -> bool:
-        """Whether a step of as many rows as samples takes no longer than one of these rows."""
+    def can_run_ahead(self, rows: int, samples: int, draw: Draw) -> bool:
+        """Whether a step needs no host, and takes no longer for as many rows as samples."""
         ...
 
     def release(self) -> None:
@@ -236,6 +240,7 @@ class _Samples:
             before = SampleState.of_inputs(inputs)
             invalid = self._sample[before.numbers[before.rows == sizes.invalid_row]]
             raise not_finite_error(self._jobs[int(self._job[invalid[0]])].index)
+        # copies without the room for more
         self._tree.append(drawn.parents[: sizes.children].clone(),
                           drawn.columns[: sizes.children].clone())
         if 2 * sizes.samples <= len(self._state.numbers) > _MAX_ENDED:
@@ -291,17 +296,17 @@ def sample_sequences(
         return drawn, inputs
 
     inputs = samples.inputs(0)
-    steps = _first_steps(settings.limit, len(samples) * decoder.token_bytes, memory)
-    drawn = decoder.start([job.prompt for job in jobs], len(samples), steps,
-                          Draw.at(0, settings), inputs)
+    needs = CacheNeeds(len(samples), settings.limit, memory)
+    drawn = decoder.start([job.prompt for job in jobs], needs, Draw.at(0, settings), inputs)
     sizes = Sizes.first(len(jobs), len(samples))
     for step in range(1, settings.limit + 1):
         new_sizes = samples.advance(drawn)
         ahead = None
+        # the sizes are those of the step before: samples, and rows with them, become no more
         if (step < settings.limit and drawn.longer is None and samples.keeps_ended
-                and decoder.runs_ahead(sizes.rows, sizes.samples, Draw.at(step, settings))):
+                and decoder.can_run_ahead(sizes.rows, sizes.samples, Draw.at(step, settings))):
             drawn = drawn.copied()
-            ahead = launch(step, sizes.samples)  # there are no more rows than these
+            ahead = launch(step, sizes.samples)
         sizes = new_sizes()
         if sizes.short and drawn.longer is not None:
             drawn = drawn.longer()
@@ -316,16 +321,6 @@ def sample_sequences(
         drawn, inputs = launch(step, sizes.rows) if ahead is None else ahead
     progress(len(samples))
     return samples.sequences()
-
-
-def _first_steps(limit: int, step_bytes: int, memory: float) -> int:
-    """Steps that a KV cache has room for at first: all, if they take little of the memory.
-
-    Growing takes time, and memory for what was there before, too.
-    """
-    if limit * step_bytes <= _LITTLE_MEMORY * memory < math.inf:
-        return limit
-    return max(1, int(min(limit, _FIRST_STEPS, memory / step_bytes)))
 
 
 def not_finite_error(index: int) -> InputError:
