@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
@@ -24,7 +25,6 @@ class Recording(Generic[T]):
     graph: torch.cuda.CUDAGraph
     inputs: Tensor
     outputs: T
-    key: object = None  # that it was recorded for, which may hold tensors that the graph reads
 
 
 class CudaGraphs(Generic[K, T]):
@@ -36,26 +36,28 @@ class CudaGraphs(Generic[K, T]):
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._seen: set[K] = set()
-        self._recorded: dict[K, Recording[T]] = {}
+        # by the keys that they were recorded with, which hold tensors that the graphs read
+        self._recorded: OrderedDict[K, Recording[T]] = OrderedDict()
         self._pool: Any = torch.cuda.graph_pool_handle()
 
     def run(self, key: K, inputs: list[Tensor], function: Callable[[Tensor], T]) -> T:
         """The outputs of the function of the inputs, one after the other, which is recorded when
         a key comes for the second time.
         """
-        recorded = self._recorded.pop(key, None)
+        recorded = self._recorded.get(key)
         if recorded is not None:
+            self._recorded.move_to_end(key)
             torch.cat(inputs, out=recorded.inputs)
         elif key not in self._seen:
             self._seen.add(key)
             return function(torch.cat(inputs))
         else:
             if len(self._recorded) >= self._limit:
-                del self._recorded[next(iter(self._recorded))]  # used least recently
+                self._recorded.popitem(last=False)  # used least recently
             with _recording:
-                recorded = replace(record(function, torch.cat(inputs), self._pool), key=key)
+                recorded = record(function, torch.cat(inputs), self._pool)
+            self._recorded[key] = recorded
             self._seen.discard(key)
-        self._recorded[key] = recorded
         recorded.graph.replay()
         return recorded.outputs
 

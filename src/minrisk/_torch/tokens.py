@@ -61,12 +61,17 @@ def tokenizing() -> Iterator[None]:
 
 def length_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Batches of rows of similar length, longest first, so that too large a batch fails at once."""
-    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    order = longest_first(lengths)
     start = 0
     while start < len(order):
         size = max(1, budget // max(1, lengths[order[start]]))
         yield order[start : start + size]
         start += size
+
+
+def longest_first(lengths: Sequence[int]) -> list[int]:
+    """The rows by their lengths."""
+    return sorted(range(len(lengths)), key=lambda row: -lengths[row])
 
 
 def pad_batch(ids: Sequence[Ints], pad: int) -> tuple[Tensor, Tensor]:

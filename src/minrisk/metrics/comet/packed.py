@@ -19,6 +19,7 @@ from torch.nn import functional
 from minrisk._core.arrays import Ints
 from minrisk._torch.cuda_graphs import CudaGraphs, next_power_of_two
 from minrisk._torch.device import triton_not_supported_reasons, upload
+from minrisk._torch.tokens import longest_first
 
 if TYPE_CHECKING:
     from minrisk.metrics.comet.encoder import CometEncoder
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 _POSITIONS_AFTER_PADDING = {"xlm-roberta": True, "bert": False}  # kinds with BERT's layers
 _HALF = (torch.bfloat16, torch.float16)
 _MIN_TOKEN_STEP = 256  # tokens that recorded batches differ by
-# tokens less than a multiple of the step: of 128 rows, cuBLAS chooses kernels that are 10% slower
+# tokens less than a multiple of the step: for multiples of 128, cuBLAS chooses slower kernels
 _MISSING = 8
-_BATCH_PARTS = 8  # most batches have a multiple of the most tokens divided by this
+_BATCH_PARTS = 8  # of a full batch, of which a smaller one has as many as there are tokens for
 _TEXT_TOKENS = 32  # most texts have as many; there is room for shorter ones where they come
 _MIN_LONGEST = 64  # attention takes as long for texts that are shorter
 _MAX_RECORDINGS = 64
@@ -83,7 +84,7 @@ def packed_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     parts of it as there are tokens for, and what is left then.
     """
     part = min(budget, max(_MIN_TOKEN_STEP, budget // _BATCH_PARTS))
-    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    order = longest_first(lengths)
     ends = np.cumsum([lengths[row] for row in order])
     start = done = 0
     while start < len(order):
