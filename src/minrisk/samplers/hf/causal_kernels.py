@@ -14,6 +14,7 @@ from torch import Tensor
 
 from minrisk.samplers.hf.kernels import (
     MIN_DOT,
+    attend,
     attend_to_sources,
     capped,
     dot_precision,
@@ -128,16 +129,7 @@ def _own_part(queries, keys, values, cache, out, sums, tops, masses, layer, rows
         slots = tl.load(paths + token, token < now, other=0).to(tl.int64)
         places = slots[:, None] * kv_heads * size + at[None, :]
         known = (token[:, None] < now) & (at[None, :] < size)
-        keys_there = tl.load(old_keys + places, known, other=0)
-        score = tl.dot(query, tl.trans(keys_there), input_precision=precision) * scale
-        score = capped(score, softcap)
-        score = tl.where((token < now)[None, :], score, -1e30)
-        higher = tl.maximum(top, tl.max(score, axis=1))
-        shares, fade = tl.exp(score - higher[:, None]), tl.exp(top - higher)
-        values_there = tl.load(old_values + places, known, other=0)
-        found = found * fade[:, None] + tl.dot(shares.to(values_there.dtype), values_there,
-                                               input_precision=precision)
-        mass = mass * fade + tl.sum(shares, axis=1)
-        top = higher
+        found, mass, top = attend(found, mass, top, query, old_keys + places, old_values + places,
+                                  known, (token < now)[None, :], scale, softcap, precision)
         first += block
     tl.store(out + where, found / mass[:, None], inside)

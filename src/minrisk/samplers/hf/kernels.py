@@ -161,22 +161,29 @@ def attend_to_sources(query, own, is_row, cache, layer, like, head, heads, scale
             token = first + tl.arange(0, block)
             where = start + token[:, None] * size + at[None, :]
             inside = (token[:, None] < end) & (at[None, :] < size)
-            key = tl.load(keys + where, inside, other=0)
-            score = tl.dot(query, tl.trans(key), input_precision=precision) * scale
-            score = capped(score, softcap)
             valid = (own == now)[:, None] & (token < end)[None, :]
-            score = tl.where(valid, score, -1e30)
-            higher = tl.maximum(top, tl.max(score, axis=1))
-            shares = tl.where(valid, tl.exp(score - higher[:, None]), 0.0)
-            fade = tl.exp(top - higher)
-            value = tl.load(values + where, inside, other=0)
-            found = found * fade[:, None] + tl.dot(shares.to(value.dtype), value,
-                                                   input_precision=precision)
-            mass = mass * fade + tl.sum(shares, axis=1)
-            top = higher
+            found, mass, top = attend(found, mass, top, query, keys + where, values + where, inside,
+                                      valid, scale, softcap, precision)
             first += block
         now += 1
     return found, mass, top
+
+
+@triton.jit
+def attend(found, mass, top, query, keys, values, inside, valid, scale, softcap: tl.constexpr,
+           precision: tl.constexpr):
+    """The sums, masses and maxima of rows with those of some more tokens, which keys and values
+    point to; rows attend to tokens that are valid.
+    """
+    key = tl.load(keys, inside, other=0)
+    score = capped(tl.dot(query, tl.trans(key), input_precision=precision) * scale, softcap)
+    score = tl.where(valid, score, -1e30)
+    higher = tl.maximum(top, tl.max(score, axis=1))
+    shares = tl.where(valid, tl.exp(score - higher[:, None]), 0.0)
+    fade = tl.exp(top - higher)
+    value = tl.load(values, inside, other=0)
+    found = found * fade[:, None] + tl.dot(shares.to(value.dtype), value, input_precision=precision)
+    return found, mass * fade + tl.sum(shares, axis=1), higher
 
 
 @triton.jit
