@@ -6,8 +6,15 @@ SOURCES := $(shell find src cpp -name '*.py' -o -name '*.hpp' -o -name '*.cpp' -
                                 -o -name '*.safetensors' -o -path '*/assets/*') \
            CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-core test-slow test-cpus test-all fuzz fuzz-native fuzz-python sanitize lint types \
-        bench bench-quick docs docs-links dist wheels clean
+# Exact versions of all packages, also where pip builds a wheel apart; `make LOCK=` takes the newest.
+LOCK ?= requirements/lock.txt
+export PIP_CONSTRAINT := $(LOCK)
+export PIP_BUILD_CONSTRAINT := $(LOCK)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test test-core test-slow test-cpus test-newest test-oldest test-all dev lock resolve \
+        fuzz fuzz-native fuzz-python sanitize lint types bench bench-quick docs docs-links dist \
+        wheels clean
 
 demo: $(VENV)/.installed
 	$(BIN)/minrisk demo --report demo.html
@@ -32,6 +39,27 @@ test-slow: $(VENV)/.test
 # the neural and core tests with the instructions that other CPUs have
 test-cpus: $(VENV)/.test
 	$(BIN)/python tests/cpus.py
+
+# the same with the newest packages, then with the oldest that pyproject.toml allows, in environments
+# of their own; both with the torch of requirements/torch.txt, where TORCH= does not say otherwise
+TORCH ?= -r requirements/torch.txt
+test-newest:
+	rm -rf .venv-newest
+	$(MAKE) VENV=.venv-newest LOCK= test || { .venv-newest/bin/python tools/newest.py; exit 1; }
+test-oldest:
+	$(MAKE) VENV=.venv-oldest LOCK=requirements/oldest.txt test
+
+# to work on minrisk: a changed Python file is live, a changed header is compiled at the next import
+dev:
+	$(MAKE) VENV=.venv-dev .venv-dev/.dev
+
+# requirements/lock.txt and oldest.txt anew
+lock: $(VENV)/.lock-tools
+	$(BIN)/python tools/lock.py
+
+# whether minrisk[all] can be installed beside the newest of other packages; installs nothing
+resolve: $(VENV)/.lock-tools
+	$(BIN)/python tools/resolve.py --write
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -88,32 +116,33 @@ wheels: $(VENV)/.dist
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade pip
 
-$(VENV)/.installed: $(SOURCES) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check .[zst]
+$(VENV)/.installed: $(SOURCES) $(LOCK) | $(BIN)/python
+	$(PIP) .[zst]
 	touch $@
 
 $(VENV)/.core: $(VENV)/.installed requirements/core.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/core.txt
+	$(PIP) -r requirements/core.txt
 	touch $@
 
-$(VENV)/.dist: requirements/dist.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dist.txt
+$(VENV)/.test: $(VENV)/.installed requirements/core.txt requirements/test.txt requirements/torch.txt
+	$(PIP) minrisk[all] -r requirements/test.txt $(TORCH)
 	touch $@
 
-$(VENV)/.test: $(VENV)/.installed requirements/core.txt requirements/test.txt \
-               requirements/constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    -r requirements/test.txt -c requirements/constraints.txt
+$(VENV)/.dev: pyproject.toml CMakeLists.txt requirements/build.txt requirements/core.txt \
+              requirements/test.txt requirements/lint.txt $(LOCK) | $(BIN)/python
+	$(PIP) -r requirements/build.txt -r requirements/lint.txt
+	PIP_BUILD_CONSTRAINT= $(PIP) --no-build-isolation -C editable.rebuild=true -C editable.verbose=false -C build-dir=build/dev \
+	    -e .[all] -r requirements/test.txt $(TORCH)
 	touch $@
 
-# beside the packages of the tests, whose types mypy follows
-$(VENV)/.lint: $(VENV)/.test requirements/lint.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/lint.txt
+$(VENV)/.lint $(VENV)/.docs: $(VENV)/.%: requirements/%.txt $(VENV)/.installed
+	$(PIP) -r $<
 	touch $@
 
-$(VENV)/.docs: $(VENV)/.installed requirements/docs.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/docs.txt
+$(VENV)/.dist $(VENV)/.lock-tools: $(VENV)/.%: requirements/%.txt $(LOCK) | $(BIN)/python
+	$(PIP) -r $<
 	touch $@
 
 clean:

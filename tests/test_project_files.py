@@ -7,6 +7,9 @@ import tomllib
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from minrisk.version import __version__
 from project import ROOT
@@ -54,3 +57,53 @@ def test_a_release_has_no_wheel_without_its_core():
 def test_the_core_tests_exist():
     for path in (ROOT / "tests" / "core.txt").read_text(encoding="utf-8").split():
         assert (ROOT / path).exists()
+
+
+def requirements(*names: str) -> list[Requirement]:
+    """Those of the lists of requirements/ with these names."""
+    lines = [line.partition(" #")[0] for name in names for line in
+             (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8").splitlines()]
+    return [Requirement(line) for line in lines if line and line[0] not in "#-"]
+
+
+def declared() -> list[Requirement]:
+    """Those of minrisk, with all extras but those that name others of its own."""
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = tables["project"]
+    lines = [*project["dependencies"], *tables["build-system"]["requires"],
+             *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    return [found for found in map(Requirement, lines) if found.name != "minrisk"]
+
+
+LISTS = [path.stem for path in (ROOT / "requirements").glob("*.txt")
+         if path.stem not in ("lock", "oldest")]
+
+
+def pins(name: str) -> dict[str, list[Version]]:
+    found: dict[str, list[Version]] = {}
+    for pin in requirements(name):
+        (version,) = pin.specifier
+        found.setdefault(canonicalize_name(pin.name), []).append(Version(version.version))
+    return found
+
+
+@pytest.mark.parametrize("requirement", [*declared(), *requirements(*LISTS)], ids=str)
+def test_what_is_installed_is_locked(requirement):
+    locked = pins("lock").get(canonicalize_name(requirement.name), [])
+    assert locked, "run `make lock`"
+    assert all(version in requirement.specifier for version in locked), "run `make lock`"
+
+
+@pytest.mark.parametrize("requirement", declared(), ids=str)
+def test_a_lower_bound_is_what_the_oldest_packages_have(requirement):
+    """So that it is tested by `make test-oldest`; but for torch, which CONTRIBUTING explains."""
+    (bound,) = requirement.specifier
+    assert bound.operator == ">="
+    if requirement.name != "torch":
+        (oldest,) = pins("oldest")[canonicalize_name(requirement.name)]
+        given = Version(bound.version).release
+        assert oldest.release[:len(given)] == given, "raise the bound, or run `make lock`"
+
+
+def test_locks_name_no_packages_for_cuda():
+    assert not [name for name in pins("lock") if name.startswith(("nvidia-", "cuda-"))]

@@ -1,0 +1,65 @@
+"""Writes the locks of requirements/: exact versions of everything that the Makefile installs.
+
+usage: python tools/lock.py      (needs uv and the package index)
+
+lock.txt has the newest versions, for Python 3.11 to 3.14 on any system; oldest.txt those that
+pyproject.toml names as the lowest, for Python 3.11. They are constraints: they install nothing,
+but whatever is installed has the version that they name.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent.parent / "requirements"
+TESTS = ("build", "core", "test")
+TOOLS = ("lint", "docs", "dist", "lock-tools")
+# what the build of torch for CUDA asks for, which that for the CPU lacks
+CUDA = re.compile(r"(nvidia|cuda)-")
+HEADER = """\
+# Written by `make lock`. Constraints: install a list with `-c` this file.
+# torch is the one of torch.txt, which says how the build for the CPU is selected; packages of
+# NVIDIA, which the build for CUDA asks for, are left out.
+"""
+
+
+def main() -> None:
+    write("lock.txt", [*TESTS, *TOOLS], torch(), "--universal", "--resolution", "highest")
+    write("oldest.txt", TESTS, [*torch(), *lowest()], "--resolution", "lowest-direct")
+
+
+def torch() -> list[str]:
+    return (FOLDER / "torch.txt").read_text(encoding="utf-8").splitlines()
+
+
+def lowest() -> list[str]:
+    """Each lower bound of pyproject.toml as a pin, so that no other package can lift it.
+
+    That of torch is what was run elsewhere: its old builds for the CPU are not on the index.
+    """
+    project = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"].values()
+    given = {*project["dependencies"], *(line for extra in extras for line in extra)}
+    bounds = [re.match(r"([\w.-]+)(?:\[.*?\])?>=([\d.]+)", line) for line in sorted(given)]
+    return [f"{found[1]}=={found[2]}.*" for found in bounds if found and found[1] != "torch"]
+
+
+def write(name: str, lists: Iterable[str], constraints: Iterable[str], *options: str) -> None:
+    command = [Path(sys.executable).parent / "uv", "pip", "compile", "--quiet", "--no-header",
+               "--no-annotate", "--python-version", "3.11", *options,
+               "--all-extras", FOLDER.parent / "pyproject.toml",
+               *(FOLDER / f"{name}.txt" for name in lists), "--constraints", "-"]
+    found = subprocess.run(command, input="\n".join(constraints), stdout=subprocess.PIPE,
+                           text=True, check=True).stdout
+    lines = [line for line in found.splitlines(keepends=True) if not CUDA.match(line)]
+    (FOLDER / name).write_text(HEADER + "".join(lines), encoding="utf-8")
+    print(f"requirements/{name}: {len(lines)} packages")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Says which packages, newer than in the lock, made tests fail: puts them back one at a time.
+
+usage: python tools/newest.py      (in the environment of `make test-newest`, after it has failed)
+
+Each package whose version differs from requirements/lock.txt gets its locked version for a run of
+the tests that failed last.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = ROOT / "requirements" / "lock.txt"
+FAILED = ROOT / ".pytest_cache" / "v" / "cache" / "lastfailed"
+
+
+def main() -> int:
+    newer = changed()
+    print("newer than in the lock:", ", ".join(f"{name} {new} ({old})"
+                                              for name, (old, new) in newer.items()) or "nothing")
+    broke = [name for name, (old, new) in newer.items() if passes_with(name, old, new)]
+    for name in broke:
+        old, new = newer[name]
+        print(f"the failed tests pass with {name} {old} and not with {new}")
+    if not broke:
+        print("no single package: with none of them put back do all of the failed tests pass")
+    return 1
+
+
+def changed() -> dict[str, tuple[str, str]]:
+    """The locked and the installed version of each package where they differ."""
+    installed = {canonicalize_name(d.name): d.version for d in distributions()}
+    lines = LOCK.read_text(encoding="utf-8").splitlines()
+    pins = [Requirement(line) for line in lines if not line.startswith("#")]
+    locked = {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in pins
+              if pin.marker is None or pin.marker.evaluate()}
+    return {name: (version, installed[name]) for name, version in locked.items()
+            if name in installed and installed[name].partition("+")[0] != version}
+
+
+def passes_with(name: str, old: str, new: str) -> bool:
+    install(f"{name}=={old}")
+    print(f"the failed tests with {name} {old}:", flush=True)
+    tests = json.loads(FAILED.read_text(encoding="utf-8"))
+    found = subprocess.run([sys.executable, "-m", "pytest", "--tb=no", "-p", "no:cacheprovider",
+                            *tests], cwd=ROOT).returncode
+    install(f"{name}=={new}")
+    return found == 0
+
+
+def install(package: str) -> None:
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", package],
+                   check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
