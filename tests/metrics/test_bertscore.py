@@ -14,6 +14,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the extra minrisk[neural]")
 pytest.importorskip("transformers", reason="needs the extra minrisk[neural]")
 
+from transformers import AutoModel
+
 import minrisk
 from commands import run, write
 from minrisk._core.errors import MissingExtra
@@ -112,6 +114,18 @@ def test_half_precision_is_near():
 
 def test_layers_above_the_wanted_one_are_not_run():
     assert len(bertscore(layer=1)._matcher._encoder._model.encoder.layer) == 1
+
+
+@pytest.mark.parametrize("kind", GOLDEN["models"])
+def test_every_layer_is_that_of_the_whole_model(kind):
+    """Models without any layers do not run, or return no hidden states."""
+    model = AutoModel.from_pretrained(DATA / kind, add_pooling_layer=False)
+    for layer in range(model.config.num_hidden_layers + 1):
+        [found] = bertscore(kind, layer=layer).features(HYPS[:1]).base
+        with torch.inference_mode():
+            whole = model(torch.tensor(found.ids)[None], output_hidden_states=True)
+        expected = torch.nn.functional.normalize(whole.hidden_states[layer][0], dim=-1)
+        assert_close(found.vectors, expected, "fp32")
 
 
 def test_texts_that_are_cut_off_are_counted():

@@ -49,7 +49,7 @@ class TokenEncoder:
         self._tokenizer = _tokenizer(model, config.model_type in _PREFIX_SPACE_MODELS)
         self.layer = _layer(model, layer, getattr(config, "num_hidden_layers", 0))
         self._model = load_model(AutoModel, model, config)
-        _drop_layers_above(self._model, self.layer)
+        _drop_layers_above(self._model, max(self.layer, 1))  # some models need a layer to run
         self._model.to(runtime.device, runtime.dtype)
         special_ids = (self._tokenizer.cls_token_id, self._tokenizer.sep_token_id)
         self.special_ids = [token for token in special_ids if token is not None]
