@@ -51,8 +51,8 @@ def _tokenizer(folder: Path) -> None:
     words.write_text("\n".join([SOURCE, "the dog sat down", "cats sit on mats", "a hat"] * 20))
     for side in ("source", "target"):
         sentencepiece.SentencePieceTrainer.train(
-            input=str(words), model_prefix=str(folder / side), vocab_size=24, bos_id=-1,
-            unk_id=1, eos_id=0, minloglevel=2)
+            input=str(words), model_prefix=str(folder / side), vocab_size=24,
+            hard_vocab_limit=False, bos_id=-1, unk_id=1, eos_id=0, minloglevel=2)
         (folder / f"{side}.model").rename(folder / f"{side}.spm")
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
     names = [*(pieces.id_to_piece(i) for i in range(len(pieces))), "<pad>"]
