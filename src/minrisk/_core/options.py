@@ -121,6 +121,9 @@ class Bounds:
         return f" of {words}" if words.startswith("at") else f" {words}".rstrip()
 
 
+UNBOUNDED = Bounds()
+
+
 @dataclass(frozen=True)
 class _Check:
     """The check of one field."""
@@ -138,7 +141,7 @@ class _Check:
         return checked(name, value, self.hint, self.bounds)
 
 
-def checked(name: str, value: Any, hint: Any, bounds: Bounds = Bounds()) -> Any:  # noqa: B008
+def checked(name: str, value: Any, hint: Any, bounds: Bounds = UNBOUNDED) -> Any:
     """The value, converted to this type; an InputError if it has another type or is out of bounds.
 
     >>> checked("size", 3, float)
@@ -167,7 +170,7 @@ def _checks(cls: type) -> tuple[_Check, ...]:
         hints = get_type_hints(cls)
     except NameError:  # a class inside a function, whose types cannot be looked up
         hints = {}
-    return tuple(_Check(f.name, hints.get(f.name, Any), f.metadata.get("bounds", Bounds()),
+    return tuple(_Check(f.name, hints.get(f.name, Any), f.metadata.get("bounds", UNBOUNDED),
                         f.metadata.get("convert"), "flag" in f.metadata)
                  for f in dataclasses.fields(cls) if {"bounds", "convert"} & f.metadata.keys())
 
@@ -231,7 +234,7 @@ _list = _exactly(tuple | list)
 
 def _describe(hint: Any, bounds: Bounds) -> str:
     if hint in _NAMES:
-        noun = "a finite number" if hint is float and bounds == Bounds() else _NAMES[hint]
+        noun = "a finite number" if hint is float and bounds == UNBOUNDED else _NAMES[hint]
         return f"{noun}{bounds if hint in (int, float) else ''}"
     if _is_union(hint):
         return " or ".join(_describe(part, bounds) for part in get_args(hint))

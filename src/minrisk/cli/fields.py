@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from minrisk._core.metric import Metric
-from minrisk._core.options import Bounds
+from minrisk._core.options import UNBOUNDED, Bounds
 from minrisk._core.registry import Registry
 
 _NAMES = {int: "int", float: "float", bool: "flag", str: "text", Metric: "metric"}
@@ -25,7 +25,7 @@ class Field:
     type: Any  # int, float, bool, str, Metric, a Literal, or a tuple of one of these
     default: Any  # dataclasses.MISSING if it must be given
     help: str
-    bounds: Bounds = Bounds()  # noqa: RUF009 - frozen
+    bounds: Bounds = UNBOUNDED
 
     @property
     def required(self) -> bool:
@@ -111,7 +111,7 @@ def as_field(f: dataclasses.Field[Any], hint: Any) -> Field:
     factory = f.default_factory
     default = f.default if factory is dataclasses.MISSING else factory()
     return Field(f.name, _plain(hint), default, f.metadata.get("help", ""),
-                 f.metadata.get("bounds", Bounds()))
+                 f.metadata.get("bounds", UNBOUNDED))
 
 
 def entries(registry: Registry, names: Sequence[str] = ()) -> Iterator[Entry]:
