@@ -12,6 +12,7 @@ import torch
 
 AUTO = ("AutoConfig", "AutoModel", "AutoModelForSeq2SeqLM", "AutoModelForCausalLM",
         "AutoTokenizer", "AutoProcessor")
+KERNEL = {"attn_implementation": "evil/kernel"}  # code of the hub
 
 
 class Calls:
@@ -76,7 +77,7 @@ def generation(folder: Path, flag: Path) -> None:
 
 def kernel(folder: Path, flag: Path) -> None:
     """Compiled code from elsewhere."""
-    change(folder / "config.json", attn_implementation="evil/kernel")
+    change(folder / "config.json", **KERNEL)
 
 
 def pickled(folder: Path, flag: Path) -> None:

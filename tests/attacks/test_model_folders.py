@@ -16,13 +16,16 @@ pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
 pytest.importorskip("sentencepiece", reason="needs the extra minrisk[neural]")
 
 import hostile
+import minrisk
 import tiny_models
 from comet_models import CHECKPOINTS, DATA
 from commands import run, write
 from metricx_model import expand
 from minrisk._core.errors import MissingExtra
+from minrisk._torch.loading import load_config
 from minrisk.metrics.embedding import Embedding
 from project import TESTS
+from tolerance import assert_close
 from warm import spawn_warm
 
 YES = b"the cat sat\nYes\ny\n1\n" * 500
@@ -206,6 +209,16 @@ def test_no_code_of_a_sentence_encoder_is_run(poison, sentences, tmp_path, quest
     assert str(sentences) in line
 
 
+@pytest.mark.parametrize(("file", "fields"), [
+    ("config.json", hostile.KERNEL), ("sentence_bert_config.json", {"config_args": hostile.KERNEL}),
+    ("sentence_bert_config.json", {"model_args": hostile.KERNEL})], ids=str)
+def test_a_sentence_encoder_runs_without_the_kernel_that_it_names(file, fields, sentences):
+    before = Embedding(str(sentences), device="cpu", batch_size=7).features(["a cat"])
+    hostile.change(sentences / file, **fields)
+    after = Embedding(str(sentences), device="cpu", batch_size=8).features(["a cat"])
+    assert_close(after, before, "fp32")
+
+
 def test_sentence_transformers_that_import_foreign_classes_are_refused(sentences, monkeypatch):
     monkeypatch.setattr("sentence_transformers.__version__", "5.7.0")
     with pytest.raises(MissingExtra, match=r"executes code of model folders.*pip install"):
@@ -223,6 +236,14 @@ def test_what_loads_a_model_may_print_what_it_likes(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], input="Yes\n", capture_output=True,
                           text=True, check=True)
     assert (done.stdout, done.stderr) == ("Yes\n", "")
+
+
+@pytest.mark.parametrize("chosen", [
+    "evil/kernel", {"": "evil/kernel"}, {"text_config": "evil/kernel"}], ids=str)
+def test_a_kernel_of_the_hub_is_refused_for_any_part_of_a_model(chosen, tmp_path):
+    write(tmp_path / "config.json", {"model_type": "gemma3", "attn_implementation": chosen})
+    with pytest.raises(minrisk.InputError, match=r"kernel .*evil/kernel.*; remove attn_impl"):
+        load_config(str(tmp_path))
 
 
 @pytest.mark.parametrize(("field", "value"), [

@@ -96,8 +96,10 @@ def load_sentence_encoder(name: str, device: str | None) -> Any:
             f"folders; wanted version {_MIN_SENTENCE_TRANSFORMERS} or later: "
             "pip install 'minrisk[sentence-transformers]'")
     _check_generation(name)
+    # instead of what the folder chooses, which may be a kernel of the hub
+    chosen = {"attn_implementation": None}
     load = partial(sentence_transformers.SentenceTransformer, name, device=device,
-                   trust_remote_code=False)
+                   trust_remote_code=False, model_kwargs=chosen, config_kwargs=chosen)
     return _fetch(load, name, "sentence-transformers model", _HINT)
 
 
@@ -166,12 +168,17 @@ def _check_generation(name: str) -> None:
 
 
 def _check_kernels(config: Any, name: str) -> None:
-    """An attention named owner/name would be compiled code that transformers downloads and runs."""
-    for field in ("_attn_implementation", "_experts_implementation"):
-        found = getattr(config, field, None)
-        if isinstance(found, str) and "/" in found:
-            raise InputError(f"{name}: its configuration names the kernel {found!r} of the hub, "
-                             f"which is never executed; remove {field[1:]} from config.json")
+    """An attention named owner/name would be compiled code that transformers downloads and runs.
+
+    It may be that of a part of the model, which has a configuration of its own.
+    """
+    for field, value in vars(config).items():
+        if hasattr(value, "to_dict"):
+            _check_kernels(value, name)
+        elif "implementation" in field and "/" in str(value):
+            option = field.strip("_").removesuffix("_internal")
+            raise InputError(f"{name}: its configuration names the kernel {str(value)!r} of the "
+                             f"hub, which is never executed; remove {option} from config.json")
 
 
 def check_sizes(config: Any, name: object) -> None:
