@@ -7,6 +7,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ pytest.importorskip("transformers", reason="needs the extra minrisk[comet]")
 
 import minrisk
 from comet_models import CHECKPOINTS, enter_hub
-from minrisk._torch import device
+from minrisk._torch import device, int8
 from minrisk._torch.int8 import Int8Linear, int8_not_supported_reasons
 from minrisk.metrics.comet import Comet, CometQE
 from minrisk.metrics.comet.unified import CometKiwi, XComet
@@ -29,7 +30,8 @@ INSIDE = "encoder.layer.0.intermediate.dense.weight"
 OUTPUT = ("encoder.layer.1.output.LayerNorm.weight", "encoder.layer.1.output.LayerNorm.bias")
 
 
-NEEDS_VNNI = pytest.mark.skipif(bool(int8_not_supported_reasons(torch.device("cpu"))),
+WITHOUT_INT8 = int8_not_supported_reasons(torch.device("cpu"))
+NEEDS_VNNI = pytest.mark.skipif(any("VNNI" in reason for reason in WITHOUT_INT8),
                                 reason="int8 needs VNNI instructions, and that they are used")
 
 
@@ -159,9 +161,25 @@ def test_int8_is_refused_where_it_cannot_run(monkeypatch):
     monkeypatch.setattr(device, "choose_device", torch.device)
     with pytest.raises(minrisk.InputError, match="'int8' cannot be used: the device is cuda"):
         device.Runtime("cuda", "int8")
-    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: False)
-    with pytest.raises(minrisk.InputError, match="the CPU has no VNNI instructions"):
+    monkeypatch.setattr(int8, "_has_vnni", lambda: False)
+    with pytest.raises(minrisk.InputError, match="torch finds no VNNI instructions on the CPU"):
         device.Runtime("cpu", "int8")
+
+
+@NEEDS_VNNI
+def test_int8_is_refused_by_a_torch_without_its_kernels(monkeypatch):
+    monkeypatch.setattr(torch.ops, "onednn", SimpleNamespace())
+    with pytest.raises(minrisk.InputError, match=r"torch .* lacks the int8 kernels"):
+        device.Runtime("cpu", "int8")
+
+
+@pytest.mark.parametrize("gone", [["_is_vnni_supported"],
+                                  ["_is_vnni_supported", "get_capabilities"]], ids=len)
+def test_vnni_is_looked_for_in_whatever_torch_offers(gone, monkeypatch):
+    before = int8._has_vnni()
+    for name in gone:
+        monkeypatch.delattr(torch.cpu, name, raising=False)
+    assert int8._has_vnni() == (before and hasattr(torch.cpu, "get_capabilities"))
 
 
 def test_threads_compute_one_after_the_other_and_the_callers_precision_returns():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections import Counter
@@ -416,6 +417,26 @@ def test_the_attention_function_of_a_model_is_its_own_again():
     before = model.config._attn_implementation
     engine(model).sample(prompts(model)[:1], 3, 0, [0])
     assert model.config._attn_implementation == before
+
+
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("kind", ["marian", "llama"])
+def test_weights_that_have_changed_are_the_ones_that_are_used(kind, counted, monkeypatch):
+    """Whether or not torch counts changes, by an attribute that is private."""
+    def gone(tensor):
+        raise AttributeError
+
+    if not counted:
+        monkeypatch.setattr(torch.Tensor, "_version", property(gone), raising=False)
+    model = tiny_models.model(kind)
+    given = prompts(model)
+    before = engine(model).sample(given, 20, 0, range(3))
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.mul_(0.5)
+    after, new = (engine(own).sample(given, 20, 0, range(3))
+                  for own in (model, copy.deepcopy(model)))
+    assert counts(after) == counts(new) != counts(before)
 
 
 def test_the_fast_decoder_says_why_it_cannot():

@@ -171,13 +171,13 @@ def test_an_error_after_the_first_token_is_an_event_and_is_not_tried_again(upstr
     assert server.requests[0]["error"] in ("400", "upstream_unavailable")
 
 
-async def breaking(upstream, response):
+async def breaking(upstream, request, response):
     await response.write(b"data: %b\n\n" % json.dumps(chunk(content="the ")).encode())
     await upstream.steps.acquire()
-    response._req.transport.abort()
+    request.transport.abort()
 
 
-async def ending(upstream, response):
+async def ending(upstream, request, response):
     await response.write(b"data: %b\n\n" % json.dumps(chunk(content="the ")).encode())
     await upstream.steps.acquire()
 
@@ -232,8 +232,8 @@ def test_a_server_that_stops_cancels_streams_after_its_grace(upstream):
 
 
 def test_many_streams_at_a_time_have_each_their_own_tokens():
-    async def numbered(upstream, response):
-        text = json.loads(await response._req.text())["messages"][0]["content"]
+    async def numbered(upstream, request, response):
+        text = json.loads(await request.text())["messages"][0]["content"]
         for one in (chunk(content=text), chunk("stop"), "[DONE]"):
             data = one if isinstance(one, str) else json.dumps(one)
             await response.write(f"data: {data}\n\n".encode())

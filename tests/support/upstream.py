@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import web
 
 Answer = Callable[["MockUpstream", dict[str, Any]], Awaitable[web.Response]]
-Stream = Callable[["MockUpstream", web.StreamResponse], Awaitable[None]]
+Stream = Callable[["MockUpstream", web.Request, web.StreamResponse], Awaitable[None]]
 
 
 class MockUpstream:
@@ -79,7 +79,7 @@ class MockUpstream:
                 return await self.answer(self, body)
             response = web.StreamResponse(headers={"content-type": "text/event-stream"})
             await response.prepare(request)
-            await self.stream(self, response)
+            await self.stream(self, request, response)
             return response
         except asyncio.CancelledError:
             self.aborted += 1
@@ -127,7 +127,7 @@ async def held(upstream: MockUpstream, body: dict[str, Any]) -> web.Response:
 
 def events(*chunks: Any, step_by_step: bool = False) -> Stream:
     """These as events, and the end; one for each step, if they are wanted step by step."""
-    async def write(upstream: MockUpstream, response: web.StreamResponse) -> None:
+    async def write(upstream: MockUpstream, _: web.Request, response: web.StreamResponse) -> None:
         for chunk in (*chunks, "[DONE]"):
             if step_by_step:
                 await upstream.steps.acquire()

@@ -22,11 +22,43 @@ def int8_not_supported_reasons(device: torch.device) -> list[str]:
     reasons = []
     if device.type != "cpu":
         reasons.append(f"the device is {device}, not cpu")
-    if not torch.cpu._is_vnni_supported():
-        reasons.append("the CPU has no VNNI instructions")
+    if not _has_vnni():
+        reasons.append("torch finds no VNNI instructions on the CPU")
     elif os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in _WITHOUT_VNNI:
         reasons.append("ONEDNN_MAX_CPU_ISA leaves its VNNI instructions unused")
-    return reasons
+    return reasons or _missing_kernels()
+
+
+def _has_vnni() -> bool:
+    found = getattr(torch.cpu, "get_capabilities", None)  # of newer versions
+    if found is not None:
+        return bool(found().get("avx512_vnni"))
+    older = getattr(torch.cpu, "_is_vnni_supported", None)
+    return older is not None and bool(older())
+
+
+def _missing_kernels() -> list[str]:
+    """The kernels are tried, for they belong to torch's own quantization and may change with it."""
+    scales, zeros = torch.ones(2), torch.zeros(2, dtype=torch.int32)
+    try:
+        weight = _prepack(torch.zeros(2, 4, dtype=torch.int8))
+        _products(torch.zeros(1, 4, dtype=torch.uint8), weight, scales, zeros)
+    except (AttributeError, RuntimeError, TypeError) as error:
+        return [f"torch {torch.__version__} lacks the int8 kernels ({type(error).__name__})"]
+    return []
+
+
+def _prepack(weight: Tensor) -> Tensor:
+    packed: Tensor = torch.ops.onednn.qlinear_prepack(weight, None)
+    return packed
+
+
+def _products(rows: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
+    """(T, O) of unsigned numbers (T, D), in which `_ZERO` is 0 and `_LARGEST` above it 1."""
+    found: Tensor = torch.ops.onednn.qlinear_pointwise(
+        rows, 1 / _LARGEST, _ZERO, weight, scales, zeros, None, 1.0, 0, torch.float32, "none", [],
+        "")
+    return found
 
 
 class Int8Linear(nn.Module):
@@ -38,7 +70,7 @@ class Int8Linear(nn.Module):
         self._scales = weight.abs().amax(1).clamp(min=_SMALLEST) / _LARGEST
         self._zeros = torch.zeros(len(weight), dtype=torch.int32)
         quantized = (weight / self._scales[:, None]).round().to(torch.int8)
-        self._weight = torch.ops.onednn.qlinear_prepack(quantized, None)
+        self._weight = _prepack(quantized)
         self._bias = (weight.new_zeros(len(weight)) if linear.bias is None
                       else linear.bias.detach().float())
 
@@ -47,9 +79,7 @@ class Int8Linear(nn.Module):
         # not the maximum of absolute values, which takes another pass over them
         largest = torch.maximum(rows.amax(1), -rows.amin(1)).clamp_(min=_SMALLEST)[:, None]
         rounded = (rows * (_LARGEST / largest)).add_(_ZERO + 0.5).to(torch.uint8)
-        products = torch.ops.onednn.qlinear_pointwise(
-            rounded, 1 / _LARGEST, _ZERO, self._weight, self._scales, self._zeros, None, 1.0, 0,
-            torch.float32, "none", [], "")
+        products = _products(rounded, self._weight, self._scales, self._zeros)
         return torch.addcmul(self._bias, products, largest).view(*inputs.shape[:-1], -1)
 
 

@@ -126,6 +126,8 @@ def _longer(drawn: DrawnTokens) -> DrawnTokens:
 
 
 def _state(model: Any) -> tuple[object, ...]:
+    """What differs after a change of the model; always, if torch does not count changes."""
     weight = model.get_output_embeddings().weight
-    changes = sum(own._version for own in model.parameters() if not own.is_inference())
-    return weight.device, weight.dtype, weight.data_ptr(), changes
+    changes = [getattr(own, "_version", object())
+               for own in model.parameters() if not own.is_inference()]
+    return weight.device, weight.dtype, weight.data_ptr(), *changes
