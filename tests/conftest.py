@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -62,8 +63,34 @@ def _group(nodeid: str) -> str:
     return TOGETHER.get(name, name)
 
 
+_SKIPPED_FILES: dict[str, str] = {}  # and why; tests of theirs are never collected
+
+
+def pytest_collectreport(report):
+    if report.skipped:
+        _SKIPPED_FILES[report.nodeid] = report.longrepr[2]
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):  # a process of pytest-xdist, which does not tell
+        session.config.workeroutput["skipped_files"] = _SKIPPED_FILES
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    _SKIPPED_FILES.update(getattr(node, "workeroutput", {}).get("skipped_files", {}))
+
+
 def pytest_terminal_summary(terminalreporter):
-    """How many examples the fuzz tests have seen, where somebody gave them time."""
+    """What would make the skipped tests run, and how many examples the fuzz tests have seen, where
+    somebody gave them time.
+    """
+    tests = [report.longrepr[2] for report in terminalreporter.getreports("skipped")
+             if isinstance(report, pytest.TestReport) and not hasattr(report, "wasxfail")]
+    for what, reasons in (("tests", tests), ("files", _SKIPPED_FILES.values())):
+        for reason, count in Counter(reasons).most_common():
+            why = reason.removeprefix("Skipped: ")
+            terminalreporter.write_line(f"skipped {what}: {count:>4}  {why}")
     for report in terminalreporter.getreports("passed") if "FUZZ_SECONDS" in os.environ else ():
         for name, value in report.user_properties:
             if report.when == "call" and name == "examples":
