@@ -54,6 +54,16 @@ def test_a_release_has_no_wheel_without_its_core():
         assert environment["MINRISK_REQUIRE_NATIVE"] == "1"
 
 
+def test_scripts_that_a_readme_runs_exist():
+    pages = [page for folder in ("tests", "benchmarks", "experiments", "examples")
+             for page in (ROOT / folder).rglob("*.md")]
+    scripts = [(page, script) for page in pages for script in
+               re.findall(r"\bpython ([a-z0-9_./-]+\.py)\b", page.read_text(encoding="utf-8"))]
+    assert scripts
+    assert [(page, script) for page, script in scripts
+            if not any((folder / script).exists() for folder in (ROOT, page.parent))] == []
+
+
 def test_the_core_tests_exist():
     for path in (ROOT / "tests" / "core.txt").read_text(encoding="utf-8").split():
         assert (ROOT / path).exists()

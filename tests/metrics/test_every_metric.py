@@ -105,8 +105,9 @@ MADE: dict[str, Callable[[Path], AnyMetric]] = {
 }
 
 
-NEURAL = {"embedding", "comet", "comet-qe", "comet-kiwi", "xcomet", "mqm", "bertscore", "metricx",
-          "metricx-qe", "bleurt", "reward"}
+ON_TORCH = ["comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx", "metricx-qe",
+            "bleurt", "reward"]
+NEURAL = {"embedding", "mqm", *ON_TORCH}
 
 
 @pytest.fixture(scope="module")
@@ -261,11 +262,7 @@ def test_models_and_programs_are_heavy(metric):
     assert metric.loads_model == (metric.name not in light)
 
 
-NEURAL = ["comet", "comet-qe", "comet-kiwi", "xcomet", "bertscore", "metricx", "metricx-qe",
-          "bleurt", "reward"]
-
-
-@pytest.mark.parametrize("metric", NEURAL, indirect=True)
+@pytest.mark.parametrize("metric", ON_TORCH, indirect=True)
 def test_too_little_memory_is_told_with_the_option_to_change(metric, monkeypatch):
     torch = pytest.importorskip("torch", reason="needs the extra minrisk[comet]")
 
@@ -280,7 +277,7 @@ def test_too_little_memory_is_told_with_the_option_to_change(metric, monkeypatch
 
 
 @pytest.mark.parametrize("device", ["nonsense", "cuda:99"])
-@pytest.mark.parametrize("metric", NEURAL, indirect=True)
+@pytest.mark.parametrize("metric", ON_TORCH, indirect=True)
 def test_a_device_that_is_not_there_is_told(metric, device):
     with pytest.raises(minrisk.InputError, match=f"device '{device}' cannot be used: .*; wanted"):
         scores(replace(metric, device=device), ["a"], ["b"])

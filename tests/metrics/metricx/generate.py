@@ -17,9 +17,10 @@ from pathlib import Path
 import sentencepiece
 import torch
 import transformers
-from expand import DATA, WORDS, expand
 from mbrs.metrics.metricx import MT5ForRegression
 from safetensors.torch import save_file
+
+from metricx_model import DATA, WORDS, expand
 
 COMET = json.loads((DATA.parent / "comet" / "golden.json").read_text("utf-8"))
 TEXTS, GRID = [*COMET["texts"], *COMET["edges"]], COMET["grid"]
