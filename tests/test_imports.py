@@ -6,12 +6,12 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from project import ROOT
+from project import ROOT, TESTS
 
 SOURCE = ROOT / "src" / "minrisk"
 PLAIN = {f"_core.{name}" for name in (
@@ -85,6 +85,7 @@ TORCH = {"torch", "transformers", "triton", "safetensors", "huggingface_hub",
 MAY_NAME_TORCH = {"_torch", "metrics", "samplers", "hf"}
 
 
+ALWAYS_THERE = {"minrisk", "numpy", "click", "yaml", "pytest", "hypothesis"}
 # of named tuples and of `os`; `causal` asks for the last one before it relies on it
 DOCUMENTED = {"_fields", "_replace", "_exit", "_attn_implementation"}
 
@@ -103,7 +104,11 @@ def package(parts: Sequence[str]) -> str:
 
 def named(path: Path) -> Iterator[str]:
     """What a file names in its import statements, wherever they are."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    return named_by(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def named_by(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
@@ -157,6 +162,18 @@ def defined(node: ast.AST) -> Iterator[str]:
     elif (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
           and isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
         yield node.attr
+
+
+def test_a_file_of_tests_is_skipped_without_a_package_that_it_needs():
+    """Without `importorskip` its error would end the collection of all tests."""
+    there = {path.stem for path in TESTS.rglob("*.py")} | ALWAYS_THERE | sys.stdlib_module_names
+    needed = {}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        skips = set(re.findall(r'importorskip\(\s*"(\w+)', text))
+        roots = {name.split(".")[0] for name in named_by(ast.parse(text).body)}
+        needed[path.name] = roots - there - skips
+    assert {name: packages for name, packages in needed.items() if packages} == {}
 
 
 def test_attributes_are_cached_without_a_lock():

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
-from sacrebleu.significance import PairedTest
 
 import minrisk
 from generators import texts
@@ -16,6 +14,8 @@ from minrisk.evaluation.scoring import score_signature
 from minrisk.metrics.ter import Ter
 from small_metrics import Common, Shared
 from tolerance import assert_close
+
+sacrebleu = pytest.importorskip("sacrebleu", reason="needs sacrebleu, whose numbers ours are")
 
 OPTIONS = [
     {},
@@ -135,6 +135,8 @@ def outputs_and_references(records):
 
 
 def check_significance(records, metric, theirs):
+    from sacrebleu.significance import PairedTest
+
     outputs, streams = outputs_and_references(records)
     found = minrisk.score(outputs, list(zip(*streams, strict=True)), metric=metric, resamples=1000)
     _, table = PairedTest(list(outputs.items()), {metric.name: theirs}, streams, "bs", 1000)()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from unittest.mock import patch
 
 import numpy as np
-import zstandard
+import pytest
 from hypothesis import strategies as st
 
 from commands import Result, run
@@ -31,6 +31,8 @@ from minrisk.io.prompts import PromptReader
 from minrisk.io.record import RawRecord, Record, Weighting
 from minrisk.io.references import ReferenceFile
 from records import check_ids, files, parse, read
+
+zstandard = pytest.importorskip("zstandard", reason="needs the extra minrisk[zst]")
 
 SEGMENTS = [
     {"id": "first", "source": "eins zwei", "samples": ["one two", "one too", "one two"],

@@ -14,10 +14,7 @@ from unittest.mock import patch
 from zlib import crc32
 
 import numpy as np
-import pyarrow
 import pytest
-import zstandard
-from pyarrow import parquet
 
 from commands import run, write
 from minrisk import InputError, MissingExtra, Ranking, Segment, decode_corpus
@@ -33,6 +30,8 @@ from minrisk.io.record import Record, Result, Weighting
 from minrisk.io.sink import MISSING
 from minrisk.io.writer import ChoiceWriter
 
+zstandard = pytest.importorskip("zstandard", reason="needs the extra minrisk[zst]")
+
 COMPRESS = {
     "gz": gzip.compress,
     "xz": lzma.compress,
@@ -44,6 +43,12 @@ DECOMPRESS = {
     "zst": lambda data: zstandard.ZstdDecompressor().stream_reader(data).read(),
 }
 kinds = pytest.mark.parametrize("kind", list(COMPRESS))
+
+
+@pytest.fixture
+def pyarrow():
+    pytest.importorskip("pyarrow.parquet", reason="needs the extra minrisk[parquet]")
+    return pytest.importorskip("pyarrow")
 
 
 def texts(path):
@@ -493,30 +498,30 @@ def test_a_small_file_that_becomes_a_huge_one_takes_little_memory(tmp_path, kind
         tracemalloc.stop()
 
 
-def test_parquet_with_texts_that_are_no_utf_8_is_told(tmp_path):
+def test_parquet_with_texts_that_are_no_utf_8_is_told(tmp_path, pyarrow):
     path = tmp_path / "in.parquet"
     column = pyarrow.Array.from_buffers(pyarrow.string(), 1, [
         None, pyarrow.py_buffer(bytes([0, 0, 0, 0, 1, 0, 0, 0])), pyarrow.py_buffer(b"\xff")])
-    parquet.write_table(pyarrow.table({"samples": [["a"]], "day": column}), path)
+    pyarrow.parquet.write_table(pyarrow.table({"samples": [["a"]], "day": column}), path)
     done = run("decode", path)
     assert (done.code, done.out) == (2, "")
     assert "in.parquet: unreadable Parquet: 'utf-8' codec can't decode byte 0xff" in done.err
 
 
-def test_parquet_with_days_that_python_does_not_know_is_told(tmp_path):
+def test_parquet_with_days_that_python_does_not_know_is_told(tmp_path, pyarrow):
     path = tmp_path / "in.parquet"
     day = pyarrow.array([2**31 - 1], pyarrow.date32())
-    parquet.write_table(pyarrow.table({"samples": [["a"]], "day": day}), path)
+    pyarrow.parquet.write_table(pyarrow.table({"samples": [["a"]], "day": day}), path)
     done = run("decode", path)
     assert (done.code, done.out) == (2, "")
     assert "in.parquet: unreadable Parquet: " in done.err
 
 
-def test_bytes_in_a_map_of_parquet_are_texts(tmp_path):
+def test_bytes_in_a_map_of_parquet_are_texts(tmp_path, pyarrow):
     path = tmp_path / "in.parquet"
     known = pyarrow.array([[("a", "café".encode())]],
                           pyarrow.map_(pyarrow.string(), pyarrow.binary()))
-    parquet.write_table(pyarrow.table({"samples": [["a"]], "known": known}), path)
+    pyarrow.parquet.write_table(pyarrow.table({"samples": [["a"]], "known": known}), path)
     assert run("decode", path).records[0]["known"] == [["a", "café"]]
 
 

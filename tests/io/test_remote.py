@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-import fsspec
-import pyarrow
 import pytest
-from pyarrow import parquet
 
 from commands import run, write
 from minrisk import InputError, MissingExtra
@@ -17,6 +14,10 @@ from minrisk.io.files import Input, Output, file_key
 from minrisk.io.inputs import open_input
 from minrisk.io.parquet import ParquetInput
 from minrisk.io.remote import redact, redact_url
+
+fsspec = pytest.importorskip("fsspec", reason="needs the extra minrisk[fsspec]")
+pyarrow = pytest.importorskip("pyarrow", reason="needs the extra minrisk[parquet]")
+parquet = pytest.importorskip("pyarrow.parquet")
 
 SEGMENTS = [
     {"id": "a", "source": "Katze", "samples": ["a cat", "the cat", "a cat", "日本"],

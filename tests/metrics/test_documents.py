@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytest.importorskip("scipy", reason="needs scipy, whose optima ours are")
+
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment, linprog
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rapidfuzz.distance import Levenshtein
 
 import minrisk
 from commands import run, write
@@ -33,8 +33,11 @@ def scores(metric, hyps, refs):
     return metric.scores(metric.features(hyps), metric.features(refs))
 
 
+@pytest.mark.skipif(not find_spec("rapidfuzz"), reason="needs the extra minrisk[edit]")
 @given(metric=EDITS, hyps=text_lists, refs=text_lists)
 def test_every_pair_equals_rapidfuzz(metric, hyps, refs):
+    from rapidfuzz.distance import Levenshtein
+
     def parts(text):
         text = text.lower() if metric.lowercase else text
         return text.split() if metric.unit == "word" else text

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 
-import jiwer
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+
+jiwer = pytest.importorskip("jiwer", reason="needs jiwer, whose error rates ours equal")
 
 import minrisk
 from commands import run, write

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import ray
 
 import minrisk
 from commands import run
 from minrisk import References
 from reference_shards import HYPS, REFS, shards
+
+ray = pytest.importorskip("ray", reason="needs the extra minrisk[ray]")
 
 
 def test_no_cluster_at_an_address_is_told():

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
+pytest.importorskip("aiohttp", reason="needs the extra minrisk[serve]")
+
 from aiohttp import web
 
 from mbr_server import serving, settings

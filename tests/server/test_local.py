@@ -6,10 +6,10 @@ import asyncio
 import json
 from urllib.request import Request, urlopen
 
-import aiohttp
 import pytest
 
-pytest.importorskip("transformers")
+aiohttp = pytest.importorskip("aiohttp", reason="needs the extra minrisk[serve]")
+pytest.importorskip("transformers", reason="needs the extra minrisk[hf]")
 
 import minrisk
 from commands import PATIENCE, wait_for

@@ -10,8 +10,9 @@ import threading
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-import aiohttp
 import pytest
+
+aiohttp = pytest.importorskip("aiohttp", reason="needs the extra minrisk[serve]")
 
 from commands import PATIENCE, read, run, spawn, wait_for
 from mbr_server import serving, settings

@@ -13,6 +13,10 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import pytest
+
+pytest.importorskip("aiohttp", reason="needs the extra minrisk[serve]")
+
 from commands import PATIENCE
 from minrisk._core.decoding import make_strategy
 from minrisk.openai.client import Client

@@ -11,6 +11,10 @@ from contextlib import contextmanager
 from itertools import count, cycle
 from typing import Any
 
+import pytest
+
+pytest.importorskip("aiohttp", reason="needs the extra minrisk[serve]")
+
 from aiohttp import web
 
 Answer = Callable[["MockUpstream", dict[str, Any]], Awaitable[web.Response]]
