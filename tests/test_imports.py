@@ -85,7 +85,7 @@ TORCH = {"torch", "transformers", "triton", "safetensors", "huggingface_hub",
 MAY_NAME_TORCH = {"_torch", "metrics", "samplers", "hf"}
 
 
-ALWAYS_THERE = {"minrisk", "numpy", "click", "yaml", "pytest", "hypothesis"}
+ALWAYS_THERE = {"minrisk", "numpy", "click", "yaml", "pytest", "packaging", "hypothesis"}
 # of named tuples and of `os`; `causal` asks for the last one before it relies on it
 DOCUMENTED = {"_fields", "_replace", "_exit", "_attn_implementation"}
 
