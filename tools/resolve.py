@@ -42,12 +42,8 @@ def main(arguments: list[str]) -> int:
 
 
 def beside(subject: str, name: str, newest: str) -> str:
-    """yes, or the version of the neighbour that the subject takes instead of the newest."""
     print(f"{subject} beside {name} {newest}", file=sys.stderr, flush=True)
-    if resolved([subject, f"{name}=={newest}"]):
-        return "yes"
-    found = resolved([subject, name])
-    return found[name] if found else "no version"
+    return "yes" if resolved([subject, f"{name}=={newest}"]) else "no"
 
 
 def resolved(packages: list[str]) -> Versions | None:
