@@ -172,7 +172,7 @@ def _scored(systems: Mapping[str, Sequence[str]], material: Material, metric: An
     `interval` is half the width of the score's own.
     """
     scores = minrisk.score(systems, material.references, material.sources, metric=metric,
-                           resamples=settings.resamples)
+                           resamples=settings.resamples, test="bootstrap")
     baseline = next(iter(systems))
     sign = -1 if getattr(metric, "is_error", False) else 1
     for name, score in scores.items():

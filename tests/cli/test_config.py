@@ -97,7 +97,8 @@ def test_options_of_other_tools_are_answered_with_ours(tmp_path, args, message):
     ("--tokenize zh", "'--tokenize'; here it is --metric.tokenize"),
     ("-tok zh", "'-t'; here it is -r FILE, for test sets are not downloaded; -tok is --metric."),
     ("-i best.txt", "'-i'; here it is SYSTEM, an argument without a name; references are -r FILE"),
-    ("--paired-ar", "there is no approximate randomization; --paired-bs is another test"),
+    ("--paired-ar", "'--paired-ar'; here it is --confidence, whose permutation test"),
+    ("--paired-ar-n 1000", "'--paired-ar-n'; here it is --resamples"),
     ("--format plain", "unknown value --format plain; here it is --score-only"),
 ])
 def test_score_answers_options_of_sacrebleu_and_mbrs_with_its_own(tmp_path, args, message):

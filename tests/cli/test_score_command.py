@@ -79,7 +79,20 @@ def test_several_systems_are_a_list_with_all_digits(files):
     assert first["system"].endswith("beam.txt")
     assert first["chrf"]["p_value"] is None
     assert 0 < second["chrf"]["p_value"] <= 0.05
-    assert second["chrf"].keys() == {"score", "p_value", "mean", "ci"}
+    assert second["chrf"].keys() == {"score", "p_value", "mean", "ci", "test"}
+
+
+def test_the_test_is_named_and_sacrebleus_only_where_it_is_asked_for(files):
+    systems = ["beam.txt", "sample.txt", "-r", "ref.txt", "--resamples", "200"]
+    tables = {flag: score(files, *systems, flag, "-f", "text")
+              for flag in ("--confidence", "--paired-bs")}
+    assert "permutation test" in tables["--confidence"]
+    assert "|bs:200|ar:200|seed:12345|" in tables["--confidence"]
+    assert "bootstrap test" in tables["--paired-bs"]
+    assert "|bs:200|seed:12345|" in tables["--paired-bs"]
+    for flag, test in (("--confidence", "permutation"), ("--paired-bs", "bootstrap")):
+        base, other = (row["chrf"] for row in json.loads(score(files, *systems, flag)))
+        assert (base["test"], other["test"]) == (None, test)
 
 
 def test_secrets_of_urls_are_not_shown(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +11,8 @@ import minrisk
 from generators import texts
 from minrisk import InputError
 from minrisk._core.signature import metric_signature
-from minrisk.evaluation.scoring import score_signature
+from minrisk.evaluation import scoring
+from minrisk.evaluation.scoring import compare_means, score_signature
 from minrisk.metrics.ter import Ter
 from small_metrics import Common, Shared
 from tolerance import assert_close
@@ -138,7 +140,8 @@ def check_significance(records, metric, theirs):
     from sacrebleu.significance import PairedTest
 
     outputs, streams = outputs_and_references(records)
-    found = minrisk.score(outputs, list(zip(*streams, strict=True)), metric=metric, resamples=1000)
+    found = minrisk.score(outputs, list(zip(*streams, strict=True)), metric=metric, resamples=1000,
+                          test="bootstrap")
     _, table = PairedTest(list(outputs.items()), {metric.name: theirs}, streams, "bs", 1000)()
     sign = own_sign(metric)
     [expected] = [column for name, column in table.items() if name != "System"]
@@ -156,6 +159,49 @@ def test_confidence_and_significance_are_sacrebleus(bundled, ours, theirs):
 
 def test_confidence_and_significance_are_sacrebleus_on_more(ntrex):
     check_significance(ntrex, *METRICS[0])
+
+
+@pytest.mark.parametrize("block", [1, 1 << 22])
+def test_permutations_are_sacrebleus_where_none_of_them_ties(block, monkeypatch):
+    from sacrebleu.significance import PairedTest
+
+    monkeypatch.setattr(scoring, "_EXCHANGES_PER_BLOCK", block)
+    rng = np.random.default_rng(0)
+    one, two, refs = ([" ".join(map(str, rng.integers(300, size=12))) for _ in range(100)]
+                      for _ in range(3))
+    found = minrisk.score({"one": one, "two": two}, refs, resamples=100)["two"]
+    signatures, table = PairedTest([("one", one), ("two", two)], {"chrF": sacrebleu.CHRF()},
+                                   [refs], "ar", 100, 100)()
+    assert found.p_value == table["chrF2"][1].p_value
+    assert found.signature.partition("|version")[0] == (
+        f"chrf|{str(signatures['chrF2']).partition('|version')[0]}")
+
+
+def test_permutations_that_tie_count():
+    """One line differs: each permutation makes the observed difference, or its opposite."""
+    systems = {"one": ["ab", "cd", "ef"], "two": ["ab", "cd", "xy"]}
+    found = minrisk.score(systems, ["ab", "cd", "ef"], resamples=99)["two"]
+    assert found.p_value == 1
+
+
+@pytest.mark.parametrize("lines", [30, 200])
+def test_the_p_value_has_its_level(lines):
+    """Systems without a difference, in 2,000 tests of pairs of their own."""
+    rng, tests = np.random.default_rng(1), 2000
+    one, two = rng.exponential(size=(2, tests, lines))
+    systems = {str(k): own for k, own in enumerate(one - two)}
+    found = compare_means({"none": np.zeros(lines)} | systems, resamples=99)
+    wrong = sum(found[name].p_value <= 0.05 for name in systems) / tests
+    assert abs(wrong - 0.05) <= 3 * (0.05 * 0.95 / tests) ** 0.5  # standard deviations: 0.015
+
+
+def test_a_difference_is_found():
+    rng = np.random.default_rng(2)
+    base = rng.exponential(size=100)
+    found = compare_means({"base": base, "more": base + rng.normal(0.5, 1, size=100),
+                           "less": base - rng.normal(0.5, 1, size=100)}, resamples=999)
+    assert found["more"].p_value < 0.01
+    assert found["less"].p_value < 0.01
 
 
 def test_the_difference_from_the_baseline_is_resampled_in_pairs():
@@ -191,7 +237,7 @@ def test_a_system_does_not_differ_from_itself():
     lines = ["the cat", "a dog", "birds"]
     found = minrisk.score({"one": lines, "two": lines}, ["a cat", "the dog", "bird"], resamples=99)
     assert found["one"].p_value is None
-    assert found["two"].p_value == 0.01  # the smallest: sacreBLEU counts what strays from zero
+    assert found["two"].p_value == 1
 
 
 def test_without_resamples_there_is_no_confidence():

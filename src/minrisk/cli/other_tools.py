@@ -74,6 +74,8 @@ SCORE_OPTIONS = {
     "--input": "SYSTEM, an argument without a name; references are -r FILE",
     "-t": "-r FILE, for test sets are not downloaded; -tok is --metric.tokenize",
     "--format plain": "--score-only",
+    "--paired-ar": "--confidence, whose permutation test is approximate randomization",
+    "--paired-ar-n": "--resamples",
 }
 SERVE_OPTIONS = {
     "--n": "-n",
@@ -90,8 +92,6 @@ NO_EQUIVALENT = {
     "--log-time": "it is not needed: every run reports its seconds, --report FILE where they went",
     "--length-penalty": "there is none",
     "--do-sample": "it is not needed: without --beams it samples",
-    "--paired-ar": "there is no approximate randomization; --paired-bs is another test, by "
-                   "bootstrap resampling",
 }
 _OF_COMMANDS = {"score": SCORE_OPTIONS, "serve": SERVE_OPTIONS} | dict.fromkeys(
     ("sample", "translate", "answer"), SAMPLING_OPTIONS)

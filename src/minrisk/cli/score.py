@@ -14,7 +14,7 @@ from minrisk.cli.components import MetricsOptions
 from minrisk.cli.options import argument
 from minrisk.cli.score_report import ScoreColumn, ScoreFormat, show, show_sentences
 from minrisk.evaluation.metric_bias import origin_of, warn_of_bias
-from minrisk.evaluation.scoring import SEED, Score, score_signature
+from minrisk.evaluation.scoring import SEED, Score, SignificanceTest, score_signature
 from minrisk.evaluation.scoring import score as score_systems
 from minrisk.io.files import Input
 from minrisk.io.remote import redact_url
@@ -31,12 +31,17 @@ class ScoreOptions:
     source: str | None = flag(None, "-s", "--sources", section="Input", metavar="FILE",
                               help="Sources, one line per segment, for metrics that read them.")
     confidence: bool = flag(
-        False, "--paired-bs", section="Method",
+        False, section="Method",
         help="Resample the lines: a 95% interval for each system, and the p-value of each against "
-        "the first.")
+        "the first, by a paired permutation test.")
+    paired_bs: bool = flag(
+        False, section="Method",
+        help="The same with p-values of sacreBLEU's paired bootstrap test, which finds a "
+        "difference too often.")
     resamples: int = flag(1000, "--confidence-n", "--paired-bs-n", section="Method", metavar="N",
-                          ge=1, help="Number of resamples.")
-    seed: int = flag(SEED, section="Method", metavar="S", ge=0, help="Seed of the resampling.")
+                          ge=1, help="Number of resamples, and of permutations.")
+    seed: int = flag(SEED, section="Method", metavar="S", ge=0,
+                     help="Seed of resamples and permutations.")
     format: ScoreFormat = flag(
         "json", "-f", section="Output", help="Format of the scores; LaTeX is a table of systems.")
     score_only: bool = flag(False, "-b", section="Output", help="Print just the number.")
@@ -52,7 +57,7 @@ class ScoreOptions:
         for name in names:
             if names.count(name) > 1:
                 raise InputError(f"{name} was given twice; name each system once")
-        if self.sentence_level and (len(self.systems) > 1 or self.confidence):
+        if self.sentence_level and (len(self.systems) > 1 or self.resample_count):
             raise _one_system()
         if self.format == "latex" and len(self.systems) == 1:
             raise InputError("--format latex is a table of systems; give several, "
@@ -60,12 +65,16 @@ class ScoreOptions:
 
     @property
     def resample_count(self) -> int:
-        return self.resamples if self.confidence else 0
+        return self.resamples if self.confidence or self.paired_bs else 0
+
+    @property
+    def test(self) -> SignificanceTest:
+        return "bootstrap" if self.paired_bs else "permutation"
 
 
 @command(examples="""\
   minrisk score best.txt -r ref.txt
-  minrisk score beam.txt mbr.txt -r ref.txt --paired-bs --format text
+  minrisk score beam.txt mbr.txt -r ref.txt --confidence --format text
   minrisk score mbr.txt -r ref-a.txt -r ref-b.txt --metric.word-order 2 -b -w 4
   minrisk score mbr.txt -s src.txt --metric comet-kiwi
   minrisk decode samples.jsonl --format text | minrisk score - -r ref.txt""")
@@ -73,7 +82,8 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     """Score the outputs of systems against references.
 
     An output has a line per segment. The numbers are sacreBLEU's for its metrics: of the corpus
-    from its summed statistics, with the same resamples. Other metrics are means over segments.
+    from its summed statistics, with the same resamples; so are the p-values of
+    --paired-bs. Other metrics are means over segments.
     With several references, a segment gets its best score against any of them, unless the metric
     combines references itself, as BLEU, TER and CIDEr-D do. The signature of a score is sacreBLEU's
     where it can express all options of the metric. A warning names each system that is judged by
@@ -89,7 +99,8 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     columns = []
     for metric in metrics:
         scores = score_systems(systems, references, sources, metric=metric,
-                               resamples=options.resample_count, seed=options.seed)
+                               resamples=options.resample_count, test=options.test,
+                               seed=options.seed)
         columns.append(_column(metric, scores, options))
     warn_of_bias({redact_url(path): origin_of(path) for path in options.systems}, *metrics)
     if options.sentence_level:
@@ -142,4 +153,4 @@ def _column(metric: AnyMetric, scores: dict[str, Score], options: ScoreOptions) 
     of_corpus = str(next(iter(scores.values())).signature).removeprefix(f"{metric.name}|")
     signature = (score_signature(metric, len(options.references)) if options.sentence_level
                  else of_corpus)
-    return ScoreColumn(metric.name, signature, _signed(metric, scores))
+    return ScoreColumn(metric.name, signature, _signed(metric, scores), options.test)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import click
 
 from minrisk.evaluation.report import aligned
-from minrisk.evaluation.scoring import Score
+from minrisk.evaluation.scoring import Score, SignificanceTest
 
 ScoreFormat = Literal["json", "text", "latex"]
 _SIGNIFICANT = 0.05
@@ -27,6 +27,7 @@ class ScoreColumn:
     metric: str
     signature: str
     scores: dict[str, Score]
+    test: SignificanceTest
 
 
 def show(columns: Sequence[ScoreColumn], format: ScoreFormat, width: int,
@@ -81,14 +82,15 @@ def _object(column: ScoreColumn, width: int) -> dict[str, Any]:
 def _objects(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> None:
     """All digits, as sacreBLEU gives them for several systems."""
     _echo_json([
-        {"system": name} | {column.metric: _numbers(column.scores[name]) for column in columns}
+        {"system": name} | {column.metric: _numbers(column, name) for column in columns}
         for name in names
     ])
 
 
-def _numbers(score: Score) -> dict[str, float | None]:
+def _numbers(column: ScoreColumn, system: str) -> dict[str, float | str | None]:
+    score = column.scores[system]
     return {"score": score.value, "p_value": score.p_value, "mean": score.mean,
-            "ci": score.interval}
+            "ci": score.interval, "test": None if score.p_value is None else column.test}
 
 
 def _table(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> None:
@@ -97,8 +99,8 @@ def _table(columns: Sequence[ScoreColumn], names: Sequence[str], width: int) -> 
     click.echo()
     if _resampled(columns):
         click.echo("score (μ ± 95% interval of the resamples) and, against the baseline, the "
-                   "p-value of the paired\nbootstrap test; * where it is 0.05 or less: then chance "
-                   "is an unlikely reason for the difference.\n")
+                   f"p-value of the paired\n{columns[0].test} test; * where it is 0.05 or less: "
+                   "then chance is an unlikely reason for the difference.\n")
     for column in columns:
         click.echo(f"{column.metric}|{column.signature}")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from html import escape
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -24,7 +24,10 @@ from minrisk._core.weights import checked_texts
 from minrisk.evaluation.metric_bias import warn_of_bias
 from minrisk.version import __version__
 
+SignificanceTest = Literal["permutation", "bootstrap"]
 SEED = 12345  # as sacreBLEU's
+_ROUNDING = 1e-9  # relative, of differences that are equal
+_EXCHANGES_PER_BLOCK = 1 << 22
 _TAIL = 40  # 1/40 of the resamples is cut off at each end: 95% remain
 
 
@@ -37,8 +40,8 @@ class Score:
         sentences: (N,) the scores of the sentences.
         mean: mean score of the resamples; None without resampling, like the next three.
         interval: half the width of the 95% confidence interval.
-        p_value: p-value of the paired bootstrap test against the baseline.
-        ahead: 95% confidence interval of the difference from the baseline.
+        p_value: p-value of a paired test against the baseline.
+        ahead: 95% confidence interval of the difference from the baseline, from the resamples.
         statistics: corpus statistics, if the metric has them.
         signature: the options of the metric and of the resampling.
 
@@ -80,13 +83,14 @@ class Score:
 def score(systems: Mapping[str, Sequence[str]],
           references: Sequence[str | Sequence[str]] | None = None,
           sources: Sequence[str] | None = None, *, metric: MetricLike = METRIC, resamples: int = 0,
-          seed: int = SEED, origins: Mapping[str, str] | None = None) -> dict[str, Score]: ...
+          test: SignificanceTest = "permutation", seed: int = SEED,
+          origins: Mapping[str, str] | None = None) -> dict[str, Score]: ...
 
 
 @overload
 def score(systems: Sequence[str], references: Sequence[str | Sequence[str]] | None = None,
           sources: Sequence[str] | None = None, *, metric: MetricLike = METRIC, resamples: int = 0,
-          seed: int = SEED) -> Score: ...
+          test: SignificanceTest = "permutation", seed: int = SEED) -> Score: ...
 
 
 def score(
@@ -96,6 +100,7 @@ def score(
     *,
     metric: MetricLike = METRIC,
     resamples: int = 0,
+    test: SignificanceTest = "permutation",
     seed: int = SEED,
     origins: Mapping[str, str] | None = None,
 ) -> dict[str, Score] | Score:
@@ -109,8 +114,12 @@ def score(
         metric: a metric, its name or class, or a function of hypothesis and reference.
         resamples: number of bootstrap resamples (sacreBLEU uses 1000); 0 for none. With resamples
             each score has a confidence interval, and each but the first system, which is the
-            baseline, has the p-value of the paired bootstrap test against it.
-        seed: seed of the resamples.
+            baseline, has the p-value of a paired test against it.
+        test: "permutation" exchanges lines of the two systems at random, as often as there are
+            resamples: p is the share that makes as large a difference, in either direction.
+            "bootstrap" is sacreBLEU's paired bootstrap test, for comparison with published
+            p-values; below 0.05, it is wrong in more than 5% of tests.
+        seed: seed of the resamples and permutations.
         origins: signatures of how systems were made (`Ranking.signature`), by their names; a
             warning names each system that is judged by a metric that chose it (Kovacs et al.
             2024).
@@ -129,10 +138,11 @@ def score(
     if not isinstance(systems, Mapping):
         lines = checked_texts(systems, "systems")
         return score({"systems": lines}, references, sources, metric=metric, resamples=resamples,
-                     seed=seed)["systems"]
+                     test=test, seed=seed)["systems"]
     chosen = as_metric(metric)
     resamples, seed = (checked(name, value, int, Bounds(ge=0))
                        for name, value in (("resamples", resamples), ("seed", seed)))
+    checked("test", test, SignificanceTest)
     lists = None if references is None else list(_reference_lists(references))
     _check(systems, lists, sources)
     warn_of_bias({name: origin for name, origin in (origins or {}).items() if name in systems},
@@ -142,10 +152,12 @@ def score(
                          "a metric that judges by the source alone")
     statistics = _statistics(chosen, list(systems.values()), lists, sources)  # (K, N, S)
     most = max(map(len, lists)) if lists else 0
-    scores = _scores(systems, statistics, partial(_corpus, chosen), resamples, seed)
+    scores = _scores(systems, statistics, partial(_corpus, chosen), resamples, test, seed)
     for name, found in scores.items():
         _check_finite(chosen, name, found.value, found.sentences)
-    signature = score_signature(chosen, most, resamples, seed, statistics.sum(axis=1))
+    permutations = resamples if test == "permutation" and len(systems) > 1 else 0
+    signature = score_signature(chosen, most, resamples, seed, statistics.sum(axis=1),
+                                permutations)
     has_statistics = Ability.CORPUS_STATISTICS in chosen.abilities
     return {name: replace(found, signature=f"{chosen.name}|{signature}",
                           statistics=found.statistics if has_statistics else None)
@@ -153,36 +165,41 @@ def score(
 
 
 def compare_means(values: Mapping[str, Floats], resamples: int = 1000,
-                  seed: int = SEED) -> dict[str, Score]:
+                  test: SignificanceTest = "permutation", seed: int = SEED) -> dict[str, Score]:
     """The same for values of each segment that are there already; the first is the baseline."""
     statistics = np.stack([np.stack([v, np.ones_like(v)], axis=-1) for v in values.values()])
-    return _scores(values, statistics, _mean, resamples, seed)
+    return _scores(values, statistics, _mean, resamples, test, seed)
 
 
 def _scores(names: Iterable[str], statistics: Floats, corpus: Callable[[Floats], float],
-            resamples: int, seed: int) -> dict[str, Score]:
-    """Of systems whose statistics (K, N, S) add up over segments."""
+            resamples: int, test: SignificanceTest, seed: int) -> dict[str, Score]:
+    """Of systems whose statistics (K, N, S) add up over segments; the first is the baseline."""
     samples = _resample(corpus, statistics, resamples, seed)  # (K, B)
-    baseline = None
-    scores: dict[str, Score] = {}
-    for name, rows, sampled in zip(names, statistics, samples, strict=True):
-        summed = rows.sum(axis=0)
-        value = corpus(summed)
-        scores[name] = Score(value, np.array([corpus(row) for row in rows]), *_interval(sampled),
-                             _p_value(value, sampled, baseline),
-                             _difference_interval(sampled, baseline), summed)
-        baseline = baseline or (value, sampled)
-    return scores
+    sums = statistics.sum(axis=1)
+    values = [corpus(own) for own in sums]
+    p_values: list[float | None] = [None] * len(values)
+    if resamples and test == "permutation":
+        p_values[1:] = _permutation_p_values(corpus, statistics, resamples, seed)
+    elif resamples:
+        p_values[1:] = _bootstrap_p_values(values, samples)
+    return {
+        name: Score(values[k], np.array([corpus(row) for row in statistics[k]]),
+                    *_interval(samples[k]), p_values[k],
+                    _central_95(samples[k] - samples[0]) if k and resamples else None, sums[k])
+        for k, name in enumerate(names)
+    }
 
 
 def score_signature(metric: AnyMetric, references: int, resamples: int = 0, seed: int = SEED,
-                    statistics: Floats | None = None) -> str:
+                    statistics: Floats | None = None, permutations: int = 0) -> str:
     """The signature of scores: sacreBLEU's where it can express all options, otherwise our own.
 
     `references` is the largest number of references of a line, and `statistics` (K, S) are those of
     the scored corpora; None for scores of sentences.
     """
-    counts = {"nrefs": references} | ({"bs": resamples, "seed": seed} if resamples else {})
+    randomness = {"bs": resamples, "ar": permutations, "seed": seed}  # sacreBLEU's words
+    counts = {"nrefs": references} | {
+        key: value for key, value in randomness.items() if resamples and (value or key == "seed")}
     theirs = metric.sacrebleu_fields(statistics)
     if theirs is None:
         return metric_signature(metric, **counts)
@@ -319,18 +336,50 @@ def _central_95(sampled: Floats) -> tuple[float, float]:
     return float(ordered[cut]), float(ordered[-1 - cut])
 
 
-def _difference_interval(
-        sampled: Floats, baseline: tuple[float, Floats] | None) -> tuple[float, float] | None:
-    if baseline is None or not sampled.size:
-        return None
-    return _central_95(sampled - baseline[1])
+def _bootstrap_p_values(values: Sequence[float], samples: Floats) -> list[float]:
+    """(K - 1,) the share of resamples whose difference strays further than the observed one.
+
+    sacreBLEU's number. What strays is the absolute difference, from its mean, so that this is
+    nearly a one-sided test, and rejects more often than its level says.
+    """
+    apart = np.abs(samples[1:] - samples[0])
+    observed = np.abs(np.array(values[1:]) - values[0])
+    beyond = (apart - apart.mean(axis=1, keepdims=True) > observed[:, None]).sum(axis=1)
+    found: list[float] = ((beyond + 1) / (samples.shape[1] + 1)).tolist()
+    return found
 
 
-def _p_value(value: float, sampled: Floats, baseline: tuple[float, Floats] | None) -> float | None:
-    """The share of resamples whose difference is further from its mean than the observed one."""
-    if baseline is None or not sampled.size:
-        return None
-    difference = abs(value - baseline[0])
-    strays = np.abs(sampled - baseline[1])
-    beyond = np.count_nonzero(strays - strays.mean() > difference)
-    return float(beyond + 1) / (sampled.size + 1)
+def _permutation_p_values(corpus: Callable[[Floats], float], statistics: Floats,
+                          permutations: int, seed: int) -> list[float]:
+    """(K - 1,) p-values of the systems (K, N, S) after the first, which they are compared with.
+
+    If two systems do not differ, the statistics of a line may as well belong to the other one. So
+    lines are exchanged at random, and the differences that this makes are compared with the
+    observed one: also called approximate randomization. The observed one counts as well, so that
+    the level holds for any number of permutations, and so do ties, which are frequent where only a
+    few lines differ.
+    """
+    baseline, *others = statistics.sum(axis=1)
+    observed = [_difference(corpus, baseline, other) for other in others]
+    as_large = np.ones(len(others))
+    for exchanged in _exchanges(statistics.shape[1], permutations, seed):
+        for k, (rows, total) in enumerate(zip(statistics[1:], others, strict=True)):
+            moved = exchanged @ (rows - statistics[0])  # (B, S) from the system to the baseline
+            found = np.array([_difference(corpus, baseline + own, total - own) for own in moved])
+            as_large[k] += np.count_nonzero(found >= observed[k] * (1 - _ROUNDING))
+    p_values: list[float] = (as_large / (permutations + 1)).tolist()
+    return p_values
+
+
+def _difference(corpus: Callable[[Floats], float], one: Floats, other: Floats) -> float:
+    return abs(corpus(one) - corpus(other))
+
+
+def _exchanges(lines: int, permutations: int, seed: int) -> Iterator[Floats]:
+    """(B, N) ones where a line is exchanged, in blocks; the same as sacreBLEU's for all systems."""
+    rng = np.random.default_rng(seed)
+    # a multiple of 32, as many as the generator makes of a number, so that blocks change nothing
+    rows = max(1, _EXCHANGES_PER_BLOCK // (32 * lines)) * 32
+    for start in range(0, permutations, rows):
+        size = (min(rows, permutations - start), lines)
+        yield rng.integers(2, size=size, dtype=bool).astype(np.float64)

@@ -74,7 +74,7 @@ function systemsSection() {
   }}, names.map((name) => h('option', {value: name, selected: name === chosenSystem}, name)));
   const section = h('section', {}, h('h2', {}, 'Systems'),
     h('p', {class: 'note'}, 'Intervals hold 95% of the means of resampled segments; p-values are of the '
-      + 'paired bootstrap test against the choice.'),
+      + 'paired permutation test against the choice.'),
     Object.entries(DATA.systems.biased).map(([name, metrics]) => h('p', {class: 'note biased'},
       `${name === 'choice' ? 'The output of this run' : name} was chosen by ${metrics.join(' and ')}, which overestimates it against human references too `
       + '(Kovacs et al. 2024): compare by another metric as well, with minrisk score.')),
