@@ -26,11 +26,13 @@ from minrisk._core.errors import MissingExtra
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability
 from minrisk._core.progress import progress_listener
+from minrisk._core.weighted_rows import WeightedRows
 from minrisk._torch.tokens import length_batches
 from minrisk.metrics.comet import Comet, CometQE, checkpoint
 from minrisk.metrics.comet.estimator import Estimator, feed_forward, mean_distance
 from minrisk.metrics.comet.pair_blocks import PairProgress, blocks
 from minrisk.metrics.comet.pooling import sparsemax
+from minrisk.metrics.comet.tensors import mean_embeddings
 from minrisk.testing import check_metric, check_strategy
 from tolerance import SINGLE, assert_close
 from warm import spawn_script_warm
@@ -233,6 +235,31 @@ def test_half_precision_is_near(dtype):
     exact, half = (own.scores(*grid(own)) for own in (comet(), comet(dtype=dtype)))
     assert_close(half, exact, dtype)
     assert np.any(half != exact)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_means_of_half_precision_embeddings_are_rounded_once_at_most(dtype):
+    """In half precision, 1,024 additions of small shares would end far from the mean."""
+    texts = torch.rand(1024, 8, generator=torch.Generator().manual_seed(0)).to(dtype)
+    metric = comet(aggregation="mean")
+    rows = WeightedRows.plain(metric, texts, np.arange(len(texts)))
+    weights = np.random.default_rng(0).uniform(1, 2, size=len(texts))
+    groups = Groups(np.arange(len(texts)) % 2, weights)
+    expected = [np.average(texts.double().numpy()[group::2], axis=0, weights=weights[group::2])
+                for group in (0, 1)]
+    assert_close(mean_embeddings(rows.average(groups)), expected, "fp32")
+    assert_close(metric.vectors(rows.average(groups)), expected, "fp32")
+
+
+@pytest.mark.parametrize(("dtype", "count"), [("bf16", 510), ("fp16", 2047)])
+def test_the_surrogates_shares_are_not_rounded(dtype, count):
+    """Copies of a reference are one reference; in half precision these shares add up to more."""
+    metric = comet(dtype=dtype)
+    hyps, refs, source = grid(metric)
+    one, many = refs[np.zeros(1, np.intp)], refs[np.zeros(count, np.intp)]
+    expected = metric.surrogate(hyps, one, np.ones(1), source)
+    found = metric.surrogate(hyps, many, np.full(count, 1 / count), source)
+    assert_close(found.mean, expected.mean, dtype, ulps=0.02)
 
 
 def test_tf32_leaves_the_callers_precision_alone():

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from minrisk._core.arrays import Floats
 from minrisk._core.weighted_rows import WeightedRows
-from minrisk._torch.device import InDtype, Runtime, upload
+from minrisk._torch.device import InDtype, Runtime
 from minrisk.metrics.comet.checkpoint import REFERENCELESS
 from minrisk.metrics.comet.embedder import Embedder
 from minrisk.metrics.comet.estimator import Estimator, Side, moments
@@ -22,6 +20,7 @@ from minrisk.metrics.comet.tensors import (
     mean_embeddings,
     text_embeddings,
     to_numpy,
+    upload_for_sums,
     vectors,
 )
 
@@ -82,7 +81,7 @@ class TorchScorer:
         with self._runtime.precision():
             estimator = self.estimator
             mt, src = estimator.cast(text_embeddings(hyps), text_embeddings(source))
-            weights = _device_weights(mass, mt.device)
+            weights = upload_for_sums(mass, mt.device)
             progress = PairProgress(len(hyps) * len(refs), mt.device.type == "cpu")
             pairs = self._pairs_per_block(estimator, len(hyps) * len(refs))
             if _same_texts(hyps, refs):
@@ -97,7 +96,7 @@ class TorchScorer:
     def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows, weights: Floats) -> Floats:
         """(1, D) the sum of the references; below it the moments that expected features need."""
         texts = embedding_rows(refs.base, refs.members)
-        spread = _device_weights(refs.spread(weights), texts.device)
+        spread = upload_for_sums(refs.spread(weights), texts.device)
         mt = text_embeddings(hyps) if self._expected else texts[:0]
         found: Floats = moments(mt, texts, spread).cpu().numpy().astype(np.float64)
         return found
@@ -109,7 +108,7 @@ class TorchScorer:
     def _finalize(self, hyps: WeightedRows, statistics: Floats, source: WeightedRows) -> Floats:
         estimator = self.estimator
         mt, src = estimator.cast(text_embeddings(hyps), text_embeddings(source))
-        found = upload(statistics.astype(_sum_dtype(mt.device)), mt.device)
+        found = upload_for_sums(statistics, mt.device)
         with self._runtime.precision():
             if self._expected:
                 return to_numpy(estimator.finish(estimator.first_of_moments(mt, src, found)))
@@ -125,7 +124,7 @@ class TorchScorer:
                    source: WeightedRows) -> LinearSurrogate:
         estimator = self.estimator
         mt, ref, src = estimator.cast(*map(text_embeddings, (hyps, refs, source)))
-        weights = torch.as_tensor(mass, dtype=mt.dtype, device=mt.device)
+        weights = upload_for_sums(mass, mt.device)
         return LinearSurrogate.of(estimator, mt, ref, weights, src, self._runtime.precision)
 
     def _references(self, estimator: Estimator, refs: WeightedRows) -> Side:
@@ -172,21 +171,12 @@ def _average_scores(estimator: Estimator, mt: Tensor, refs: WeightedRows, row: i
     """(H,) against one aggregate, with the first layer's mean over its texts exact."""
     part = slice(refs.offsets[row], refs.offsets[row + 1])
     texts = embedding_rows(refs.base, refs.members[part])
-    weights = _device_weights(refs.weights[part], texts.device)
+    weights = upload_for_sums(refs.weights[part], texts.device)
     return estimator.finish(estimator.expected_first(mt, src, texts, weights))
 
 
 def _are_finite(numbers: Floats) -> bool:
     return bool(np.isfinite(numbers).all())
-
-
-def _device_weights(weights: Floats, device: torch.device) -> Tensor:
-    return upload(weights.astype(_sum_dtype(device)), device)
-
-
-def _sum_dtype(device: torch.device) -> type[np.floating[Any]]:
-    """Number format of sums over many pairs; Apple's GPUs have no float64."""
-    return np.float32 if device.type == "mps" else np.float64
 
 
 def _same_texts(hyps: WeightedRows, refs: WeightedRows) -> bool:

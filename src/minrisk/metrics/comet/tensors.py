@@ -26,12 +26,15 @@ def text_embeddings(features: WeightedRows) -> Tensor:
 
 
 def mean_embeddings(features: WeightedRows) -> Tensor:
-    """(N, D) the embedding of each row: of its text, or the mean of its texts."""
+    """(N, D) the embedding of each row: of its text, or the mean of its texts.
+
+    Means are in the number format of sums, whatever that of the texts is: in half precision each
+    addition would round, on a GPU in an order that varies.
+    """
     if features.is_plain:
         return embedding_rows(features.base, features.members)
-    weights = torch.as_tensor(features.weights, dtype=features.base.dtype,
-                              device=features.base.device)
-    weighted = embedding_rows(features.base, features.members) * weights[:, None]
+    weights = upload_for_sums(features.weights, features.base.device)
+    weighted = embedding_rows(features.base, features.members).to(weights.dtype) * weights[:, None]
     label = np.repeat(np.arange(len(features)), np.diff(features.offsets))
     means = weighted.new_zeros(len(features), weighted.shape[1])
     return means.index_add_(0, upload(label, weighted.device), weighted)
@@ -44,6 +47,13 @@ def embedding_rows(base: Tensor, rows: Ints) -> Tensor:
         return base[rows[0] : rows[0] + rows.size]
     found: Tensor = base[upload(rows, base.device)]
     return found
+
+
+def upload_for_sums(array: Floats, device: torch.device) -> Tensor:
+    """An array on the device, in the number format of sums over many texts or pairs; Apple's GPUs
+    have no float64.
+    """
+    return upload(array.astype(np.float32 if device.type == "mps" else np.float64), device)
 
 
 def cast_for(module: nn.Module, tensor: Tensor) -> Tensor:
