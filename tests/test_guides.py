@@ -45,8 +45,9 @@ def test_scale_and_the_readme_report_the_same_costs():
         assert f"**{speed.milliseconds(seconds)} ms**" in readme
 
 
-def test_the_table_of_the_number_of_samples_is_made_from_its_results():
-    folder = ROOT / "experiments" / "number-of-samples"
+@pytest.mark.parametrize("name", ["number-of-samples", "significance"])
+def test_the_tables_of_experiments_are_made_from_their_results(name):
+    folder = ROOT / "experiments" / name
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     table = load_module(folder / "run.py").table(results)
     assert table in (folder / "README.md").read_text(encoding="utf-8")
