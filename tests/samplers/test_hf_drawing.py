@@ -25,7 +25,7 @@ from minrisk.samplers.hf.beam_search import beam_search
 from minrisk.samplers.hf.causal import not_supported_reasons as causal_reasons
 from minrisk.samplers.hf.engine import SamplingEngine
 from minrisk.samplers.hf.fast_decoder import FastDecoder
-from minrisk.samplers.hf.generic_decoder import token_bytes
+from minrisk.samplers.hf.generic_decoder import CausalDecoder, token_bytes
 from minrisk.samplers.hf.prefix_cache import PrefixCache
 from minrisk.samplers.hf.prefixes import TokenizedPrompt
 from minrisk.samplers.hf.truncation import FullVocabulary, Truncation
@@ -331,6 +331,40 @@ def test_threads_may_share_a_causal_model():
     with ThreadPoolExecutor(3) as threads:
         found = threads.map(lambda _: engine(model, 12).sample(given, 20, 3, range(3)), range(9))
         assert all(counts(drawn) == counts(alone) for drawn in found)
+
+
+@pytest.mark.parametrize(("kind", "attention"), [("llama", "sdpa"), ("llama", "eager"),
+                                               ("gemma2", "eager")])
+def test_other_threads_see_the_models_own_attention_during_a_step(kind, attention):
+    """Beams, decoders that know nothing of shared prompts, and batches with padding."""
+    model = tiny_models.model(kind)
+    model.set_attn_implementation(attention)
+    given = prompts(model)
+    tokens = torch.tensor([[0, 0, 6, 7, 8, 9], [6, 7, 8, 9, 10, 11]])
+
+    @torch.inference_mode()
+    def found():
+        beams = beam_search(model, model.generation_config, given, 2, 2, 4)
+        decoder = CausalDecoder(model)
+        logits = [decoder._run(tokens[1:, :4], None), decoder._run(tokens[1:, 4:], decoder._cache),
+                  model(input_ids=tokens, attention_mask=tokens.ne(0).long()).logits[tokens > 0]]
+        return [one.tokens for own in beams for one in own], torch.cat(logits)
+
+    meanwhile = []
+
+    def interrupt(*_):
+        if model.config._attn_implementation != attention and not meanwhile:
+            meanwhile.append(None)  # for it is called from there as well
+            meanwhile[0] = thread.submit(found).result(60)
+
+    alone, drawn = found(), engine(model, 4).sample(given, 20, 3, range(3))
+    last = model.model.layers[-1]
+    with ThreadPoolExecutor(1) as thread, last.register_forward_pre_hook(interrupt):
+        assert counts(engine(model, 4).sample(given, 20, 3, range(3))) == counts(drawn)
+    [(beams, logits)] = meanwhile
+    assert beams == alone[0]
+    assert_close(logits, alone[1], "fp32")
+    assert model.config._attn_implementation == attention
 
 
 RULES = {

@@ -1,23 +1,27 @@
 """Causal models, run for one token of many continuations that share their prompts.
 
 The modules are the model's own, called through its forward pass; only its attention function is
-replaced while a step runs. Keys and values of a prompt are one copy that all of its continuations
-attend to; each continuation has those of its new tokens alone.
+replaced while a step runs, by one that is the model's own in every other thread. Keys and values of
+a prompt are one copy that all of its continuations attend to; each continuation has those of its
+new tokens alone.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from weakref import proxy
 
 import torch
 from torch import Tensor
 from torch.nn.functional import rms_norm
-from transformers import AttentionInterface
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from minrisk._torch.device import upload
 from minrisk.samplers.hf.attention import Attention
@@ -34,7 +38,7 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_tex
 _ROPE_TYPES = (None, "default", "linear", "llama3", "yarn")  # others look at positions on the host
 _NAME = "minrisk_shared_prompt"
 _current = threading.local()  # the attention of the step that runs in this thread
-_lock = threading.RLock()  # a model's attention function is replaced for one step at a time
+_lock = threading.RLock()  # one step at a time replaces the attention function of a model
 
 
 def not_supported_reasons(model: Any) -> list[str]:
@@ -75,6 +79,8 @@ class CausalNetwork:
         heads = config.num_attention_heads
         self.heads = getattr(config, "num_key_value_heads", None) or heads
         self.size = getattr(config, "head_dim", None) or config.hidden_size // heads
+        # what transformers takes as it is, and makes no mask of its own then
+        self._no_mask = torch.empty(1, 1, 1, 1, device=model.device)
         self._norms = _fusible_norms(model)
 
     def encode(self, prompts: Sequence[TokenizedPrompt]) -> tuple[Tensor, Tensor, Tensor]:
@@ -82,8 +88,7 @@ class CausalNetwork:
         logits (S, V) of what follows them. All prompts are of one length.
         """
         tokens = upload(prefixes(prompts), self._model.device)
-        with _lock:  # a step of another thread has its own attention function
-            out = self._model(input_ids=tokens, use_cache=True, **self._last)
+        out = self._model(input_ids=tokens, use_cache=True, **self._last)
         kv = torch.stack([torch.stack([layer.keys, layer.values])
                           for layer in out.past_key_values.layers])
         lengths = torch.full((len(prompts),), tokens.shape[1], device=tokens.device)
@@ -95,7 +100,7 @@ class CausalNetwork:
         places = (attention.prompt_length() + position).expand(len(tokens))
         with self._attending_with(attention):
             out = self._model(input_ids=tokens[:, None], position_ids=places[:, None],
-                              use_cache=False)
+                              attention_mask=self._no_mask, use_cache=False)
         return last_logits(out.logits)
 
     @contextmanager
@@ -103,9 +108,9 @@ class CausalNetwork:
         config = decoder_config(self._model)
         with _lock:
             before = config._attn_implementation
-            config._attn_implementation, _current.attention = _NAME, attention
+            config._attn_implementation, _current.attention = _registered(before), attention
             for norm in self._norms:
-                norm.forward = partial(_fused_norm, norm)
+                norm.forward = partial(_step_norm, norm)
             try:
                 yield
             finally:
@@ -114,14 +119,47 @@ class CausalNetwork:
                     del norm.forward  # the one of its class again
 
 
-def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any,
-            scaling: float | None = None, softcap: float | None = None,
-            **_: Any) -> tuple[Tensor, None]:
-    """As transformers calls it: (R, heads, 1, D) queries, keys and values of the new tokens."""
+@cache
+def _registered(original: str) -> str:
+    """The name of an attention function that is a step's own in its thread, elsewhere the original.
+
+    Other threads may run the model meanwhile: beams, other decoders, or a user's own code.
+    """
+    name = f"{_NAME}_or_{original}"
+    AttentionMaskInterface.register(name, partial(_mask, original))
+    AttentionInterface.register(name, partial(_attend, original))
+    return name
+
+
+def _attend(original: str, module: Any, query: Tensor, key: Tensor, value: Tensor,
+            attention_mask: Any, scaling: float | None = None, softcap: float | None = None,
+            **more: Any) -> tuple[Tensor, Tensor | None]:
+    """As transformers calls it: in a step (R, heads, 1, D) queries, keys and values of new tokens.
+    """
+    attention = _current_attention()
+    if attention is None:
+        attend = ALL_ATTENTION_FUNCTIONS.get(original) or _eager(module)
+        found: tuple[Tensor, Tensor | None] = attend(
+            module, query, key, value, attention_mask, scaling=scaling, softcap=softcap, **more)
+        return found
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    out = _current.attention.shared_prompt_attention(
+    out = attention.shared_prompt_attention(
         module.layer_idx, query[:, :, 0], key[:, :, 0], value[:, :, 0], scale, softcap)
     return out[:, None], None
+
+
+def _mask(original: str, **given: Any) -> Any:
+    make = ALL_MASK_ATTENTION_FUNCTIONS.get(original)
+    return None if make is None else make(**given)
+
+
+def _eager(module: Any) -> Any:
+    """The function of the module's own file, which has no name among those of transformers."""
+    return sys.modules[type(module).__module__].eager_attention_forward
+
+
+def _current_attention() -> Attention | None:
+    return getattr(_current, "attention", None)
 
 
 def _fusible_norms(model: Any) -> list[Any]:
@@ -142,8 +180,12 @@ def _is_rms_norm(module: Any) -> bool:
     return torch.allclose(module(given), _fused_norm(module, given), rtol=near, atol=near)
 
 
+def _step_norm(module: Any, hidden: Tensor) -> Tensor:
+    if _current_attention() is None:  # another thread
+        found: Tensor = type(module).forward(module, hidden)
+        return found
+    return _fused_norm(module, hidden)
+
+
 def _fused_norm(module: Any, hidden: Tensor) -> Tensor:
     return rms_norm(hidden, module.weight.shape, module.weight, module.variance_epsilon)
-
-
-AttentionInterface.register(_NAME, _attend)
