@@ -60,6 +60,32 @@ def test_frequencies_of_a_file_are_those_of_the_references_that_are_in_it(part, 
     assert_close(scores(counted), scores(by_file), "fp32")
 
 
+@pytest.mark.parametrize("wrapper", [lambda metric: metric, minrisk.Symmetric])
+def test_weights_are_of_all_references_whatever_a_call_compares(wrapper):
+    """As the steps of `prune` or `adaptive` do, which see some references and hypotheses only."""
+    metric = wrapper(bertscore(idf="references"))
+    segments = [minrisk.Segment(HYPS, REFS), minrisk.Segment(REFS[:2], HYPS[1:])]
+    for pool, segment in zip(minrisk.bind(metric, segments), segments, strict=True):
+        whole = pool.scores()
+        direct = metric.scores(*(metric.features(texts)
+                                 for texts in (segment.hypotheses, segment.references)))
+        if wrapper is not minrisk.Symmetric:  # whose way back weighs by hypotheses, in one call
+            assert_close(whole, direct, "fp32")
+        for column in range(len(segment.references)):
+            assert_close(pool.scores(np.array([column]))[:, 0], whole[:, column], "fp32")
+        one = pool.keep(np.array([1]))
+        assert_close(one.scores()[0], whole[1], "fp32")
+
+
+@pytest.mark.parametrize("use", [
+    lambda metric: minrisk.Cached(metric), lambda metric: minrisk.Documents(metric),
+    lambda metric: minrisk.Cached(minrisk.Symmetric(metric)),
+    lambda metric: minrisk.decode_parts(HYPS, [REFS], strategy=minrisk.Standard(metric))])
+def test_weights_of_a_segment_are_neither_cached_nor_counted_in_parts(use):
+    with pytest.raises(minrisk.InputError, match="depend on"):
+        use(bertscore(idf="references"))
+
+
 def test_matching_equals_a_loop_over_texts_where_nothing_is_similar():
     """Padding, which is at right angles to all, must not seem nearer than what is there."""
     rng = torch.Generator().manual_seed(0)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric, Metric
+from minrisk._core.segment import Segment
 from minrisk._core.weighted_rows import WeightedRows, check_rows
 
 Objects = npt.NDArray[np.object_]  # features that are Python objects: texts, lists of words, ...
@@ -29,6 +30,14 @@ class SourceMetric(Metric[WeightedRows]):
             raise InputError(f"metric {self.name!r} needs the source")
         check_rows(self, source, *others)
         return source
+
+
+def check_reads_texts_only(wrapper: str, metric: AnyMetric) -> None:
+    """Refuse an inner metric whose scores of two texts depend on the rest of their segment."""
+    if metric.needs_segment:
+        raise InputError(f"{wrapper}: the scores of {metric.name!r} with these options depend on "
+                         "more of a segment than the two texts; choose another metric, or other "
+                         "options of it")
 
 
 class WrapperMetric(Metric[Any]):
@@ -60,8 +69,15 @@ class WrapperMetric(Metric[Any]):
     def features_per_segment(self) -> bool:
         return self.metric.features_per_segment
 
+    @property
+    def needs_segment(self) -> bool:
+        return self.metric.needs_segment
+
     def prepare(self) -> None:
         self.metric.prepare()
 
     def features(self, texts: Sequence[str]) -> Any:
         return self.metric.features(texts)
+
+    def segment_features(self, segment: Segment, texts: Sequence[str]) -> Any:
+        return self.metric.segment_features(segment, texts)

@@ -18,7 +18,7 @@ from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import option
 from minrisk._core.signature import parts_signature
 from minrisk._core.sqlite_cache import MEMORY, SqliteCache, chunks
-from minrisk.metrics._base import Objects, WrapperMetric, objects
+from minrisk.metrics._base import Objects, WrapperMetric, check_reads_texts_only, objects
 from minrisk.metrics._fingerprint import fingerprint
 
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
@@ -38,7 +38,8 @@ class Cached(WrapperMetric):
         path: SQLite file of the cache, which several processes may share; in memory unless given.
 
     Raises:
-        InputError: when it is used, if the file is not such a cache.
+        InputError: if scores of the metric depend on more than the texts of a pair; when it is
+            used, if the file is not such a cache.
 
     >>> import minrisk
     >>> cached = minrisk.Cached(minrisk.ChrF())
@@ -51,6 +52,10 @@ class Cached(WrapperMetric):
     cost: ClassVar[str] = "that of its metric, once for each pair"
     metric: AnyMetric = inner(help="an inner metric, as in cached:comet")
     path: str = option(MEMORY, help="SQLite file of the cache, which processes may share")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_reads_texts_only("cached", self.metric)
 
     @property
     def name(self) -> str:

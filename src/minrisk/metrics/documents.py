@@ -14,7 +14,7 @@ from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import option
-from minrisk.metrics._base import Objects, WrapperMetric, objects
+from minrisk.metrics._base import Objects, WrapperMetric, check_reads_texts_only, objects
 from minrisk.metrics._transport import exact_transport, sinkhorn_transport
 
 # the end of a sentence: marks (and closing quotes) before white space; those of Chinese and
@@ -81,6 +81,10 @@ class Documents(WrapperMetric):
     exact: int = option(16, ge=1, help="largest number of sentences for exact transport")
     regularization: float = option(0.01, ge=0.005, le=10.0,
                                    help="weight of the entropy in Sinkhorn's iteration")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_reads_texts_only("documents", self.metric)
 
     @property
     def name(self) -> str:

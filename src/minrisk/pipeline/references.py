@@ -104,4 +104,7 @@ def as_parts_strategy(strategy: Strategy) -> PartsStrategy:
     if not isinstance(strategy, PartsStrategy):
         raise InputError(f"strategy {strategy.name!r} needs all references at once; "
                          "choose aggregate or standard to use them in parts")
+    if strategy.metric.needs_segment:
+        raise InputError(f"the scores of {strategy.metric.name!r} with these options depend on all "
+                         "references at once; choose others to use references in parts")
     return strategy

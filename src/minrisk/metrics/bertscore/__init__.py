@@ -15,6 +15,7 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import needs_extra
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
+from minrisk._core.segment import Segment
 from minrisk._core.weighted_rows import WeightedRows, check_rows
 from minrisk.metrics.neural import NeuralModel
 
@@ -36,7 +37,7 @@ class BertScore(NeuralModel):
         layer: layer whose hidden states are compared; None is bert-score's choice for the model.
         part: part of the match that is the score: "f1", "precision" or "recall".
         idf: what rare tokens are weighted by: a file with a text per line, or "references", the
-            distinct references that are scored against; None weighs all tokens alike.
+            distinct references of the segment; None weighs all tokens alike.
         baseline: file of baseline scores, in bert-score's format, that scores are rescaled by.
 
     Raises:
@@ -59,14 +60,26 @@ class BertScore(NeuralModel):
                                "given")
     part: Literal["f1", "precision", "recall"] = option("f1", help="part of the match to use")
     idf: str | None = option(None, help="file with a text per line by which rare tokens weigh "
-                                        "more, or 'references' for those that are scored against")
+                                        "more, or 'references' for those of the segment")
     baseline: str | None = option(None, help="file of baselines, in bert-score's format")
 
     def prepare(self) -> None:
         self._matcher  # noqa: B018 - which loads the model
 
+    @property
+    def needs_segment(self) -> bool:
+        """Whether tokens are weighted by the references of the segment."""
+        return self.idf == "references"
+
     def features(self, texts: Sequence[str]) -> WeightedRows:
         return WeightedRows.plain(self, self._matcher.encode(texts), np.arange(len(texts)))
+
+    def segment_features(self, segment: Segment, texts: Sequence[str]) -> WeightedRows:
+        """Of references with the weights of tokens by all of them, however few a call is given."""
+        weighted = zip(segment.references, segment.weights.tolist(), strict=True)
+        references = {text for text, weight in weighted if weight > 0}
+        encoded = self._matcher.encode(texts, [text in references for text in texts])
+        return WeightedRows.plain(self, encoded, np.arange(len(texts)))
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
         """(H, R) BERTScore of every pair."""

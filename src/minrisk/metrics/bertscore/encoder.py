@@ -19,6 +19,7 @@ from minrisk._core.progress import report_progress
 from minrisk._torch.device import Runtime
 from minrisk._torch.loading import load_config, load_model, load_tokenizer
 from minrisk._torch.tokens import length_batches, pad_batch, token_ids
+from minrisk.metrics.bertscore.token_weights import TokenWeights
 
 # the layers that correlate best with people's judgements, as bert-score has them
 _LAYERS = {
@@ -37,6 +38,7 @@ class TokenEmbeddings:
 
     ids: Ints  # (L,)
     vectors: Tensor  # (L, D)
+    weights: TokenWeights | None = None  # those of the segment, if it has its own
 
 
 class TokenEncoder:
@@ -114,7 +116,8 @@ def _drop_layers_above(model: Any, last: int) -> None:
     """Removes layers whose output is not used, where the layers are a plain list."""
     for part in model.children():
         if isinstance(getattr(part, "layer", None), torch.nn.ModuleList):
-            part.layer = part.layer[:last]
+            # one is left for layer 0, which is its input
+            part.layer = part.layer[: max(last, 1)]
 
 
 def _max_tokens(tokenizer: Any, config: Any) -> int:

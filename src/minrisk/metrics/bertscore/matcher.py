@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,8 +54,14 @@ class GreedyMatcher:
         self._file_weights = self._weights_from_file(options.idf)
         self._baseline = _baseline(options.baseline, self._encoder.layer, options.part)
 
-    def encode(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
-        return self._encoder.encode(texts)
+    def encode(self, texts: Sequence[str],
+               are_references: Sequence[bool] = ()) -> list[TokenEmbeddings]:
+        """The embeddings of texts, with the weights of tokens by those that are the references."""
+        found = self._encoder.encode(texts)
+        if not are_references:
+            return found
+        weights = TokenWeights.idf([own.ids for own in compress(found, are_references)])
+        return [replace(own, weights=weights) for own in found]
 
     @torch.inference_mode()
     def scores(self, hyps: Sequence[TokenEmbeddings], refs: Sequence[TokenEmbeddings]) -> Floats:
@@ -96,7 +104,10 @@ class GreedyMatcher:
     def _weights(self, refs: Sequence[TokenEmbeddings]) -> TokenWeights:
         if self._idf is None:
             return TokenWeights.uniform(self._encoder.special_ids)
-        return self._file_weights or TokenWeights.idf([own.ids for own in refs])
+        if self._file_weights is not None:
+            return self._file_weights
+        of_segment = next((own.weights for own in refs if own.weights is not None), None)
+        return of_segment or TokenWeights.idf([own.ids for own in refs])
 
     def _weights_from_file(self, path: str | None) -> TokenWeights | None:
         """Inverse document frequencies by a file, if one is given."""
