@@ -505,3 +505,12 @@ def test_the_table_of_the_benchmark_is_made_of_its_results(monkeypatch):
     assert exact["requests"] == result["samples"] ** 2
     assert [row["strategy"] for row in others] == [
         trial.label for trial in benchmark.trials(result["samples"])]
+
+
+def test_prompts_of_other_strategies_may_show_the_source_that_the_prompt_of_pairs_does_not(server):
+    """`rerank` asks by `quality_prompt`, whose default needs the source."""
+    metric = judge(server, prompt="{hypothesis} beside {reference}")
+    minrisk.decode(HYPS, source="the source", strategy=minrisk.Rerank(metric))
+    assert all("the source" in body["messages"][0]["content"] for body in server.bodies)
+    assert metric.take_usage("the source", HYPS)["requests"] == len(set(HYPS))
+    minrisk.decode(HYPS, metric=metric)  # by pairs, without a source

@@ -153,11 +153,9 @@ def _compared(metric: AnyMetric, segment: Segment) -> Segment:
 
 
 def _source(metric: AnyMetric, segment: Segment) -> tuple[str, ...]:
-    if not metric.needs_source:
-        return ()
-    if segment.source is None:
+    if segment.source is None and metric.needs_source:
         raise _without_source(metric)
-    return (segment.source,)
+    return () if segment.source is None or not metric.reads_source else (segment.source,)
 
 
 def _without_source(metric: AnyMetric) -> InputError:

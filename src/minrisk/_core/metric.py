@@ -118,6 +118,12 @@ class Metric(Options, ABC, Generic[F]):
         return False
 
     @property
+    def reads_source(self) -> bool:
+        """Whether it gets the source where a segment has one, also if it does not always need it.
+        """
+        return self.needs_source
+
+    @property
     def ignores_references(self) -> bool:
         """Whether its scores are the same whatever the reference, so that it compares no texts."""
         return False

@@ -157,6 +157,14 @@ class Judge(ClientOptions, Metric[Objects]):
         return has_place(self.prompt or templates.PAIR, SOURCE)
 
     @property
+    def reads_source(self) -> bool:
+        """Whether any of its prompts shows the source: some strategies use one, and some another.
+        """
+        given = (self.prompt or templates.PAIR, self.quality_prompt or templates.QUALITY,
+                 self.choice_prompt or templates.CHOICE)
+        return any(has_place(template, SOURCE) for template in given)
+
+    @property
     def usage(self) -> dict[str, int]:
         """The requests of this process so far that were answered, and their tokens if known."""
         return {"requests": 0} | self._usage
@@ -192,9 +200,10 @@ class Judge(ClientOptions, Metric[Objects]):
 
     def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
         total: Counter[str] = Counter()
-        known = valid_unicode(source or "") if self.needs_source else None
-        for text in dict.fromkeys(map(valid_unicode, texts)):
-            total += self._accounts.pop((known, text), Counter())
+        # a wrapper, or a prompt without the source, may have asked without it
+        sources = {None, None if source is None else valid_unicode(source)}
+        for key in product(sources, dict.fromkeys(map(valid_unicode, texts))):
+            total += self._accounts.pop(key, Counter())
         return total
 
     def _question(self, template: str, source: str | None, hyp: str,
@@ -211,7 +220,7 @@ class Judge(ClientOptions, Metric[Objects]):
         about = "the choice" if "candidates" in values else f"hypothesis {shortened(hyp)}"
         has_expected = self.logprobs and self._scale.is_of_digits and "candidates" not in values
         return _Question(self._body(prompt, has_expected), about,
-                         (source if self.needs_source else None, hyp), read)
+                         (source, hyp), read)
 
     def _ask(self, questions: Sequence[_Question]) -> list[float]:
         """A number for each question, from the cache or the server."""
