@@ -40,6 +40,16 @@ def test_memory_is_no_file(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_full_cache_in_memory_starts_again_and_a_file_does_not(tmp_path, monkeypatch):
+    monkeypatch.setattr("minrisk._core.sqlite_cache._MAX_ROWS_IN_MEMORY", 3)
+    memory, file = numbers(MEMORY), numbers(tmp_path / "x.db")
+    for store in (memory, file):
+        for keys in ("ab", "cd", "ef"):
+            store.write(PUT, [(key, 1.0) for key in keys])
+    assert values(memory).keys() == set("ef")
+    assert values(file).keys() == set("abcdef")
+
+
 def test_a_fork_has_a_connection_of_its_own(tmp_path):
     """SQLite forbids to share one; each process must still see what the other wrote."""
     code = (f"import os, sys\nfrom minrisk._core.sqlite_cache import SqliteCache\n"

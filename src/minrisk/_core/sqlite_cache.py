@@ -20,6 +20,7 @@ from minrisk._core.errors import InputError
 
 MEMORY = ":memory:"
 _MAX_VARIABLES = 500  # in a statement; every SQLite allows at least 999
+_MAX_ROWS_IN_MEMORY = 1 << 20  # of a cache without a file: about 100 MB of scores
 _LOCK_SECONDS = 60.0  # to wait for another process that writes
 
 T = TypeVar("T")
@@ -47,18 +48,27 @@ class SqliteCache:
         """`table` is the statement that creates the table if it does not exist."""
         self._path, self._table = path, table
         self._open: _OpenDatabase | None = None
+        self._written = 0  # rows since the cache was empty, if it is in memory
         self._connection()
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._run(lambda database: database.execute(query, values).fetchall())
 
     def write(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Write all rows, or none if one fails."""
+        """Write all rows, or none if one fails; a full cache in memory is emptied before."""
         def insert(database: sqlite3.Connection) -> None:
             with database:
-                database.executemany(statement, rows)
+                if self._path == MEMORY and self._written >= _MAX_ROWS_IN_MEMORY:
+                    self._empty(database)
+                self._written += database.executemany(statement, rows).rowcount
 
         self._run(insert)
+
+    def _empty(self, database: sqlite3.Connection) -> None:
+        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        for (table,) in tables:
+            database.execute(f"DELETE FROM {table}")
+        self._written = 0
 
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connection()

@@ -35,7 +35,8 @@ class Cached(WrapperMetric):
 
     Args:
         metric: the inner metric, by object, class or name.
-        path: SQLite file of the cache, which several processes may share; in memory unless given.
+        path: SQLite file of the cache, which several processes may share; unless given it is in
+            memory, and starts again at about a million pairs.
 
     Raises:
         InputError: if scores of the metric depend on more than the texts of a pair; when it is
@@ -51,7 +52,8 @@ class Cached(WrapperMetric):
 
     cost: ClassVar[str] = "that of its metric, once for each pair"
     metric: AnyMetric = inner(help="an inner metric, as in cached:comet")
-    path: str = option(MEMORY, help="SQLite file of the cache, which processes may share")
+    path: str = option(MEMORY, affects_results=False,
+                       help="SQLite file of the cache, which processes may share")
 
     def __post_init__(self) -> None:
         super().__post_init__()
