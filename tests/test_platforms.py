@@ -129,4 +129,14 @@ def test_the_memory_for_samples_has_a_default_where_free_memory_is_unknown(monke
     engine = pytest.importorskip("minrisk.samplers.hf.engine")
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.delattr(os, "sysconf_names", raising=False)
+    monkeypatch.setattr(engine, "_MEMINFO", "/nowhere")
     assert engine._free_memory(torch.device("cpu")) == engine._DEFAULT_CACHE_BYTES
+
+
+def test_the_memory_for_samples_is_what_is_available_with_cached_files(monkeypatch, tmp_path):
+    torch = pytest.importorskip("torch")
+    engine = pytest.importorskip("minrisk.samplers.hf.engine")
+    (tmp_path / "meminfo").write_text("MemFree: 1000 kB\nMemAvailable:    8000 kB\n")
+    monkeypatch.setattr(engine, "_MEMINFO", str(tmp_path / "meminfo"))
+    found = engine._free_memory(torch.device("cpu"))
+    assert found == 8000 * 1024 * engine._CACHE_SHARE

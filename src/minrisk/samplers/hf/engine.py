@@ -6,8 +6,10 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, overload
 from weakref import WeakKeyDictionary
 
@@ -34,6 +36,7 @@ from minrisk.samplers.hf.prefixes import (
 from minrisk.samplers.hf.stop_strings import StopStrings
 from minrisk.samplers.hf.truncation import Truncation
 
+_MEMINFO = "/proc/meminfo"  # of Linux
 _CACHE_SHARE = 0.5  # of the free memory that caches may take
 _DEFAULT_CACHE_BYTES = 4e9  # bytes for them where the free memory cannot be asked for
 _PLANNED_TOKENS = 64  # tokens per sample that a batch is planned for; longer samples may split it
@@ -238,6 +241,16 @@ def _free_memory(device: torch.device) -> float:
     if device.type == "cuda":
         idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return float((torch.cuda.mem_get_info(device)[0] + idle) * _CACHE_SHARE)
+    available = _available_bytes()
+    return _DEFAULT_CACHE_BYTES if available is None else available * _CACHE_SHARE
+
+
+def _available_bytes() -> float | None:
+    """Memory that a process can have, with what the system caches of files where it says so."""
+    with suppress(OSError, StopIteration, ValueError, IndexError):
+        lines = Path(_MEMINFO).read_text(encoding="ascii").splitlines()
+        found = next(line for line in lines if line.startswith("MemAvailable:"))
+        return float(found.split()[1]) * 1024
     if sys.platform != "win32" and "SC_AVPHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _CACHE_SHARE
-    return _DEFAULT_CACHE_BYTES
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return None
