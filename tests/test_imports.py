@@ -47,7 +47,8 @@ MAY_IMPORT = {
     "_core.groups": PLAIN,
     "_core.metric": PLAIN | {"_core.registry"},
     # a function becomes a metric there
-    "_core.adapters": PLAIN | {"_core.metric", "_core.registry", "metrics"},
+    "_core.named_files": {"_core.options"},
+    "_core.adapters": PLAIN | {"_core.metric", "_core.named_files", "_core.registry", "metrics"},
     "_core.weighted_rows": PLAIN,
     "_core.strategy": PLAIN | {"_core.metric", "_core.adapters"},
     "_core.pool": PLAIN | {"_core.metric"},
@@ -59,7 +60,7 @@ MAY_IMPORT = {
     "_core.decoding": PROTOCOLS | {"_core.recipe"},
     "testing": PROTOCOLS,
     "_torch": PLAIN | {"_torch"},
-    "metrics": PROTOCOLS | {"metrics", "openai", "_native", "_torch"},
+    "metrics": PROTOCOLS | {"_core.named_files", "metrics", "openai", "_native", "_torch"},
     "strategies": PROTOCOLS | {"strategies"},
     "evaluation": PROTOCOLS | {"_core.decoding", "evaluation", "io", "pipeline"},
     "openai": PLAIN | {"openai"},

@@ -239,6 +239,21 @@ def test_an_object_that_is_no_metric_declares_by_its_methods():
 def test_a_metric_by_name_is_made_once():
     assert named_metric("chrf", order=4) is named_metric("chrf", order=4)
     assert named_metric("chrf", order=4) is not named_metric("chrf", order=5)
+
+
+@pytest.mark.parametrize(("name", "option"), [("bertscore", "model"),
+                                             ("symmetric:bertscore", "bertscore__model")])
+def test_a_metric_whose_files_have_changed_is_made_again(name, option, tmp_path):
+    """A loop must not be served by a model that is no longer there; the cache of scores is none."""
+    (tmp_path / "weights").write_text("one")
+    first = named_metric(name, **{option: str(tmp_path)})
+    assert named_metric(name, **{option: str(tmp_path)}) is first
+    (tmp_path / "weights").write_text("three")
+    assert named_metric(name, **{option: str(tmp_path)}) is not first
+    path = tmp_path / "scores.db"
+    cached = named_metric("cached:chrf", path=str(path))
+    path.write_text("scores")
+    assert named_metric("cached:chrf", path=str(path)) is cached
     assert minrisk.Standard("bleu").metric is minrisk.Standard("bleu").metric
 
 

@@ -25,6 +25,7 @@ from minrisk._core.metric import (
     implemented_abilities,
     lacks_ability,
 )
+from minrisk._core.named_files import file_states
 from minrisk._core.options import owner
 from minrisk._core.registry import METRICS, SAMPLERS
 from minrisk._core.sampler import (
@@ -89,18 +90,20 @@ def as_metric(value: Any, field: str = "metric") -> AnyMetric:
 
 
 def named_metric(name: str, /, **options: Any) -> AnyMetric:
-    """A metric by its name and options; the last 4 are cached: a loop loads a model once."""
+    """A metric by its name and options; the last 4 are cached: a loop loads a model once, unless
+    its files change.
+    """
     made = METRICS.make(name, **options)
     metric = made if isinstance(made, Metric) else MetricAdapter(made)
     try:
-        return _shared(metric)
+        return _shared(metric, file_states(metric))
     except TypeError:  # an option that has no hash
         return metric
 
 
 @lru_cache(maxsize=MAX_LOADED_METRICS)
-def _shared(metric: AnyMetric) -> AnyMetric:
-    """The first of the metrics that are equal to this one."""
+def _shared(metric: AnyMetric, files: tuple[tuple[str, int, int], ...]) -> AnyMetric:
+    """The first of the metrics that are equal to this one, with its files as they are."""
     return metric
 
 

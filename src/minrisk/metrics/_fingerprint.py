@@ -6,20 +6,18 @@ starts, servers that it asks), of installed packages, and of models behind a nam
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from itertools import islice
 from typing import Any
 
 from minrisk._core.adapters import MetricAdapter, as_metric
 from minrisk._core.metric import AnyMetric
+from minrisk._core.named_files import files_of, named_files
 from minrisk._core.options import inner_metrics
 
 _MAX_HASHED_BYTES = 1 << 20  # of a file; of larger ones size and modification time count
-_MAX_FILES_PER_FOLDER = 1000
 
 
 def fingerprint(metric: AnyMetric) -> str:
@@ -28,7 +26,7 @@ def fingerprint(metric: AnyMetric) -> str:
     unwrapped = metric.metric if isinstance(metric, MetricAdapter) else metric
     own = metric.fingerprint()
     if own is None:
-        own = digest([*module_files(type(unwrapped)), *_named_files(unwrapped)])
+        own = digest([*module_files(type(unwrapped)), *named_files(unwrapped)])
     if unwrapped is not metric:
         return own
     return " ".join([own, *map(fingerprint, inner_metrics(metric))])
@@ -47,37 +45,9 @@ def digest(paths: Iterable[str]) -> str:
     """Hash of the contents of files and folders."""
     found = blake2b(digest_size=16)
     for path in paths:
-        for file in _files(path):
+        for file in sorted(files_of(path)):
             found.update(_content(file))
     return found.hexdigest()
-
-
-def _named_files(metric: AnyMetric) -> Iterator[str]:
-    """Options that are the name of a file or folder."""
-    if not dataclasses.is_dataclass(metric):
-        return
-    for field in dataclasses.fields(metric):
-        value = getattr(metric, field.name)
-        affects_results = field.metadata.get("affects_results", True)
-        if isinstance(value, str) and affects_results and _exists(value):
-            yield value
-
-
-def _exists(path: str) -> bool:
-    try:
-        return os.path.exists(path)
-    except ValueError:  # no text that could be a path
-        return False
-
-
-def _files(path: str) -> Iterator[str]:
-    """The file, or those of the folder, in an order that does not change."""
-    if not os.path.isdir(path):
-        yield path
-        return
-    inside = (os.path.join(folder, name) for folder, _, names in sorted(os.walk(path))
-              for name in sorted(names))
-    yield from islice(inside, _MAX_FILES_PER_FOLDER)
 
 
 def _content(path: str) -> bytes:
