@@ -609,9 +609,27 @@ def test_without_torch_the_install_line_is_given(monkeypatch):
 
 
 def test_an_unknown_pooling_is_told():
-    with pytest.raises(minrisk.InputError, match="found pool 'default', wanted one of avg"):
-        checkpoint.Architecture.of(
-            {"class_identifier": checkpoint.REGRESSION, "pool": "default"}, Path("x"))
+    for pool, encoder, message in (("last", "BERT", "found pool 'last', wanted one of avg"),
+                                   ("default", "BERT", "pool 'default' of BERT, which has a po")):
+        with pytest.raises(minrisk.InputError, match=message):
+            checkpoint.Architecture.of({"class_identifier": checkpoint.REGRESSION, "pool": pool,
+                                        "encoder_model": encoder}, Path("x"))
+
+
+def test_the_default_pooling_is_the_first_token_of_the_last_layer(tmp_path):
+    """Of XLM-R, whatever layers the checkpoint would mix otherwise."""
+    folder = tmp_path / "copy"
+    shutil.copytree(CHECKPOINTS / ONE, folder)
+    path = folder / "checkpoints" / "model.ckpt"
+    content = torch.load(path, weights_only=True)
+    content["hyper_parameters"]["pool"] = "default"
+    torch.save(content, path)
+    metric = comet(model=str(folder))
+    encoder = metric._embedder.encoder
+    [ids] = encoder.tokenize(["a cat"])
+    with torch.inference_mode():
+        states = encoder.model(torch.as_tensor(ids)[None]).last_hidden_state
+    assert_close(metric.vectors(metric.features(["a cat"]))[0], states[0, 0].numpy(), "fp32")
 
 
 def test_architecture_reads_what_the_official_code_reads():

@@ -28,6 +28,9 @@ REGRESSION, REFERENCELESS = "regression_metric", "referenceless_regression_metri
 UNIFIED, XCOMET = "unified_metric", "xcomet_metric"
 UNIFIED_CLASSES = (UNIFIED, XCOMET)  # they read source, hypothesis and reference together
 _SPARSEMAX_PATCH = "sparsemax_patch"
+_DEFAULT_POOL = "default"  # an embedding that the encoder's class chooses
+_POOLS = (*get_args(Pooling), _DEFAULT_POOL)
+_FIRST_TOKEN_ENCODERS = ("XLM-RoBERTa", "XLM-RoBERTa-XL")  # by default; others have a pooler
 _LIST_FIELDS = ("hidden_sizes", "input_segments")
 _CHECKPOINT = Path("checkpoints") / "model.ckpt"
 _CONVERTED, _LITE, _WEIGHTS = "minrisk.json", "config.json", "model.safetensors"
@@ -71,10 +74,21 @@ class Architecture:
         if given["class_identifier"] in UNIFIED_CLASSES:
             layer = parameters.get("sent_layer", given.get("layer", cls.layer))
             given |= {"pool": "cls", "layer": layer}
+        if given.get("pool") == _DEFAULT_POOL:
+            _check_default_pool(given.get("encoder_model", cls.encoder_model), where)
+            given |= {"pool": "cls", "layer": -1}
         # what the official code makes of this name since version 2.2.4
         if given.get("layer_transformation") == _SPARSEMAX_PATCH:
             given["layer_transformation"] = "softmax"
         return cls(**given)
+
+
+def _check_default_pool(encoder: str, where: Path) -> None:
+    """The first token of the last layer, unless the encoder has a pooler of its own."""
+    if encoder not in _FIRST_TOKEN_ENCODERS:
+        raise InputError(f"{where}: found pool 'default' of {encoder}, which has a pooler that is "
+                         f"not supported; wanted {' or '.join(_FIRST_TOKEN_ENCODERS)}, or one of "
+                         f"{', '.join(get_args(Pooling))}")
 
 
 def _is_activation(value: Any) -> bool:
@@ -88,7 +102,7 @@ def _is_list(kind: type, value: Any) -> bool:
 ValueCheck = tuple[Callable[[Any], bool], str]  # whether a value will do, and what is wanted
 _TEXT_CHECK: ValueCheck = (lambda value: isinstance(value, str), "a text")
 _VALUE_CHECKS: dict[str, ValueCheck] = {
-    "pool": (lambda value: value in get_args(Pooling), f"one of {', '.join(get_args(Pooling))}"),
+    "pool": (lambda value: value in _POOLS, f"one of {', '.join(_POOLS)}"),
     "layer": (lambda value: isinstance(value, (str, int)), "mix, or a number"),
     "layer_norm": (lambda value: isinstance(value, bool), "true or false"),
     "hidden_sizes": (lambda value: _is_list(int, value) and all(size > 0 for size in value),

@@ -208,10 +208,10 @@ def _scalar(checkpoint: Checkpoint, name: str) -> Tensor:
 
 
 def _layer(layer: object, count: int, checkpoint: Checkpoint) -> int:
-    if not isinstance(layer, int) or not 0 <= layer < count:
+    if not isinstance(layer, int) or not -count <= layer < count:
         raise InputError(f"{checkpoint.folder}: layer {layer!r} of {count}; "
                          "wanted 'mix' or a number below that")
-    return layer
+    return layer % count  # negative ones count from the last, as in the official code
 
 
 def _layer_module(model: Any, layer: int) -> nn.Module:
