@@ -57,6 +57,11 @@ def test_every_pair_equals_jiwer(metric, hyps, refs):
 
 
 @pytest.mark.parametrize("metric", [Wer(), Cer()], ids=lambda m: m.name)
+def test_white_space_of_any_kind_separates_words(metric):
+    assert scores(metric, ["a\tb\n\nc\u00a0d  e"], ["a b c d e"]).tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize("metric", [Wer(), Cer()], ids=lambda m: m.name)
 @FEW
 @given(pairs=st.lists(st.tuples(st.text("ab c", max_size=9), st.text("ab c", max_size=9)),
                       min_size=1, max_size=5))

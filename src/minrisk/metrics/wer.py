@@ -1,4 +1,8 @@
-"""Word and character error rates of speech recognition, with the numbers of jiwer."""
+"""Word and character error rates of speech recognition, with the numbers of jiwer.
+
+White space of any kind and length separates words. jiwer does so as well once its steps replace it
+by single spaces; by its default steps, a line break or a tab is part of a word.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +66,9 @@ class Wer(ErrorRate):
     """word error rate, negated: from 0 (equal) down, -100 for an edit per word; needs minrisk[edit]
 
     Insertions, deletions and substitutions of words in percent of the words of the reference, equal
-    to jiwer's. It is negated, so that higher is better; `minrisk.score` shows it without the sign.
-    A reference without words counts as one word.
+    to jiwer's where words are separated by single spaces; here, as most tokenizers have it, any
+    white space separates them. It is negated, so that higher is better; `minrisk.score` shows it
+    without the sign. A reference without words counts as one word.
 
     Args:
         lowercase: whether case is ignored.
@@ -90,7 +95,7 @@ class Wer(ErrorRate):
 class Cer(ErrorRate):
     """character error rate, negated: 0 down, -100 for an edit per character; needs minrisk[edit]
 
-    As `Wer`, with characters in the place of words, equal to jiwer's.
+    As `Wer`, with characters in the place of words; any white space counts as one space.
 
     Args:
         lowercase: whether case is ignored.
