@@ -82,7 +82,7 @@ def sample(
     """Draw n samples for every prompt, as `minrisk sample` does.
 
     Without `output`, prompts are read and sampled from as the iterator is asked for them. A seed
-    gives the same samples whatever the batch.
+    gives the same samples whatever the batch, but for rounding.
 
     Args:
         prompts: an iterable of prompts: strings, dicts with the fields of a JSON line ("source",
