@@ -129,7 +129,7 @@ def test_a_score_with_resamples_says_how_sure_it_is():
     lines = [f"{word} cat" for word in ("a", "the", "one", "my", "your", "his", "her", "its")]
     systems = {"base": lines[::-1], "same": lines}
     found = minrisk.score(systems, lines, resamples=50)
-    assert found["same"].signature.endswith(f"|bs:50|seed:12345|{TAIL}")
+    assert found["same"].signature.endswith(f"|bs:50|ar:50|seed:12345|{TAIL}")
     assert "± " in repr(found["base"])
     assert "p = " in repr(found["same"])
     assert found == minrisk.score(systems, lines, resamples=50)
