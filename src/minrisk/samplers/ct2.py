@@ -30,7 +30,9 @@ from minrisk._core.threads import threads
 _END = "</s>"
 _LIMIT = 512  # positions that OPUS-MT models know
 _VOCABULARY = "shared_vocabulary.json"
-_WORKERS = 16  # sources that one loaded model samples for
+# sources that one loaded model samples for: a worker is seeded once, and loading takes little
+# beside sampling for so many
+_WORKERS = 16
 _NEEDED = ("model.bin", "source.spm", "target.spm", _VOCABULARY)
 
 
