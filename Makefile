@@ -47,6 +47,7 @@ test-newest:
 	rm -rf .venv-newest
 	$(MAKE) VENV=.venv-newest LOCK= test || { .venv-newest/bin/python tools/newest.py; exit 1; }
 test-oldest:
+	$(MAKE) VENV=.venv-oldest-core LOCK=requirements/oldest-core.txt test-core
 	$(MAKE) VENV=.venv-oldest LOCK=requirements/oldest.txt test
 
 # to work on minrisk: a changed Python file is live, a changed header is compiled at the next import

@@ -2,9 +2,10 @@
 
 usage: python tools/lock.py      (needs uv and the package index)
 
-lock.txt has the newest versions, for Python 3.11 to 3.14 on any system; oldest.txt those that
-pyproject.toml names as the lowest, for Python 3.11. They are constraints: they install nothing,
-but whatever is installed has the version that they name.
+lock.txt has the newest versions, for Python 3.11 to 3.14 on any system. oldest.txt has those that
+pyproject.toml names as the lowest, and oldest-core.txt those of the package without extras, whose
+packages may ask for more; both are for Python 3.11. They are constraints: they install nothing, but
+whatever is installed has the version that they name.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent / "requirements"
-TESTS = ("build", "core", "test")
+CORE = ("build", "core")
+TESTS = (*CORE, "test")
 TOOLS = ("lint", "docs", "dist", "lock-tools")
 # what the build of torch for CUDA asks for, which that for the CPU lacks
 CUDA = re.compile(r"(nvidia|cuda)-")
@@ -29,34 +31,33 @@ HEADER = """\
 
 
 def main() -> None:
-    write("lock.txt", [*TESTS, *TOOLS], torch(), "--universal", "--resolution", "highest")
-    write("oldest.txt", TESTS, [*torch(), *lowest()], "--resolution", "lowest-direct")
+    project = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = [line for extra in project["optional-dependencies"].values() for line in extra]
+    torch = (FOLDER / "torch.txt").read_text(encoding="utf-8").splitlines()
+    write("lock.txt", [*TESTS, *TOOLS], torch, "--all-extras", "--universal")
+    write("oldest.txt", TESTS, torch + lowest(extras), "--all-extras",
+          "--resolution", "lowest-direct")
+    write("oldest-core.txt", CORE, lowest(project["dependencies"]),
+          "--resolution", "lowest-direct")
 
 
-def torch() -> list[str]:
-    return (FOLDER / "torch.txt").read_text(encoding="utf-8").splitlines()
-
-
-def lowest() -> list[str]:
-    """Each lower bound of pyproject.toml as a pin, so that no other package can lift it.
+def lowest(requirements: Iterable[str]) -> list[str]:
+    """Each lower bound as a pin, so that no other package can lift it.
 
     That of torch is what was run elsewhere: its old builds for the CPU are not on the index.
     """
-    project = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = project["optional-dependencies"].values()
-    given = {*project["dependencies"], *(line for extra in extras for line in extra)}
-    bounds = [re.match(r"([\w.-]+)(?:\[.*?\])?>=([\d.]+)", line) for line in sorted(given)]
+    bounds = [re.match(r"([\w.-]+)(?:\[.*?\])?>=([\d.]+)", line) for line in requirements]
     return [f"{found[1]}=={found[2]}.*" for found in bounds if found and found[1] != "torch"]
 
 
 def write(name: str, lists: Iterable[str], constraints: Iterable[str], *options: str) -> None:
     command = [Path(sys.executable).parent / "uv", "pip", "compile", "--quiet", "--no-header",
-               "--no-annotate", "--python-version", "3.11", *options,
-               "--all-extras", FOLDER.parent / "pyproject.toml",
-               *(FOLDER / f"{name}.txt" for name in lists), "--constraints", "-"]
-    found = subprocess.run(command, input="\n".join(constraints), stdout=subprocess.PIPE,
-                           text=True, check=True).stdout
-    lines = [line for line in found.splitlines(keepends=True) if not CUDA.match(line)]
+               "--no-annotate", "--python-version", "3.11", *options, "--constraints", "-",
+               FOLDER.parent / "pyproject.toml", *(FOLDER / f"{name}.txt" for name in lists)]
+    done = subprocess.run(command, input="\n".join(constraints), stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"requirements/{name} is as it was; raise a lower bound that does not resolve")
+    lines = [line for line in done.stdout.splitlines(keepends=True) if not CUDA.match(line)]
     (FOLDER / name).write_text(HEADER + "".join(lines), encoding="utf-8")
     print(f"requirements/{name}: {len(lines)} packages")
 

@@ -42,7 +42,8 @@ CAUSAL: dict[str, tuple[str, str, dict[str, Any]]] = {
     "qwen": ("Qwen2Config", "Qwen2ForCausalLM", LLAMA),
     "mistral": ("MistralConfig", "MistralForCausalLM", LLAMA | {"sliding_window": None}),
     "gemma2": ("Gemma2Config", "Gemma2ForCausalLM",
-               LLAMA | {"sliding_window": 64, "attn_logit_softcapping": 2.0}),
+               LLAMA | {"sliding_window": 64, "attn_logit_softcapping": 2.0,
+                        "attn_implementation": "eager"}),
     "gemma": ("Gemma3TextConfig", "Gemma3ForCausalLM", LLAMA | {"sliding_window": 4}),
     "gpt2": ("GPT2Config", "GPT2LMHeadModel", GPT2),
 }

@@ -77,6 +77,9 @@ def load_tokenizer(name: str, kind: Any = None, hint: str = _HINT, **settings: A
 def load_model(kind: Any, name: str, config: Any, **settings: Any) -> Any:
     """A model with all of its weights; transformers would initialise missing ones at random."""
     _check_generation(name)
+    if getattr(config, "attn_logit_softcapping", None):
+        # transformers before 5.20 chose SDPA, which has no soft-capping, without a word
+        settings["attn_implementation"] = "eager"
     model, found = _pretrained(kind, name, "model", _HINT, config=config,
                                output_loading_info=True, **settings)
     absent = sorted(key for key in found["missing_keys"] if "pooler" not in key)

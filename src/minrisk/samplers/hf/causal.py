@@ -49,6 +49,9 @@ def not_supported_reasons(model: Any) -> list[str]:
         reasons.append(f"{config.model_type} is not one of {', '.join(FAMILIES)}")
     if not getattr(model, "_supports_attention_backend", False):
         reasons.append("its attention function cannot be replaced")
+    if (getattr(config, "attn_logit_softcapping", None)
+            and getattr(config, "_attn_implementation", None) == "sdpa"):
+        reasons.append("its attention function, SDPA, leaves its soft-capping out")
     if _rope_types(config) - set(_ROPE_TYPES):
         reasons.append(f"its rotary embedding is {', '.join(map(str, _rope_types(config)))}")
     return reasons + state_reasons(model)
