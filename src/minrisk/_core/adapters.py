@@ -219,6 +219,10 @@ class MetricAdapter(Metric[Any]):
     def corpus(self, statistics: Floats) -> float:
         return float(self._require(Ability.CORPUS_STATISTICS).corpus(statistics))
 
+    @property
+    def is_vote(self) -> bool:
+        return bool(getattr(self.metric, "is_vote", False))
+
     def answers(self, features: Any) -> list[str | None] | None:
         found: list[str | None] | None = self._call_if_present("answers", features)
         return found

@@ -134,6 +134,11 @@ class Metric(Options, ABC, Generic[F]):
         return False
 
     @property
+    def is_vote(self) -> bool:
+        """Whether two texts agree or do not, and nothing between: it compares their `answers`."""
+        return False
+
+    @property
     def is_error(self) -> bool:
         """Whether it is a negated error rate, which reports show with its original sign."""
         return False
@@ -231,9 +236,10 @@ class Metric(Options, ABC, Generic[F]):
         raise lacks_ability(self, Ability.CORPUS_STATISTICS)
 
     def answers(self, features: F) -> list[str | None] | None:
-        """(N,) the answer extracted from each text; texts with the same answer are one choice.
+        """(N,) the answer of each text, in one form; texts with the same answer are one choice.
 
         None for a text without an answer; None instead of the list if the metric extracts none.
+        Answers are equal exactly where the scores of a vote (`is_vote`) are 1.
         """
         return None
 

@@ -23,6 +23,9 @@ class Voting(Protocol):
     @property
     def is_vote(self) -> bool: ...
 
+    @property
+    def compares_outcomes(self) -> bool: ...
+
     def answer(self, text: str) -> str | None: ...
 
 
@@ -41,7 +44,9 @@ def answer_of(metric: Any) -> Callable[[str], str | None] | None:
     """
     if isinstance(metric, PairwiseVoting):
         return AnswerClasses(metric)
-    return metric.answer if isinstance(metric, Voting) and metric.is_vote else None
+    if not isinstance(metric, Voting) or metric.compares_outcomes:  # unknown of a new sample
+        return None
+    return metric.answer if metric.is_vote else None
 
 
 def find_answer(pattern: re.Pattern[str], text: str,

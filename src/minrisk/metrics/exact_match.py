@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,13 +16,11 @@ from minrisk._core.groups import Groups
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
-from minrisk._core.segment import Ranking, Segment
 from minrisk._core.vote import find_answer
 from minrisk._core.weighted_rows import WeightedRows, check_rows
 from minrisk.metrics._base import objects
 
 _NUMBER = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d*)(?:\.(\d*))?")
-_MAX_REPORTED_ANSWERS = 10  # answers whose votes are reported
 
 
 class _Answers(NamedTuple):
@@ -61,7 +59,7 @@ class ExactMatch(Metric[WeightedRows]):
     name: ClassVar[str] = "exact-match"
     papers: ClassVar[tuple[str, ...]] = ("Wang et al. 2023",)
     cost: ClassVar[str] = "n + m answers; votes are counted"
-    is_vote: ClassVar[bool] = True  # two texts agree or do not, and nothing between
+    is_vote: ClassVar[bool] = True
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
 
     pattern: str | None = option(
@@ -91,18 +89,6 @@ class ExactMatch(Metric[WeightedRows]):
         """What each text, as a hypothesis, answers."""
         check_rows(self, features)
         return [answer.as_hypothesis for answer in features.base[features.members]]
-
-    def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
-        """The answer that was chosen, and the share of the references that agree with each."""
-        texts = dict.fromkeys((*segment.hypotheses, *segment.references))
-        found = {text: self._answer_in_roles(text) for text in texts}
-        answers = [found[text].as_hypothesis for text in segment.hypotheses]
-        votes = dict.fromkeys((answer for answer in answers if answer is not None), 0.0)
-        for text, weight in zip(segment.references, segment.weights.tolist(), strict=True):
-            if (gold := found[text].as_reference) in votes:
-                votes[gold] += weight
-        most = sorted(votes.items(), key=lambda vote: -vote[1])[:_MAX_REPORTED_ANSWERS]
-        return {"answer": answers[ranking.best], "votes": dict(most)}
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
         return refs.average(groups)

@@ -64,7 +64,7 @@ class JsonMatch(Metric[Objects]):
 
     @property
     def is_vote(self) -> bool:
-        """Whether two texts agree or do not, and nothing between."""
+        """Whether whole values are compared, which are equal or not."""
         return self.by == "equal"
 
     def features(self, texts: Sequence[str]) -> Objects:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from minrisk._core.segment import Ranking, Segment
 from minrisk.metrics.exact_match import ExactMatch
 
 
@@ -40,11 +39,6 @@ class Outcomes(ExactMatch):
     papers: ClassVar[tuple[str, ...]] = ("Shi et al. 2022",)
     cost: ClassVar[str] = "n + m outcomes; votes are counted"
     compares_outcomes: ClassVar[bool] = True
-    is_vote: ClassVar[bool] = False  # of texts: an outcome is not known when a sample arrives
 
     def answer(self, text: str) -> str | None:
         return super().answer(text) if text.strip() else None
-
-    def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
-        """The outcome that was chosen, and the share of the references that agree with each."""
-        return super().details(segment if segment.outcomes is None else segment.outcomes, ranking)
