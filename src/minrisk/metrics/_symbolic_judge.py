@@ -1,4 +1,4 @@
-"""A program that compares mathematical answers: a JSON list of two texts a line in, 1 or 0 out.
+"""A program that compares formulas: a JSON list of two of them a line in, 1 or 0 out.
 
 It is a process of its own because computer algebra may take for ever: its limits are alarms, which
 only the main thread of a process can set, and what no alarm can stop is killed from outside.
@@ -14,28 +14,29 @@ from typing import Any
 
 from math_verify import parse, verify
 
+from minrisk.metrics._math_answers import as_latex
+
 _SECONDS = 2  # for each step
-_MAX_ANSWER = 300  # characters; a longer one is no short answer
+_MAX_FORMULA = 300  # characters
 
 
 @lru_cache(4096)
-def answer(text: str) -> tuple[Any, ...]:
-    """What a text answers, as expressions; nothing where it answers nothing."""
+def value(formula: str) -> tuple[Any, ...]:
+    """What a formula means, as an expression and a text; nothing where it cannot be parsed."""
+    if len(formula) > _MAX_FORMULA:
+        return ()
     try:
-        found = tuple(parse(text, parsing_timeout=_SECONDS))
+        return tuple(parse(f"${as_latex(formula)}$", parsing_timeout=_SECONDS))
     except Exception:  # of texts that are no mathematics
         return ()
-    return () if any(isinstance(own, str) and len(own) > _MAX_ANSWER for own in found) else found
 
 
 def are_equal(one: str, other: str) -> bool:
-    ours, theirs = answer(one), answer(other)
+    ours, theirs = value(one), value(other)
     if not ours or not theirs:
         return False
-    if ours[-1] == theirs[-1]:  # as they are written
-        return True
-    try:  # it treats the first as the truth, and its rules for either side differ
-        return any(verify([*a], [*b], timeout_seconds=_SECONDS)
+    try:  # it treats the first as the truth, and would let an equation equal its right-hand side
+        return all(verify([*a], [*b], timeout_seconds=_SECONDS)
                    for a, b in ((ours, theirs), (theirs, ours)))
     except Exception:
         return False

@@ -141,7 +141,7 @@ class ExactMatch(Metric[WeightedRows]):
             answer = " ".join(answer.split())
         if self.lowercase:
             answer = answer.lower()
-        return _value(answer) if self.numbers else answer
+        return canonical_number(answer) if self.numbers else answer
 
     def _find(self, text: str) -> str | None:
         if self._expression is None:
@@ -157,7 +157,7 @@ def _row_of_each_member(rows: WeightedRows) -> Ints:
     return np.repeat(np.arange(len(rows)), np.diff(rows.offsets))
 
 
-def _value(text: str) -> str:
+def canonical_number(text: str) -> str:
     """A number as it is written shortest; anything else as it is.
 
     By its digits: arithmetic would round numbers of many digits to the same value.

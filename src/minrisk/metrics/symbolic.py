@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from itertools import compress
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +20,12 @@ from minrisk._core.errors import needs_extra
 from minrisk._core.metric import Metric
 from minrisk._core.options import option
 from minrisk.metrics._base import Objects, objects
+from minrisk.metrics._math_answers import (
+    find_answer,
+    have_other_variables,
+    is_formula,
+    is_number,
+)
 from minrisk.metrics._program import Program
 
 _RESTARTS = 2
@@ -28,8 +35,10 @@ _RESTARTS = 2
 class Symbolic(Metric[Objects]):
     r"""1 where two texts give the same mathematical answer, else 0; needs minrisk[math]
 
-    The answer is what stands in \boxed{}, or the last expression; 1/2 is 0.5 and \frac{1}{2}, and
-    (x+1)^2 is x^2+2x+1. A text without an answer agrees with none, not even itself.
+    The answer is what stands in the last \boxed{}, or after "answer is" or "####", or else the
+    only expression of the last sentence, unless that was cut off. 1/2 is 0.5 and \frac{1}{2}, 50%
+    is 0.5, and (x+1)^2 is x^2+2x+1. A short text without such an answer is its own answer, in which
+    only white space is ignored; one of more than 300 characters has none, and agrees with none.
 
     Args:
         timeout: seconds without a result after which a comparison fails.
@@ -39,8 +48,10 @@ class Symbolic(Metric[Objects]):
     """
 
     name: ClassVar[str] = "symbolic"
-    cost: ClassVar[str] = "n · m comparisons of answers"
+    cost: ClassVar[str] = "n + m answers, and comparisons of those that are no plain numbers"
+    is_vote: ClassVar[bool] = True
     loads_model: ClassVar[bool] = True  # it starts a program
+    features_per_segment: ClassVar[bool] = True  # answers are compared with those of a segment
 
     timeout: float = option(60.0, gt=0, affects_results=False,
                             help="seconds without a result after which a comparison fails")
@@ -51,33 +62,62 @@ class Symbolic(Metric[Objects]):
                 raise ModuleNotFoundError(name="math_verify")
 
     def features(self, texts: Sequence[str]) -> Objects:
-        return objects(texts)
+        """(N,) answers; equal ones are written as the first of them is, and "" is none."""
+        self.prepare()
+        answers = [find_answer(text) for text in texts]
+        firsts: dict[str | None, str | None] = {None: None}
+        for answer in answers:
+            if answer not in firsts:
+                assert answer is not None
+                classes = [first for first in dict.fromkeys(firsts.values()) if first is not None]
+                equal = self._are_equal([(first, answer) for first in classes])
+                firsts[answer] = next(compress(classes, equal), answer)
+        return objects(firsts[answer] for answer in answers)
+
+    def answers(self, features: Objects) -> list[str | None]:
+        return [*features]
 
     def scores(self, hyps: Objects, refs: Objects, source: object = None) -> Floats:
         """(H, R) whether answers are equal."""
-        self.prepare()
-        place: dict[str, int] = {}
-        ours, theirs = (np.array([place.setdefault(text, len(place)) for text in side], np.intp)
-                        for side in (hyps, refs))
-        rows, columns = np.unique(np.sort(np.stack(np.broadcast_arrays(ours[:, None], theirs)),
-                                          axis=0).reshape(2, -1), axis=1)  # each pair once
-        texts = list(place)
-        equal = np.zeros((len(texts), len(texts)))
-        equal[rows, columns] = equal[columns, rows] = self._judged(
-            [(texts[row], texts[column]) for row, column
-             in zip(rows.tolist(), columns.tolist(), strict=True)])
-        scores: Floats = equal[ours[:, None], theirs]
+        ours, theirs = _places(hyps), _places(refs)
+        equal = np.zeros((len(ours), len(theirs)))
+        for answer in ours.keys() & theirs.keys():
+            equal[ours[answer], theirs[answer]] = answer != ""
+        # those on both sides are of the same call of `features`, where no two classes are equal
+        pairs = [(one, other) for one in ours.keys() - theirs.keys()
+                 for other in theirs.keys() - ours.keys()]
+        for one, other in compress(pairs, self._are_equal(pairs)):
+            equal[ours[one], theirs[other]] = 1
+        scores: Floats = equal[np.ix_([ours[answer or ""] for answer in hyps],
+                                      [theirs[answer or ""] for answer in refs])]
         return scores
-
 
     def equal_answers(self, text: str, others: Sequence[str]) -> list[bool]:
         """Whether a text gives the same answer as each of the others."""
         self.prepare()
-        return self._judged([(text, other) for other in others])
+        own, *found = map(find_answer, (text, *others))
+        pairs = [(own or "", other or "") for other in found]
+        return [one == other != "" or judged
+                for (one, other), judged in zip(pairs, self._are_equal(pairs), strict=True)]
 
-    def _judged(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        lines = _judge(self.timeout, os.getpid()).ask([json.dumps(pair) for pair in pairs])
-        return [line.strip() == "1" for line in lines]
+    def _are_equal(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        """Whether different answers are formulas of equal value."""
+        asked = [pair for pair in pairs if _are_comparable(*pair)]
+        lines = _judge(self.timeout, os.getpid()).ask([json.dumps(pair) for pair in asked])
+        equal = {pair for pair, line in zip(asked, lines, strict=True) if line.strip() == "1"}
+        return [pair in equal for pair in pairs]
+
+
+def _places(answers: Objects) -> dict[str, int]:
+    """Each distinct answer, and its place among them; "" is none."""
+    distinct = dict.fromkeys(answer or "" for answer in answers)
+    return {answer: place for place, answer in enumerate(distinct)}
+
+
+def _are_comparable(one: str, other: str) -> bool:
+    """Whether only the judge can tell: both are formulas, and not both are numbers."""
+    return (is_formula(one) and is_formula(other)
+            and not (is_number(one) and is_number(other)) and not have_other_variables(one, other))
 
 
 @cache
