@@ -121,7 +121,8 @@ def ranked_details(metric: AnyMetric, segments: Sequence[Segment],
 def _with_inner(metric: AnyMetric) -> Iterator[AnyMetric]:
     yield metric
     for part in inner_metrics(metric):
-        yield from _with_inner(part)
+        if isinstance(part, Metric):  # and not the object inside an adapter
+            yield from _with_inner(part)
 
 
 def _extract(metric: Metric[F], segments: Sequence[Segment]) -> Iterator[Pool[F]]:
