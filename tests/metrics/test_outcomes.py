@@ -134,4 +134,4 @@ def test_uncertainty_is_that_of_outcomes():
     given = minrisk.Segment(PROGRAMS, ["5", "4"], outcomes=PRINTED)
     for segment in (given, minrisk.Segment(PROGRAMS, outcomes=PRINTED)):
         [ranking] = strategy.rank([segment])
-        assert ranking.uncertainty.clusters == 3
+        assert (ranking.uncertainty.clusters, ranking.uncertainty.unanswered) == (2, 0.2)

@@ -227,6 +227,10 @@ class MetricAdapter(Metric[Any]):
         found: list[str | None] | None = self._call_if_present("answers", features)
         return found
 
+    def agreement(self, scores: Floats, whole: Floats) -> Floats:
+        found: Floats | None = self._call_if_present("agreement", scores, whole)
+        return super().agreement(scores, whole) if found is None else found
+
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         return self._call_if_present("details", segment, ranking) or {}
 

@@ -12,6 +12,7 @@ from functools import wraps
 from inspect import getattr_static
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
 from minrisk._core.arrays import Floats, Ints, Points
@@ -242,6 +243,18 @@ class Metric(Options, ABC, Generic[F]):
         Answers are equal exactly where the scores of a vote (`is_vote`) are 1.
         """
         return None
+
+    def agreement(self, scores: Floats, whole: Floats) -> Floats:
+        """(H, R) how far texts agree: 1 as with themselves, 0 as unrelated ones.
+
+        It grows evenly with what they have in common. The whole (R,) is the score of each reference
+        against itself; where it is not positive, as for negated errors, the worst score at hand is
+        that of unrelated texts.
+        """
+        none = np.where(whole > 0, 0.0, scores.min(axis=0))
+        size = whole - none
+        result: Floats = np.divide(scores - none, size, out=np.ones_like(scores), where=size > 0)
+        return result
 
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         """Further fields of the output of a segment, with values that JSON can hold."""

@@ -160,14 +160,17 @@ class Confidence:
 class Uncertainty:
     """How far the samples of a segment disagree, over semantic clusters.
 
+    A sample without an answer, where the metric compares answers, is in no cluster.
+
     >>> Uncertainty(entropy=0.69, largest=0.5, utility=70.0, clusters=2).largest
     0.5
     """
 
     entropy: float  # of the clusters' mass, in nats: its exponential is a number of them
-    largest: float  # mass of the largest cluster
+    largest: float  # mass of the largest cluster, as a share of all samples
     utility: float  # mean pairwise utility: what a sample at random is worth
     clusters: int
+    unanswered: float = 0.0  # share of the samples without an answer
 
 
 @dataclass(frozen=True, eq=False, repr=False)

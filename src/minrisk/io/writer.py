@@ -121,7 +121,8 @@ def abstains(ranking: Ranking, share: float) -> bool:
 
 def uncertainty_fields(found: Uncertainty) -> dict[str, Any]:
     return {"entropy": found.entropy, "largest": found.largest,
-            "utility": finite_or_none(found.utility), "clusters": found.clusters}
+            "utility": finite_or_none(found.utility), "clusters": found.clusters,
+            "unanswered": found.unanswered}
 
 
 def count_samples(record: Record) -> dict[str, int]:

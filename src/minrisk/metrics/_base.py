@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric, Metric
 from minrisk._core.segment import Segment
@@ -72,6 +73,9 @@ class WrapperMetric(Metric[Any]):
     @property
     def needs_segment(self) -> bool:
         return self.metric.needs_segment
+
+    def agreement(self, scores: Floats, whole: Floats) -> Floats:
+        return self.metric.agreement(scores, whole)
 
     def prepare(self) -> None:
         self.metric.prepare()

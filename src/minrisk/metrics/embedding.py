@@ -120,6 +120,11 @@ class Embedding(Metric[Floats]):
         """The scores of cosines, or of sums of them whose weights add up to the total."""
         return (total + cosines) / 2 if self.unit else cosines
 
+    def agreement(self, scores: Floats, whole: Floats) -> Floats:
+        """(H, R) 1 - sine of the angle: a cosine falls with the square of the difference only."""
+        cosines = (2 * scores - 1 if self.unit else scores).clip(-1, 1)
+        return np.where(cosines > 0, 1 - np.sqrt(1 - cosines**2), 0.0)
+
     def vectors(self, features: Floats) -> Floats:
         """(N, D) for clustering."""
         return features

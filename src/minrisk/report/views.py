@@ -166,7 +166,7 @@ class _SegmentView:
     def _masses(self) -> list[list[Any]]:
         """Number, mass and count of distinct texts of the largest clusters."""
         mass, labels = self._clusters.mass, self._clusters.labels
-        sizes = np.bincount(labels, minlength=mass.size)
+        sizes = np.bincount(labels[labels >= 0], minlength=mass.size)
         largest = np.argsort(-mass, kind="stable")[:MAX_CLUSTERS]
         return [[int(n), number(mass[n]), int(sizes[n])] for n in largest]
 
@@ -190,7 +190,8 @@ class _SegmentView:
         rows = self._pool.hyp_rows[self._clusters.rows]
         place = np.array([by_text.get(row, -1) for row in rows.tolist()])
         known = place >= 0
-        part = sums(self._clusters.labels[known], (mass * scores)[place[known]],
+        grouped = known & (self._clusters.labels >= 0)
+        part = sums(self._clusters.labels[grouped], (mass * scores)[place[grouped]],
                     self._clusters.mass.size)  # contributions to the choice's utility, by cluster
         return {"support": [number(scores[place[i]]) if known[i] else None for i in shown],
                 "parts": [number(part[n]) for n, *_ in self._masses()]}

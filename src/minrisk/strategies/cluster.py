@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minrisk._core.adapters import metric_option
-from minrisk._core.arrays import Ints, sums
+from minrisk._core.arrays import Ints
 from minrisk._core.batch import as_batch
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
@@ -65,11 +65,11 @@ class Cluster(Options):
     def _heaviest(self, ranking: Ranking, pool: Pool[Any]) -> Ints:
         """The rows of the hypotheses in the heaviest cluster; of equal ones, in the best.
 
-        Hypotheses without an answer, where the similarity compares answers, give no weight.
+        Hypotheses without an answer, where the similarity is a vote, are in none; if all are, all
+        are kept.
         """
         found = clusters(ranking, pool, self.threshold, not pool.metric.ignores_references)
         _, inverse = pool.distinct_hypotheses()
-        answered = pool.choices()[found.rows] >= 0
-        mass = sums(found.labels, found.weights * answered, found.mass.size)
-        rows = found.rows[found.labels == Ranking.of(mass).best]
+        heaviest = Ranking.of(found.mass).best if found.mass.size else -1
+        rows = found.rows[found.labels == heaviest]
         return np.flatnonzero(np.isin(inverse, inverse[rows]))

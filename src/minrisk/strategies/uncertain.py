@@ -1,11 +1,13 @@
-"""How far samples disagree: entropy over clusters of texts that are alike by the metric.
+"""How far samples disagree: entropy over clusters of texts that agree by the metric.
 
 Semantic entropy (Kuhn et al. 2023) with the utility in the place of an entailment model: two texts
-are alike if one is nearly as good a reference for the other as it is for itself.
+agree if one is nearly as good a reference for the other as it is for itself; of a vote, if they
+have the same answer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,8 +24,8 @@ from minrisk._core.strategy import Strategy, compares_texts, segment_rng, stage_
 from minrisk.strategies._wrapper import MeasuringStrategy
 
 THRESHOLD = 0.6  # which tells most of chrF against human references: experiments/uncertainty
-# hypotheses that others are compared with: the best, then some of what is like none of them
-_BEST, _SOME = 4, 64
+_BLOCK = 64  # hypotheses that others are compared with together
+_BEST = 4  # of these, where a model is spared comparisons: the best, before a block of the others
 _REFERENCES = 64  # for the mean utility, where the strategy left utilities out
 
 
@@ -31,21 +33,28 @@ _REFERENCES = 64  # for the mean utility, where the strategy left utilities out
 class Clusters:
     """Semantic clusters of distinct hypotheses, numbered by the rank of their best hypothesis.
 
-    >>> Clusters(np.array([0, 2]), np.array([0.75, 0.25]), np.array([0, 1])).mass.tolist()
-    [0.75, 0.25]
+    >>> half, quarter = np.full(2, 0.5), np.full(2, 0.25)
+    >>> found = Clusters(np.array([0, 2]), half, np.array([0, -1]), alone=quarter)
+    >>> found.mass.tolist(), round(found.entropy, 2)
+    ([0.5], 1.04)
     """
 
     rows: Ints  # (D,) the distinct hypotheses, by rank: their first places among all
     weights: Floats  # (D,) the share of the samples that each stands for
-    labels: Ints  # (D,)
+    labels: Ints  # (D,) -1 without an answer, which is in no cluster
+    alone: Floats  # the share of each sample that is in no cluster
 
     @property
     def mass(self) -> Floats:
-        return sums(self.labels, self.weights, int(self.labels.max()) + 1)
+        """The share of all samples in each cluster."""
+        known = self.labels >= 0
+        return sums(self.labels[known], self.weights[known], int(self.labels.max()) + 1)
 
     @property
     def entropy(self) -> float:
-        mass = self.mass[self.mass > 0]
+        """Over the clusters, and each sample that is in none."""
+        mass = np.concatenate([self.mass, self.alone])
+        mass = mass[mass > 0]
         return max(0.0, float(-(mass * np.log(mass)).sum()))
 
 
@@ -53,16 +62,19 @@ class Clusters:
 class Uncertain(MeasuringStrategy):
     """A strategy whose rankings say how far the samples disagree.
 
-    Each hypothesis, from the best to the worst, joins the first cluster whose centre it is like, or
-    begins one. Of more than 68 distinct hypotheses, the best and some others are centres, and what
-    is like none of them stands alone. Costs 68 * n evaluations more, or n * n where n is less. A
-    metric whose scores do not depend on references compares no texts: all distinct ones stand
-    alone.
+    Of a vote, the samples with the same answer are a cluster; one without an answer is in none. By
+    other metrics each hypothesis, from the best to the worst, joins the first cluster with whose
+    centre it agrees, or begins one; this costs n * n evaluations more. Of metrics that load a model
+    only 68 hypotheses are compared with all others, the best and some further ones: of more
+    distinct ones, what agrees with none of these stands alone, so that entropy and clusters are
+    upper bounds. A metric whose scores do not depend on references compares no texts: all distinct
+    ones stand alone.
 
     Args:
         strategy: the strategy that ranks.
-        threshold: the minimum score of a hypothesis against the centre of its cluster, as a share
-            of the centre's score against itself.
+        threshold: the minimum agreement of a hypothesis with the centre of its cluster: its score,
+            as a share of the centre's score against itself. Cosines first become what is linear in
+            the difference: 1 - sine of the angle.
         seed: seed of the references for the mean utility, where the strategy leaves some out.
 
     >>> import minrisk
@@ -74,8 +86,8 @@ class Uncertain(MeasuringStrategy):
 
     strategy: Strategy = stage_option(help="strategy that ranks")
     threshold: float = option(THRESHOLD, ge=0, le=1,
-                              help="minimum score of a hypothesis against its cluster's centre, as "
-                              "a share of the centre's score against itself")
+                              help="minimum agreement of a hypothesis with its cluster's centre, "
+                              "as a share of the centre's score against itself")
     seed: int = option(0, ge=0, help="seed of the references for the mean utility")
 
     def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
@@ -87,20 +99,30 @@ class Uncertain(MeasuringStrategy):
 def uncertainty(ranking: Ranking, pool: Pool[Any], found: Clusters, seed: int = 0) -> Uncertainty:
     """Of a segment whose hypotheses are in these clusters."""
     utility = float(found.weights @ _utilities(ranking, pool, seed)[found.rows])
-    return Uncertainty(found.entropy, float(found.mass.max()), utility, found.mass.size)
+    return Uncertainty(found.entropy, float(found.mass.max(initial=0)), utility, found.mass.size,
+                       float(found.alone.sum()))
 
 
 def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD,
              compares: bool = True) -> Clusters:
-    """The semantic clusters of a segment; without comparisons, each hypothesis by itself."""
+    """The semantic clusters of a segment; without comparisons, each hypothesis by itself.
+
+    References that are samples, but none of the hypotheses, are in no cluster.
+    """
     distinct, inverse = pool.distinct_hypotheses()
     order = inverse[ranking.order]  # distinct hypotheses by rank, with repetitions
     order = order[np.sort(np.unique(order, return_index=True)[1])]
-    labels = (_numbered(np.arange(order.size), order) if not compares
-              else _labels(as_references(distinct), order, threshold))
+    if pool.metric.is_vote:
+        classes = distinct.choices()
+    elif compares:
+        classes = _centres(as_references(distinct), order, threshold)
+    else:
+        classes = np.arange(order.size)
+    labels = _numbered(classes, order)
     rows = np.zeros(order.size, np.intp)
     rows[inverse[::-1]] = np.arange(inverse.size)[::-1]  # the first of equal ones is written last
-    return Clusters(rows[order], _weights(pool, distinct, inverse)[order], labels[order])
+    return Clusters(rows[order], _weights(pool, distinct, inverse)[order], labels[order],
+                    _alone(pool, (labels >= 0)[inverse]))
 
 
 def as_references(distinct: Pool[Any]) -> Pool[Any]:
@@ -125,51 +147,52 @@ def _weights(pool: Pool[Any], distinct: Pool[Any], inverse: Ints) -> Floats:
     return shares
 
 
-def _labels(pool: Pool[Any], order: Ints, threshold: float) -> Ints:
-    """(D,) the cluster of each hypothesis; what is like no centre stands alone."""
+def _alone(pool: Pool[Any], is_clustered: npt.NDArray[np.bool_]) -> Floats:
+    """The share of each sample that is in no cluster."""
+    segment = pool.segment
+    if segment.self_columns is not None:
+        return segment.weights[~np.isin(pool.ref_rows, pool.hyp_rows[is_clustered])]
+    return np.full(segment.counts[~is_clustered].sum(), 1 / segment.counts.sum())
+
+
+def _centres(pool: Pool[Any], order: Ints, threshold: float) -> Ints:
+    """(D,) the centre of the cluster of each hypothesis; what agrees with none stands alone."""
     own = pool.segment.self_columns
     assert own is not None
-    centre = np.full(order.size, -1)  # of the cluster of each
-    for size in (_BEST, _SOME):
-        waiting = order[centre[order] < 0]
-        candidates = waiting[:size] if size == _BEST else _spread(waiting, size)
-        if candidates.size:
-            alike = _alike(pool.scores(own[candidates]), candidates, threshold)
+    centre = np.full(order.size, -1)
+    for candidates in _candidates(centre, order, is_cheap=not pool.metric.loads_model):
+        scores = pool.scores(own[candidates])
+        whole = scores[candidates, np.arange(candidates.size)]
+        # not "below", so that what cannot be told apart agrees
+        agrees = ~(pool.metric.agreement(scores, whole) < threshold)
         for column, row in enumerate(candidates.tolist()):
             if centre[row] < 0:
-                centre[alike[:, column] & (centre < 0)] = row
-    centre = np.where(centre < 0, np.arange(order.size), centre)
-    return _numbered(centre, order)
+                centre[agrees[:, column] & (centre < 0)] = row
+                centre[row] = row
+    return np.where(centre < 0, np.arange(order.size), centre)
 
 
-def _spread(rows: Ints, size: int) -> Ints:
-    """So many of them, evenly; all where there are fewer."""
-    places: Ints = np.linspace(0, rows.size - 1, min(size, rows.size)).astype(np.intp)
-    return rows[places]
+def _candidates(centre: Ints, order: Ints, is_cheap: bool) -> Iterator[Ints]:
+    """Hypotheses without a centre, in blocks: all by rank, or the best and some of the others."""
+    if not is_cheap:
+        yield order[:_BEST]
+        waiting = order[centre[order] < 0]
+        if waiting.size:
+            yield waiting[np.linspace(0, waiting.size - 1, min(_BLOCK, waiting.size)).astype(int)]
+        return
+    while (waiting := order[centre[order] < 0]).size:
+        yield waiting[:_BLOCK]
 
 
-def _numbered(centre: Ints, order: Ints) -> Ints:
-    """(D,) clusters by number, in the order in which they first appear."""
-    _, first, label = np.unique(centre[order], return_index=True, return_inverse=True)
+def _numbered(classes: Ints, order: Ints) -> Ints:
+    """(D,) clusters by number, in the order in which they first appear; -1 is none."""
+    known = order[classes[order] >= 0]
+    _, first, label = np.unique(classes[known], return_index=True, return_inverse=True)
     rank = np.empty_like(first)
     rank[np.argsort(first)] = np.arange(first.size)
-    labels = np.empty_like(order)
-    labels[order] = rank[label]
+    labels = np.full(order.size, -1)
+    labels[known] = rank[label]
     return labels
-
-
-def _alike(scores: Floats, centres: Ints, threshold: float) -> npt.NDArray[np.bool_]:
-    """(D, C) whether hypotheses score about as much against a centre as that itself does.
-
-    A score against itself is the whole. Where it is not positive, as for negated errors, the
-    worst score at hand is none of it.
-    """
-    whole = scores[centres, np.arange(centres.size)]
-    none = np.where(whole > 0, 0.0, scores.min(axis=0))
-    # "not below", so that what cannot be told apart is alike
-    found: npt.NDArray[np.bool_] = scores - none >= threshold * (whole - none)
-    found[centres, np.arange(centres.size)] = True
-    return found
 
 
 def _utilities(ranking: Ranking, pool: Pool[Any], seed: int) -> Floats:
@@ -177,6 +200,7 @@ def _utilities(ranking: Ranking, pool: Pool[Any], seed: int) -> Floats:
     if np.isfinite(ranking.utility).all():
         return ranking.utility
     weights = pool.segment.weights
+    columns = np.flatnonzero(weights)
     rng = segment_rng(seed, pool.segment)
-    some = rng.choice(weights.size, min(_REFERENCES, weights.size), replace=False)
+    some = rng.choice(columns, min(_REFERENCES, columns.size), replace=False)
     return pool.utility(Groups.subset(weights, some))

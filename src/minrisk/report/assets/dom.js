@@ -49,11 +49,11 @@ function formatMeasure(key, i) {
   return key === 'gain' || key.startsWith('ahead:') ? withSign(found) : number(found);
 }
 
-// clusters have letters, because not all readers can tell the colours apart
-const letter = (label) => label < 26 ? String.fromCharCode(65 + label)
+// clusters have letters, because not all readers can tell the colours apart; what is in none has a dash
+const letter = (label) => label < 0 ? '–' : label < 26 ? String.fromCharCode(65 + label)
   : letter(Math.floor(label / 26) - 1) + letter(label % 26);
-const cluster = (label) => h('span', {class: `cluster c${label % 8}`, title: `Cluster ${letter(label)}`},
-  letter(label));
+const cluster = (label) => label < 0 ? h('span', {title: 'No answer, and no cluster'}, '–')
+  : h('span', {class: `cluster c${label % 8}`, title: `Cluster ${letter(label)}`}, letter(label));
 
 function download(name, type, text) {
   const link = h('a', {href: URL.createObjectURL(new Blob([text], {type})), download: name});
