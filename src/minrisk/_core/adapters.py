@@ -232,7 +232,8 @@ class MetricAdapter(Metric[Any]):
         return super().agreement(scores, whole) if found is None else found
 
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
-        return self._call_if_present("details", segment, ranking) or {}
+        found: dict[str, Any] = self._call_if_present("details", segment, ranking) or {}
+        return found | self.votes(segment, ranking.best) if self.is_vote else found
 
     def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
         return Counter(self._call_if_present("take_usage", source, texts))

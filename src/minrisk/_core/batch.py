@@ -12,11 +12,8 @@ from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Ints
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric, F, Metric
-from minrisk._core.options import inner_metrics
 from minrisk._core.pool import Pool, Tally
-from minrisk._core.segment import Ranking, Segment
-
-_MAX_REPORTED_ANSWERS = 10  # answers whose votes are reported
+from minrisk._core.segment import Segment
 
 
 class Batch(Sequence[Segment]):
@@ -103,26 +100,6 @@ def bind(metric: Metric[F], segments: Sequence[Segment]) -> Iterable[Pool[F]]:
     if isinstance(segments, Batch):
         return segments.pools(metric)
     return _extract(as_metric(metric), segments)
-
-
-def ranked_details(metric: AnyMetric, segments: Sequence[Segment],
-                   rankings: Sequence[Ranking]) -> list[dict[str, Any]]:
-    """Further fields of the output of each segment: of a vote, the chosen answer and the votes."""
-    batch = as_batch(segments)
-    found = [metric.details(segment, ranking)
-             for segment, ranking in zip(batch, rankings, strict=True)]
-    for vote in filter(lambda part: part.is_vote, _with_inner(metric)):
-        for fields, pool, ranking in zip(found, batch.pools(vote), rankings, strict=True):
-            most = [*pool.votes().items()][:_MAX_REPORTED_ANSWERS]
-            fields |= {"answer": pool.answer(ranking.best), "votes": dict(most)}
-    return found
-
-
-def _with_inner(metric: AnyMetric) -> Iterator[AnyMetric]:
-    yield metric
-    for part in inner_metrics(metric):
-        if isinstance(part, Metric):  # and not the object inside an adapter
-            yield from _with_inner(part)
 
 
 def _extract(metric: Metric[F], segments: Sequence[Segment]) -> Iterator[Pool[F]]:

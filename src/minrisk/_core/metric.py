@@ -33,6 +33,8 @@ class Features(Protocol):
 
 PartialStatistics = npt.NDArray[Any]  # of references; those of parts add up
 
+_MAX_REPORTED_ANSWERS = 10  # answers whose votes are reported
+
 F = TypeVar("F", bound=Features)
 F_in = TypeVar("F_in", bound=Features, contravariant=True)
 
@@ -257,11 +259,33 @@ class Metric(Options, ABC, Generic[F]):
         return result
 
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
-        """Further fields of the output of a segment, with values that JSON can hold."""
+        """Further fields of the output of a segment, with values that JSON can hold.
+
+        Of a vote: the answer of the choice, and the share of all references with each answer.
+        """
         found: dict[str, Any] = {}
         for part in inner_metrics(self):
             found |= part.details(segment, ranking)
-        return found
+        return found | self.votes(segment, ranking.best) if self.is_vote else found
+
+    def votes(self, segment: Segment, best: int) -> dict[str, Any]:
+        """The answer of the best hypothesis, and the votes for this and the most frequent others.
+        """
+        given = segment.outcomes if self.compares_outcomes and segment.outcomes else segment
+        rows = {text: row for row, text in enumerate(
+            dict.fromkeys((*given.hypotheses, *given.references)))}
+        features = self.features([*rows])
+        answers = self.answers(features) or [None] * len(rows)
+        firsts: dict[str, int] = {}
+        for text in given.hypotheses:
+            if (answer := answers[rows[text]]) is not None:
+                firsts.setdefault(answer, rows[text])
+        refs, columns = np.unique([rows[text] for text in given.references], return_inverse=True)
+        scores = self.scores(features[np.array([*firsts.values()], np.intp)], features[refs])
+        shares = (scores == 1) @ np.bincount(columns, given.weights)
+        votes = sorted(zip(firsts, shares.tolist(), strict=True), key=lambda vote: -vote[1])
+        return {"answer": answers[rows[given.hypotheses[best]]],
+                "votes": dict(votes[:_MAX_REPORTED_ANSWERS])}
 
     def take_usage(self, source: str | None, texts: Iterable[str]) -> Counter[str]:
         """Requests and tokens that scores of these texts took since they were last asked for.

@@ -115,32 +115,13 @@ class Pool(Generic[F]):
 
         It is negative if the metric finds no answer in the text.
         """
-        answers = self.answers()
+        distinct, inverse = self._distinct
+        answers = self.metric.answers(self.texts[distinct])
         if answers is None:
             return self.hyp_rows
         numbers: dict[str | None, int] = {None: -1}
-        return np.array([numbers.setdefault(answer, len(numbers)) for answer in answers], np.intp)
-
-    def answers(self) -> list[str | None] | None:
-        """(H,) the answer of each hypothesis, or None; None if the metric extracts none."""
-        distinct, inverse = self._distinct
-        found = self.metric.answers(self.texts[distinct])
-        return None if found is None else [found[row] for row in inverse.tolist()]
-
-    def answer(self, row: int) -> str | None:
-        """The answer of one hypothesis, if it has one."""
-        answers = self.answers()
-        return None if answers is None else answers[row]
-
-    def votes(self) -> dict[str, float]:
-        """The share of the references that agree with each answer, by their number.
-
-        References without an answer agree with none, so that the shares may sum to less than 1.
-        """
-        answers = self.answers() or ()
-        found = zip(answers, self.utility().tolist(), strict=True) if answers else ()
-        votes = {answer: share for answer, share in found if answer is not None}
-        return dict(sorted(votes.items(), key=lambda vote: -vote[1]))
+        found = [numbers.setdefault(answer, len(numbers)) for answer in answers]
+        return np.array(found, np.intp)[inverse]
 
     def distinct_references(self) -> tuple[Ints, Floats]:
         """A column of each distinct reference with weight, and the weight of all its copies."""

@@ -31,6 +31,7 @@ def value(formula: str) -> tuple[Any, ...]:
         return ()
 
 
+@lru_cache(1 << 16)
 def are_equal(one: str, other: str) -> bool:
     ours, theirs = value(one), value(other)
     if not ours or not theirs:

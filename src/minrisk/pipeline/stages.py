@@ -15,12 +15,12 @@ from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from minrisk._core.arrays import Floats
-from minrisk._core.batch import Batch, bind, ranked_details
+from minrisk._core.batch import Batch, bind
 from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric
 from minrisk._core.sampler import PartialError, Sample, Sampler
-from minrisk._core.segment import Segment
+from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import (
     Strategy,
     all_metrics,
@@ -265,25 +265,24 @@ class Decode:
 
     def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
         segments: Sequence[Segment] = [r.segment for r in batch if r.segment is not None]
-        if self.scores or self.strategy.metric.is_vote:  # features are used again
-            segments = Batch(segments)
         matrices: list[Floats | None] = [None] * len(batch)
         if self.scores:
+            segments = Batch(segments)
             matrices = [pool.keep_scores() for pool in bind(self.strategy.metric, segments)]
         rankings = self.strategy.rank(segments)
-        details = ranked_details(self.strategy.metric, segments, rankings)
         return [record.replace(ranking=ranking, scores=matrix,
-                               details=found | self._usage(segment))
-                for record, segment, ranking, matrix, found
-                in zip(batch, segments, rankings, matrices, details, strict=True)]
+                               details=self._details(segment, ranking))
+                for record, segment, ranking, matrix
+                in zip(batch, segments, rankings, matrices, strict=True)]
 
     @lazy
     def _metrics(self) -> list[AnyMetric]:
         return [*all_metrics(self.strategy)]
 
-    def _usage(self, segment: Segment) -> dict[str, Any]:
+    def _details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:
         usage = take_usage(self._metrics, segment)
-        return {"judge_usage": dict(usage)} if usage else {}
+        found = self.strategy.metric.details(segment, ranking)
+        return found | {"judge_usage": dict(usage)} if usage else found
 
 
 @dataclass(frozen=True)

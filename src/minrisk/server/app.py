@@ -311,17 +311,17 @@ class Server:
         trace = _trace.get()
         with trace.timing("choosing"):
             try:
-                ranking, usage = await self._completion_handler.rank(strategy, segment)
+                found = await self._completion_handler.rank(strategy, segment)
             except MinriskError as error:  # bad candidates, or a missing source
                 raise ApiError(400, str(error)) from None
-        judged = judge_usage_field(usage)
+        ranking, judged = found.ranking, judge_usage_field(found.judge_usage)
         trace.fields |= judged
         return web.json_response({
             "object": "minrisk.ranking",
             "results": [{"index": row, "utility": finite_or_none(float(ranking.utility[row]))}
                         for row in ranking.order.tolist()],
             "minrisk": {"signature": signature(strategy), "pairs": ranking.pairs,
-                        **measurements(ranking), **judged}})
+                        **measurements(found), **judged}})
 
     async def _models(self, _: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": await self._list_models()})

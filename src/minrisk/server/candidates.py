@@ -15,7 +15,15 @@ from minrisk.openai.choices import Choice
 
 _END_OF_REASONING = "</think>"  # some servers leave it in the content
 _FILTERED = "content_filter"
-TOOL_METRIC = JsonMatch(by="field")  # compares calls of the same tools
+
+
+class _ToolMatch(JsonMatch):
+    """Compares calls of the same tools field by field, and counts equal calls as votes."""
+
+    is_vote = True
+
+
+TOOL_METRIC = _ToolMatch(by="field")
 
 
 @dataclass(frozen=True)

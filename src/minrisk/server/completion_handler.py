@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from minrisk._core.errors import MinriskError
 from minrisk._core.sample_columns import columns
+from minrisk._core.sampler import Sample
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
 from minrisk.io.record import Weighting, segment_of
 from minrisk.io.writer import abstains, json_line
+from minrisk.openai.choices import Choice
 from minrisk.server.backends import Backend
 from minrisk.server.candidates import TOOL_METRIC, Candidate, pool_of, read_candidates
 from minrisk.server.client_request import ClientRequest
@@ -99,25 +103,33 @@ class CompletionHandler:
         if pool.calls_tools and strategy.metric.name != TOOL_METRIC.name:
             strategy = Standard(TOOL_METRIC)
         try:
-            segment, weighting = self._segment(request, pool.compared)
-            ranking, judge_usage = await self.rank(strategy, segment)
+            votes = strategy.metric.is_vote
+            segment, weighting = self._segment(request, pool.compared,
+                                               collector.choices if votes else ())
+            ranked = await self.rank(strategy, segment)
         except MinriskError as error:
             raise ApiError(500, f"the samples cannot be ranked: {error}", code="choosing",
                            headers=NO_RETRY) from None
-        order = [*_in_order(pool.compared, segment, ranking), *pool.others]
+        order = [*_in_order(pool.compared, segment, ranked.ranking), *pool.others]
         share = self.settings.measures.abstain
-        return RankedCandidates(order, pool.compared, len(segment.hypotheses), ranking,
-                      signature(strategy, weights=weighting), strategy, judge_usage,
-                      abstains=share is not None and abstains(ranking, share))
+        return RankedCandidates(order, pool.compared, len(segment.hypotheses), ranked,
+                      signature(strategy, weights=weighting), strategy,
+                      abstains=share is not None and abstains(ranked.ranking, share))
 
-    def _segment(self, request: ClientRequest,
-                 compared: Sequence[Candidate]) -> tuple[Segment, Weighting]:
+    def _segment(self, request: ClientRequest, compared: Sequence[Candidate],
+                 voting: Sequence[Choice]) -> tuple[Segment, Weighting]:
         """As `minrisk decode` would read it from a record of these samples, and how they weigh: by
         their counts where the upstream gave no log-probabilities.
+
+        Of the voting choices, those that are not compared vote for none: they are blank references.
         """
+        known = {id(candidate.choice) for candidate in compared}
         samples = [candidate.sample for candidate in compared]
+        samples += [Sample("", logprob=choice.logprob, length=choice.length)
+                    for choice in voting if id(choice) not in known]
         weighting = self.settings.weighting.or_uniform(columns(samples))
-        return segment_of(samples, request.source, weighting), weighting
+        segment = segment_of(samples, request.source, weighting)
+        return segment.keep(np.flatnonzero([text != "" for text in segment.hypotheses])), weighting
 
     def _count(self, request: ClientRequest, collector: SampleCollector, trace: Trace) -> None:
         missing = max(0, request.samples - collector.count)

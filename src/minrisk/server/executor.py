@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from math import inf
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import MODEL_BATCH, Strategy, all_metrics, loads_model, take_usage
@@ -33,11 +33,11 @@ class TimedStrategy:
         return (not self.loads_model
                 and self._seconds_per_unit * _size(segment) < _MAX_BLOCKING)
 
-    def rank(self, segment: Segment) -> Ranking:
+    def rank(self, segment: Segment) -> RankedSegment:
         begin = time.thread_time()
-        [ranking] = self.strategy.rank([segment])
+        [found] = _ranked(self.strategy, [segment])
         self._seconds_per_unit = (time.thread_time() - begin) / _size(segment)
-        return ranking
+        return found
 
 
 def _size(segment: Segment) -> int:
@@ -46,10 +46,16 @@ def _size(segment: Segment) -> int:
 
 
 class RankedSegment(NamedTuple):
-    """A ranking, and the requests and tokens of judges that it took."""
+    """A ranking, what else the output says of it, and the usage of judges."""
 
     ranking: Ranking
-    judge_usage: Mapping[str, int]
+    details: Mapping[str, Any]  # of a vote, the answer and the votes
+    judge_usage: Mapping[str, int]  # requests and tokens
+
+
+def _ranked(strategy: Strategy, segments: Sequence[Segment]) -> list[RankedSegment]:
+    return [RankedSegment(ranking, strategy.metric.details(segment, ranking), {})
+            for segment, ranking in zip(segments, strategy.rank(segments), strict=True)]
 
 
 class _RankingJob(NamedTuple):
@@ -81,10 +87,9 @@ class RankingExecutor:
             job = _RankingJob(timed_strategy.strategy, segment)
             return await asyncio.wrap_future(self._model_thread.submit(job))
         if timed_strategy.is_quick(segment):
-            return RankedSegment(timed_strategy.rank(segment), {})
-        ranking = await asyncio.get_running_loop().run_in_executor(
+            return timed_strategy.rank(segment)
+        return await asyncio.get_running_loop().run_in_executor(
             self._threads, timed_strategy.rank, segment)
-        return RankedSegment(ranking, {})
 
     async def run(self, strategy: Strategy, work: Callable[[], T]) -> T:
         """The result of other work with a strategy, in a thread; with a model, between batches."""
@@ -97,13 +102,13 @@ class RankingExecutor:
     def _rank_together(self, jobs: Sequence[_RankingJob]) -> list[RankedSegment]:
         with self._model:
             try:
-                rankings = jobs[0].strategy.rank([job.segment for job in jobs])
+                ranked = _ranked(jobs[0].strategy, [job.segment for job in jobs])
             except BaseException:
                 if len(jobs) == 1:  # others are ranked again one by one
                     self._take_usage(jobs[0])
                 raise
-            return [RankedSegment(ranking, self._take_usage(job))
-                    for ranking, job in zip(rankings, jobs, strict=True)]
+            return [found._replace(judge_usage=self._take_usage(job))
+                    for found, job in zip(ranked, jobs, strict=True)]
 
     def _take_usage(self, job: _RankingJob) -> Counter[str]:
         usage = take_usage(all_metrics(job.strategy), job.segment)

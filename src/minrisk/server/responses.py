@@ -17,6 +17,7 @@ from minrisk.openai.choices import total_usage
 from minrisk.openai.completions import CompletionResponse
 from minrisk.server.candidates import Candidate
 from minrisk.server.client_request import ClientRequest
+from minrisk.server.executor import RankedSegment
 
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 _IDS = {"chat": "chatcmpl", "completions": "cmpl"}
@@ -33,11 +34,18 @@ class RankedCandidates:
     order: list[Candidate]
     compared: list[Candidate]  # the ranked ones, in input order
     distinct: int
-    ranking: Ranking
+    ranked: RankedSegment
     signature: str
     strategy: Strategy
-    judge_usage: Mapping[str, int]  # requests and tokens of judges
     abstains: bool = False  # the samples disagree too much for an answer
+
+    @property
+    def ranking(self) -> Ranking:
+        return self.ranked.ranking
+
+    @property
+    def judge_usage(self) -> Mapping[str, int]:
+        return self.ranked.judge_usage
 
 
 def completion(request: ClientRequest, parts: Sequence[CompletionResponse],
@@ -92,7 +100,7 @@ def summary(request: ClientRequest, parts: Sequence[CompletionResponse],
     ranking = ranked.ranking
     found |= {"distinct": ranked.distinct, "signature": ranked.signature,
               "utility": finite_or_none(float(ranking.utility[ranking.best]))}
-    found |= measurements(ranking) | judge_usage_field(ranked.judge_usage)
+    found |= measurements(ranked.ranked) | judge_usage_field(ranked.judge_usage)
     if ranked.abstains:
         found["abstained"] = True
     if request.return_candidates:
@@ -101,9 +109,9 @@ def summary(request: ClientRequest, parts: Sequence[CompletionResponse],
     return found
 
 
-def measurements(ranking: Ranking) -> dict[str, Any]:
-    """The confidence and the uncertainty, if they were measured."""
-    found: dict[str, Any] = {}
+def measurements(ranked: RankedSegment) -> dict[str, Any]:
+    """The answer and its votes, if the metric votes; confidence and uncertainty, if measured."""
+    ranking, found = ranked.ranking, dict(ranked.details)
     if ranking.confidence is not None:
         found["confidence"] = finite_or_none(ranking.confidence.probability)
     if ranking.uncertainty is not None:
