@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from math import exp
 
 import numpy as np
 import pytest
 
-from minrisk._core.vote import Vote, answer_of, log_evidence
+from minrisk._core.vote import Vote, answer_of, find_answer, log_evidence
 from minrisk.metrics.chrf import ChrF
 from minrisk.metrics.exact_match import ExactMatch
 from minrisk.metrics.json_match import JsonMatch
@@ -115,6 +116,14 @@ def test_answers_that_can_only_be_compared_are_named_by_the_first():
         "ab", "x", "ab", None, "x", "ab"]
     assert metric.pairs == 1 + 2 + 3 + 3 + 3  # one text is compared once, with one of each class
     assert answer_of(metric)("cd") == "cd"  # another vote has its own
+
+
+@pytest.mark.parametrize(("pattern", "text", "answer"), [
+    (r"\d+", "3 or 4", "4"), (r"is (\d+)( apples)?", "is 3 apples", "3"),
+    (r"is (\d+)|#### (\d+)", "is 3, #### 4", "4"), (r"(?:-)?\d+", "x -5", "-5"),
+    (r"(-)?(\d+)", "x -5", "-"), (r"\d+", "none", None)])
+def test_an_answer_is_the_first_group_that_matched_or_the_whole_match(pattern, text, answer):
+    assert find_answer(re.compile(pattern), text) == answer
 
 
 def test_only_metrics_of_equal_answers_can_be_stopped():

@@ -88,7 +88,7 @@ def test_paths_can_be_ignored():
     assert scores(JsonMatch(), [one], [other]) == 0
 
 
-@pytest.mark.parametrize("path", ["a..b]", "a[0]", "[x]"])
+@pytest.mark.parametrize("path", [".", "..", "id,.", "a..b]", "a[0]", "[x]"])
 def test_a_path_that_makes_no_sense_is_refused(path):
     with pytest.raises(minrisk.InputError, match="wanted names"):
         JsonMatch(ignore=path)
@@ -119,3 +119,20 @@ def test_confidence_is_about_answers_not_about_their_layout():
     answers = ['{"a": 1}', '{ "a": 1 }', '{"a": 1.0}', '{"a": 2}']
     ranking = minrisk.decode(answers, strategy=minrisk.Confident(minrisk.Standard("json-match")))
     assert ranking.confidence.probability > 0.7
+
+
+def test_deep_nesting_is_no_answer_and_no_error():
+    deep = "[" * 600 + "]" * 600
+    assert canonical(deep) is None
+    assert canonical("[" * 100 + "]" * 100) is not None
+    assert minrisk.decode([deep, '{"a": 1}'], metric="json-match").text == '{"a": 1}'
+
+
+def test_fences_are_found_in_linear_time():
+    assert canonical("```" + "\n" * 100_000 + "x") is None  # quadratic: minutes
+
+
+def test_the_answer_and_the_votes_are_reported():
+    samples = ['{"a": 1}', "no idea", '{"a": 1.0}', '{"a": 2}']
+    [found] = minrisk.decode_corpus([{"samples": samples}], metric="json-match")
+    assert found.details == {"answer": '{"a":1}', "votes": {'{"a":1}': 0.5, '{"a":2}': 0.25}}

@@ -82,3 +82,9 @@ def test_without_the_package_the_extra_is_named(monkeypatch):
     monkeypatch.setattr("minrisk.metrics.symbolic.find_spec", lambda name: None)
     with pytest.raises(minrisk.MissingExtra, match=r"minrisk\[math\]"):
         scores(["1"], ["1"])
+
+
+def test_the_answer_and_the_votes_are_reported():
+    samples = ["1/2", "it is 0.5", LONG, "2x"]
+    [found] = minrisk.decode_corpus([{"samples": samples}], metric="symbolic")
+    assert found.details == {"answer": "1/2", "votes": {"1/2": 0.5, "2x": 0.25}}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import log
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import minrisk
 from minrisk._core.batch import bind
 from minrisk._core.segment import Ranking, Segment
+from minrisk.metrics.exact_match import ExactMatch
 from minrisk.strategies.uncertain import clusters
 from tolerance import assert_close
 
@@ -66,11 +69,93 @@ def test_counts_are_repetitions():
     assert_close(counted.utility, repeated.utility)
 
 
-def test_more_clusters_than_centres_stand_alone():
+@pytest.mark.parametrize("loads_model", [False, True])
+def test_more_clusters_than_are_compared_stand_alone(loads_model):
     samples = [chr(0x4E00 + i) * 3 for i in range(100)]
-    found = measured(samples)
+    found = measured(samples, metric=Costly() if loads_model else "chrf")
     assert found.clusters == 100
     assert_close(found.entropy, log(100))
+
+
+@dataclass(frozen=True)
+class Costly(minrisk.ChrF):
+    loads_model: ClassVar[bool] = True
+
+
+def far_more_than_are_compared_together():
+    """Pairs of texts that agree, far from each other in the ranking."""
+    return [chr(0x4E00 + i % 150) * (9 + i // 150) for i in range(300)]
+
+
+def test_any_number_of_texts_is_compared():
+    found = measured(far_more_than_are_compared_together())
+    assert found.clusters == 150
+    assert_close(found.entropy, log(150))
+
+
+def test_models_are_spared_comparisons():
+    samples = far_more_than_are_compared_together()
+    strategy = minrisk.Uncertain(minrisk.Standard(Costly()))
+    ranking = minrisk.decode(samples, strategy=strategy)
+    assert ranking.pairs <= 300 * 300 + 68 * 300
+    assert ranking.uncertainty.clusters >= 150
+
+
+@pytest.mark.parametrize("metric", ["exact-match:(\\d+)", "json-match"])
+def test_answers_are_counted_however_many_texts_there_are(metric):
+    samples = [f'{{"a":{" " * (i // 100)}{i % 100}}}' for i in range(300)]
+    found = measured(samples, metric=metric)
+    assert (found.clusters, found.unanswered) == (100, 0)
+    assert_close(found.entropy, log(100))
+    assert_close(found.largest, 0.01)
+
+
+@pytest.mark.parametrize("counts", [None, [1, 3, 1, 1]])
+def test_a_sample_without_an_answer_is_dissent(counts):
+    """As if each of them had an answer of its own, but for the number of clusters."""
+    samples = ["it is 3", "no idea", "I do not know", "3!"]
+    plain = samples if counts is None else np.repeat(samples, counts).tolist()
+    own = [text if "3" in text else f"it is {9 + i}" for i, text in enumerate(plain)]
+    metric = ExactMatch(r"\d+")
+    found = minrisk.decode(samples, counts=counts,
+                           strategy=minrisk.Uncertain(minrisk.Standard(metric))).uncertainty
+    expected = measured(own, metric=metric)
+    assert_close([found.entropy, found.largest], [expected.entropy, expected.largest])
+    assert found.clusters == 1
+    assert_close(found.unanswered, (len(plain) - 2) / len(plain))
+
+
+def test_without_any_answer_there_is_no_cluster():
+    found = measured(["no idea", "what?", "what?", ""], metric="json-match")
+    assert (found.largest, found.clusters, found.unanswered) == (0, 0, 1)
+    assert_close(found.entropy, log(4))
+
+
+def test_samples_that_are_no_hypotheses_are_dissent():
+    segment = minrisk.Segment(["a", "a", "b", "c"]).keep(np.array([0, 1]))
+    [ranking] = minrisk.Uncertain(minrisk.Standard("exact-match")).rank([segment])
+    assert_close(ranking.uncertainty.largest, 0.5)
+    assert_close(ranking.uncertainty.entropy, 0.5 * log(2) + 0.5 * log(4))
+
+
+def test_cosines_are_compared_by_the_sine_of_the_angle():
+    """0.6 of the score against itself would be an angle of 53 degrees, where nothing is common."""
+    sines = np.array([0.0, 0.3, 0.39, 0.41, 1.0])
+    cosines = np.sqrt(1 - sines**2)[:, None]
+    for unit in (False, True):
+        metric = minrisk.Embedding(unit=unit)
+        found = metric.agreement((1 + cosines) / 2 if unit else cosines, np.ones(1))
+        assert_close(found.ravel(), 1 - sines, scale=1)
+    assert metric.agreement(np.zeros((1, 1)), np.ones(1)) == 0  # opposite
+
+
+def test_weights_may_be_zero_where_utilities_are_left_out():
+    weights = np.zeros(200)
+    weights[3] = 1
+    strategy = minrisk.make_strategy("aggregate-to-fine", "chrf", keep=1)
+    found = minrisk.decode([f"{i} cats" for i in range(200)], weights=weights,
+                           strategy=minrisk.Uncertain(strategy)).uncertainty
+    assert (found.entropy, found.largest) == (0, 1)
 
 
 @pytest.mark.parametrize(("strategy", "options"), [

@@ -51,12 +51,20 @@ def answer_of(metric: Any) -> Callable[[str], str | None] | None:
 
 def find_answer(pattern: re.Pattern[str], text: str,
                 pick: Literal["first", "last"] = "last") -> str | None:
-    """The first group of a match, or the whole match where there is none; None without a match."""
+    r"""The first group of a match that took part in it, or the whole match; None without a match.
+
+    Of alternatives with a group each, it is the one that matched. A group that is no answer, such
+    as an optional sign, is written (?:...).
+
+    >>> find_answer(re.compile(r"it is (\d+)|#### (\d+)"), "it is 5, so #### 7")
+    '7'
+    >>> find_answer(re.compile(r"(?:-)?\d+"), "x -5"), find_answer(re.compile(r"(-)?(\d+)"), "x -5")
+    ('-5', '-')
+    """
     matches = list(pattern.finditer(text))
     if not matches:
         return None
     match = matches[0 if pick == "first" else -1]
-    # of alternatives with a group each, the one that matched
     return next((group for group in match.groups() if group is not None), match[0])
 
 

@@ -39,8 +39,8 @@ class ExactMatch(Metric[WeightedRows]):
     is its own answer, so that gold answers may be plain.
 
     Args:
-        pattern: regular expression of the answer, which is its first group, if it has one; None is
-            the whole text.
+        pattern: regular expression of the answer, which is its first group that matched, if it has
+            one; None is the whole text. A group that is no answer of its own is written (?:...).
         pick: match of the pattern that is the answer, "first" or "last".
         lowercase: whether case is ignored.
         whitespace: whether white space is compared too.
@@ -63,7 +63,7 @@ class ExactMatch(Metric[WeightedRows]):
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
 
     pattern: str | None = option(
-        None, help="regular expression of the answer (its first group, if any)")
+        None, help="regular expression of the answer (its first group that matched, if any)")
     pick: Literal["first", "last"] = option("last", help="match of the pattern that is the answer")
     lowercase: bool = option(False, help="ignore case")
     whitespace: bool = option(False, help="compare white space too")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -18,10 +20,11 @@ from minrisk._core.metric import Metric
 from minrisk._core.options import option
 from minrisk.metrics._base import Objects, objects
 
-_FENCED = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
+_FENCED = re.compile(r"```[a-zA-Z]*[^\S\n]*\n(.*?)```", re.DOTALL)
 _PATH = re.compile(r"[^.\[\]]+|\[\]")
 _MAX_ZEROS = 20  # at the end of a number that is written without an exponent
 _MAX_STARTS = 100  # places in a text where a value may begin
+_MAX_DEPTH = 100  # of nested lists and objects; a deeper value is no answer
 
 FieldPath = tuple[str, ...]  # names of fields, and [] for every item of a list
 
@@ -58,7 +61,8 @@ class JsonMatch(Metric[Objects]):
     def __post_init__(self) -> None:
         super().__post_init__()
         for given in (self.ignore or "").split(","):
-            if "".join(_PATH.findall(given)) != given.replace(".", ""):
+            names = _PATH.findall(given)
+            if given and (not names or "".join(names) != given.replace(".", "")):
                 raise InputError(f"json-match: ignore has the path {given!r:.60}; wanted names "
                                  "with dots between them, such as items[].time")
 
@@ -119,18 +123,28 @@ _NOTHING = object()
 
 def _find(text: str) -> Any:
     """The whole text, its last block of code, or the first object or list in it."""
+    return next(_values(text), _NOTHING)
+
+
+def _values(text: str) -> Iterator[Any]:
     blocks = _FENCED.findall(text)
     for part in (text, *blocks[-1:]):
-        try:
-            return _DECODER.decode(part.strip())
-        except (ValueError, RecursionError):
-            continue
-    for match, _ in zip(re.finditer(r"[\[{]", text), range(_MAX_STARTS), strict=False):
-        try:
-            return _DECODER.raw_decode(text, match.start())[0]
-        except (ValueError, RecursionError):
-            continue
-    return _NOTHING
+        with suppress(ValueError, RecursionError):
+            yield _checked(_DECODER.decode(part.strip()))
+    for match in islice(re.finditer(r"[\[{]", text), _MAX_STARTS):
+        with suppress(ValueError, RecursionError):
+            yield _checked(_DECODER.raw_decode(text, match.start())[0])
+
+
+def _checked(value: Any) -> Any:
+    """The value; ValueError if it is nested so deeply that recursion may fail."""
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [item for outer in level if isinstance(outer, (dict, list))
+                 for item in (outer.values() if isinstance(outer, dict) else outer)]
+    if level:
+        raise ValueError("nested too deeply")
+    return value
 
 
 def _number(text: str) -> _Number:

@@ -18,8 +18,8 @@ class Outcomes(ExactMatch):
     outcomes too. MBR-EXEC (Shi et al. 2022) and AlphaCode (Li et al. 2022) choose by such votes.
 
     Args:
-        pattern: regular expression of the part of an outcome that counts, which is its first group,
-            if it has one; None is the whole outcome.
+        pattern: regular expression of the part of an outcome that counts, which is its first group
+            that matched, if it has one; None is the whole outcome.
         pick: match of the pattern that counts, "first" or "last".
         lowercase: whether case is ignored.
         whitespace: whether white space is compared too.
