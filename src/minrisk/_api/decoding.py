@@ -104,9 +104,9 @@ def decode_corpus(
         confidence: whether to add the margin of each choice, and its probability under resampled
             references.
         uncertainty: whether to add how far the samples disagree: the entropy over clusters of
-            samples that are alike by the metric, the mass of the largest one, and the mean utility
-            of a pair.
-        abstain: minimum share of the samples in the largest cluster; below it, the output has no
+            samples that agree by the metric, the mass of the largest one, the mean utility of a
+            pair, and the share of the samples without an answer.
+        abstain: minimum share of all samples in the largest cluster; below it, the output has no
             text.
         format: of the output: "json" for JSON lines, "text" for lines of text.
         nbest: number of best hypotheses of each segment to add to the output; as text, its number

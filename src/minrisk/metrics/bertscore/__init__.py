@@ -17,6 +17,7 @@ from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.segment import Segment
 from minrisk._core.weighted_rows import WeightedRows, check_rows
+from minrisk.metrics._base import agreement_of_cosines
 from minrisk.metrics.neural import NeuralModel
 
 if TYPE_CHECKING:
@@ -86,6 +87,12 @@ class BertScore(NeuralModel):
         check_rows(self, hyps, refs)
         return self._matcher.scores(*([side.base[row] for row in side.members]
                                       for side in (hyps, refs)))
+
+    def agreement(self, scores: Floats, whole: Floats) -> Floats:
+        """Scores are means of cosines, unless they are rescaled."""
+        if self.baseline is not None:
+            return super().agreement(scores, whole)
+        return agreement_of_cosines(scores)
 
     @lazy
     def _matcher(self) -> GreedyMatcher:

@@ -1,0 +1,69 @@
+"""Do samples that disagree announce a wrong answer?
+
+    python experiments/uncertainty/answers.py answers.json gsm8k.jsonl.xz
+
+Each line has `samples`, whose answer is the number in the last box, and the `gold` number. The
+choice by each metric is right if its last number is the gold one. AUROC is the probability that
+a right choice has the smaller entropy (or the larger `largest`) of a right and a wrong one, in
+all and in either half, of the lines with even and with odd numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import minrisk
+from minrisk.io.files import Input
+from minrisk.metrics.exact_match import canonical_number
+
+BOXED = r"\\boxed\{[^}]*?(-?\d[\d,]*(?:\.\d+)?)[^}\d]*\}"
+METRICS = {"exact-match": minrisk.ExactMatch(BOXED, numbers=True), "symbolic": "symbolic",
+           "embedding": "embedding", "chrf": "chrf"}
+HALVES = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
+
+
+def main(output: str, path: str) -> None:
+    source = Input(path)
+    records = [json.loads(source.text(line)) for line in source]
+    found = {name: _measured(records, metric) for name, metric in METRICS.items()}
+    Path(output).write_text(json.dumps(
+        {"question": "AUROC of a right choice", "segments": len(records), "metrics": found},
+        indent=1) + "\n", encoding="utf-8")
+
+
+def _measured(records: Sequence[dict[str, Any]], metric: Any) -> dict[str, Any]:
+    results = list(minrisk.decode_corpus([record["samples"] for record in records], metric=metric,
+                                         uncertainty=True))
+    right = np.array([_number(result.text) == canonical_number(record["gold"])
+                      for result, record in zip(results, records, strict=True)])
+    found = [result.ranking.uncertainty for result in results]
+    columns = {"entropy": np.array([-one.entropy for one in found]),
+               "largest": np.array([one.largest for one in found]),
+               "utility": np.array([one.utility for one in found])}
+    return {half: {"right": int(right[rows].sum()), "of": int(right[rows].size),
+                   **{name: round(_auroc(values[rows], right[rows]), 3)
+                      for name, values in columns.items()}}
+            for half, rows in HALVES.items()} | {
+                "clusters": round(float(np.mean([one.clusters for one in found])), 1)}
+
+
+def _number(text: str) -> str:
+    """The number in the last box, or else the last of all."""
+    found = re.findall(BOXED, text) or re.findall(r"-?\d[\d,]*(?:\.\d+)?", text)
+    return canonical_number(found[-1]) if found else ""
+
+
+def _auroc(values: np.ndarray, right: np.ndarray) -> float:
+    ours, theirs = values[right][:, None], values[~right]
+    return float(np.mean((ours > theirs) + 0.5 * (ours == theirs)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
