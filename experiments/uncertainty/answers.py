@@ -32,13 +32,13 @@ HALVES = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2
 def main(output: str, path: str) -> None:
     source = Input(path)
     records = [json.loads(source.text(line)) for line in source]
-    found = {name: _measured(records, metric) for name, metric in METRICS.items()}
+    found = {name: measured(records, metric) for name, metric in METRICS.items()}
     Path(output).write_text(json.dumps(
         {"question": "AUROC of a right choice", "segments": len(records), "metrics": found},
         indent=1) + "\n", encoding="utf-8")
 
 
-def _measured(records: Sequence[dict[str, Any]], metric: Any) -> dict[str, Any]:
+def measured(records: Sequence[dict[str, Any]], metric: Any) -> dict[str, Any]:
     results = list(minrisk.decode_corpus([record["samples"] for record in records], metric=metric,
                                          uncertainty=True))
     right = np.array([_number(result.text) == canonical_number(record["gold"])
@@ -54,10 +54,15 @@ def _measured(records: Sequence[dict[str, Any]], metric: Any) -> dict[str, Any]:
                 "clusters": round(float(np.mean([one.clusters for one in found])), 1)}
 
 
+def boxed(text: str) -> str | None:
+    """The number in the last box."""
+    return next(reversed(re.findall(BOXED, text)), None)
+
+
 def _number(text: str) -> str:
     """The number in the last box, or else the last of all."""
-    found = re.findall(BOXED, text) or re.findall(r"-?\d[\d,]*(?:\.\d+)?", text)
-    return canonical_number(found[-1]) if found else ""
+    found = boxed(text) or next(reversed(re.findall(r"-?\d[\d,]*(?:\.\d+)?", text)), "")
+    return canonical_number(found)
 
 
 def _auroc(values: np.ndarray, right: np.ndarray) -> float:

@@ -50,6 +50,15 @@ def test_nobody_abstains_below_a_share_of_zero(samples):
         "the cat sat down", "yes"]
 
 
+def test_one_vote_of_eight_is_no_agreement(tmp_path):
+    texts = ["I think it is 3", *(f"no idea {chr(97 + i)}" for i in range(7))]
+    [found] = run("decode", write(tmp_path / "v.jsonl", {"samples": texts}), "--metric",
+                  "exact-match", "--metric.pattern", r"\b\d+\b", "--abstain", "0.4").records
+    assert (found["text"], found["abstained"]) == (None, True)
+    assert found["votes"] == {"3": 0.125}
+    assert (found["uncertainty"]["largest"], found["uncertainty"]["unanswered"]) == (0.125, 0.875)
+
+
 @pytest.mark.parametrize("share", ["-0.1", "1.1", "much"])
 def test_a_share_is_between_nothing_and_all(samples, share):
     assert run("decode", samples, "--abstain", share).code == 2

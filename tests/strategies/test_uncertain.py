@@ -147,6 +147,7 @@ def test_cosines_are_compared_by_the_sine_of_the_angle():
         found = metric.agreement((1 + cosines) / 2 if unit else cosines, np.ones(1))
         assert_close(found.ravel(), 1 - sines, scale=1)
     assert metric.agreement(np.zeros((1, 1)), np.ones(1)) == 0  # opposite
+    assert_close(minrisk.BertScore().agreement(cosines, np.ones(1)).ravel(), 1 - sines, scale=1)
 
 
 def test_weights_may_be_zero_where_utilities_are_left_out():
