@@ -131,6 +131,15 @@ def test_without_any_answer_there_is_no_cluster():
     assert_close(found.entropy, log(4))
 
 
+@pytest.mark.parametrize("metric", [
+    "json-match", minrisk.JsonMatch(by="field"), "symmetric:json-match", "cached:json-match",
+    minrisk.Cutoff("json-match", threshold=0.5)], ids=str)
+def test_texts_without_an_answer_agree_with_no_other(metric):
+    found = measured(['{"a": 1, "b": 2}', '{"b": 2, "a": 1.0}', "x", "y"], metric=metric)
+    assert_close(found.largest, 0.5)
+    assert_close(found.entropy, 0.5 * log(2) + 0.5 * log(4))
+
+
 def test_samples_that_are_no_hypotheses_are_dissent():
     segment = minrisk.Segment(["a", "a", "b", "c"]).keep(np.array([0, 1]))
     [ranking] = minrisk.Uncertain(minrisk.Standard("exact-match")).rank([segment])

@@ -251,11 +251,13 @@ class Metric(Options, ABC, Generic[F]):
 
         It grows evenly with what they have in common. The whole (R,) is the score of each reference
         against itself; where it is not positive, as for negated errors, the worst score at hand is
-        that of unrelated texts.
+        that of unrelated texts. What cannot be told apart agrees, but not with a text that scores
+        nothing where others score something.
         """
         none = np.where(whole > 0, 0.0, scores.min(axis=0))
         size = whole - none
-        result: Floats = np.divide(scores - none, size, out=np.ones_like(scores), where=size > 0)
+        otherwise = np.full_like(scores, scores.max(initial=0) <= 0)
+        result: Floats = np.divide(scores - none, size, out=otherwise, where=size > 0)
         return result
 
     def details(self, segment: Segment, ranking: Ranking) -> dict[str, Any]:

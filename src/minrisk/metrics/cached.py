@@ -72,6 +72,13 @@ class Cached(WrapperMetric):
         """The texts themselves: cached scores need no features."""
         return objects(texts)
 
+    @property
+    def is_vote(self) -> bool:
+        return self.metric.is_vote
+
+    def answers(self, features: Objects) -> list[str | None] | None:
+        return self.metric.answers(self.metric.features(list(features))) if self.is_vote else None
+
     def scores(self, hyps: Objects, refs: Objects, source: Objects | None = None) -> Floats:
         """(H, R) scores from the cache; those that are missing are computed and added."""
         source = source if self.needs_source else None

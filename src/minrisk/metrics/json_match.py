@@ -86,10 +86,8 @@ class JsonMatch(Metric[Objects]):
         equal: Floats = ((left[:, None] == right) & (left[:, None] >= 0)).astype(np.float64)
         return equal
 
-    def answers(self, features: Objects) -> list[str | None] | None:
-        """What each text answers, where answers are what is chosen."""
-        if not self.is_vote:
-            return None
+    def answers(self, features: Objects) -> list[str | None]:
+        """(N,) the value of each text in its canonical form."""
         return [None if value is _NOTHING else _written(value) for value in features]
 
     def answer(self, text: str) -> str | None:

@@ -49,6 +49,13 @@ class Symmetric(WrapperMetric):
         """False: on the way back, the reference is what is scored."""
         return False
 
+    @property
+    def is_vote(self) -> bool:
+        return self.metric.is_vote
+
+    def answers(self, features: Any) -> list[str | None] | None:
+        return self.metric.answers(features)
+
     def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
         """(H, R)"""
         there = self.metric.scores(hyps, refs, source)

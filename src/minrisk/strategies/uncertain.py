@@ -112,12 +112,13 @@ def clusters(ranking: Ranking, pool: Pool[Any], threshold: float = THRESHOLD,
     distinct, inverse = pool.distinct_hypotheses()
     order = inverse[ranking.order]  # distinct hypotheses by rank, with repetitions
     order = order[np.sort(np.unique(order, return_index=True)[1])]
-    if pool.metric.is_vote:
-        classes = distinct.choices()
-    elif compares:
-        classes = _centres(as_references(distinct), order, threshold)
-    else:
-        classes = np.arange(order.size)
+    classes = distinct.choices()  # negative without an answer
+    if not pool.metric.is_vote:
+        answered = order[classes[order] >= 0]
+        classes = np.full(order.size, -1)
+        classes[answered] = answered
+        if compares and answered.size:
+            classes[answered] = _centres(as_references(distinct), answered, threshold)[answered]
     labels = _numbered(classes, order)
     rows = np.zeros(order.size, np.intp)
     rows[inverse[::-1]] = np.arange(inverse.size)[::-1]  # the first of equal ones is written last
@@ -156,10 +157,10 @@ def _alone(pool: Pool[Any], is_clustered: npt.NDArray[np.bool_]) -> Floats:
 
 
 def _centres(pool: Pool[Any], order: Ints, threshold: float) -> Ints:
-    """(D,) the centre of the cluster of each hypothesis; what agrees with none stands alone."""
+    """(D,) the centre of the cluster of each of these; what agrees with none stands alone."""
     own = pool.segment.self_columns
     assert own is not None
-    centre = np.full(order.size, -1)
+    centre = np.full(own.size, -1)
     for candidates in _candidates(centre, order, is_cheap=not pool.metric.loads_model):
         scores = pool.scores(own[candidates])
         whole = scores[candidates, np.arange(candidates.size)]
@@ -169,7 +170,7 @@ def _centres(pool: Pool[Any], order: Ints, threshold: float) -> Ints:
             if centre[row] < 0:
                 centre[agrees[:, column] & (centre < 0)] = row
                 centre[row] = row
-    return np.where(centre < 0, np.arange(order.size), centre)
+    return np.where(centre < 0, np.arange(own.size), centre)
 
 
 def _candidates(centre: Ints, order: Ints, is_cheap: bool) -> Iterator[Ints]:
