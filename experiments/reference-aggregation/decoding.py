@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,23 @@ from methods import Methods
 from resumable import Fields, StoredResults, resume
 from settings import Settings, Utility
 
-from minrisk import Batch, Segment
+from minrisk import Batch, Ranking, Segment
 from minrisk._core.signature import parts_signature
 from minrisk.evaluation.study import TrialResult
+
+
+@dataclass(frozen=True)
+class Outcome(TrialResult):
+    """What became of a method on one segment, as the paper counts and with distinct texts."""
+
+    among_distinct: bool  # whether the text that standard MBR chooses is among the first `top`
+
+    @classmethod
+    def judged(cls, segment: Segment, exact: Ranking, ranking: Ranking, top: int) -> Outcome:
+        target = segment.hypotheses[exact.best]
+        distinct = dict.fromkeys(segment.hypotheses[row] for row in ranking.order.tolist())
+        found = TrialResult.of(segment, exact, ranking, top, 0.0)
+        return cls(**asdict(found), among_distinct=target in islice(distinct, top))
 
 
 class Decoded:
@@ -41,8 +56,8 @@ class Decoded:
         """What a method chose for each segment."""
         return [record["choices"][method] for record in self._records]
 
-    def outcomes(self, label: str) -> list[TrialResult]:
-        return [TrialResult(**record["outcomes"][label]) for record in self._records]
+    def outcomes(self, label: str) -> list[Outcome]:
+        return [Outcome(**record["outcomes"][label]) for record in self._records]
 
 
 def decode(utility: Utility, material: Material, count: int, settings: Settings, work: Path,
@@ -95,7 +110,7 @@ def _judged(segment: Segment, methods: Methods, top: int, curves: bool) -> Field
     outcomes, choices, count = {}, {}, len(segment.hypotheses)
     for point in methods.points(count) if curves else ():
         [ranking] = point.strategy.rank(batch)
-        outcomes[point.label] = asdict(TrialResult.of(segment, exact, ranking, top, 0.0))
+        outcomes[point.label] = asdict(Outcome.judged(segment, exact, ranking, top))
     for name, strategy in methods.choices(count):
         [ranking] = strategy.rank(batch)
         choices[name] = segment.hypotheses[ranking.best]

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from decoding import Decoded
+from decoding import Decoded, Outcome
 from intervals import of_share
 from material import Material
 from methods import COARSE
@@ -19,7 +19,6 @@ from settings import Settings
 
 import minrisk
 from minrisk._core.metric import AnyMetric
-from minrisk.evaluation.study import TrialResult
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from machine import processor
@@ -42,7 +41,7 @@ class Results:
     beams: list[Row] = field(default_factory=list)
     statistics: list[Row] = field(default_factory=list)
     claims: list[Row] = field(default_factory=list)
-    outcomes: dict[Place, list[TrialResult]] = field(default_factory=dict)  # of each segment
+    outcomes: dict[Place, list[Outcome]] = field(default_factory=dict)  # of each segment
 
     @property
     def machines(self) -> str:
@@ -66,7 +65,7 @@ class Results:
                     writer.writerows(rows)
 
 
-def outcomes(decoded: Decoded) -> Iterable[tuple[Place, list[TrialResult]]]:
+def outcomes(decoded: Decoded) -> Iterable[tuple[Place, list[Outcome]]]:
     """Every point of every curve; at n all but the coarse metric are standard MBR itself."""
     for label in decoded.labels:
         curve, _, effective = label.rpartition(" ")
@@ -75,13 +74,14 @@ def outcomes(decoded: Decoded) -> Iterable[tuple[Place, list[TrialResult]]]:
                decoded.outcomes(label))
 
 
-def accuracy_rows(points: Mapping[Place, Sequence[TrialResult]], samples: int, top: int,
+def accuracy_rows(points: Mapping[Place, Sequence[Outcome]], samples: int, top: int,
                   machine: str) -> Iterable[Row]:
     for (utility, dataset, curve, effective), found in points.items():
         yield {"utility": utility, "dataset": dataset, "segments": len(found), "samples": samples,
                "curve": curve, "effective": effective,
                **_share("top1", [o.first for o in found]), "k": top,
                **_share("topk", [o.among for o in found]),
+               **_share("distinct", [o.among_distinct for o in found]),
                "lost": fmean(o.lost for o in found), "machine": machine}
 
 

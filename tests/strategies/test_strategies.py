@@ -11,6 +11,7 @@ import minrisk
 from generators import cases, text_lists
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.testing import check_strategy
+from small_metrics import Counting
 from tolerance import assert_close
 
 CHRF = minrisk.ChrF()
@@ -64,11 +65,24 @@ def test_a_cascade_refines_the_kept_and_leaves_the_rest_in_order(hyps, data):
     keep = data.draw(st.integers(1, len(hyps)))
     coarse = minrisk.decode(hyps, strategy="aggregate")
     ranking = minrisk.decode(hyps, strategy="aggregate-to-fine", keep=keep)
-    assert set(ranking.order[:keep]) == set(coarse.order[:keep])
-    np.testing.assert_array_equal(ranking.order[keep:], coarse.order[keep:])
-    exact = minrisk.decode(hyps).utility
-    assert_close(ranking.utility[ranking.order[:keep]], exact[ranking.order[:keep]], scale=100)
-    assert np.all(np.isnan(ranking.utility[ranking.order[keep:]]))
+    texts = list(dict.fromkeys(hyps[row] for row in coarse.order))[:keep]
+    kept = [row for row in coarse.order if hyps[row] in texts]
+    assert sorted(ranking.order[:len(kept)]) == sorted(kept)
+    rest = ranking.order[len(kept):]
+    np.testing.assert_array_equal(rest, [row for row in coarse.order if row not in kept])
+    assert_close(ranking.utility[kept], minrisk.decode(hyps).utility[kept], scale=100)
+    assert np.all(np.isnan(ranking.utility[rest]))
+
+
+def test_the_second_stage_gets_distinct_texts_with_all_of_their_copies():
+    copies, others = ["the cat sat on a mat"] * 30, [f"the cat sat on {i}" for i in range(20)]
+    keeping = [{"strategy": "aggregate-to-fine"}, {"strategy": "coarse-to-fine", "coarse": "bleu"},
+               {"strategy": "quality-then-mbr", "quality": Counting()}]
+    for options in keeping:
+        ranking = minrisk.decode([*copies, *others], source=copies[0], keep=20, **options)
+        scored = ~np.isnan(ranking.utility)
+        assert scored[:30].all()
+        assert scored[30:].sum() == 19
 
 
 @given(hyps=text_lists)

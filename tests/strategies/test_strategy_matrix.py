@@ -131,7 +131,6 @@ MATRIX = {
         (cascade, "own_references", lambda segment: segment.self_columns)),
 }
 DRAWING = [name for name, line in MATRIX.items() if line.draws]
-KEEPING = {"aggregate-to-fine", "coarse-to-fine", "quality-then-mbr"}  # so many, equal or not
 # hypotheses dealt into blocks at random get other references when they stand elsewhere, and of
 # hypotheses of equal quality the first are kept, or chosen
 UNORDERED = [name for name in MATRIX
@@ -190,7 +189,7 @@ def test_one_hypothesis_is_chosen(name):
     assert np.isfinite(ranking.utility[0])
 
 
-@pytest.mark.parametrize("name", sorted(MATRIX.keys() - KEEPING))
+@pytest.mark.parametrize("name", MATRIX)
 def test_equal_hypotheses_have_equal_utilities_and_ranks_in_sample_order(name):
     hyps = many(20) * 2
     [ranking] = MATRIX[name].between().rank([minrisk.Segment(hyps, many(30, 1), "source")])

@@ -23,17 +23,19 @@ from minrisk.strategies.aggregate import CONTIGUOUS_HELP, GROUPS_HELP, Aggregate
 from minrisk.strategies.standard import Standard
 
 KEEP = 20  # as in the paper
-KEEP_HELP = "number of hypotheses that reach the second stage; 20, or all if fewer"
+KEEP_HELP = "number of distinct hypotheses that reach the second stage; 20, or all if fewer"
 
 
 @dataclass(frozen=True)
 class Cascade(Options):
-    """The best `keep` hypotheses of a coarse strategy, ranked again by a fine one.
+    """the best `keep` hypotheses of a coarse strategy, ranked by a fine one
+
+    `keep` counts distinct texts; all copies of a text reach the second stage together.
 
     Args:
         coarse: the strategy of the first stage.
         fine: the strategy of the second stage.
-        keep: number of hypotheses that reach the second stage; 20, or all if there are fewer.
+        keep: number of distinct hypotheses that reach the second stage; 20, or all if fewer.
 
     >>> import minrisk
     >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
@@ -59,7 +61,7 @@ class Cascade(Options):
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         batch = as_batch(segments)
         first = self.coarse.rank(batch)
-        kept = [best_rows(ranking, self.keep) for ranking in first]
+        kept = [best_rows(r, segment, self.keep) for r, segment in zip(first, batch, strict=True)]
         second = self.fine.rank(batch.keep(kept))
         return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
 
@@ -74,13 +76,16 @@ class UncountedStage(StrategyWrapper):
         return [replace(ranking, pairs=0) for ranking in self.strategy.rank(segments)]
 
 
-def best_rows(ranking: Ranking, keep: int | None) -> Ints:
-    """The rows of the best `keep` hypotheses; 20, or all if there are fewer."""
+def best_rows(ranking: Ranking, segment: Segment, keep: int | None) -> Ints:
+    """The rows of the best `keep` distinct hypotheses, with all copies; of all if there are fewer.
+    """
     count = len(ranking.order)
-    keep = min(KEEP, count) if keep is None else keep
-    if not 1 <= keep <= count:
+    if keep is not None and not 1 <= keep <= count:
         raise InputError(f"keep={keep} of {count} hypotheses; choose from 1 to {count}")
-    return ranking.order[:keep]
+    place: dict[str, int] = {}  # of each text among the distinct ones
+    places = [place.setdefault(segment.hypotheses[row], len(place))
+              for row in ranking.order.tolist()]
+    return ranking.order[np.array(places) < (KEEP if keep is None else keep)]
 
 
 def rank_among(pool: Pool[Any], rows: Ints, leave_self_out: bool = False) -> Ranking:
@@ -105,7 +110,7 @@ class AggregateToFine(Options):
 
     Args:
         metric: the metric that judges hypotheses, which must average references.
-        keep: number of hypotheses that reach the second stage; 20, or all if fewer.
+        keep: number of distinct hypotheses that reach the second stage; 20, or all if fewer.
         groups: number of averages of the first stage.
         contiguous: average neighbouring references, not random ones.
         leave_self_out: skip the pair of a hypothesis with itself.
@@ -140,7 +145,7 @@ class CoarseToFine(Options):
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
         coarse: the cheaper metric of the first stage.
-        keep: number of hypotheses that reach the second stage; 20, or all if fewer.
+        keep: number of distinct hypotheses that reach the second stage; 20, or all if fewer.
         leave_self_out: skip the pair of a hypothesis with itself.
 
     >>> import minrisk

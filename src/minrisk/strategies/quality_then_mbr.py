@@ -26,7 +26,7 @@ class QualityThenMBR(Options):
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
         quality: the quality-estimation metric, which judges by the source alone.
-        keep: number of hypotheses that reach the second stage; 20, or all if fewer.
+        keep: number of distinct hypotheses that reach the second stage; 20, or all if fewer.
         leave_self_out: skip the pair of a hypothesis with itself.
 
     Raises:
@@ -49,7 +49,7 @@ class QualityThenMBR(Options):
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         first = UncountedStage(Rerank(self.quality)).rank(segments)
-        kept = [best_rows(ranking, self.keep) for ranking in first]
+        kept = [best_rows(r, segment, self.keep) for r, segment in zip(first, segments, strict=True)]
         second = [rank_among(pool, rows, self.leave_self_out)
                   for pool, rows in zip(bind(self.metric, segments), kept, strict=True)]
         return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
