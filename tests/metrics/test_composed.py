@@ -22,6 +22,7 @@ import minrisk
 from commands import PATIENCE, run, spawn, write
 from generators import FEW, cases, text_lists
 from minrisk._core.metric import Ability
+from minrisk._core.recipe import quoted
 from minrisk._core.registry import METRICS
 from minrisk._core.signature import parts_signature
 from minrisk.metrics._fingerprint import fingerprint
@@ -429,12 +430,40 @@ def test_a_file_that_cannot_hold_scores_is_told(name, tmp_path):
     ("exact-match:a (\\d+)", {"numbers": True}, ExactMatch(r"a (\d+)", numbers=True)),
     ("chrf+exact-match:x+", {"exact_match__lowercase": True},
      Combined((CHRF, ExactMatch("x+", lowercase=True)))),
+    ('exact-match:"[0-9]+km"', {}, ExactMatch("[0-9]+km")),
+    ('exact-match:"a*2"', {}, ExactMatch("a*2")),
+    ('exact-match:"a"*2+chrf', {}, Combined((ExactMatch("a"), CHRF), (2.0, 1.0))),
+    ('exact-match:"""a"": (b)"', {}, ExactMatch('"a": (b)')),
+    ('exact-match:say "a*2b"', {}, ExactMatch('say "a*2b"')),
+    ("chrf*1e+3+edit*-.5", {}, Combined((CHRF, Edit()), (1000.0, -0.5))),
+    ('cached:"chrf+edit"*2+chrf', {"cached__combined__chrf__order": 2},
+     Combined((Cached(Combined((minrisk.ChrF(2), Edit()))), CHRF), (2.0, 1.0))),
+    ('combined:"chrf+edit"*0.1', {"combined__by": "rank"},
+     Combined((Combined((CHRF, Edit()), by="rank"),), (0.1,))),
 ])
 def test_names_are_taken_apart(name, options, made):
     metric = METRICS.make(name, **options)
     assert metric == made
     assert type(metric) is type(made)
     assert pickle.loads(pickle.dumps(metric)) == metric
+
+
+_TERMS = st.deferred(lambda: st.one_of(
+    st.sampled_from([CHRF, Edit()]), _SUMS, st.builds(Symmetric, _TERMS), st.builds(Cached, _TERMS)))
+_SUMS = st.lists(st.tuples(_TERMS, st.floats(-1e9, 1e9)), min_size=1, max_size=3).map(
+    lambda terms: Combined(*map(tuple, zip(*terms, strict=True)))).filter(
+    lambda metric: metric.weights != (1.0,))  # a lone metric is named as itself
+
+
+@given(_SUMS)
+def test_the_name_of_a_metric_is_read_back(metric):
+    assert METRICS.make(metric.name) == metric
+
+
+@given(st.text())
+def test_quoted_arguments_are_any_text(text):
+    recipe = METRICS.recipe(f"chrf+exact-match:{quoted(text)}*2")
+    assert recipe.parts["exact-match"].given == {"pattern": text}
 
 
 @pytest.mark.parametrize(("name", "options", "message"), [
@@ -444,6 +473,14 @@ def test_names_are_taken_apart(name, options, made):
     ("combined", {}, r"'combined' is made of others; name inner metrics, as in chrf\*0.5\+comet"),
     ("chrf:6", {}, "'chrf' takes no argument after a colon"),
     ("chrf*1.2.3", {}, "expected a number as weight, got '1.2.3'"),
+    ("chrf*2edit", {}, "expected a number as weight, got '2edit'"),
+    ("exact-match:[0-9]+km", {}, r'write exact-match:"\[0-9\]\+km"'),
+    ("comet:/models/comet+v2", {}, r'write comet:"/models/comet\+v2"'),
+    ("exact-match:a*2", {}, r'write exact-match:"a\*2" or exact-match:"a"\*2'),
+    ("chrf+exact-match:a+edit*2", {}, r'write chrf\+exact-match:"a\+edit\*2" or '),
+    ('exact-match:"a": (b)', {}, r'write exact-match:"""a"": \(b\)"'),
+    ('exact-match:"a', {}, r'write exact-match:"""a"'),
+    ('chrf"', {}, "after a whole name"),
     ("chrf+edit", {"order": 3}, r"unknown option of metric 'chrf\+edit': 'order'"),
     ("chrf+edit", {"chrf__ordr": 3}, "unknown option of metric 'chrf': 'ordr'; did you mean"),
     ("python", {}, r"'python' needs the option function="),
@@ -489,9 +526,9 @@ def test_an_unknown_option_of_an_inner_metric_is_told(tmp_path):
 
 def test_a_description_names_every_option_of_every_metric():
     text = parts_signature(metric=Cached(Combined((CHRF, minrisk.ChrF(2)))))
-    assert text.startswith("metric:cached:chrf+chrf|")
-    assert "chrf.order:6|" in text
-    assert "chrf2.order:2|" in text
+    assert text.startswith('metric:cached:"chrf+chrf"|')
+    assert "|metric.combined.chrf.order:6|" in text
+    assert "|metric.combined.chrf2.order:2|" in text
 
 
 def test_the_source_reaches_who_needs_it():

@@ -2,13 +2,12 @@
 
 Other packages add names through the entry-point groups `minrisk.metrics`, `minrisk.strategies` and
 `minrisk.samplers`. `NAME:ARGUMENT` sets the first field of NAME, and `NAME*WEIGHT+NAME` is a
-weighted sum.
+weighted sum; `recipe.py` has the grammar.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,10 +17,7 @@ from typing import Any
 from minrisk._core.errors import InputError, unknown
 from minrisk._core.foreign import foreign_code
 from minrisk._core.options import inner_field, labels
-from minrisk._core.recipe import Recipe
-
-_PLUS = re.compile(r"\+(?=[a-z])")  # any other plus sign may be part of an argument
-_WEIGHT = re.compile(r"\*(-?[\d.]+(?:e-?\d+)?)$")
+from minrisk._core.recipe import SUM, NameParser, Recipe, label_of
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class Registry:
     kind: str  # "metric", "strategy" or "sampler", for messages
     group: str  # of entry points
     builtin: dict[str, str] = field(default_factory=dict)  # "module:class" by name
-    sums: str | None = None  # the name of the component that a sum of names makes
+    sums: bool = False  # whether names may be added
     removed: dict[str, str] = field(default_factory=dict)  # former names, and their replacements
     elsewhere: dict[str, str] = field(default_factory=dict)  # our names by those of other tools
 
@@ -71,31 +67,36 @@ class Registry:
 
     def recipe(self, name: str) -> Recipe:
         """Parse a name, which may have an argument or be a sum of names."""
-        if self.sums and (_PLUS.search(name) or _WEIGHT.search(name)):
-            return self._sum(name)
-        head, colon, argument = name.partition(":")
-        cls = self.get(head)
-        if not colon:
-            return Recipe(self.kind, name, cls)
-        if inner_field(cls):
-            return Recipe(self.kind, head, cls, parts=self._parts([argument]))
-        return Recipe(self.kind, head, cls, given={self._first_text(head, cls): argument})
+        parser = NameParser(name, self.kind, self.sums)
+        terms, weights = [], []
+        while True:
+            terms.append(self._component(parser))
+            weights.append(parser.weight() if self.sums and parser.take("*") else 1.0)
+            if not (self.sums and parser.take("+")):
+                break
+        parser.end()
+        if len(terms) == 1 and weights == [1.0]:
+            return terms[0]
+        return Recipe(self.kind, name, self.get(SUM), {"weights": tuple(weights)}, _parts(terms),
+                      is_sum=True)
 
     def make(self, name: str, /, **options: Any) -> Any:
         """An instance; options are the fields of its dataclass."""
         return self.recipe(name).make(options)
 
-    def _sum(self, name: str) -> Recipe:
-        assert self.sums is not None
-        terms = _PLUS.split(name)
-        found = [_WEIGHT.search(term) for term in terms]
-        weights = tuple(_number(m[1], name) if m else 1.0 for m in found)
-        parts = self._parts([_WEIGHT.sub("", term) for term in terms])
-        return Recipe(self.kind, name, self.get(self.sums), {"weights": weights}, parts, True)
-
-    def _parts(self, names: list[str]) -> dict[str, Recipe]:
-        parts = [self.recipe(name) for name in names]
-        return dict(zip(labels(part.name for part in parts), parts, strict=True))
+    def _component(self, parser: NameParser) -> Recipe:
+        head = parser.head()
+        cls = self.get(head)
+        if not parser.take(":"):
+            return Recipe(self.kind, head, cls)
+        if not inner_field(cls):
+            first = self._first_text(head, cls)
+            return Recipe(self.kind, head, cls, given={first: parser.text()})
+        own = parser.quoted()
+        part = self._component(parser) if own is None else self.recipe(own)
+        if head == SUM and part.is_sum:  # combined:"chrf+bleu", a sum as a term
+            return part
+        return Recipe(self.kind, head, cls, parts=_parts([part]), is_sum=head == SUM)
 
     def _first_text(self, name: str, cls: type) -> str:
         first = dataclasses.fields(cls)[0].name
@@ -105,11 +106,9 @@ class Registry:
         return first
 
 
-def _number(text: str, name: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{name!r}: expected a number as weight, got {text!r}") from None
+def _parts(recipes: list[Recipe]) -> dict[str, Recipe]:
+    """The recipes by the names of their options."""
+    return dict(zip(labels(label_of(part.name) for part in recipes), recipes, strict=True))
 
 
 METRICS = Registry("metric", "minrisk.metrics", {
@@ -146,7 +145,7 @@ METRICS = Registry("metric", "minrisk.metrics", {
     "cutoff": "minrisk.metrics.cutoff:Cutoff",
     "documents": "minrisk.metrics.documents:Documents",
     "cached": "minrisk.metrics.cached:Cached",
-}, sums="combined", removed={
+}, sums=True, removed={
     "evaluate": "use python:module:function, with a function that calls the script "
                 "(docs/guides/metrics.md has an example)",
 })

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from minrisk._core.options import labels, owner
+from minrisk._core.recipe import label_of
 from minrisk.version import __version__
 
 
@@ -69,7 +70,7 @@ def _pairs(name: str, value: Any) -> list[tuple[str, Any]]:
 
 
 def _inner_fields(metrics: tuple[Any, ...], prefix: str) -> list[tuple[str, Any]]:
-    named = labels(metric.name.partition(":")[0] for metric in metrics)
+    named = labels(label_of(metric.name) for metric in metrics)
     return [pair for label, metric in zip(named, metrics, strict=True)
             for pair in _fields(metric, f"{prefix}{label}.")]
 

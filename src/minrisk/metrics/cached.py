@@ -16,6 +16,7 @@ from minrisk._core.arrays import Floats, Ints
 from minrisk._core.lazy import lazy
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import option
+from minrisk._core.recipe import inside
 from minrisk._core.signature import parts_signature
 from minrisk._core.sqlite_cache import MEMORY, SqliteCache, chunks
 from minrisk.metrics._base import Objects, WrapperMetric, check_reads_texts_only, objects
@@ -61,7 +62,7 @@ class Cached(WrapperMetric):
 
     @property
     def name(self) -> str:
-        return f"cached:{self.metric.name}"
+        return f"cached:{inside(self.metric.name)}"
 
     @property
     def abilities(self) -> Ability:

@@ -16,6 +16,7 @@ from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric, Metric, PartialStatistics
 from minrisk._core.options import option
+from minrisk._core.recipe import SUM, is_sum, quoted
 from minrisk._core.segment import Segment
 from minrisk.metrics._base import objects
 
@@ -94,8 +95,7 @@ class Combined(Metric[_CombinedFeatures]):
 
     @property
     def name(self) -> str:
-        pairs = zip(self.metrics, self.weights, strict=True)
-        return "+".join(m.name if w == 1 else f"{m.name}*{w:g}" for m, w in pairs)
+        return "+".join(map(_term, self.metrics, self.weights))
 
     @property
     def abilities(self) -> Ability:
@@ -195,6 +195,13 @@ class Combined(Metric[_CombinedFeatures]):
                     source: _CombinedFeatures | None) -> Any:
         sources = source.features if source is not None else (None,) * len(self.metrics)
         return zip(self.metrics, self.weights, hyps.features, refs.features, sources, strict=True)
+
+
+def _term(metric: AnyMetric, weight: float) -> str:
+    """A metric and its weight in the name of a sum, which reads back as the same."""
+    name = f"{SUM}:{quoted(metric.name)}" if is_sum(metric.name) else metric.name
+    shown = f"{weight:g}"
+    return name if weight == 1 else f"{name}*{shown if float(shown) == weight else repr(weight)}"
 
 
 def _scaled(values: Floats, standardize: bool) -> Floats:

@@ -12,6 +12,7 @@ from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import option
+from minrisk._core.recipe import inside
 from minrisk.metrics._base import WrapperMetric
 
 
@@ -59,7 +60,7 @@ class Cutoff(WrapperMetric):
 
     @property
     def name(self) -> str:
-        return f"cutoff:{self.metric.name}"
+        return f"cutoff:{inside(self.metric.name)}"
 
     def scores(self, hyps: Any, refs: Any, source: Any = None) -> Floats:
         """(H, R)"""

@@ -14,6 +14,7 @@ from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.metric import AnyMetric
 from minrisk._core.options import option
+from minrisk._core.recipe import inside
 from minrisk.metrics._base import Objects, WrapperMetric, check_reads_texts_only, objects
 from minrisk.metrics._transport import exact_transport, sinkhorn_transport
 
@@ -88,7 +89,7 @@ class Documents(WrapperMetric):
 
     @property
     def name(self) -> str:
-        return f"documents:{self.metric.name}"
+        return f"documents:{inside(self.metric.name)}"
 
     def features(self, texts: Sequence[str]) -> DocumentFeatures:
         split = [sentences(text, self.split == "line") for text in texts]

@@ -12,6 +12,7 @@ import numpy as np
 from minrisk._core.adapters import inner
 from minrisk._core.arrays import Floats
 from minrisk._core.metric import Ability, AnyMetric
+from minrisk._core.recipe import inside
 from minrisk.metrics._base import WrapperMetric
 
 
@@ -37,7 +38,7 @@ class Symmetric(WrapperMetric):
 
     @property
     def name(self) -> str:
-        return f"symmetric:{self.metric.name}"
+        return f"symmetric:{inside(self.metric.name)}"
 
     @property
     def abilities(self) -> Ability:

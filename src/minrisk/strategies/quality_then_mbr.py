@@ -49,7 +49,8 @@ class QualityThenMBR(Options):
 
     def rank(self, segments: Sequence[Segment]) -> list[Ranking]:
         first = UncountedStage(Rerank(self.quality)).rank(segments)
-        kept = [best_rows(r, segment, self.keep) for r, segment in zip(first, segments, strict=True)]
+        kept = [best_rows(ranking, segment, self.keep)
+                for ranking, segment in zip(first, segments, strict=True)]
         second = [rank_among(pool, rows, self.leave_self_out)
                   for pool, rows in zip(bind(self.metric, segments), kept, strict=True)]
         return [r.refine(k, f) for r, k, f in zip(first, kept, second, strict=True)]
