@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import minrisk
 from commands import run, write
 from minrisk._core.registry import METRICS, SAMPLERS, STRATEGIES
 from minrisk.cli.decode import decode
@@ -17,6 +19,7 @@ from minrisk.cli.other_tools import (
 )
 from minrisk.cli.score import score
 from minrisk.cli.serve import serve
+from tolerance import assert_close
 
 # each line doubles the one before it: a kilobyte that stands for more than any memory holds
 BOMB = "a0: &a0 {}\n" + "".join(f"a{i + 1}: &a{i + 1} {{x: *a{i}, y: *a{i}}}\n"
@@ -188,3 +191,50 @@ def test_several_values_in_a_file_are_a_list(tmp_path):
     assert result.code == 0, result.err
     assert '"aggregate"' in result.out
     assert '"n-by-s"' not in result.out
+
+
+def test_a_cascade_is_the_same_from_flags_a_file_and_python(tmp_path):
+    texts = ["the cat sat", "a cat sat", "the cat sat", "a dog ran", "the cat sat down"]
+    samples = write(tmp_path / "in.jsonl", {"samples": texts})
+    config = tmp_path / "run.yaml"
+    config.write_text("strategy: {name: cascade, keep: 2, coarse: {name: aggregate, groups: 2,"
+                      " metric: {name: chrf, order: 3}}}\n"
+                      "metric: {name: bleu, order: 2}\nseed: 4\n")
+    flags = run("decode", samples, "--strategy", "cascade", "--keep", "2", "--coarse", "aggregate",
+                "--coarse.groups", "2", "--coarse.metric", "chrf", "--coarse.metric.order", "3",
+                "--metric", "bleu", "--metric.order", "2", "--seed", "4", "--utilities")
+    file = run("decode", samples, "--config", config, "--utilities")
+    coarse = minrisk.Aggregate(minrisk.ChrF(3), 2, seed=4)
+    python = minrisk.decode(texts, metric=minrisk.BLEU(2), strategy="cascade", coarse=coarse,
+                            keep=2)
+    assert flags.records == file.records
+    assert flags.err.split("\n")[0] == file.err.split("\n")[0]
+    found = [np.nan if u is None else u for u in flags.records[0]["utilities"]]
+    assert_close(np.array(found), python.utility, scale=100)
+    assert python == minrisk.decode(texts, strategy=minrisk.Cascade(
+        coarse, minrisk.Standard(minrisk.BLEU(2)), 2))
+
+
+def test_stages_have_the_metric_of_the_whole_unless_they_name_one():
+    bleu = minrisk.BLEU()
+    made = minrisk.make_strategy("cascade", bleu, coarse="aggregate")
+    assert made == minrisk.Cascade(minrisk.Aggregate(bleu), minrisk.Standard(bleu))
+    assert made.metric == bleu
+    other = minrisk.make_strategy("cascade", bleu, coarse="aggregate",
+                                  fine=minrisk.Standard("chrf"))
+    assert (other.coarse.metric, other.metric) == (bleu, minrisk.ChrF())
+
+
+def test_a_stage_of_a_stage_has_its_options(tmp_path):
+    samples = write(tmp_path / "in.jsonl", {"samples": ["a cat", "the cat", "cats", "a dog"]})
+    found = run("decode", samples, "--strategy", "cascade", "--coarse", "cascade",
+                "--coarse.coarse", "aggregate", "--coarse.coarse.metric", "bleu",
+                "--coarse.fine", "n-by-s", "--coarse.fine.subset", "2", "--coarse.keep", "3",
+                "--keep", "1", "--utilities")
+    inner = minrisk.Cascade(minrisk.Aggregate("bleu"), minrisk.NByS("chrf", 2), 3)
+    [expected] = minrisk.Cascade(inner, keep=1).rank([minrisk.Segment(
+        ["a cat", "the cat", "cats", "a dog"])])
+    assert found.records[0]["index"] == expected.best
+    assert found.records[0]["pairs"] == expected.pairs
+    assert told(tmp_path, "", "--strategy", "cascade").count("needs --coarse")
+    assert "--coarse.subset" in told(tmp_path, "", "--strategy", "cascade", "--coarse", "n-by-s")

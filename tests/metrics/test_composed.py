@@ -449,7 +449,8 @@ def test_names_are_taken_apart(name, options, made):
 
 
 _TERMS = st.deferred(lambda: st.one_of(
-    st.sampled_from([CHRF, Edit()]), _SUMS, st.builds(Symmetric, _TERMS), st.builds(Cached, _TERMS)))
+    st.sampled_from([CHRF, Edit()]), _SUMS, st.builds(Symmetric, _TERMS),
+    st.builds(Cached, _TERMS)))
 _SUMS = st.lists(st.tuples(_TERMS, st.floats(-1e9, 1e9)), min_size=1, max_size=3).map(
     lambda terms: Combined(*map(tuple, zip(*terms, strict=True)))).filter(
     lambda metric: metric.weights != (1.0,))  # a lone metric is named as itself

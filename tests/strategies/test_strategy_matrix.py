@@ -85,6 +85,10 @@ MATRIX = {
         lambda: minrisk.CoarseToFine(CHRF, minrisk.ChrF(order=1), 3),
         lambda hyps, refs: minrisk.CoarseToFine(CHRF, minrisk.ChrF(order=1), hyps), _EXACT,
         _UNPLACED),
+    "cascade": Line(
+        lambda: minrisk.Cascade(minrisk.Aggregate(minrisk.ChrF(order=1)), minrisk.NByS(CHRF, 2), 3),
+        lambda hyps, refs: minrisk.Cascade(minrisk.Aggregate(minrisk.ChrF(order=1)), _EXACT, hyps),
+        _EXACT, _UNPLACED),
     "prune": Line(
         lambda: minrisk.Prune(CHRF, 0.5, 2), lambda hyps, refs: minrisk.Prune(CHRF, 1.0, 1),
         _EXACT, _UNWEIGHTED, True),

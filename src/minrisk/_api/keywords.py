@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypedDict
 
-from minrisk._core.decoding import MetricLike
+from minrisk._core.decoding import MetricLike, StrategyLike
 from minrisk.io.prompts import InputFormat
 from minrisk.io.text_files import FilePath
 from minrisk.io.writer import Format
@@ -51,7 +51,8 @@ class StrategyKeywords(TypedDict, total=False):
     groups: int
     contiguous: bool
     keep: int | None
-    coarse: MetricLike
+    coarse: MetricLike | StrategyLike
+    fine: StrategyLike
     alpha: float
     start: int
     most: int | None

@@ -40,8 +40,9 @@ from minrisk._core.segment import Ranking, Segment
 MAX_LOADED_METRICS = 4  # metrics made by name that are cached
 
 
-def metric_option(*, help: str = "metric that judges hypotheses",
-                  needs: Ability = Ability.NONE) -> Any:
+def metric_option(default: Any = dataclasses.MISSING, *,
+                  help: str = "metric that judges hypotheses",
+                  needs: Ability = Ability.NONE, affects_results: bool = True) -> Any:
     """A field of a strategy that holds a metric; `needs` are the abilities it must have."""
     def convert(config: Any, name: str, value: Any) -> AnyMetric:
         metric = as_metric(value, name)
@@ -50,7 +51,8 @@ def metric_option(*, help: str = "metric that judges hypotheses",
                          if name == "metric" else f"{name} of strategy {owner(config)!r}")
         return metric
 
-    return dataclasses.field(metadata={"help": help, "needs": needs, "convert": convert})
+    return dataclasses.field(default=default, metadata={
+        "help": help, "needs": needs, "convert": convert, "affects_results": affects_results})
 
 
 def inner(*, help: str, several: bool = False) -> Any:

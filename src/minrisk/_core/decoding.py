@@ -29,8 +29,8 @@ MetricName = Literal[
     "exact-match", "json-match", "symbolic", "outcomes", "embedding", "mqm", "judge", "reward",
     "logprob", "python", "command", "combined", "symmetric", "cutoff", "documents", "cached"]
 StrategyName = Literal[
-    "standard", "n-by-s", "aggregate", "aggregate-to-fine", "coarse-to-fine", "prune", "adaptive",
-    "centroid", "low-rank", "control-variate", "rerank", "quality-then-mbr", "mbr-bon",
+    "standard", "n-by-s", "aggregate", "aggregate-to-fine", "coarse-to-fine", "cascade", "prune",
+    "adaptive", "centroid", "low-rank", "control-variate", "rerank", "quality-then-mbr", "mbr-bon",
     "universal-self-consistency", "diverse", "medoids", "cluster"]
 SamplerName = Literal["hf", "openai", "ct2"]
 # what each may be given as; names of metrics carry arguments too, and plug-ins have others

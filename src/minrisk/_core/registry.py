@@ -156,6 +156,7 @@ STRATEGIES = Registry("strategy", "minrisk.strategies", {
     "aggregate": "minrisk.strategies.aggregate:Aggregate",
     "aggregate-to-fine": "minrisk.strategies.cascade:AggregateToFine",
     "coarse-to-fine": "minrisk.strategies.cascade:CoarseToFine",
+    "cascade": "minrisk.strategies.cascade:Cascade",
     "prune": "minrisk.strategies.prune:Prune",
     "adaptive": "minrisk.strategies.adaptive:Adaptive",
     "centroid": "minrisk.strategies.centroid:Centroid",

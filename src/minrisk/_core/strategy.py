@@ -58,12 +58,12 @@ def as_strategy(value: Any, field: str = "strategy") -> Strategy:
     raise InputError(f"{field} must be a strategy or the name of one; got {brief(value)}")
 
 
-def stage_option(*, help: str) -> Any:
+def stage_option(default: Any = dataclasses.MISSING, *, help: str) -> Any:
     """A field of a strategy that holds another strategy, a stage of it."""
     def convert(config: Any, name: str, value: Any) -> Strategy:
         return as_strategy(value, name)
 
-    return dataclasses.field(metadata={"help": help, "convert": convert})
+    return dataclasses.field(default=default, metadata={"help": help, "convert": convert})
 
 
 def metrics_of(strategy: Strategy) -> list[AnyMetric]:

@@ -15,7 +15,6 @@ from typing import Any
 import click
 
 from minrisk._core.errors import InputError, MinriskError, nearest
-from minrisk._core.metric import Metric
 from minrisk._core.registry import METRICS
 from minrisk.cli.components import REFERENCES, Component, ComponentOptions, FieldValue, Names
 from minrisk.cli.config import Config, read_config
@@ -93,11 +92,12 @@ class OptionsCommand(click.Command):
         path = given.get("config")
         config = read_config(path) if path else Config()
         ctx.meta[CONFIG] = config.path
-        self._find_components(ctx, config, given)
-        options = self._field_options(ctx)
-        if any(option.field.type is Metric for option in options):  # it names a component too
-            self._find_components(ctx, config, self._peek(ctx, args))
+        options, known = self._field_options(ctx), -1
+        while known != len(options):  # an option of a component may name another one
+            known = len(options)
+            self._find_components(ctx, config, given)
             options = self._field_options(ctx)
+            given = self._peek(ctx, args)
         for key in config.unknown(options):
             hint = self._hint(f"--{key}", [option.flag for option in options])
             raise InputError(f"{path}: unknown key {key!r}; {hint}see --help")

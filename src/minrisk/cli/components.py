@@ -1,8 +1,10 @@
 """The metric, strategy and sampler that options name, and the options that fill their fields.
 
-`--coarse chrf --coarse.order 3` is for a strategy's second metric. Metrics inside others go by
-their names: `--metric chrf+comet --metric.chrf.order 4`. `--references.temperature 1` is for the
-sampler of separate references, which has the options of the first unless given others.
+`--coarse chrf --coarse.order 3` is for a strategy's second metric, and `--coarse aggregate
+--coarse.groups 4 --coarse.metric chrf --coarse.metric.order 3` for a stage of a cascade. Metrics
+inside others go by their names: `--metric chrf+comet --metric.chrf.order 4`.
+`--references.temperature 1` is for the sampler of separate references, which has the options of the
+first unless given others.
 """
 
 from __future__ import annotations
@@ -94,7 +96,7 @@ class ComponentOptions(ABC):
 
     def make_metric(self, name: str, owner: str = "metric") -> AnyMetric:
         """The metric of this name; a value is for every metric that has such a field."""
-        known = {option.key for component in _metric_components(owner, [name])
+        known = {option.key for component in _metrics(owner, [name])
                  for option in component.options}
         return named_metric(name, **{k: v for k, v in self.values(owner).items() if k in known})
 
@@ -120,20 +122,31 @@ class StrategyOptions(ComponentOptions):
         for field in fields:
             if field.type is Metric:
                 yield from _named_metrics(field, names)
+            elif field.type is Strategy:
+                yield from _stage(field.name, names.get(f"strategy__{field.name}", field.default),
+                                  names)
 
     def make(self, default_metric: AnyMetric | None = None) -> Strategy:
         """The strategy; `default_metric` is for it if the options neither name nor describe one."""
-        options = self.values("strategy")
-        fields = fields_of(STRATEGIES.get(self.strategy))
-        for name in [field.name for field in fields if field.type is Metric]:
-            chosen = self.metric or METRIC if name == "metric" else options.get(name)
-            if name == "metric" and default_metric and not (self.metric or self.values(name)):
-                options[name] = default_metric
-            elif chosen:
-                options[name] = self.make_metric(chosen, name)
-        if self.seed is not None and "seed" in [field.name for field in fields]:
-            options["seed"] = self.seed
-        made: Strategy = STRATEGIES.make(self.strategy, **options)
+        common: dict[str, Any] = {} if self.seed is None else {"seed": self.seed}
+        if default_metric and not (self.metric or self.values("metric")):
+            common["metric"] = default_metric
+        else:
+            common["metric"] = self.make_metric(self.metric or METRIC)
+        return self._strategy(self.strategy, "strategy", common)
+
+    def _strategy(self, name: str, owner: str, common: Mapping[str, Any]) -> Strategy:
+        """A strategy or a stage, with the metric and the seed of all unless it has its own."""
+        fields = fields_of(STRATEGIES.get(name))
+        options = {f.name: common[f.name] for f in fields if f.name in common} | self.values(owner)
+        for field in fields:
+            value = options.get(field.name)
+            inside = field.name if owner == "strategy" else f"{owner}__{field.name}"
+            if field.type is Metric and isinstance(value, str):
+                options[field.name] = self.make_metric(value, inside)
+            elif field.type is Strategy:
+                options[field.name] = self._strategy(value or field.default, inside, common)
+        made: Strategy = STRATEGIES.make(name, **options)
         return made
 
 
@@ -148,7 +161,7 @@ class MetricOptions(ComponentOptions):
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
-        return _metric_components("metric", [names.get("metric", METRIC)], "metric" not in names)
+        return _metrics("metric", [names.get("metric", METRIC)], "metric" not in names)
 
     def make(self) -> AnyMetric:
         return self.make_metric(self.metric)
@@ -167,7 +180,7 @@ class MetricsOptions(ComponentOptions):
 
     @classmethod
     def named(cls, names: Names) -> Iterator[Component]:
-        return _metric_components("metric", names.get("metric", [METRIC]), "metric" not in names)
+        return _metrics("metric", names.get("metric", [METRIC]), "metric" not in names)
 
     def make(self) -> list[AnyMetric]:
         return [self.make_metric(name) for name in self.metric]
@@ -237,23 +250,44 @@ def _reference_sampler(name: str) -> Component:
 def _named_metrics(field: Field, names: Names) -> Iterator[Component]:
     """The metrics that are named for a field of a strategy, which may name none."""
     if field.name == "metric":
-        return _metric_components("metric", [names.get("metric", METRIC)], "metric" not in names)
+        return _metrics("metric", [names.get("metric", METRIC)], "metric" not in names)
     name = names.get(f"strategy__{field.name}")
-    return _metric_components(field.name, [name] if name else [])
+    return _metrics(field.name, [name] if name else [])
 
 
-def _metric_components(owner: str, names: Iterable[str],
+def _metrics(owner: str, names: Iterable[str],
                        is_default: bool = False) -> Iterator[Component]:
     """Metrics, and those inside them; an option that two of them have is shown for the first."""
     seen: set[str] = set()
     for name in names:
         for path, recipe in METRICS.recipe(name).owners():
-            prefix = ".".join([f"--{owner.replace('_', '-')}", *path])
+            prefix = ".".join([_flag(owner), *path])
             options = [ComponentOption(owner, field, f"{prefix}.{field.flag[2:]}", path)
                        for field in fields_of(recipe.cls) if field.name not in recipe.given]
             yield Component("metric", recipe.name,
                             tuple(o for o in options if o.flag not in seen), is_default)
             seen |= {option.flag for option in options}
+
+
+def _stage(owner: str, name: str | None, names: Names) -> Iterator[Component]:
+    """A stage of a cascade, and its metric and stages; `coarse__fine` is a stage of a stage."""
+    if not isinstance(name, str):
+        return
+    fields = [replace(field, default=None) if field.name == "metric" else field
+              for field in fields_of(STRATEGIES.get(name))]
+    yield Component("strategy", name, tuple(
+        ComponentOption(owner, field, f"{_flag(owner)}.{field.flag[2:]}") for field in fields))
+    for field in fields:
+        inside = f"{owner}__{field.name}"
+        if field.type is Metric and names.get(inside):
+            yield from _metrics(inside, [names[inside]])
+        elif field.type is Strategy:
+            yield from _stage(inside, names.get(inside, field.default), names)
+
+
+def _flag(owner: str) -> str:
+    """The flag that names a component."""
+    return "--" + owner.replace("__", ".").replace("_", "-")
 
 
 def _options(owner: str, fields: Iterable[Field],

@@ -12,9 +12,12 @@ from typing import Any
 
 from minrisk._core.metric import Metric
 from minrisk._core.options import UNBOUNDED, Bounds
-from minrisk._core.registry import Registry
+from minrisk._core.registry import METRICS, STRATEGIES, Registry
+from minrisk._core.strategy import Strategy
 
-_NAMES = {int: "int", float: "float", bool: "flag", str: "text", Metric: "metric"}
+_NAMES = {int: "int", float: "float", bool: "flag", str: "text", Metric: "metric",
+          Strategy: "strategy"}
+REGISTRIES = {Metric: METRICS, Strategy: STRATEGIES}  # of fields that name a component
 
 
 @dataclass(frozen=True)

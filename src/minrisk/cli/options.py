@@ -18,10 +18,8 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from minrisk._core.errors import InputError, brief
-from minrisk._core.metric import Metric
 from minrisk._core.options import FlagSpec, checked
-from minrisk._core.registry import METRICS
-from minrisk.cli.fields import Field, as_field
+from minrisk.cli.fields import REGISTRIES, Field, as_field
 from minrisk.cli.other_tools import foreign_hint
 
 CONFIG = "minrisk.cli.config"  # where a context has the path of its configuration file
@@ -110,14 +108,14 @@ class FieldType(click.ParamType):  # type: ignore[type-arg] # older versions of 
         assert isinstance(param, FieldOption)
         if hint := foreign_hint(f"{param.flag} {value}", ctx.command.name if ctx else None):
             raise InputError(f"unknown value {param.flag} {value}; {hint}")
-        kind = str if self.field.type is Metric else self.field.type
+        kind = str if self.field.type in REGISTRIES else self.field.type
         return checked(param.given_as(ctx), _number(value, kind), kind, self.field.bounds)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter,
                        incomplete: str) -> list[CompletionItem]:
         if self.spec.metavar in _FILES:
             return [CompletionItem(incomplete, type=_FILES[self.spec.metavar])]
-        registry = METRICS if self.field.type is Metric else self.spec.registry
+        registry = REGISTRIES.get(self.field.type) or self.spec.registry
         names = registry.names() if registry else self.field.choices
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 

@@ -44,6 +44,8 @@ BUDGETS = (
 
 # choose sets, or maximise something else: they do not approximate standard MBR
 OTHER_AIMS = frozenset({"cluster", "diverse", "mbr-bon", "medoids"})
+# made of other strategies, of which two are tried under names of their own
+COMPOSED = frozenset({"cascade"})
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minrisk._core.adapters import metric_option
+from minrisk._core.adapters import as_metric, metric_option
 from minrisk._core.arrays import Ints
 from minrisk._core.batch import as_batch
 from minrisk._core.errors import InputError
@@ -16,6 +16,7 @@ from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
+from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import SELF_HELP, Strategy, leaves_self_out, stage_option
 from minrisk.strategies._wrapper import StrategyWrapper
@@ -28,14 +29,16 @@ KEEP_HELP = "number of distinct hypotheses that reach the second stage; 20, or a
 
 @dataclass(frozen=True)
 class Cascade(Options):
-    """the best `keep` hypotheses of a coarse strategy, ranked by a fine one
+    """the best `keep` hypotheses of one strategy, ranked by another; each may have its own metric
 
-    `keep` counts distinct texts; all copies of a text reach the second stage together.
+    `keep` counts distinct texts; all copies of a text reach the second stage together. The pairs of
+    both stages are counted.
 
     Args:
-        coarse: the strategy of the first stage.
-        fine: the strategy of the second stage.
+        coarse: the strategy of the first stage, or its name.
+        fine: the strategy of the second stage, or its name.
         keep: number of distinct hypotheses that reach the second stage; 20, or all if fewer.
+        metric: the metric of stages that are given by name; afterwards that of the second stage.
 
     >>> import minrisk
     >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
@@ -46,13 +49,21 @@ class Cascade(Options):
     """
 
     name: ClassVar[str] = "cascade"
+    cost: ClassVar[str] = "that of the first stage, and of the second for k hypotheses, k = keep"
     coarse: Strategy = stage_option(help="strategy of the first stage")
-    fine: Strategy = stage_option(help="strategy of the second stage")
+    fine: Strategy = stage_option("standard", help="strategy of the second stage")
     keep: int | None = option(None, ge=1, help=KEEP_HELP)
+    metric: AnyMetric = metric_option("chrf", affects_results=False,  # for the stages say theirs
+                                      help="metric of stages that name none")
 
-    @property
-    def metric(self) -> AnyMetric:
-        return self.fine.metric
+    def __post_init__(self) -> None:
+        for name in ("coarse", "fine"):
+            stage: Any = getattr(self, name)
+            if isinstance(stage, str):
+                made = STRATEGIES.make(stage, metric=as_metric(self.metric))
+                object.__setattr__(self, name, made)
+        super().__post_init__()
+        object.__setattr__(self, "metric", as_metric(self.fine.metric))
 
     @property
     def leave_self_out(self) -> bool:
