@@ -20,8 +20,9 @@ PLAIN = {f"_core.{name}" for name in (
     "references", "foreign", "unicode", "sqlite_cache", "sampler", "sample_columns",
     "templates", "vote")} | {"version"}
 PROTOCOLS = PLAIN | {f"_core.{name}" for name in (
-    "metric", "adapters", "weighted_rows", "strategy", "pool", "batch", "registry", "signature")}
-CORE = PROTOCOLS | {"_core.recipe", "_core.reference_parts", "_core.decoding"}
+    "recipe", "metric", "adapters", "weighted_rows", "strategy", "pool", "batch", "registry",
+    "signature")}
+CORE = PROTOCOLS | {"_core.reference_parts", "_core.decoding"}
 
 # package (of the core: module) -> what of minrisk it may import; "*" is everything
 MAY_IMPORT = {
@@ -56,8 +57,8 @@ MAY_IMPORT = {
     "_core.reference_parts": PROTOCOLS,
     "_core.recipe": PLAIN,
     "_core.registry": PLAIN | {"_core.recipe"},
-    "_core.signature": PLAIN | {"_core.adapters"},
-    "_core.decoding": PROTOCOLS | {"_core.recipe"},
+    "_core.signature": PLAIN | {"_core.adapters", "_core.recipe"},
+    "_core.decoding": PROTOCOLS,
     "testing": PROTOCOLS,
     "_torch": PLAIN | {"_torch"},
     "metrics": PROTOCOLS | {"_core.named_files", "metrics", "openai", "_native", "_torch"},

@@ -57,9 +57,11 @@ def _lexical(results: Results) -> Iterator[Row]:
     own = _at(results, LEXICAL, AGGREGATION, 1)
     if own:
         whole = _joined(own)
+        distinct = _joined(_at(results, LEXICAL, AGGREGATION, 1, "among_distinct"))
         yield _claim(f"{LEXICAL}: one aggregate keeps top-{results.settings.top} accuracy above "
                      f"{ENOUGH}", paper.span(paper.accuracy(LEXICAL, AGGREGATION, 1, 20)),
-                     f"{_share(whole)}; {_each(own)}", exceeds(of_share(whole), ENOUGH), len(whole))
+                     f"{_share(whole)}; {_each(own)}; {_share(distinct)} of distinct texts",
+                     exceeds(of_share(whole), ENOUGH), len(whole))
 
 
 def _dominance(results: Results) -> Iterator[Row]:

@@ -60,6 +60,11 @@ def _parts(results: Results, times: dict[str, Any]) -> Iterator[str]:
     yield f"![Top-{settings.top} accuracy over effective references](figure-1.svg)"
     yield _ACCURACY.format(f"among a method's first {settings.top}")
     yield _accuracy(results, "topk", settings.top)
+    if all("distinct" in row for row in results.accuracy):
+        yield f"## Figure 1, with distinct texts: top-{settings.top}"
+        yield ("The same with equal strings counted once, so that copies of one string do not "
+               "crowd out the others; the paper has no such number.")
+        yield _accuracy(results, "distinct", settings.top, False)
     yield "## Figure 1, top-1 accuracy"
     yield "![Top-1 accuracy over effective references](figure-top-1.svg)"
     yield "The same for a method's first choice."
@@ -91,18 +96,18 @@ def _parts(results: Results, times: dict[str, Any]) -> Iterator[str]:
                        for name, metric in settings.judges.items())])
 
 
-def _accuracy(results: Results, field: str, top: int) -> str:
+def _accuracy(results: Results, field: str, top: int, beside_paper: bool = True) -> str:
     rows = []
+    sizes = (1, 16) if beside_paper else ()
     for utility, dataset, curve, segments in _distinct(
             (r["utility"], r["dataset"], r["curve"], r["segments"]) for r in results.accuracy):
         found = {r["effective"]: with_interval(r[field], (r[f"{field}_low"], r[f"{field}_high"]))
                  for r in results.accuracy
                  if (r["utility"], r["dataset"], r["curve"]) == (utility, dataset, curve)}
         rows.append([utility, dataset, segments, curve, *(found.get(s, "") for s in _SHOWN),
-                     paper.span(paper.accuracy(utility, curve, 1, top)),
-                     paper.span(paper.accuracy(utility, curve, 16, top))])
+                     *(paper.span(paper.accuracy(utility, curve, s, top)) for s in sizes)])
     return _table(["utility", "dataset", "segments", "method", *(f"s = {s}" for s in _SHOWN),
-                   "paper, s = 1", "paper, s = 16"], rows)
+                   *(f"paper, s = {s}" for s in sizes)], rows)
 
 
 def _quality(results: Results, samples: int, judge: str) -> str:

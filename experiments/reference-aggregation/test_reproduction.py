@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 import minrisk
 from minrisk import ChrF, InputError, Segment
-from minrisk.evaluation.study import TrialResult
 from project import ROOT, TESTS
 from small_metrics import Curved
 from tolerance import assert_close
@@ -30,6 +29,7 @@ import decoding
 import methods
 import paper
 from claims import claims
+from decoding import Outcome
 from intervals import every, exceeds, of_difference, of_share
 from material import _records, material
 from methods import AGGREGATION, CONTROL, N_BY_S, STANDARD, TO_FINE, Methods, halves
@@ -239,9 +239,18 @@ def test_samples_with_counts_are_drawn_in_any_order(tmp_path):
     assert found == material(counted, settings(beams=()), tmp_path).samples
 
 
-def outcomes(right: int, of: int, first: int = 0) -> list[TrialResult]:
+def outcomes(right: int, of: int, first: int = 0) -> list[Outcome]:
     """Segments of which the first so many came out right."""
-    return [TrialResult(i < first, i < right, 0.0, 1, 0.0) for i in range(of)]
+    return [Outcome(i < first, i < right, 0.0, 1, 0.0, i <= right) for i in range(of)]
+
+
+def test_copies_do_not_crowd_out_distinct_texts():
+    segment = Segment(["a"] * 20 + ["b"])
+    ranking = minrisk.Ranking.of(np.linspace(1, 0, 21))
+    found = Outcome.judged(segment, minrisk.Ranking.of(np.eye(21)[20]), ranking, 20)
+    assert (found.first, found.among, found.among_distinct) == (False, False, True)
+    first = Outcome.judged(segment, minrisk.Ranking.of(np.eye(21)[20]), ranking, 1)
+    assert not first.among_distinct
 
 
 def measured(*, utility="chrF", difference=(0.0, 0.0, 0.0), **curves) -> Results:
@@ -270,7 +279,7 @@ def test_an_accuracy_must_be_surely_high_enough(right, of, holds):
                if "keeps top-20" in row["claim"]]
     assert found["holds"] == holds
     assert found["found"].startswith(f"{right / of:.3f} (")
-    assert found["found"].endswith(f"{right / of:.3f} (d)")
+    assert f"; {right / of:.3f} (d); {min(right + 1, of) / of:.3f} (" in found["found"]
     assert (found["paper"], found["segments"], found["machine"]) == ("0.974 to 0.992", of, "M")
 
 

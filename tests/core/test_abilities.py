@@ -162,7 +162,8 @@ def test_prepare_finds_a_model_that_is_not_there():
     (lambda: minrisk.QualityThenMBR(CHRF, Edit()), "quality of strategy 'quality-then-mbr' needs"),
     (lambda: minrisk.Centroid(CHRF), "has vectors to cluster (comet, comet-qe, embedding, mqm); "),
     (lambda: minrisk.Aggregate(Edit()), "strategies that work with it: standard, n-by-s, "
-     "coarse-to-fine, prune, adaptive, low-rank, quality-then-mbr, mbr-bon, diverse, medoids"),
+     "coarse-to-fine, cascade, prune, adaptive, low-rank, quality-then-mbr, mbr-bon, diverse, "
+     "medoids"),
     (lambda: minrisk.ControlVariate(CHRF), "has a surrogate to correct (comet, mqm); 'chrf'"),
     (lambda: minrisk.Aggregate(Combined((CHRF, Edit()))), "'chrf+edit' does not"),
     (lambda: minrisk.Standard(3), "metric must be a metric, its name or class, or a function of "

@@ -18,6 +18,7 @@ TEXTS = ["a", "aa", "an infinite one", "aaaa", "aa"]
 BAD = 2  # its place in TEXTS
 OPTIONS = {"n-by-s": {"subset": 2}, "centroid": {"centroids": 2}, "prune": {"start": 1},
            "quality-then-mbr": {"quality": "poisoned"}, "coarse-to-fine": {"coarse": "chrf"},
+           "cascade": {"coarse": minrisk.Standard("chrf")},
            "mbr-bon": {"quality": "poisoned"},
            "cluster": {"similarity": "chrf", "threshold": 0.0}}
 SCORING = [name for name in STRATEGIES.builtin if name != "universal-self-consistency"]

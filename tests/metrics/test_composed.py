@@ -32,6 +32,7 @@ from minrisk.metrics.edit import Edit
 from minrisk.metrics.exact_match import ExactMatch
 from minrisk.metrics.symmetric import Symmetric
 from minrisk.testing import AGGREGATE_CHECKS, METRIC_CHECKS, PARTS_CHECKS, check_metric
+from small_metrics import many
 from tolerance import assert_close
 
 CHRF = minrisk.ChrF()
@@ -75,6 +76,46 @@ def test_ranks_ignore_scale_and_halve_ties():
     hyps, refs = ["the cat", "a cat", "dogs", ""], ["the cats", "dog"]
     apart = sum(scores(Combined((m,), by="rank"), hyps, refs) for m in (CHRF, Edit()))
     assert_close(scores(metric, hyps, refs), apart)
+
+
+@pytest.mark.parametrize("strategy", [
+    lambda metric: minrisk.CoarseToFine(metric, metric, 4),
+    lambda metric: minrisk.CoarseToFine(metric, "chrf", 4),
+    lambda metric: minrisk.Cascade(minrisk.NByS("edit", 4), minrisk.Standard(metric), 4),
+    lambda metric: minrisk.Adaptive(metric, 0.5)])
+def test_ranks_are_among_all_hypotheses_also_where_few_are_left(strategy):
+    metric = Combined((CHRF, Edit()), by="rank")
+    hyps = many(30)
+    exact = minrisk.decode(hyps, many(8, 1), metric=metric).utility
+    [found] = strategy(metric).rank([minrisk.Segment(hyps, many(8, 1))])
+    left = [row for row in found.order[:2] if not np.isnan(found.utility[row])]
+    assert_close(found.utility[left], exact[left])
+
+
+def test_no_wrapper_ranks_some_of_the_hypotheses_for_another():
+    for wrapper in (Cached, Symmetric):
+        with pytest.raises(minrisk.InputError, match="compares the hypotheses"):
+            wrapper(Combined((CHRF, Edit()), by="rank"))
+
+
+@pytest.mark.parametrize("by", ["rank", "utility-rank"])
+def test_ranks_tell_apart_what_differs_by_little_of_little(by):
+    one, other = (minrisk.decode(SAMPLES, metric=Combined((Lengths(scale),), by=by)).utility
+                  for scale in (1.0, 1e-10))
+    assert_close(one, other)
+    assert np.unique(one).size > 2
+
+
+@dataclass(frozen=True)
+class Lengths:
+    scale: float
+    name: ClassVar[str] = "lengths"
+
+    def features(self, texts):
+        return np.array([len(text) for text in texts], float)
+
+    def scores(self, hyps, refs, source=None):
+        return -self.scale * np.abs(hyps[:, None] - refs)
 
 
 SAMPLES = ["the cat sat", "a cat sat", "the cat sat down", "dogs", "a cat sat"]

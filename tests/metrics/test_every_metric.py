@@ -214,7 +214,8 @@ class Short:
 
 FURTHER = {"n-by-s": {"subset": 2}, "centroid": {"centroids": 2},
            "coarse-to-fine": {"coarse": "ter"}, "cascade": {"coarse": "standard"},
-           "quality-then-mbr": {"quality": Short()}, "mbr-bon": {"quality": Short()}, "cluster": {"similarity": "chrf"}}
+           "quality-then-mbr": {"quality": Short()}, "mbr-bon": {"quality": Short()},
+           "cluster": {"similarity": "chrf"}}
 
 
 def works(strategy: str, metric: AnyMetric) -> bool:

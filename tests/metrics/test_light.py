@@ -342,3 +342,21 @@ def test_a_folder_without_a_model_is_told(tmp_path, sentence_transformers):
 def test_an_empty_batch_is_refused():
     with pytest.raises(minrisk.InputError, match=r"batch_size must be .* at least 1; got 0"):
         Embedding(batch_size=0)
+
+
+def test_a_derived_class_under_another_name_scores_as_its_base():
+    hyps, refs = ["a cat", "dogs"], ["the cat", "cats", "a dog"]
+    for base in (minrisk.ChrF, minrisk.BLEU):
+        derived = type("Derived", (base,), {"name": "derived"})()
+        for strategy in ("standard", "aggregate"):
+            found = minrisk.decode(hyps, refs, metric=derived, strategy=strategy)
+            expected = minrisk.decode(hyps, refs, metric=base(), strategy=strategy)
+            assert_close(found.utility, expected.utility)
+
+
+def test_rouge_refuses_features_of_another_order():
+    one, two = minrisk.Rouge(n=1), minrisk.Rouge(n=2)
+    features = two.features(["the cat sat"])
+    assert_close(two.scores(features, features), [[1.0]])
+    with pytest.raises(minrisk.InputError, match="extract them with the same metric"):
+        one.scores(features, features)

@@ -60,7 +60,12 @@ def inner(*, help: str, several: bool = False) -> Any:
     def convert(config: Any, name: str, value: Any) -> Any:
         if several and isinstance(value, tuple | list):
             return tuple(as_metric(part, name) for part in value)
-        return as_metric(value, name)
+        metric = as_metric(value, name)
+        if metric.compares_hypotheses:
+            raise InputError(f"{owner(config)}: {metric.name} compares the hypotheses of a segment "
+                             "with each other, which scores of pairs do not tell; "
+                             "leave out the wrapper, or add scores (by='score')")
+        return metric
 
     return dataclasses.field(metadata={"help": help, "inner": True, "convert": convert})
 

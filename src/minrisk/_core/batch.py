@@ -58,6 +58,9 @@ class Batch(Sequence[Segment]):
         """One pool per segment; each call returns pools with their own count of pairs."""
         metric = as_metric(metric)
         found = self._known(metric)
+        if found is None and metric.compares_hypotheses and self._parent is not None:
+            self._parent.pools(metric)
+            found = self._known(metric)
         if found is None:
             found = list(_extract(metric, self._segments))
             self._pools.append((metric, found))

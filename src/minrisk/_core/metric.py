@@ -173,6 +173,15 @@ class Metric(Options, ABC, Generic[F]):
         """Whether its features depend on more than texts, so that `segment_features` makes them."""
         return False
 
+    @property
+    def compares_hypotheses(self) -> bool:
+        """Whether a score depends on the other hypotheses of the segment.
+
+        Then features are made of whole segments, also where few hypotheses are left, and the metric
+        cannot be inside a wrapper.
+        """
+        return False
+
     def prepare(self) -> None:
         """Import packages and load models, so that errors appear before the first segment."""
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
-from minrisk._core.metric import AnyMetric, PartialStatistics
+from minrisk._core.metric import Metric, PartialStatistics
 from minrisk._core.threads import threads
 from minrisk._core.weighted_rows import WeightedRows, check_rows
 from minrisk.metrics._backend import backend
 
 
-def index_texts(metric: AnyMetric, texts: Sequence[str], *front_end: Any) -> WeightedRows:
+class NgramMetric(Metric[WeightedRows]):
+    """A metric whose scores come from the native core, also in classes derived from it."""
+
+    core: ClassVar[str]  # the part of the core: "chrf" or "bleu"
+
+
+def index_texts(metric: NgramMetric, texts: Sequence[str], *front_end: Any) -> WeightedRows:
     """A row for each text; the options of the front end define its symbols."""
-    return WeightedRows.plain(metric, backend(metric.name).Texts(list(texts), *front_end),
+    return WeightedRows.plain(metric, backend(metric.core).Texts(list(texts), *front_end),
                               np.arange(len(texts)))
 
 
@@ -28,56 +34,56 @@ def lowercased(texts: Sequence[str], lowercase: bool) -> Sequence[str]:
     return [text.lower() for text in texts] if lowercase else texts
 
 
-def scores(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows, *options: Any) -> Floats:
+def scores(metric: NgramMetric, hyps: WeightedRows, refs: WeightedRows, *options: Any) -> Floats:
     """(H, R) the score of every pair."""
-    result: Floats = backend(metric.name).scores(*_arguments(metric, hyps, refs), *options,
+    result: Floats = backend(metric.core).scores(*_arguments(metric, hyps, refs), *options,
                                                  threads())
     return result
 
 
-def utility(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
+def utility(metric: NgramMetric, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
             *options: Any) -> Floats:
     """(H,) `scores @ mass`, without the matrix."""
-    result: Floats = backend(metric.name).utility(*_arguments(metric, hyps, refs), *options,
+    result: Floats = backend(metric.core).utility(*_arguments(metric, hyps, refs), *options,
                                                   threads(), mass)
     return result
 
 
-def partial_statistics(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows,
+def partial_statistics(metric: NgramMetric, hyps: WeightedRows, refs: WeightedRows,
                        weights: Floats) -> PartialStatistics:
     """(E,) counts of n-grams in the references: those of the hypotheses, and totals."""
     _check_features(metric, hyps, refs)
-    result: PartialStatistics = backend(metric.name).partial_statistics(
+    result: PartialStatistics = backend(metric.core).partial_statistics(
         hyps.base, refs.base, refs.members, refs.spread(weights))
     return result
 
 
-def finalize(metric: AnyMetric, hyps: WeightedRows, statistics: PartialStatistics,
+def finalize(metric: NgramMetric, hyps: WeightedRows, statistics: PartialStatistics,
              *options: Any) -> Floats:
     """(H,) scores against the average of the references that the statistics are of."""
     _check_features(metric, hyps, hyps)
-    result: Floats = backend(metric.name).finalize(hyps.base, hyps.members, statistics, *options)
+    result: Floats = backend(metric.core).finalize(hyps.base, hyps.members, statistics, *options)
     return result
 
 
-def _check_features(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows) -> None:
+def _check_features(metric: NgramMetric, hyps: WeightedRows, refs: WeightedRows) -> None:
     check_rows(metric, hyps, refs)
     if not hyps.is_plain:
         raise InputError(f"{metric.name} scores texts against references: "
                          "an aggregate cannot be the hypothesis")
 
 
-def _arguments(metric: AnyMetric, hyps: WeightedRows, refs: WeightedRows) -> tuple[Any, ...]:
+def _arguments(metric: NgramMetric, hyps: WeightedRows, refs: WeightedRows) -> tuple[Any, ...]:
     _check_features(metric, hyps, refs)
     hyps, refs = _in_one_index(metric, hyps, refs)
     return refs.base, hyps.members, refs.offsets, refs.members, refs.weights
 
 
-def _in_one_index(metric: AnyMetric, hyps: WeightedRows,
+def _in_one_index(metric: NgramMetric, hyps: WeightedRows,
               refs: WeightedRows) -> tuple[WeightedRows, WeightedRows]:
     """Both in one index: rows that were extracted separately have different n-gram numbers."""
     if hyps.base is refs.base:
         return hyps, refs
-    joint = backend(metric.name).Texts.join(hyps.base, refs.base)
+    joint = backend(metric.core).Texts.join(hyps.base, refs.base)
     return (replace(hyps, base=joint),
             replace(refs, base=joint, members=refs.members + len(hyps.base)))

@@ -13,12 +13,13 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Metric, PartialStatistics
+from minrisk._core.metric import Ability, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics._backend import backend
 from minrisk.metrics._bleu_plain import bleu
 from minrisk.metrics._ngram import (
+    NgramMetric,
     finalize,
     index_texts,
     lowercased,
@@ -40,7 +41,7 @@ _MAX_SMOOTH_VALUE = 1000
 
 
 @dataclass(frozen=True)
-class BLEU(Metric[WeightedRows]):
+class BLEU(NgramMetric):
     """token n-gram precision with a brevity penalty, 0 to 100
 
     Sentence BLEU (Papineni et al. 2002), equal to sacreBLEU's scores pair by pair, and corpus BLEU
@@ -67,6 +68,7 @@ class BLEU(Metric[WeightedRows]):
     """
 
     name: ClassVar[str] = "bleu"
+    core: ClassVar[str] = "bleu"
     papers: ClassVar[tuple[str, ...]] = ("Papineni et al. 2002",)
     cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS

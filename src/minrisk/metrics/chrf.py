@@ -11,11 +11,12 @@ import numpy as np
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
 from minrisk._core.groups import Groups
-from minrisk._core.metric import Ability, Metric, PartialStatistics
+from minrisk._core.metric import Ability, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
 from minrisk.metrics import _chrf_plain
 from minrisk.metrics._ngram import (
+    NgramMetric,
     finalize,
     index_texts,
     lowercased,
@@ -30,7 +31,7 @@ _MAX_BETA = 1000
 
 
 @dataclass(frozen=True)
-class ChrF(Metric[WeightedRows]):
+class ChrF(NgramMetric):
     """character (and word) n-gram F-score, 0 to 100
 
     chrF (Popović 2015) and, with `word_order=2`, chrF++ (Popović 2017), equal to sacreBLEU's scores
@@ -57,6 +58,7 @@ class ChrF(Metric[WeightedRows]):
     """
 
     name: ClassVar[str] = "chrf"
+    core: ClassVar[str] = "chrf"
     papers: ClassVar[tuple[str, ...]] = ("Popović 2015", "Popović 2017")
     cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
     abilities: ClassVar[Ability] = (Ability.AVERAGES | Ability.PARTIAL_STATISTICS

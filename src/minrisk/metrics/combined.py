@@ -20,7 +20,7 @@ from minrisk._core.recipe import SUM, is_sum, quoted
 from minrisk._core.segment import Segment
 from minrisk.metrics._base import objects
 
-_RANK_DECIMALS = 9  # scores that agree to this many have equal ranks, whatever the rounding
+_RANK_DECIMALS = 9  # of the largest score: those that agree to this many have equal ranks
 _EQUAL = 1e-12  # relative: utilities that are less apart are equal but for rounding
 _MASS_ERROR = 1e-6
 _OF_UTILITIES = ("utility-rank", "z-score", "min-max")
@@ -31,12 +31,13 @@ class _CombinedFeatures:
     """The features of each metric, row by row."""
 
     features: tuple[Any, ...]
+    pool: tuple[Any, ...] | None = None  # those of all hypotheses of the segment, for ranks
 
     def __len__(self) -> int:
         return len(self.features[0])
 
     def __getitem__(self, rows: Ints, /) -> _CombinedFeatures:
-        return _CombinedFeatures(tuple(part[rows] for part in self.features))
+        return _CombinedFeatures(tuple(part[rows] for part in self.features), self.pool)
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class Combined(Metric[_CombinedFeatures]):
         metrics: the metrics, each by object, class or name.
         weights: weight of each metric; 1 unless given.
         by: what is added: "score" the scores, which should have similar scales; "rank" the share of
-            hypotheses that each hypothesis outranks by each metric, for each reference. "product"
+            all hypotheses of the segment that each one outranks by each metric, for each reference
+            (so that strategies which drop hypotheses save nothing). "product"
             multiplies the scores, which should not be negative (Eikema et al. 2025 multiply a
             utility by an embedding's cosine: `chrf+embedding`, with `unit` of the embedding);
             references can then not be averaged. The others add what each metric makes of the
@@ -128,7 +130,11 @@ class Combined(Metric[_CombinedFeatures]):
 
     @property
     def needs_segment(self) -> bool:
-        return any(metric.needs_segment for metric in self.metrics)
+        return self.compares_hypotheses or any(metric.needs_segment for metric in self.metrics)
+
+    @property
+    def compares_hypotheses(self) -> bool:
+        return self.by == "rank" or any(metric.compares_hypotheses for metric in self.metrics)
 
     def prepare(self) -> None:
         for metric in self.metrics:
@@ -138,8 +144,13 @@ class Combined(Metric[_CombinedFeatures]):
         return _CombinedFeatures(tuple(metric.features(texts) for metric in self.metrics))
 
     def segment_features(self, segment: Segment, texts: Sequence[str]) -> _CombinedFeatures:
-        return _CombinedFeatures(tuple(
-            metric.segment_features(segment, texts) for metric in self.metrics))
+        found = tuple(metric.segment_features(segment, texts) for metric in self.metrics)
+        if self.by != "rank":
+            return _CombinedFeatures(found)
+        compared = segment.outcomes if self.compares_outcomes else segment
+        rows = {text: row for row, text in enumerate(texts)}
+        hyps = np.array([rows[text] for text in dict.fromkeys(compared.hypotheses)])
+        return _CombinedFeatures(found, tuple(part[hyps] for part in found))
 
     def scores(self, hyps: _CombinedFeatures, refs: _CombinedFeatures,
                source: _CombinedFeatures | None = None) -> Floats:
@@ -148,8 +159,10 @@ class Combined(Metric[_CombinedFeatures]):
             raise InputError(f"combined: by={self.by!r} compares hypotheses by their utilities, "
                              "which single pairs do not have; choose a strategy that needs no "
                              "scores of pairs, such as standard or aggregate, or by='rank'")
-        parts = [weight * self._rescaled(metric.scores(*features))
-                 for metric, weight, *features in self._per_metric(hyps, refs, source)]
+        pools = hyps.pool or (None,) * len(self.metrics)
+        parts = [weight * self._pair_scores(metric, pool, *features) for pool, (
+            metric, weight, *features) in zip(pools, self._per_metric(hyps, refs, source),
+                                              strict=True)]
         return reduce(np.multiply if self.by == "product" else np.add, parts)
 
     def utility(self, hyps: _CombinedFeatures, refs: _CombinedFeatures, mass: Floats,
@@ -183,10 +196,20 @@ class Combined(Metric[_CombinedFeatures]):
             total += weight * self._rescaled(metric.finalize(ours, found, src)[:, None])
         return total[:, 0]
 
+    def _pair_scores(self, metric: AnyMetric, pool: Any, hyps: Any, refs: Any,
+                     source: Any) -> Floats:
+        """(H, R) scores, or ranks among the pool; among these hypotheses if no pool is known."""
+        found = metric.scores(hyps, refs, source)
+        if self.by != "rank":
+            return found
+        if pool is None or len(pool) == len(hyps):
+            return _rank_shares(found, found)
+        return _rank_shares(found, metric.scores(pool, refs, source))
+
     def _rescaled(self, values: Floats) -> Floats:
         """(H, R) scores against each reference, or (H, 1) utilities, as they are to be added."""
         if self.by in ("rank", "utility-rank"):
-            return _rank_shares(values)
+            return _rank_shares(values, values)
         if self.by in ("z-score", "min-max"):
             return _scaled(values, self.by == "z-score")
         return values
@@ -214,13 +237,14 @@ def _scaled(values: Floats, standardize: bool) -> Floats:
     return result
 
 
-def _rank_shares(scores: Floats) -> Floats:
-    """(H, R) the share of hypotheses that score lower against the same reference; ties half."""
-    result = np.empty_like(scores)
-    rounded = np.round(scores, _RANK_DECIMALS)
-    for column in range(scores.shape[1]):
-        values = rounded[:, column]
-        ordered = np.sort(values)
-        below = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
-        result[:, column] = below / (2 * values.size)
+def _rank_shares(scores: Floats, pool: Floats) -> Floats:
+    """(H, R) the share of a pool (P, R) that scores lower against the same reference; ties half."""
+    scale = np.abs(pool).max(axis=0, initial=0.0)
+    scale[scale == 0] = 1.0
+    values, others = (np.round(part / scale, _RANK_DECIMALS) for part in (scores, pool))
+    result = np.empty_like(values)
+    for column, ordered in enumerate(np.sort(others, axis=0).T):
+        own = values[:, column]
+        below = np.searchsorted(ordered, own, "left") + np.searchsorted(ordered, own, "right")
+        result[:, column] = below / (2 * ordered.size)
     return result

@@ -18,16 +18,24 @@ from minrisk._core.groups import Groups
 from minrisk._core.metric import Ability, Metric, PartialStatistics
 from minrisk._core.options import option
 from minrisk._core.weighted_rows import WeightedRows
+from minrisk.metrics._ngram import (
+    NgramMetric,
+    finalize,
+    index_texts,
+    partial_statistics,
+    scores,
+    utility,
+)
 from minrisk.metrics._rapidfuzz import TokenSequences, all_pairs
-from minrisk.metrics.chrf import ChrF
 
 _WORD = re.compile("[a-z0-9]+")
 _MAX_UNSTEMMED = 3  # words of up to so many letters are not stemmed
-_UNIGRAM_F1 = ChrF(order=0, word_order=1, beta=1)
+_UNIGRAMS = 0, 1, False  # no n-grams of characters, words alone, no white space
+_F1 = 1.0, False  # beta, and no smoothing
 
 
 @dataclass(frozen=True)
-class Rouge(Metric[WeightedRows]):
+class Rouge(NgramMetric):
     """ROUGE-N, the F1 of word n-grams, 0 to 1; for text in ASCII letters
 
     ROUGE (Lin 2004), equal to the scores of `rouge-score`, whose words are lower-case ASCII letters
@@ -44,6 +52,7 @@ class Rouge(Metric[WeightedRows]):
     """
 
     name: ClassVar[str] = "rouge"
+    core: ClassVar[str] = "chrf"
     papers: ClassVar[tuple[str, ...]] = ("Lin 2004",)
     cost: ClassVar[str] = "n · m comparisons of n-gram counts; n + m with averaged references"
     abilities: ClassVar[Ability] = Ability.AVERAGES | Ability.PARTIAL_STATISTICS
@@ -57,27 +66,27 @@ class Rouge(Metric[WeightedRows]):
 
     def features(self, texts: Sequence[str]) -> WeightedRows:
         split = _word_splitter(self.stemmer)
-        return _UNIGRAM_F1.features([self._ngrams(split(text)) for text in texts])
+        return index_texts(self, [self._ngrams(split(text)) for text in texts], *_UNIGRAMS)
 
     def aggregate(self, refs: WeightedRows, groups: Groups) -> WeightedRows:
-        return _UNIGRAM_F1.aggregate(refs, groups)
+        return refs.average(groups)
 
     def scores(self, hyps: WeightedRows, refs: WeightedRows, source: object = None) -> Floats:
         """(H, R) F1 of every pair."""
-        return _UNIGRAM_F1.scores(hyps, refs) / 100
+        return scores(self, hyps, refs, *_F1) / 100
 
     def utility(self, hyps: WeightedRows, refs: WeightedRows, mass: Floats,
                 source: object = None) -> Floats:
         """(H,) `scores @ mass`, without the matrix."""
-        return _UNIGRAM_F1.utility(hyps, refs, mass) / 100
+        return utility(self, hyps, refs, mass, *_F1) / 100
 
     def partial_statistics(self, hyps: WeightedRows, refs: WeightedRows,
                            weights: Floats) -> PartialStatistics:
-        return _UNIGRAM_F1.partial_statistics(hyps, refs, weights)
+        return partial_statistics(self, hyps, refs, weights)
 
     def finalize(self, hyps: WeightedRows, statistics: PartialStatistics,
                  source: object = None) -> Floats:
-        return _UNIGRAM_F1.finalize(hyps, statistics) / 100
+        return finalize(self, hyps, statistics, *_F1) / 100
 
     def _ngrams(self, words: list[str]) -> str:
         return " ".join("_".join(words[i:i + self.n]) for i in range(len(words) - self.n + 1))

@@ -26,7 +26,7 @@ class Adaptive(Options):
 
     All hypotheses of a step are scored against the same references (hence "correlated") and keep
     the scores of earlier steps. Costs `budget` * n * m evaluations, or fewer if texts are equal;
-    but every step adds at least one reference.
+    but every step adds at least one reference, and costs about 2 * n in all if `budget` is less.
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
@@ -41,7 +41,7 @@ class Adaptive(Options):
 
     name: ClassVar[str] = "adaptive"
     papers: ClassVar[tuple[str, ...]] = ("Jinnai & Ariu 2024",)
-    cost: ClassVar[str] = "budget · n · m pairs"
+    cost: ClassVar[str] = "budget · n · m pairs, or about 2 · n if that is more"
     metric: AnyMetric = metric_option()
     budget: float = option(0.125, gt=0, le=1, help="share of all pairs that may be evaluated")
     seed: int = option(0, ge=0, help="seed of the order of references")
