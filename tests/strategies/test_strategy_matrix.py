@@ -134,6 +134,7 @@ MATRIX = {
         lambda hyps, refs: minrisk.Cluster(CHRF, minrisk.ChrF(order=2), 0.0), _EXACT,
         (cascade, "own_references", lambda segment: segment.self_columns)),
 }
+SETS = {"diverse", "medoids"}  # which put one text of each kind first
 DRAWING = [name for name, line in MATRIX.items() if line.draws]
 # hypotheses dealt into blocks at random get other references when they stand elsewhere, and of
 # hypotheses of equal quality the first are kept, or chosen
@@ -230,3 +231,65 @@ def test_the_order_of_references_does_not_matter_at_the_limit(name):
     [other] = strategy.rank([minrisk.Segment(hyps, [refs[j] for j in turned], "source",
                                              weights[turned])])
     assert_close(other.utility, one.utility, scale=100)
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> minrisk.Segment:
+    """Samples that are the references, equal texts among them, some of which count for several."""
+    texts = draw(st.lists(st.sampled_from(["", "a", "a cat", "the cat", "the cat sat", "dogs"]),
+                          min_size=1, max_size=8))
+    counts = draw(st.lists(st.integers(1, 3), min_size=len(texts), max_size=len(texts)))
+    return minrisk.Segment(texts, source="a cat sat", counts=counts)
+
+
+# whose counterpart is made for the counts of one segment
+@pytest.mark.parametrize("name", sorted(MATRIX.keys() - {"universal-self-consistency"}))
+@FEW
+@given(segment=pools())
+def test_at_its_limit_it_is_another_with_duplicates_among_the_samples(name, segment):
+    check_limit(name, segment)
+
+
+@pytest.mark.parametrize("name", MATRIX)
+@FEW
+@given(segment=pools())
+def test_counts_are_equal_copies_at_the_limit(name, segment):
+    copies = [text for text, count in zip(segment.hypotheses, segment.counts, strict=True)
+              for _ in range(count)]
+    one, other = (ranked(name, s) for s in (segment, minrisk.Segment(copies, source="a cat sat")))
+    first = segment.counts.cumsum() - segment.counts
+    assert_close(other.utility[first], one.utility, scale=100)
+    assert copies[other.best] == segment.hypotheses[one.best]
+
+
+@pytest.mark.parametrize("name", MATRIX)
+@FEW
+@given(segment=pools())
+def test_equal_texts_are_interchangeable(name, segment):
+    """Also between the limits: all copies have the same utility, and the first is the best."""
+    hyps, refs = len(segment.hypotheses), len(segment.references)
+    strategy = MATRIX[name].between() if hyps > 3 else MATRIX[name].limit(hyps, refs)
+    [ranking] = strategy.rank([segment])
+    places = np.argsort(ranking.order)
+    for text in set(segment.hypotheses):
+        rows = [row for row, other in enumerate(segment.hypotheses) if other == text]
+        np.testing.assert_array_equal(ranking.utility[rows], ranking.utility[rows[0]])
+        assert np.all(np.diff(places[rows]) > 0) or name in SETS
+
+
+@pytest.mark.parametrize("name", MATRIX)
+@FEW
+@given(segment=pools(), data=st.data())
+def test_the_order_of_samples_does_not_matter_at_the_limit(name, segment, data):
+    rows = np.array(data.draw(st.permutations(range(len(segment.hypotheses)))))
+    turned = minrisk.Segment([segment.hypotheses[row] for row in rows], source="a cat sat",
+                             counts=segment.counts[rows])
+    one, other = ranked(name, segment), ranked(name, turned)
+    assert_close(other.utility, one.utility[rows], scale=100)
+
+
+def ranked(name: str, segment: minrisk.Segment) -> minrisk.Ranking:
+    """The ranking of a strategy at its limit."""
+    strategy = MATRIX[name].limit(len(segment.hypotheses), len(segment.references))
+    [ranking] = strategy.rank([segment])
+    return ranking

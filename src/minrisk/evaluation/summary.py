@@ -1,4 +1,8 @@
-"""Summary over all segments: the means of every trial, and a recommendation."""
+"""Summary over all segments: the means of every trial, and a recommendation.
+
+A trial is within the tolerance if the upper end of the 95% interval of its loss is, by a bootstrap
+over segments: a mean over few segments is often below the tolerance where the loss is above it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,15 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, median
 from typing import Any
 
+import numpy as np
+
+from minrisk._core.arrays import Floats
 from minrisk.evaluation.budgets import Trial
 from minrisk.evaluation.study import EXACT, TrialResults
 
 _TOLERATED_SHARE = 0.01  # of the gain, unless a tolerance is given
+_RESAMPLES = 1000
+_ENDS = (0.025, 0.975)  # of the interval
 _MIN_SPEEDUP = 2.0  # how much faster an approximation must be to be worth its errors
 
 
@@ -22,6 +31,8 @@ class TrialSummary:
     first: float
     among: float
     lost: float
+    lost_low: float  # the 95% interval of `lost`
+    lost_high: float
     pairs: float
     seconds: float  # features included
 
@@ -62,7 +73,8 @@ class Summary:
     @property
     def _tolerable(self) -> list[TrialSummary]:
         """The trials within the tolerance; standard MBR always is, also if the gain is negative."""
-        return [row for row in self.rows if row is self.exact or row.lost <= self.tolerance]
+        return [row for row in self.rows if row is self.exact
+                or row.lost_high <= self.tolerance]
 
     def as_json(self) -> dict[str, Any]:
         return {"segments": self.segments, "references": self.references, "gain": self.gain,
@@ -75,16 +87,27 @@ class Summary:
 def summarise(trials: Iterable[Trial], segments: Sequence[TrialResults],
               tolerance: float | None = None) -> Summary:
     gain = fmean(segment.gain for segment in segments)
-    rows = [_summarised(trial, segments) for trial in trials]
+    shares = _resamples(len(segments))
+    rows = [_summarised(trial, segments, shares) for trial in trials]
     assert rows[0].trial == EXACT
     references = fmean(segment.references for segment in segments)
     return Summary(rows, len(segments), references, gain,
                    _TOLERATED_SHARE * gain if tolerance is None else tolerance)
 
 
-def _summarised(trial: Trial, segments: Sequence[TrialResults]) -> TrialSummary:
+def _resamples(count: int) -> Floats:
+    """(resamples, segments) the share of each segment in each bootstrap sample; always the same."""
+    rng = np.random.default_rng(0)
+    counts = rng.multinomial(count, np.full(count, 1 / count), _RESAMPLES)
+    shares: Floats = counts / count
+    return shares
+
+
+def _summarised(trial: Trial, segments: Sequence[TrialResults], shares: Floats) -> TrialSummary:
     found = [segment.outcomes[trial.label] for segment in segments]
+    low, high = np.quantile(shares @ [o.lost for o in found], _ENDS)
     features = median(segment.features for segment in segments)
     return TrialSummary(trial, fmean(o.first for o in found), fmean(o.among for o in found),
-                        fmean(o.lost for o in found), fmean(o.pairs for o in found),
+                        fmean(o.lost for o in found), float(low), float(high),
+                        fmean(o.pairs for o in found),
                         features + median(o.seconds for o in found))

@@ -29,11 +29,13 @@ class Prune(Options):
 
     Costs n * start evaluations, then twice the references at each step for the remaining
     hypotheses; the total depends on the samples. The resamples are those of the Bayesian
-    bootstrap.
+    bootstrap. `alpha` is no bound for a run: every step may lose the best hypothesis, most of all
+    the first ones, whose references are few (docs/guides/strategies.md has measured shares).
 
     Args:
         metric: the metric that judges hypotheses, its name or class, or a function.
-        alpha: confidence that a dropped hypothesis is not the best.
+        alpha: a hypothesis is dropped where more than this share of resamples have it behind the
+            leader; 1 drops none.
         start: number of references of the first step.
         most: number of references of the last step; all unless given.
         resamples: number of resamples of the references.
@@ -50,7 +52,8 @@ class Prune(Options):
     cost: ClassVar[str] = "n · start pairs, then fewer in each step"
     metric: AnyMetric = metric_option()
     alpha: float = option(0.99, ge=0, le=1,
-                          help="confidence that a dropped hypothesis is not the best")
+                          help="share of resamples, at each step, by which a hypothesis must be "
+                          "behind the leader to be dropped; 1 drops none")
     start: int = option(16, ge=1, help="number of references of the first step")
     most: int | None = option(None, ge=1,
                               help="number of references of the last step; all unless given")

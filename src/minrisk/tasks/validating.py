@@ -36,8 +36,8 @@ class StudyScope(Options):
                     help="Number of best hypotheses among which the exact choice is looked for.")
     tolerance: float | None = flag(
         None, section="Method", metavar="U", ge=0,
-        help="Utility that a recommended strategy may lose; unless given, 1% of what exact MBR "
-        "gains over a random sample.")
+        help="Utility that a recommended strategy may lose, at the upper end of its 95% "
+        "interval; unless given, 1% of what exact MBR gains over a random sample.")
     seed: int = flag(0, section="Method", metavar="S", ge=0, help="Seed of random choices.")
     limit: int | None = flag(None, section="Input", metavar="N", ge=1,
                              help="Number of segments to read; all unless given.")
