@@ -277,7 +277,8 @@ def test_equal_texts_are_interchangeable(name, segment):
         assert np.all(np.diff(places[rows]) > 0) or name in SETS
 
 
-@pytest.mark.parametrize("name", MATRIX)
+# of which one of equally good hypotheses is chosen
+@pytest.mark.parametrize("name", sorted(MATRIX.keys() - {"universal-self-consistency"}))
 @FEW
 @given(segment=pools(), data=st.data())
 def test_the_order_of_samples_does_not_matter_at_the_limit(name, segment, data):
