@@ -147,7 +147,7 @@ class Combined(Metric[_CombinedFeatures]):
         found = tuple(metric.segment_features(segment, texts) for metric in self.metrics)
         if self.by != "rank":
             return _CombinedFeatures(found)
-        compared = segment.outcomes if self.compares_outcomes else segment
+        compared = segment.outcomes if self.compares_outcomes and segment.outcomes else segment
         rows = {text: row for row, text in enumerate(texts)}
         hyps = np.array([rows[text] for text in dict.fromkeys(compared.hypotheses)])
         return _CombinedFeatures(found, tuple(part[hyps] for part in found))
@@ -242,7 +242,7 @@ def _rank_shares(scores: Floats, pool: Floats) -> Floats:
     scale = np.abs(pool).max(axis=0, initial=0.0)
     scale[scale == 0] = 1.0
     values, others = (np.round(part / scale, _RANK_DECIMALS) for part in (scores, pool))
-    result = np.empty_like(values)
+    result: Floats = np.empty_like(values)
     for column, ordered in enumerate(np.sort(others, axis=0).T):
         own = values[:, column]
         below = np.searchsorted(ordered, own, "left") + np.searchsorted(ordered, own, "right")
