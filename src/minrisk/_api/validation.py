@@ -42,8 +42,9 @@ def validate(
         strategies: names of those to try; unless given, all that fit the metric and approximate
             standard MBR.
         top: k of the top-k accuracy.
-        tolerance: largest loss of utility of a strategy that is recommended; 1% of what exact MBR
-            gains over a random sample unless given.
+        tolerance: largest loss of utility of a strategy that is recommended, at the upper end of
+            its 95% interval over segments; 1% of what exact MBR gains over a random sample unless
+            given.
         weights, weights_temperature: as of `decode_corpus`.
         seed: seed of random choices.
         limit: number of segments to read at most.
