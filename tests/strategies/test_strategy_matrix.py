@@ -64,7 +64,7 @@ def _even(pool):
 _distinct_references = Pool.distinct_references
 _EXACT = minrisk.Standard(CHRF)
 _UNWEIGHTED = (Race, "weights", property(lambda race: np.full(race.met, 1 / max(1, race.met))))
-_UNPLACED = (minrisk.Ranking, "refine", lambda ranking, kept, finer: finer)
+_UNREFINED = (minrisk.Ranking, "refine", lambda ranking, kept, finer: ranking)
 
 MATRIX = {
     "standard": Line(
@@ -80,15 +80,15 @@ MATRIX = {
             np.arange(weights.size), np.ones_like(weights))), True),
     "aggregate-to-fine": Line(
         lambda: minrisk.AggregateToFine(CHRF, 3, groups=3),
-        lambda hyps, refs: minrisk.AggregateToFine(CHRF, hyps), _EXACT, _UNPLACED),
+        lambda hyps, refs: minrisk.AggregateToFine(CHRF, hyps), _EXACT, _UNREFINED),
     "coarse-to-fine": Line(
         lambda: minrisk.CoarseToFine(CHRF, minrisk.ChrF(order=1), 3),
         lambda hyps, refs: minrisk.CoarseToFine(CHRF, minrisk.ChrF(order=1), hyps), _EXACT,
-        _UNPLACED),
+        _UNREFINED),
     "cascade": Line(
         lambda: minrisk.Cascade(minrisk.Aggregate(minrisk.ChrF(order=1)), minrisk.NByS(CHRF, 2), 3),
         lambda hyps, refs: minrisk.Cascade(minrisk.Aggregate(minrisk.ChrF(order=1)), _EXACT, hyps),
-        _EXACT, _UNPLACED),
+        _EXACT, _UNREFINED),
     "prune": Line(
         lambda: minrisk.Prune(CHRF, 0.5, 2), lambda hyps, refs: minrisk.Prune(CHRF, 1.0, 1),
         _EXACT, _UNWEIGHTED, True),

@@ -96,7 +96,8 @@ def best_rows(ranking: Ranking, segment: Segment, keep: int | None) -> Ints:
     place: dict[str, int] = {}  # of each text among the distinct ones
     places = [place.setdefault(segment.hypotheses[row], len(place))
               for row in ranking.order.tolist()]
-    return ranking.order[np.array(places) < (KEEP if keep is None else keep)]
+    kept = np.array(places) < (KEEP if keep is None else keep)
+    return np.sort(ranking.order[kept])  # ties of the next stage go to the first sample
 
 
 def rank_among(pool: Pool[Any], rows: Ints, leave_self_out: bool = False) -> Ranking:
