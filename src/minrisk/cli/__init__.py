@@ -96,7 +96,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except (MinriskError, OSError) as error:
         code = _fail(str(error))
     except click.Abort as end:
-        code = TERMINATED if isinstance(end.__cause__, Terminated) else INTERRUPTED
+        code = TERMINATED if isinstance(end.__context__, Terminated) else INTERRUPTED
     _discard_unflushed_output()
     return int(code)
 
