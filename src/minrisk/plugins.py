@@ -15,7 +15,7 @@ from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.sampler import PartialError, Sample, Sampler, Samples
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import Strategy, segment_rng, stage_option
+from minrisk._core.strategy import MeanUtility, Strategy, segment_rng, stage_option
 from minrisk._core.weighted_rows import WeightedRows
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Features",
     "Groups",
     "InputError",
+    "MeanUtility",
     "Metric",
     "MissingExtra",
     "Options",

@@ -101,8 +101,8 @@ def decode_corpus(
             "logprobs" and "length-normalised" are model-based MBR.
         weights_temperature: divisor of log-probabilities; above 1, weights are more alike.
         oracle: field with human references to score against instead of samples.
-        confidence: whether to add the margin of each choice, and its probability under resampled
-            references.
+        confidence: whether to add the margin of each choice, and the probability that very many
+            samples would make the same one.
         uncertainty: whether to add how far the samples disagree: the entropy over clusters of
             samples that agree by the metric, the mass of the largest one, the mean utility of a
             pair, and the share of the samples without an answer.
@@ -144,7 +144,7 @@ def decode_corpus(
     if output is None:
         choices.check_collected()
     decoding = make_decoding(segments, metric, strategy, weights, weights_temperature, oracle,
-                             options)
+                             options, uses_seed=choices.uses_seed)
     last = None if output is not None else Collect(
         partial(DecodedSegment.of, signature=decoding.ranking_signature))
     job = choices.job(decoding, config, options.get("seed", 0), last)
@@ -238,13 +238,16 @@ def export(
 
 def make_decoding(segments: Any, metric: MetricLike | None, strategy: StrategyLike | None,
                   weights: Weights, temperature: float | None, oracle: str | None,
-                  options: Mapping[str, Any],
-                  reader: type[SampleReader] = SampleReader) -> Decoding:
-    """The segments of a call, and the strategy that ranks them."""
+                  options: Mapping[str, Any], reader: type[SampleReader] = SampleReader,
+                  uses_seed: bool = False) -> Decoding:
+    """The segments of a call, and the strategy that ranks them.
+
+    `uses_seed`: the call has a use for a seed, whatever the strategy.
+    """
     fields = field_names(STRATEGIES, strategy, STRATEGY)
     check_owners([*fields, *RUN_OPTIONS, "seed"], metric, options)
     others = other_options(options, fields, ["seed"])
-    if "seed" not in fields and isinstance(strategy, str | None):
+    if "seed" not in fields and (uses_seed or isinstance(strategy, str | None)):
         others.pop("seed", None)  # ignored by strategies without it, as on the command line
     chosen = resolve_strategy(strategy, metric, others)
     corpus = segments_of(segments, options.get("engine"))

@@ -282,19 +282,15 @@ class Pool(Generic[F]):
         """(H,) utilities over all references but the hypothesis itself (by position).
 
         The own score is left out of the sum, not subtracted from it: if the hypothesis itself has
-        nearly all of the mass, a subtraction would cancel the digits of the others.
+        nearly all of the mass, a subtraction would cancel the digits of the others. NaN, which
+        ranks last, if there is no other reference.
         """
         size = max(1, _MAX_SCORES_PER_BLOCK // mass.size)
         rows = np.arange(len(self.hyp_rows))
-        found = np.concatenate([
+        return np.concatenate([
             self.keep(block)._block_without_self(mass, self_columns[block])
             for block in np.split(rows, range(size, rows.size, size))
         ])
-        # a hypothesis whose only reference is itself has no utility; it ranks last
-        judged = found[~np.isnan(found)]
-        lowest = judged.min() if judged.size else 0.0
-        result: Floats = np.where(np.isnan(found), lowest, found)
-        return result
 
     def _block_without_self(self, mass: Floats, self_columns: Ints) -> Floats:
         others = np.tile(mass, (self_columns.size, 1))  # (h, R)

@@ -145,8 +145,12 @@ class Confidence:
     Args:
         margin: difference of utility from the next different hypothesis (or answer); NaN if that
             has no utility.
-        probability: probability that another sample of references would choose the same; NaN if
-            the metric finds no answer in the chosen hypothesis.
+        probability: probability that the choice would have the highest expected utility of these
+            hypotheses by very many references; in a vote, that no other answer is as probable. NaN
+            if there is a `reason`.
+        share: in a vote, the share of all samples that give this answer.
+        interval: its 95% interval: the probability of this answer.
+        reason: why there is no probability.
 
     >>> Confidence(margin=2.5, probability=0.9).probability
     0.9
@@ -154,6 +158,9 @@ class Confidence:
 
     margin: float
     probability: float
+    share: float | None = None
+    interval: tuple[float, float] | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -273,8 +280,8 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return np.array_equal(one, other, equal_nan=True)
     if isinstance(one, Confidence | Uncertainty) and type(one) is type(other):
-        return np.array_equal(astuple(one), astuple(other), equal_nan=True)
-    return bool(one == other)
+        return all(map(_equal, astuple(one), astuple(other)))
+    return bool(one == other) or (one != one and other != other)  # NaN
 
 
 def _ranks(utility: Floats) -> Ints:

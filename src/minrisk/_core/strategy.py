@@ -14,6 +14,7 @@ from minrisk._core.adapters import as_metric
 from minrisk._core.arrays import Floats, Ints
 from minrisk._core.errors import InputError, brief
 from minrisk._core.metric import Ability, AnyMetric, Metric, required_abilities
+from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 
 MODEL_BATCH = 16  # segments whose texts a model reads together
@@ -45,6 +46,22 @@ class LeavesSelfOut(Protocol):
 
     @property
     def leave_self_out(self) -> bool: ...
+
+
+@runtime_checkable
+class ScoreSource(Protocol):
+    """A strategy that says which scores its utilities are means of, so that it has a confidence."""
+
+    def reference_scores(self, pool: Pool[Any], columns: Ints) -> Floats:
+        """(H, columns) scores whose weighted means over references the utilities estimate."""
+
+
+class MeanUtility:
+    """A strategy whose utilities are mean scores over the references, or estimates of them."""
+
+    def reference_scores(self, pool: Pool[Any], columns: Ints) -> Floats:
+        """(H, columns) scores whose weighted means over references the utilities estimate."""
+        return pool.scores(columns)
 
 
 def leaves_self_out(strategy: Strategy) -> bool:
@@ -95,17 +112,33 @@ def take_usage(metrics: Iterable[AnyMetric], segment: Segment) -> Counter[str]:
     return sum((metric.take_usage(segment.source, texts) for metric in metrics), Counter())
 
 
+def last_stage(strategy: Strategy) -> Strategy:
+    """The stage whose utilities are those of the ranking; itself where it has no stages."""
+    if not dataclasses.is_dataclass(strategy):
+        return strategy
+    stages = [value for f in dataclasses.fields(strategy)
+              if isinstance(value := getattr(strategy, f.name), Strategy)]
+    return last_stage(stages[-1]) if stages else strategy
+
+
 def compares_texts(strategy: Strategy) -> bool:
     """Whether its utilities come from pairs of texts, not from a quality or a choice of its metric.
     """
-    needs = Ability.NONE
-    if dataclasses.is_dataclass(strategy):
-        stages = [value for f in dataclasses.fields(strategy)
-                  if isinstance(value := getattr(strategy, f.name), Strategy)]
-        if stages:
-            return compares_texts(stages[-1])  # whose utilities are those of the ranking
-        needs = required_abilities(type(strategy)).get("metric", Ability.NONE)
-    return not (strategy.metric.ignores_references or needs & (Ability.QUALITY | Ability.CHOICE))
+    last = last_stage(strategy)
+    needs = (required_abilities(type(last)).get("metric", Ability.NONE)
+             if dataclasses.is_dataclass(last) else Ability.NONE)
+    return not (last.metric.ignores_references or needs & (Ability.QUALITY | Ability.CHOICE))
+
+
+def averages_scores(strategy: Strategy) -> bool:
+    """Whether its utilities are mean scores by its metric, and nothing else."""
+    return isinstance(last_stage(strategy), MeanUtility) and compares_texts(strategy)
+
+
+def score_source(strategy: Strategy) -> ScoreSource | None:
+    """The stage that says which scores its utilities are means of; None if it does not."""
+    last = last_stage(strategy)
+    return last if isinstance(last, ScoreSource) and compares_texts(strategy) else None
 
 
 def loads_model(strategy: Strategy) -> bool:
@@ -158,18 +191,12 @@ def shuffled(segment: Segment, rng: np.random.Generator | None) -> Ints:
     return order[np.argsort(segment.weights[order] == 0, kind="stable")]
 
 
-def resampled(weights: Floats, count: int, rng: np.random.Generator,
-              copies: Ints | None = None) -> npt.NDArray[np.float32]:
+def resampled(weights: Floats, count: int, rng: np.random.Generator) -> npt.NDArray[np.float32]:
     """(count, R) weights of the references in resamples, by the Bayesian bootstrap (Rubin 1981).
 
     Weights vary like the counts of the ordinary bootstrap, but no reference ever has weight zero.
-    With `copies`, a column stands for that many equal references, and a weight is that of one copy.
     """
-    shape = (count, weights.size)
-    if copies is None or bool(np.all(copies == 1)):
-        resamples = rng.standard_exponential(shape, np.float32)
-    else:  # the sum of as many exponentials as there are copies
-        resamples = rng.standard_gamma(copies.astype(np.float32), shape, np.float32)
+    resamples = rng.standard_exponential((count, weights.size), np.float32)
     resamples *= weights  # single precision is enough for probabilities
     resamples /= resamples.sum(axis=1, keepdims=True)
     return resamples

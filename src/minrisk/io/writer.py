@@ -14,7 +14,7 @@ from minrisk._core.arrays import finite_or_none
 from minrisk._core.errors import InputError
 from minrisk._core.sample_columns import columns, columns_with_references
 from minrisk._core.sampler import Samples
-from minrisk._core.segment import Ranking, Segment, Uncertainty
+from minrisk._core.segment import Confidence, Ranking, Segment, Uncertainty
 from minrisk.io.record import Record
 
 Format = Literal["json", "text"]
@@ -79,8 +79,7 @@ class ChoiceWriter:
             details["utilities"] = [finite_or_none(u) for u in ranking.utility.tolist()]
             details["pairs"] = ranking.pairs
         if ranking.confidence:
-            details["confidence"] = {"margin": finite_or_none(ranking.confidence.margin),
-                                     "probability": finite_or_none(ranking.confidence.probability)}
+            details["confidence"] = confidence_fields(ranking.confidence)
         if ranking.uncertainty:
             details["uncertainty"] = uncertainty_fields(ranking.uncertainty)
         return details
@@ -117,6 +116,14 @@ class SampleWriter:
 def abstains(ranking: Ranking, share: float) -> bool:
     """Whether the largest cluster has less than this share of the samples."""
     return ranking.uncertainty is not None and ranking.uncertainty.largest < share
+
+
+def confidence_fields(found: Confidence) -> dict[str, Any]:
+    fields: dict[str, Any] = {"margin": finite_or_none(found.margin),
+                              "probability": finite_or_none(found.probability)}
+    if found.share is not None:
+        fields |= {"share": found.share, "interval": found.interval}
+    return fields if found.reason is None else fields | {"reason": found.reason}
 
 
 def uncertainty_fields(found: Uncertainty) -> dict[str, Any]:

@@ -10,14 +10,12 @@ from typing import Any
 from minrisk._core.arrays import Floats
 from minrisk._core.batch import Batch
 from minrisk._core.errors import InputError
-from minrisk._core.strategy import compares_texts
+from minrisk._core.strategy import averages_scores, compares_texts
 from minrisk.io.jsonl import SampleReader, show
 from minrisk.io.record import Record
 from minrisk.pipeline.stages import Decode
 from minrisk.report.views import View, failed_row
 from minrisk.strategies.confident import Confident
-
-RESAMPLES = 100  # for the confidence, to within 0.1
 
 
 @dataclass(frozen=True)
@@ -61,11 +59,11 @@ class BuildViews(Decode):
     def _rank(self, batch: Sequence[Record]) -> Sequence[Record]:
         segments = Batch(r.segment for r in batch if r.segment is not None)
         compares = compares_texts(self.strategy)
-        strategy = (Confident(self.strategy, resamples=RESAMPLES, seed=self.view.seed) if compares
-                    else self.strategy)
+        strategy = (Confident(self.strategy, seed=self.view.seed) if compares else self.strategy)
         rankings = strategy.rank(segments)
         return [record.replace(ranking=ranking,
-                               value=self.view.segment(record, ranking, pool, compares))
+                               value=self.view.segment(record, ranking, pool, compares,
+                                                       averages_scores(self.strategy)))
                 for record, ranking, pool
                 in zip(batch, rankings, segments.pools(self.strategy.metric), strict=True)]
 

@@ -64,12 +64,14 @@ class View:
                                  "segments; one line per segment is wanted, in the same order")
 
     def segment(self, record: Record, ranking: Ranking, pool: Pool[Any],
-                compares: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
+                compares: bool = True,
+                averages: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
         """The row of the list, and the details, as JSON values.
 
-        Without comparisons, utilities are those of the ranking, and no pair is scored.
+        Without comparisons, no pair is scored. Utilities are those of the ranking unless they are
+        mean scores (`averages`).
         """
-        shown = _SegmentView(self, record, ranking, pool, compares)
+        shown = _SegmentView(self, record, ranking, pool, compares, averages)
         row = shown.row()
         outputs = {name: text for name, (text, _) in row["systems"].items() if name != CHOICE}
         return row, shown.details() | {"human": row["human"], "outputs": outputs}
@@ -79,12 +81,12 @@ class _SegmentView:
     """The shown data of one segment. Hypotheses are distinct, and numbered by rank."""
 
     def __init__(self, view: View, record: Record, ranking: Ranking, pool: Pool[Any],
-                 compares: bool) -> None:
+                 compares: bool, averages: bool) -> None:
         self._view = view
         self._record = record
         self._ranking = ranking
         self._pool = pool
-        self._compares = compares
+        self._compares, self._averages = compares, averages
         self._clusters: Clusters = clusters(ranking, pool, compares=compares)
         self._texts: list[str] = [pool.segment.hypotheses[row]
                                   for row in self._clusters.rows.tolist()]
@@ -254,7 +256,7 @@ class _SegmentView:
 
     def _systems(self) -> dict[str, list[Any]]:
         """Each output with its expected utility, or its quality."""
-        utilities = numbers(self._scores @ self._references[1] if self._compares
+        utilities = numbers(self._scores @ self._references[1] if self._averages
                             else self._qualities())
         return {name: [text, utility] for (name, text), utility
                 in zip(self._outputs.items(), utilities, strict=True)}

@@ -16,12 +16,12 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import segment_rng, shuffled
+from minrisk._core.strategy import MeanUtility, segment_rng, shuffled
 from minrisk.strategies.race import Race
 
 
 @dataclass(frozen=True)
-class Adaptive(Options):
+class Adaptive(MeanUtility, Options):
     """keeps the better half at each step, with more references each time
 
     All hypotheses of a step are scored against the same references (hence "correlated") and keep

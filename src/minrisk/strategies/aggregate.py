@@ -15,14 +15,14 @@ from minrisk._core.metric import Ability, AnyMetric, F, PartialStatistics
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import segment_rng
+from minrisk._core.strategy import MeanUtility, segment_rng
 
 GROUPS_HELP = "number of averages; with more than one, aggregation is partial"
 CONTIGUOUS_HELP = "average neighbouring references, not a random partition"
 
 
 @dataclass(frozen=True)
-class Aggregate(Options):
+class Aggregate(MeanUtility, Options):
     """every hypothesis against the average reference
 
     Args:

@@ -18,7 +18,7 @@ from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.registry import STRATEGIES
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import SELF_HELP, Strategy, leaves_self_out, stage_option
+from minrisk._core.strategy import SELF_HELP, MeanUtility, Strategy, leaves_self_out, stage_option
 from minrisk.strategies._wrapper import StrategyWrapper
 from minrisk.strategies.aggregate import CONTIGUOUS_HELP, GROUPS_HELP, Aggregate
 from minrisk.strategies.standard import Standard
@@ -117,7 +117,7 @@ def own_references(segment: Segment) -> Ints | None:
 
 
 @dataclass(frozen=True)
-class AggregateToFine(Options):
+class AggregateToFine(MeanUtility, Options):
     """exact among the best `keep` hypotheses by aggregation
 
     Args:
@@ -151,7 +151,7 @@ class AggregateToFine(Options):
 
 
 @dataclass(frozen=True)
-class CoarseToFine(Options):
+class CoarseToFine(MeanUtility, Options):
     """exact among the best `keep` hypotheses by a cheaper metric
 
     Args:

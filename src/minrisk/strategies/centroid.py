@@ -19,11 +19,11 @@ from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import segment_rng
+from minrisk._core.strategy import MeanUtility, segment_rng
 
 
 @dataclass(frozen=True)
-class Centroid(Options):
+class Centroid(MeanUtility, Options):
     """every hypothesis against the averages of clusters of references
 
     Costs n * k evaluations, and k-means on the embeddings of the references.

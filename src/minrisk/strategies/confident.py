@@ -1,27 +1,36 @@
-"""The confidence of a ranking in its choice, for any strategy."""
+"""The confidence of a ranking in its choice: would very many samples make the same one?
+
+The posterior of the utilities, or of the probabilities of answers, given the references. What a
+hypothesis scores against itself is no evidence: it is among the references because it was drawn.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import sqrt
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from minrisk._core.arrays import Floats, Ints
+from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import TIE, Confidence, Ranking
 from minrisk._core.strategy import (
+    ScoreSource,
     Strategy,
-    compares_texts,
-    resampled,
-    segment_rng,
+    last_stage,
+    score_source,
     stage_option,
 )
 from minrisk.strategies._wrapper import MeasuringStrategy
 
 MAX_CONTENDERS = 20  # distinct choices that are compared; lower ranks hardly ever win
+_MIN_FREEDOM = 0.25  # of variances of three samples or fewer, which have no degree of freedom
+_Z = NormalDist().inv_cdf(0.975)  # of 95% intervals
 
 
 @dataclass(frozen=True)
@@ -29,15 +38,16 @@ class Confident(MeasuringStrategy):
     """Adds a confidence to the rankings of another strategy.
 
     The first 20 distinct choices of the ranking (texts, or answers if the metric extracts them) are
-    scored against all references, and the references are resampled: the probability is the share
-    of resamples in which exact MBR makes the same choice. So it covers the error of an approximate
-    strategy and that of a finite sample of references. Costs 20 * m evaluations more. A strategy
-    that compares no texts, as `rerank`, has a margin and no probability.
+    scored against all references. The probability is that of the choice to be the best of them by
+    very many references, given these ones. So it covers the error of an approximate strategy and
+    that of a finite sample. Costs 20 * m evaluations more. In a vote, it is the probability that no
+    other answer, not even one that no sample gave, is more probable. A strategy whose utilities are
+    no means of scores over references, as `rerank`, has a margin and a reason for no probability.
 
     Args:
         strategy: the strategy whose choice is judged.
-        resamples: number of resamples of the references.
-        seed: seed of the resamples.
+        resamples: number of draws from the posterior.
+        seed: seed of the draws.
 
     >>> import minrisk
     >>> samples = ["a cat sat", "the cat sat", "cats sit", "the cat sat"]
@@ -47,58 +57,155 @@ class Confident(MeasuringStrategy):
     """
 
     strategy: Strategy = stage_option(help="strategy whose choice is judged")
-    resamples: int = option(1000, ge=1, help="number of resamples of the references")
-    seed: int = option(0, ge=0, help="seed of the resamples")
+    resamples: int = option(1000, ge=1, help="number of draws from the posterior")
+    seed: int = option(0, ge=0, help="seed of the draws")
 
     def measured(self, ranking: Ranking, pool: Pool[Any]) -> Ranking:
         choices = pool.choices()
         rows = _distinct_choices(ranking, choices)
         first, second = ranking.utility[rows[:2]] if rows.size > 1 else (np.nan, np.nan)
-        has_answer = choices[ranking.best] >= 0
-        # where no texts are compared, references decide nothing
-        is_probable = has_answer and compares_texts(self.strategy)
-        probability = self._probability(pool.keep(rows)) if is_probable else np.nan
-        confidence = Confidence(float(first - second), probability)
+        margin = float(first - second)
+        source = self._source
+        reason = _obstacle(pool, bool(choices[ranking.best] >= 0))
+        if source is None:
+            reason = (f"the utilities of {last_stage(self.strategy).name!r} are not declared to be "
+                      "means of scores over the references")
+        if source is None or reason is not None:
+            confidence = Confidence(margin, np.nan, reason=reason)
+        elif pool.metric.is_vote:
+            answers = rows[choices[rows] >= 0]
+            confidence = self._of_vote(margin, pool.keep(answers), source)
+        else:
+            confidence = self._of_utilities(margin, pool.keep(rows), source)
         return replace(ranking, confidence=confidence, pairs=ranking.pairs + pool.tally.pairs)
 
-    def _probability(self, contenders: Pool[Any]) -> float:
-        """The share of resamples in which the first of them is the best, or ties with it."""
-        rng = segment_rng(self.seed, contenders.segment)
-        own = contenders.segment.self_columns if self.leave_self_out else None
-        columns, copies = _equal_references(contenders, own)
-        mass = resampled(contenders.segment.weights[columns], self.resamples, rng, copies)
-        utility = _utility(contenders.scores(columns), mass,
-                           None if own is None else np.searchsorted(columns, own))
-        best = utility.max(axis=0)
-        return float(np.mean(utility[0] >= best - TIE * np.abs(best)))
+    @lazy
+    def _source(self) -> ScoreSource | None:
+        return score_source(self.strategy)
+
+    def _of_utilities(self, margin: float, contenders: Pool[Any],
+                      source: ScoreSource) -> Confidence:
+        columns, mass = contenders.distinct_references()
+        scores = source.reference_scores(contenders, columns)
+        mean, deviations, scale = _utilities(scores, mass, _own_shares(contenders, columns, mass),
+                                             _effective_number(contenders))
+        values, vectors = np.linalg.eigh((deviations * mass) @ deviations.T * scale)
+        root = vectors * np.sqrt(np.maximum(values, 0))
+        drawn = mean[:, None] + root @ _normal(self.seed, self.resamples)[:mean.size]
+        return Confidence(margin, _share_of_wins(drawn, _same_as_first(scores)))
+
+    def _of_vote(self, margin: float, answers: Pool[Any], source: ScoreSource) -> Confidence:
+        columns, mass = answers.distinct_references()
+        shares = source.reference_scores(answers, columns) @ mass
+        number = _effective_number(answers)
+        is_own = answers.segment.self_columns is not None
+        rng = np.random.default_rng(self.seed)
+        # the posterior of Dirichlet: independent gamma variables by the number of votes
+        drawn = rng.standard_gamma(shares * number, (self.resamples, shares.size))
+        # a sample without a known answer has one of its own, and so has one that is still unseen:
+        # the largest of so many exponential variables
+        others = max(0.0, 1 - float(shares.sum())) * number + 1
+        unseen = -np.log1p(-rng.random(self.resamples) ** (1 / others))
+        rivals = np.maximum(drawn[:, 1:].max(axis=1, initial=0), unseen)
+        return Confidence(margin, float(np.mean(drawn[:, 0] >= rivals)), float(shares[0]),
+                          share_interval(float(shares[0]), number, is_own))
 
 
-def _equal_references(pool: Pool[Any], own: Ints | None) -> tuple[Ints, Ints]:
-    """One column for all references of the same text and weight, and the number of copies.
+def share_interval(share: float, number: float, is_own: bool = True) -> tuple[float, float]:
+    """The 95% interval of the probability of the leading answer, by its share of the samples.
 
-    References that are a hypothesis itself have columns of their own, so that they can be left out.
+    Those of Wilson. An answer that leads among samples is there because one of them gave it
+    (`is_own`), and often by luck; the lower end is that of the other samples.
     """
-    alone = np.zeros(len(pool.ref_rows), np.intp)
-    alone[[] if own is None else own] = 1
-    keys = np.stack([pool.ref_rows, pool.segment.weights, alone])
-    _, first, copies = np.unique(keys, axis=1, return_index=True, return_counts=True)
-    order = np.argsort(first)
-    return first[order], copies[order]
+    first = 1.0 if is_own else 0.0
+    rest = max(number - first, TIE)
+    low = _wilson(max(share * number - first, 0.0) / rest, rest, -1)
+    return max(low, 0.0), min(_wilson(share, number, 1), 1.0)
 
 
-def _utility(scores: Floats, mass: npt.NDArray[np.float32], own: Ints | None) -> Floats:
-    """(H, resamples) utilities; without the hypothesis itself, if its columns (`own`) are given."""
-    if own is None:
-        return scores @ mass.T
-    itself = mass.T[own]  # (H, resamples)
-    alone = scores[np.arange(own.size), own][:, None] * itself
-    # a hypothesis whose only reference is itself has no utility
-    others = np.where(itself < 1, 1 - itself, 1.0)
-    result: Floats = (scores @ mass.T - alone) / others
-    return result
+def _wilson(share: float, number: float, sign: int) -> float:
+    middle = share + _Z * _Z / (2 * number)
+    half = _Z * sqrt(max(share * (1 - share), 0.0) / number + (_Z / (2 * number)) ** 2)
+    return (middle + sign * half) / (1 + _Z * _Z / number)
+
+
+def _obstacle(pool: Pool[Any], has_answer: bool) -> str | None:
+    """Why there can be no probability, if so."""
+    if not has_answer:
+        return "the metric finds no answer in the choice"
+    # of a single hypothesis the choice is certain
+    is_alone = np.count_nonzero(pool.segment.weights) == 1 and len(np.unique(pool.hyp_rows)) > 1
+    return "a single reference does not say how far references differ" if is_alone else None
 
 
 def _distinct_choices(ranking: Ranking, choices: Ints) -> Ints:
     """The first hypotheses of the ranking that are different choices, by rank."""
     firsts = np.sort(np.unique(choices[ranking.order], return_index=True)[1])
     return ranking.order[firsts[:MAX_CONTENDERS]]
+
+
+def _effective_number(pool: Pool[Any]) -> float:
+    """How many references of equal weight vary as much as these."""
+    weights = pool.segment.weights
+    return float(1 / (weights @ weights))
+
+
+def _own_shares(pool: Pool[Any], columns: Ints, mass: Floats) -> Floats | None:
+    """(H, columns) the share of a reference that is the hypothesis itself; None if none is."""
+    own = pool.segment.self_columns
+    if own is None:
+        return None
+    is_own = pool.hyp_rows[:, None] == pool.ref_rows[columns]
+    shares: Floats = is_own * pool.segment.weights[own][:, None] / mass
+    return shares
+
+
+def _utilities(scores: Floats, mass: Floats, own: Floats | None,
+               number: float) -> tuple[Floats, Floats, float]:
+    """Utilities up to a constant, (H, columns) deviations of the scores, and their factor.
+
+    The factor makes the weighted covariance of deviations the posterior one of the utilities.
+    References differ in how high they score all hypotheses, which decides nothing: only
+    differences from their mean count. A hypothesis has no score against itself; in the place of it
+    stands what it scores against the others.
+    """
+    if own is None:
+        mean = scores @ mass
+        return mean, scores - mean[:, None], _factor(number)
+    others = own == 0
+    centre = (scores * others).sum(axis=0) / np.maximum(others.sum(axis=0), 1)
+    differences = scores - centre
+    left = mass * (1 - own)
+    mean = (differences * left).sum(axis=1) / np.maximum(left.sum(axis=1), TIE)
+    # of each two hypotheses, two references are themselves
+    return mean, (differences - mean[:, None]) * (1 - own), _factor(number, 2)
+
+
+def _factor(number: float, missing: int = 0) -> float:
+    """The variance of a mean, by the mean square of so many deviations, of which some are 0."""
+    freedom = max(number - missing - 1, _MIN_FREEDOM)
+    return number / ((freedom + 1) * freedom)
+
+
+def _same_as_first(scores: Floats) -> Ints:
+    """The rows that no reference tells from the first."""
+    apart = np.abs(scores - scores[0]).max(axis=1)
+    return np.flatnonzero(apart <= TIE * np.abs(scores).max())
+
+
+def _share_of_wins(drawn: Floats, same: Ints) -> float:
+    """How often the first row, or one that is the same, is the largest; a tie is shared."""
+    ours, rivals = drawn[same].max(axis=0), np.delete(drawn, same, axis=0)
+    ahead = ours - rivals.max(axis=0, initial=-np.inf)
+    tie = TIE * float(np.abs(ours).max())
+    is_tie = np.abs(ahead) <= tie
+    tied = np.count_nonzero(rivals[:, is_tie] >= ours[is_tie] - tie, axis=0)
+    return float(np.mean(ahead > tie) + (1 / (1 + tied)).sum() / ahead.size)
+
+
+@lru_cache(maxsize=4)
+def _normal(seed: int, draws: int) -> Floats:
+    """(20, draws) normal variables, which all segments share."""
+    found = np.random.default_rng(seed).standard_normal((MAX_CONTENDERS, draws))
+    found.flags.writeable = False
+    return found

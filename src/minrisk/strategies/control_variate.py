@@ -20,7 +20,7 @@ from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool, Tally
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import segment_rng, shuffled
+from minrisk._core.strategy import MeanUtility, segment_rng, shuffled
 from minrisk.strategies.race import Race, steps_of
 
 # per step: with fewer, their sampling noise exceeds the error of the surrogate
@@ -28,7 +28,7 @@ _MIN_REFERENCES = 8
 
 
 @dataclass(frozen=True)
-class ControlVariate(Options):
+class ControlVariate(MeanUtility, Options):
     """as adaptive, with a linear surrogate of the metric as control variate (ours)
 
     Like `adaptive`, but hypotheses with a low mean of the surrogate are dropped before any pair is

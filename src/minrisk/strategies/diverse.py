@@ -19,12 +19,13 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import MeanUtility
 
 SIZE_HELP = "size of the set, if there are as many different texts"
 
 
 @dataclass(frozen=True)
-class Diverse(Options):
+class Diverse(MeanUtility, Options):
     """exact, with a diverse set of good hypotheses first (DMBR)
 
     The set maximises, greedily, the sum of its utilities minus `diversity` / size times the sum of

@@ -19,13 +19,13 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import segment_rng
+from minrisk._core.strategy import MeanUtility, segment_rng
 
 _MAX_BLOCKS = 32  # of hypotheses
 
 
 @dataclass(frozen=True)
-class LowRank(Options):
+class LowRank(MeanUtility, Options):
     """some of the pairs, the others estimated by matrix completion
 
     Costs `budget` * n * m evaluations, and alternating least squares. Hypotheses are split into

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from minrisk._core.adapters import metric_option
+from minrisk._core.arrays import Floats, Ints
 from minrisk._core.batch import bind
 from minrisk._core.metric import Ability, AnyMetric
 from minrisk._core.options import Options, option
+from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
 from minrisk._core.strategy import SELF_HELP
 
@@ -54,3 +56,9 @@ class MBRBoN(Options):
             pool.ranking(reward + self.beta * pool.utility(leave_self_out=self.leave_self_out))
             for pool, reward in zip(bind(self.metric, segments), rewards, strict=True)
         ]
+
+    def reference_scores(self, pool: Pool[Any], columns: Ints) -> Floats:
+        """(H, columns) of which the utilities are the means: the reward is in each of them."""
+        [judged] = bind(self.quality, [pool.segment])
+        scores: Floats = judged.quality()[:, None] + self.beta * pool.scores(columns)
+        return scores

@@ -19,11 +19,12 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
+from minrisk._core.strategy import MeanUtility
 from minrisk.strategies.diverse import SIZE_HELP, distinct_rows
 
 
 @dataclass(frozen=True)
-class Medoids(Options):
+class Medoids(MeanUtility, Options):
     """exact, with a set of k medoids of the references first (KMBR)
 
     The set maximises the mean, over references, of the best score of a member: it is chosen

@@ -15,11 +15,11 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import SELF_HELP, segment_rng, shuffled
+from minrisk._core.strategy import SELF_HELP, MeanUtility, segment_rng, shuffled
 
 
 @dataclass(frozen=True)
-class NByS(Options):
+class NByS(MeanUtility, Options):
     """every hypothesis against `subset` of the references
 
     Args:

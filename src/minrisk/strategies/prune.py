@@ -19,12 +19,12 @@ from minrisk._core.metric import AnyMetric
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import resampled, segment_rng, shuffled
+from minrisk._core.strategy import MeanUtility, resampled, segment_rng, shuffled
 from minrisk.strategies.race import Race
 
 
 @dataclass(frozen=True)
-class Prune(Options):
+class Prune(MeanUtility, Options):
     """drops hypotheses that rarely win as references double
 
     Costs n * start evaluations, then twice the references at each step for the remaining

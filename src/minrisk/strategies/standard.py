@@ -13,11 +13,11 @@ from minrisk._core.metric import AnyMetric, F, PartialStatistics
 from minrisk._core.options import Options, option
 from minrisk._core.pool import Pool
 from minrisk._core.segment import Ranking, Segment
-from minrisk._core.strategy import SELF_HELP
+from minrisk._core.strategy import SELF_HELP, MeanUtility
 
 
 @dataclass(frozen=True)
-class Standard(Options):
+class Standard(MeanUtility, Options):
     """exact: every hypothesis against every reference
 
     Args:

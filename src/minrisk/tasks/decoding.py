@@ -155,7 +155,8 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
     utilities: bool = flag(False, section="Output", help=UTILITIES_HELP)
     confidence: bool = flag(
         False, section="Output",
-        help="Add the margin of each choice, and its probability under resampled references.")
+        help="Add the margin of each choice, and the probability that very many samples would make "
+        "the same one.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -182,6 +183,11 @@ class ChoiceOutput(MeasureOptions, MatrixOutput):
     @property
     def extension(self) -> str:
         return ".txt" if self.format == "text" else ".jsonl"
+
+    @property
+    def uses_seed(self) -> bool:
+        """Whether what is measured of choices is drawn at random."""
+        return self.confidence or self.uncertainty or self.abstain is not None
 
     def settings(self, seed: int) -> dict[str, Any]:
         return {"format": self.format, "nbest": self.nbest, "utilities": self.utilities,
