@@ -1,0 +1,221 @@
+"""Is the confidence in a choice as high as it should be?
+
+    python experiments/confidence/run.py en-fr=en-fr.jsonl.xz fr-en=fr-en.jsonl.xz \
+        demo=src/minrisk/data/demo.jsonl.xz --llm gsm8k.jsonl.xz
+
+Each file has 1,024 `samples` per line. From the first m of them (and the next m, and so on),
+minrisk chooses by each metric, and says with which probability very many samples would make the
+same choice. All remaining samples are the very many: the choice is right if it has the highest
+utility among the same hypotheses by them, or in a vote, if no other answer is more frequent among
+them. Writes results.json, and the tables of README.md; docs/figures/confidence.py draws the figure.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import minrisk
+from minrisk.io.files import Input
+from minrisk.plugins import AnyMetric, Metric
+
+HERE = Path(__file__).resolve().parent
+SAMPLES = (8, 16, 32, 64, 128, 256)
+SETS = 4  # of each number of samples
+BINS = 10
+RESAMPLES = 500  # of segments
+LIMITS = {"embedding": 40}  # segments of each file, where all would take hours
+METRICS = ("chrf", "bleu", "embedding")
+VOTES = {"last word": r"\w+(?=\W*$)", "first three words": r"^\W*\w+\W+\w+\W+\w+",
+         "text before a comma": r"^[^,]+(?=,)"}
+BOXED = r"\\boxed\{([^{}]*)\}"
+TOLERANCE = 1e-9
+
+Case = tuple[str, int, float, bool]  # segment, number of samples, probability, whether it is right
+
+
+@dataclass(frozen=True)
+class Known(Metric):
+    """Scores that were computed before; a text is the number of its row."""
+
+    name = "known"
+    matrix: Any = None
+
+    def features(self, texts: Sequence[str]) -> Any:
+        return np.array([int(text) for text in texts])
+
+    def scores(self, hyps: Any, refs: Any, source: Any = None) -> Any:
+        return self.matrix[np.ix_(hyps, refs)]
+
+
+def main(*args: str) -> None:
+    files = dict(arg.split("=", 1) for arg in args if "=" in arg)
+    corpora = {name: _records(path) for name, path in files.items()}
+    found: dict[str, dict[str, list[Case]]] = {}
+    for metric in METRICS:
+        chosen = minrisk.make_metric(metric)
+        found[metric] = {name: [case for k, record in enumerate(records[:LIMITS.get(metric)])
+                                for case in _utilities(f"{name} {k}", record["samples"], chosen)]
+                         for name, records in corpora.items()}
+    covered: list[bool] = []
+    found["votes"] = {name: [case for k, record in enumerate(records) for pattern in VOTES.values()
+                             for case in _votes(f"{name} {k}", record["samples"], pattern, covered)]
+                      for name, records in corpora.items()}
+    made = {"question": "probability of a choice, and how often it is the winner of the remaining "
+            "of 1,024 samples", "samples": SAMPLES, "sets": SETS, "version": minrisk.__version__,
+            "metrics": {metric: {name: _calibration(cases)
+                                 for name, cases in (rows | {"all": sum(rows.values(), [])}).items()}
+                        for metric, rows in found.items()},
+            "intervals of votes": {"cover": float(np.mean(covered)), "of": len(covered)}}
+    if "--llm" in args:
+        made["llm"] = _answers(_records(args[args.index("--llm") + 1]))
+    (HERE / "results.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    write_tables(made)
+
+
+def _records(path: str) -> list[dict[str, Any]]:
+    source = Input(path)
+    return [json.loads(source.text(line)) for line in source]
+
+
+def _parts(texts: Sequence[Any]) -> Iterator[tuple[int, slice]]:
+    for m in SAMPLES:
+        for start in range(0, min(SETS * m, len(texts) - m + 1), m):
+            yield m, slice(start, start + m)
+
+
+def _utilities(segment: str, texts: Sequence[str], metric: AnyMetric) -> Iterator[Case]:
+    distinct, rows = np.unique(texts, return_inverse=True)
+    features = metric.features(distinct.tolist())
+    matrix = np.asarray(metric.scores(features, features), np.float64)
+    total = matrix @ np.bincount(rows)
+    strategy = minrisk.Confident(minrisk.Standard(Known(matrix)))
+    for m, part in _parts(texts):
+        drawn = rows[part]
+        [ranking] = strategy.rank([minrisk.Segment([str(row) for row in drawn])])
+        rest = (total - matrix[:, drawn].sum(axis=1))[drawn]
+        right = rest[ranking.best] >= rest.max() - TOLERANCE * np.abs(rest).max()
+        yield segment, m, ranking.confidence.probability, bool(right)
+
+
+def _votes(segment: str, texts: Sequence[str], pattern: str,
+           covered: list[bool]) -> Iterator[Case]:
+    metric = minrisk.ExactMatch(pattern)
+    strategy = minrisk.Confident(minrisk.Standard(metric))
+    answers = [metric.answer(text) for text in texts]
+    total = Counter(answers)
+    for m, part in _parts(texts):
+        if not any(answers[part]):
+            continue
+        [ranking] = strategy.rank([minrisk.Segment(texts[part])])
+        rest = total - Counter(answers[part])
+        best = rest.pop(answers[part][ranking.best], 0)
+        unanswered = rest.pop(None, 0)
+        low, high = ranking.confidence.interval
+        # the frequency among the rest has an error of its own, so that not all can be inside
+        share = best / (best + sum(rest.values()) + unanswered)
+        covered.append(low - TOLERANCE <= share <= high + TOLERANCE)
+        yield (segment, m, ranking.confidence.probability,
+               bool(best and best >= max(rest.values(), default=0)))
+
+
+def _calibration(cases: list[Case]) -> dict[str, Any]:
+    names = sorted({case[0] for case in cases})
+    segment = np.array([names.index(case[0]) for case in cases])
+    m, said, right = (np.array(column, float) for column in list(zip(*cases, strict=True))[1:])
+    rng = np.random.default_rng(0)
+    draws = [np.bincount(rng.integers(len(names), size=len(names)), minlength=len(names))[segment]
+             for _ in range(RESAMPLES)]
+    # what a probability that is exactly right would have, for errors of bins do not cancel
+    perfect = [_error(said, rng.random(said.size) < said) for _ in range(RESAMPLES)]
+    return {"choices": said.size, "segments": len(names),
+            "said": float(said.mean()), "right": float(right.mean()),
+            "error": _error(said, right),
+            "interval": np.quantile([_error(said, right, w) for w in draws], [0.025, 0.975]).tolist(),
+            "error of perfect": float(np.mean(perfect)),
+            "by samples": {str(int(n)): [float(said[m == n].mean()), float(right[m == n].mean())]
+                           for n in np.unique(m)},
+            "bins": _bins(said, right, draws)}
+
+
+def _error(said: Any, right: Any, weights: Any = None) -> float:
+    """The expected calibration error over bins of equal width."""
+    weights = np.ones(said.size) if weights is None else weights
+    place = np.minimum((said * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(place, weights * (said - right), minlength=BINS)
+    return float(np.abs(gaps).sum() / weights.sum())
+
+
+def _bins(said: Any, right: Any, draws: list[Any]) -> list[dict[str, Any]]:
+    place = np.minimum((said * BINS).astype(int), BINS - 1)
+    found = []
+    for k in np.unique(place):
+        inside = place == k
+        shares = [np.average(right[inside], weights=w[inside]) for w in draws if w[inside].sum()]
+        found.append({"said": float(said[inside].mean()), "right": float(right[inside].mean()),
+                      "interval": np.quantile(shares, [0.025, 0.975]).tolist(),
+                      "share": float(inside.mean())})
+    return found
+
+
+def _answers(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """How well the probability of a vote tells right answers from wrong ones, by halves."""
+    metric = minrisk.ExactMatch(BOXED, numbers=True)
+    strategy = minrisk.Confident(minrisk.Standard(metric))
+    said, right = [], []
+    for record in records:
+        texts = record["samples"]
+        if not any(map(metric.answer, texts)):
+            said.append(0.0)
+            right.append(False)
+            continue
+        [ranking] = strategy.rank([minrisk.Segment(texts)])
+        said.append(ranking.confidence.probability)
+        answer = metric.answer(texts[ranking.best])
+        right.append(answer == metric.answer(rf"\boxed{{{record['gold']}}}"))
+    return {"problems": len(records), "right": float(np.mean(right)), "auroc": {
+        name: _auroc(np.array(said)[rows], np.array(right)[rows]) for name, rows in {
+            "even": slice(0, None, 2), "odd": slice(1, None, 2), "all": slice(None)}.items()}}
+
+
+def _auroc(scores: Any, right: Any) -> float:
+    ours, theirs = scores[right][:, None], scores[~right]
+    return float(np.mean((ours > theirs) + 0.5 * (ours == theirs)))
+
+
+def write_tables(made: dict[str, Any]) -> None:
+    readme = HERE / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    rows = [["choice by", "samples of", "choices", "said", "right", "calibration error",
+             "of a perfect one"], ["---"] * 7]
+    for metric, corpora in made["metrics"].items():
+        for name, found in corpora.items():
+            low, high = found["interval"]
+            rows.append([metric, name, f"{found['choices']:,}", f"{found['said']:.3f}",
+                         f"{found['right']:.3f}", f"{found['error']:.3f} ({low:.3f} to {high:.3f})",
+                         f"{found['error of perfect']:.3f}"])
+    text = _replaced(text, "corpora", rows)
+    sizes = [str(n) for n in made["samples"]]
+    rows = [["choice by", *sizes], ["---"] * (1 + len(sizes))]
+    for metric, corpora in made["metrics"].items():
+        found = corpora["all"]["by samples"]
+        rows.append([metric, *("{:.2f} / {:.2f}".format(*found[n]) for n in sizes)])
+    readme.write_text(_replaced(text, "samples", rows), encoding="utf-8")
+
+
+def _replaced(text: str, name: str, rows: list[list[str]]) -> str:
+    start, end = f"<!-- table: {name} -->\n", "\n<!-- end -->"
+    before, _, rest = text.partition(start)
+    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return before + start + table + end + rest.partition(end)[2]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
