@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class Known(Metric):
     """Scores that were computed before; a text is the number of its row."""
 
     name = "known"
-    matrix: Any = None
+    matrix: Any = None  # (N, N)
 
     def features(self, texts: Sequence[str]) -> Any:
         return np.array([int(text) for text in texts])
@@ -70,9 +71,7 @@ def main(*args: str) -> None:
                       for name, records in corpora.items()}
     made = {"question": "probability of a choice, and how often it is the winner of the remaining "
             "of 1,024 samples", "samples": SAMPLES, "sets": SETS, "version": minrisk.__version__,
-            "metrics": {metric: {name: _calibration(cases)
-                                 for name, cases in (rows | {"all": sum(rows.values(), [])}).items()}
-                        for metric, rows in found.items()},
+            "metrics": {metric: _by_corpus(rows) for metric, rows in found.items()},
             "intervals of votes": {"cover": float(np.mean(covered)), "of": len(covered)}}
     if "--llm" in args:
         made["llm"] = _answers(_records(args[args.index("--llm") + 1]))
@@ -126,6 +125,11 @@ def _votes(segment: str, texts: Sequence[str], pattern: str,
                bool(best and best >= max(rest.values(), default=0)))
 
 
+def _by_corpus(cases: dict[str, list[Case]]) -> dict[str, Any]:
+    everything = cases | {"all": list(chain(*cases.values()))}
+    return {name: _calibration(rows) for name, rows in everything.items()}
+
+
 def _calibration(cases: list[Case]) -> dict[str, Any]:
     names = sorted({case[0] for case in cases})
     segment = np.array([names.index(case[0]) for case in cases])
@@ -138,11 +142,17 @@ def _calibration(cases: list[Case]) -> dict[str, Any]:
     return {"choices": said.size, "segments": len(names),
             "said": float(said.mean()), "right": float(right.mean()),
             "error": _error(said, right),
-            "interval": np.quantile([_error(said, right, w) for w in draws], [0.025, 0.975]).tolist(),
+            "interval": _inner([_error(said, right, w) for w in draws]),
             "error of perfect": float(np.mean(perfect)),
             "by samples": {str(int(n)): [float(said[m == n].mean()), float(right[m == n].mean())]
                            for n in np.unique(m)},
             "bins": _bins(said, right, draws)}
+
+
+def _inner(values: list[float]) -> list[float]:
+    """The middle 95%."""
+    low, high = np.quantile(values, [0.025, 0.975]).tolist()
+    return [low, high]
 
 
 def _error(said: Any, right: Any, weights: Any = None) -> float:
@@ -160,7 +170,7 @@ def _bins(said: Any, right: Any, draws: list[Any]) -> list[dict[str, Any]]:
         inside = place == k
         shares = [np.average(right[inside], weights=w[inside]) for w in draws if w[inside].sum()]
         found.append({"said": float(said[inside].mean()), "right": float(right[inside].mean()),
-                      "interval": np.quantile(shares, [0.025, 0.975]).tolist(),
+                      "interval": _inner(shares),
                       "share": float(inside.mean())})
     return found
 

@@ -156,7 +156,7 @@ def test_the_probability_is_calibrated_where_references_are_the_samples():
             sure.append(ranking.confidence.probability)
             utility = minrisk.decode(hyps.tolist(), everyone).utility
             right.append(utility[ranking.best] == utility.max())
-    assert abs(np.mean(sure) - np.mean(right)) < 0.2  # on made-up texts; the bootstrap was off by 0.39
+    assert abs(np.mean(sure) - np.mean(right)) < 0.2  # the bootstrap was off by 0.39
 
 
 def test_leaving_self_out_changes_no_probability():
