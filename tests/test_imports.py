@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "_core.named_files": {"_core.options"},
     "_core.adapters": PLAIN | {"_core.metric", "_core.named_files", "_core.registry", "metrics"},
     "_core.weighted_rows": PLAIN,
-    "_core.strategy": PLAIN | {"_core.metric", "_core.adapters"},
+    "_core.strategy": PLAIN | {"_core.metric", "_core.adapters", "_core.pool"},
     "_core.pool": PLAIN | {"_core.metric"},
     "_core.batch": PLAIN | {"_core.metric", "_core.adapters", "_core.pool"},
     "_core.reference_parts": PROTOCOLS,

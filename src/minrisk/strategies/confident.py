@@ -90,7 +90,8 @@ class Confident(MeasuringStrategy):
         mean, deviations, scale = _utilities(scores, mass, _own_shares(contenders, columns, mass),
                                              _effective_number(contenders))
         values, vectors = np.linalg.eigh((deviations * mass) @ deviations.T * scale)
-        root = vectors * np.sqrt(np.maximum(values, 0))
+        # the symmetric root, which is unique: eigenvectors are not, and differ between CPUs
+        root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
         drawn = mean[:, None] + root @ _normal(self.seed, self.resamples)[:mean.size]
         return Confidence(margin, _share_of_wins(drawn, _same_as_first(scores)))
 
