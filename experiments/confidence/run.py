@@ -221,9 +221,9 @@ def write_tables(made: dict[str, Any]) -> None:
 
 
 def _replaced(text: str, name: str, rows: list[list[str]]) -> str:
-    start, end = f"<!-- table: {name} -->\n", "\n<!-- end -->"
+    start, end = f"<!-- table: {name} -->\n", "<!-- end -->"
     before, _, rest = text.partition(start)
-    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    table = "".join("| " + " | ".join(row) + " |\n" for row in rows)
     return before + start + table + end + rest.partition(end)[2]
 
 
