@@ -29,7 +29,8 @@ from minrisk._core.strategy import (
 from minrisk.strategies._wrapper import MeasuringStrategy
 
 MAX_CONTENDERS = 20  # distinct choices that are compared; lower ranks hardly ever win
-_MIN_FREEDOM = 0.25  # of variances of three samples or fewer, which have no degree of freedom
+# of variances of three samples or fewer, which have no degree of freedom; chosen on real samples
+_MIN_FREEDOM = 0.25
 _Z = NormalDist().inv_cdf(0.975)  # of 95% intervals
 
 
