@@ -32,7 +32,7 @@ SAMPLES = (8, 16, 32, 64, 128, 256)
 SETS = 4  # of each number of samples
 BINS = 10
 RESAMPLES = 500  # of segments
-LIMITS = {"embedding": 40}  # segments of each file, where all would take hours
+LIMITS = {"embedding": 100}  # segments of each file, where all would take hours
 METRICS = ("chrf", "bleu", "embedding")
 VOTES = {"last word": r"\w+(?=\W*$)", "first three words": r"^\W*\w+\W+\w+\W+\w+",
          "text before a comma": r"^[^,]+(?=,)"}
