@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mbr_server import settings
 from minrisk.openai.choices import check_response, read_choices, read_usage
 from minrisk.openai.completions import CompletionResponse
+from minrisk.openai.encoding import encoded
 from minrisk.server.client_request import read_json, read_request
 from minrisk.server.completion_handler import CompletionHandler
 from minrisk.server.errors import ApiError
@@ -98,14 +99,12 @@ def test_any_answer_of_an_upstream_becomes_a_completion_and_a_stream(answer, as_
     async def main():
         handler = CompletionHandler(Given(answer), chosen, SampleLimit(64, 1), EXECUTOR,
                               ServerMetrics(*[lambda: 0] * 3))
-        return await handler.complete(request, new_collector(request, chosen), Trace("id", "route"))
+        collector = new_collector(request, chosen, EXECUTOR.run)
+        return await handler.complete(request, collector, Trace("id", "route"))
 
     body = asyncio.run(main())
     assert len(body["choices"]) == 1
     json.dumps(body)
     assert all(value.isprintable() for value in headers_of(body).values())
-    events = b"".join(chunks(request, body))
-    assert events.endswith(b"data: [DONE]\n\n")
-    for line in events.decode().splitlines():
-        if line and line != "data: [DONE]":
-            json.loads(line.removeprefix("data: "))
+    events = [json.loads(encoded(chunk)) for chunk in chunks(request, body)]
+    assert events[-1]["choices"] == []

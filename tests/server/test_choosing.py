@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import ClassVar
@@ -25,7 +24,7 @@ from minrisk.plugins import Metric
 from minrisk.server.batching import BatchThread
 from minrisk.server.client_request import read_request
 from minrisk.server.completion_handler import CompletionHandler
-from minrisk.server.executor import RankingExecutor, TimedStrategy
+from minrisk.server.executor import RankingExecutor
 from minrisk.server.limits import SampleLimit
 from minrisk.server.prometheus import ServerMetrics
 from minrisk.server.sample_collector import new_collector
@@ -71,7 +70,8 @@ def test_the_answer_is_what_decode_makes_of_the_record(metric, texts):
     async def main():
         handler = CompletionHandler(Given(texts), chosen, SampleLimit(64, 1), EXECUTOR,
                               ServerMetrics(*[lambda: 0] * 3), recorder)
-        return await handler.complete(request, new_collector(request, chosen), Trace("id", "route"))
+        collector = new_collector(request, chosen, EXECUTOR.run)
+        return await handler.complete(request, collector, Trace("id", "route"))
 
     body = asyncio.run(main())
     record = recorder.fields
@@ -119,15 +119,15 @@ def test_requests_of_a_model_that_come_meanwhile_are_one_batch(slow):
     segments = [minrisk.Segment([f"{'x' * i}", "yy", "zzz"]) for i in range(1, 9)]
 
     async def main():
-        executor, timed = RankingExecutor(1), TimedStrategy(slow)
-        first = asyncio.create_task(executor.rank(timed, segments[0]))
+        executor = RankingExecutor(1)
+        first = asyncio.create_task(executor.rank(slow, segments[0]))
         await asyncio.to_thread(Slow.begun.acquire, timeout=PATIENCE)
-        others = [asyncio.create_task(executor.rank(timed, one)) for one in segments[1:]]
+        others = [asyncio.create_task(executor.rank(slow, one)) for one in segments[1:]]
         await asyncio.sleep(0)  # they are in the queue
         others[0].cancel()
         Slow.released.set()
         found = await asyncio.gather(first, *others[1:])
-        executor.close()
+        await executor.close()
         return found
 
     found = asyncio.run(main())
@@ -139,52 +139,16 @@ def test_a_segment_that_fails_in_a_batch_costs_no_other(slow):
     Slow.released.set()
 
     async def main():
-        executor, timed = RankingExecutor(1), TimedStrategy(slow)
-        found = await asyncio.gather(*(executor.rank(timed, minrisk.Segment(texts)) for texts in (
+        executor = RankingExecutor(1)
+        found = await asyncio.gather(*(executor.rank(slow, minrisk.Segment(texts)) for texts in (
             ["a", "bb"], ["bad", "x"], ["ccc"])), return_exceptions=True)
-        executor.close()
+        await executor.close()
         return found
 
     one, error, other = asyncio.run(main())
     assert isinstance(error, minrisk.InputError)
     assert one.ranking.order.size == 2
     assert other.ranking.order.size == 1
-
-
-@dataclass(frozen=True)
-class Light(Metric):
-    """A metric without a model, which notes its threads."""
-
-    name: ClassVar[str] = "light"
-    loads_model: ClassVar[bool] = False
-    threads: ClassVar[list[threading.Thread]] = []
-
-    def features(self, texts):
-        self.threads.append(threading.current_thread())
-        return np.array([len(text) for text in texts], float)
-
-    def scores(self, hyps, refs, source=None):
-        return -np.abs(hyps[:, None] - refs)
-
-
-def test_a_ranking_is_made_at_once_only_if_the_last_one_was_quick(monkeypatch):
-    Light.threads.clear()
-    clock = iter([0.0, 0.001,  # the first one is quick, which is not known before,
-                  1.0, 1.1,  # the second is not,
-                  2.0, 2.001,  # which is known for the third
-                  3.0, 3.001])
-    monkeypatch.setattr(time, "thread_time", lambda: next(clock))
-
-    async def main():
-        executor, timed = RankingExecutor(1), TimedStrategy(minrisk.Standard(Light()))
-        for _ in range(4):
-            await executor.rank(timed, minrisk.Segment(["a", "bb"]))
-        assert not timed.is_quick(minrisk.Segment(["a" * 1000, "bb"]))
-        executor.close()
-
-    asyncio.run(main())
-    own = threading.current_thread()
-    assert [thread is own for thread in Light.threads] == [False, True, False, True]
 
 
 def test_a_batch_whose_size_cannot_be_told_costs_one_job_and_no_other():

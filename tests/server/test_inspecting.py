@@ -19,7 +19,7 @@ from minrisk._core.decoding import make_strategy
 from minrisk.io.record import Weighting
 from minrisk.plugins import Metric
 from minrisk.server import page
-from minrisk.server.executor import RankingExecutor, TimedStrategy
+from minrisk.server.executor import RankingExecutor
 from minrisk.server.settings import Keys, Preset, Settings
 from report_pages import page_data
 from upstream import failing, mock_upstream
@@ -175,14 +175,15 @@ def test_a_page_waits_for_the_batch_that_uses_the_model():
     async def main():
         executor = RankingExecutor(2)
         segment = minrisk.Segment(["a", "b"])
-        ranking = asyncio.create_task(executor.rank(TimedStrategy(strategy), segment))
+        ranking = asyncio.create_task(executor.rank(strategy, segment))
         ranking.add_done_callback(lambda _: order.append("ranking"))
         await asyncio.to_thread(Held.begun.wait, PATIENCE)
-        work = asyncio.create_task(executor.run(strategy, lambda: order.append("page")))
-        await executor.run(make_strategy("standard", "chrf"), lambda: order.append("light"))
+        work = asyncio.create_task(executor.run_with(strategy, lambda _: order.append("page")))
+        await executor.rank(make_strategy("standard", "chrf"), segment)
+        order.append("light")
         Held.released.set()
         await asyncio.gather(ranking, work)
-        executor.close()
+        await executor.close()
 
     asyncio.run(main())
     assert order[0] == "light"

@@ -11,7 +11,7 @@ import minrisk
 from commands import PATIENCE, read, wait_for
 from mbr_server import serving, settings
 from minrisk.metrics.judge.cache import answer_cache
-from minrisk.server.executor import RankingExecutor, TimedStrategy
+from minrisk.server.executor import RankingExecutor
 from openai_server import altered, likeness, scoring
 from upstream import mock_upstream
 
@@ -103,14 +103,16 @@ def test_judges_are_counted_for_clients_that_left(judge, server):
 
     async def main():
         executor = RankingExecutor(1, counted.append)
-        timed = TimedStrategy(minrisk.Standard(judge))
-        ranking = asyncio.create_task(executor.rank(timed, minrisk.Segment(TEXTS, source="what?")))
+        ranking = asyncio.create_task(executor.rank(
+            minrisk.Standard(judge), minrisk.Segment(TEXTS, source="what?")))
         assert await asyncio.to_thread(begun.wait, PATIENCE)
         ranking.cancel()
+        await asyncio.gather(ranking, return_exceptions=True)
         released.set()
-        executor.close()
+        await executor.close()
 
     server.always = held
     asyncio.run(main())
     wait_for(lambda: counted)
-    assert counted == [JUDGED]
+    [spent] = counted
+    assert 1 <= spent["requests"] < JUDGED["requests"]  # the others were cancelled

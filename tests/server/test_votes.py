@@ -37,7 +37,7 @@ def test_many_equal_answers_end_a_long_vote():
     with (mock_upstream('{"a": 1}', '{"a": 1.0}') as own,
           serving(own.url, chosen, per_request=1, concurrency=1) as server):
         found = server.chat().body["minrisk"]
-    assert 9 <= found["samples"] <= 12
+    assert 9 <= found["samples"] < 64
     assert found["requested"] == 64
 
 

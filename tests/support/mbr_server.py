@@ -99,6 +99,7 @@ def serving(upstream: str | Backend, chosen: Settings | None = None, *, record: 
     limit = SampleLimit(concurrency, queue)
     if isinstance(upstream, str):
         client = Client(upstream, key, concurrency=concurrency, retries=retries, idle=idle,
+                        timeout=None,
                         connect=connect, max_wait=5.0)
         upstream = UpstreamBackend(client, limit, per_request)
     log: list[str] = []
@@ -112,7 +113,7 @@ def serving(upstream: str | Backend, chosen: Settings | None = None, *, record: 
             stop, loop = asyncio.Event(), asyncio.get_running_loop()
             running.stop = lambda: loop.call_soon_threadsafe(stop.set)
 
-            def announce(url: str) -> None:
+            def announce(url: str, problem: str | None) -> None:
                 running.url = url.removesuffix("/v1")
                 started.set()
 

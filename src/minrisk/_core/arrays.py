@@ -34,6 +34,15 @@ def finite_or_none(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
+def finite_numbers(value: Any) -> Any:
+    """JSON with None for the numbers in it that are not finite."""
+    if isinstance(value, dict):
+        return {key: finite_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite_numbers(item) for item in value]
+    return finite_or_none(value) if isinstance(value, float) else value
+
+
 def finite_rows(points: Points) -> npt.NDArray[np.bool_]:
     """(N,) whether each row of an array or a tensor is finite."""
     with np.errstate(invalid="ignore"):

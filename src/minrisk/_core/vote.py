@@ -73,15 +73,15 @@ class AnswerClasses:
 
     def __init__(self, metric: PairwiseVoting) -> None:
         self._metric = metric
-        self._class_of: dict[str, str | None] = {}
+        self.classes: dict[str, str | None] = {}
 
     def __call__(self, text: str) -> str | None:
-        if text not in self._class_of:
-            self._class_of[text] = self._compared(text)
-        return self._class_of[text]
+        if text not in self.classes:
+            self.classes[text] = self._compared(text)
+        return self.classes[text]
 
     def _compared(self, text: str) -> str | None:
-        firsts = [first for first in dict.fromkeys(self._class_of.values()) if first is not None]
+        firsts = [first for first in dict.fromkeys(self.classes.values()) if first is not None]
         *are_equal, has_answer = self._metric.equal_answers(text, [*firsts, text])
         if not has_answer:
             return None

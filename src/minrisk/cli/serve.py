@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import warnings
 from collections.abc import Iterator
@@ -131,6 +130,9 @@ class ServerOptions:
     api_key_file: str | None = flag(
         None, metavar="FILE", help="Keys of clients, one a line; or in the environment variable "
         f"{_KEYS}.")
+    allow_host: tuple[str, ...] = flag(
+        (), metavar="NAME", advanced=True, help="Host name by which clients may reach a server on "
+        "loopback that has no keys, such as that of a proxy; may be given several times.")
     allow_origin: str | None = flag(None, metavar="ORIGIN", advanced=True,
                                     help="Origin of web pages that may call (CORS).")
     page: bool = flag(False, advanced=True,
@@ -158,7 +160,9 @@ class LimitOptions:
                             help="Number of samples drawn at a time, over all requests.")
     queue: int = flag(1024, metavar="N", ge=0, advanced=True, help="Number of requests that may "
                       "wait for their first sample; further ones get status 429.")
-    max_body: int = flag(10, metavar="MB", ge=1, advanced=True,
+    choosing_deadline: float = flag(60.0, metavar="S", gt=0, advanced=True,
+                                    help="Seconds to choose one of the samples of a request.")
+    max_body: int = flag(32, metavar="MB", ge=1, advanced=True,
                          help="Megabytes of the largest request.")
     grace: float = flag(30.0, metavar="S", ge=0, advanced=True,
                         help="Seconds for unfinished requests after SIGTERM.")
@@ -199,14 +203,22 @@ async def _serve(backend: Backend, settings: Settings, limit: SampleLimit, recor
     from minrisk.server.run import serve as run
 
     server: Server = Server(backend, settings, limit, Recorder(record) if record else None)
-    await run(server, config, lambda url: click.echo(f"minrisk: serving at {url}", err=True))
+    await run(server, config, _announce)
+
+
+def _announce(url: str, problem: str | None) -> None:
+    click.echo(f"minrisk: serving at {url}", err=True)
+    if problem:
+        click.echo(f"minrisk: warning: {problem}; requests fail until it does", err=True)
 
 
 def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceOptions,
               options: ServerOptions, limits: LimitOptions) -> Settings:
-    from minrisk.server.settings import Preset, Settings
+    from minrisk.server.settings import Hosts, Preset, Settings, is_loopback
 
     preset = Preset(sampling.model_name, sampling.samples, method.make())
+    keys = _keys(options.api_key_file)
+    is_private = is_loopback(options.host) and not keys
     return Settings(
         preset, dict(_alias(text, preset, method.strategy) for text in sampling.alias),
         _methods(choice, method, preset.strategy), Weighting(choice.weights),
@@ -214,7 +226,9 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
         temperature=sampling.temperature, prefer_finished=not choice.allow_truncated,
         confidence=choice.confidence, measures=choice,
         stop_error=choice.stop_error or None,
-        deadline=limits.deadline, max_body=limits.max_body << 20, keys=_keys(options.api_key_file),
+        deadline=limits.deadline, choosing_deadline=limits.choosing_deadline,
+        max_body=limits.max_body << 20, keys=keys,
+        hosts=Hosts(frozenset(map(str.lower, options.allow_host)) if is_private else None),
         allow_origin=options.allow_origin, show_page=options.page)
 
 
@@ -229,7 +243,7 @@ def _backend(sampling: BackendOptions, limits: LimitOptions, limit: SampleLimit)
         return LocalBackend(sampling.local_sampler(), sampling.model_name or "", limit)
     client = Client(server_address(sampling.upstream, "--upstream"),
                     server_key(sampling.key_variable), concurrency=limits.concurrency,
-                    timeout=limits.deadline, retries=limits.retries, connect=limits.connect_timeout,
+                    timeout=None, retries=limits.retries, connect=limits.connect_timeout,
                     idle=limits.idle_timeout, max_wait=_MAX_WAIT)
     return UpstreamBackend(client, limit, sampling.per_request)
 
@@ -279,10 +293,8 @@ def _keys(path: str | None) -> Keys:
 
 
 def _warn_without_keys(host: str, keys: Keys) -> None:
-    try:
-        is_local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_local = host == "localhost"
-    if not is_local and not keys:
+    from minrisk.server.settings import is_loopback
+
+    if not is_loopback(host) and not keys:
         warnings.warn(f"--host {host} accepts clients from other machines without a key; "
                       "give --api-key-file", stacklevel=2)

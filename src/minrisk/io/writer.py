@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
-from minrisk._core.arrays import finite_or_none
+from minrisk._core.arrays import finite_numbers, finite_or_none
 from minrisk._core.errors import InputError
 from minrisk._core.sample_columns import columns, columns_with_references
 from minrisk._core.sampler import Samples
@@ -146,7 +146,7 @@ def json_line(fields: Mapping[str, Any]) -> str:
     try:
         line = _JSON.encode(fields)
     except ValueError:  # a copied field may hold NaN or an infinity
-        line = json.dumps(_numbers_only(fields), ensure_ascii=False)
+        line = json.dumps(finite_numbers(fields), ensure_ascii=False)
     return line + "\n"
 
 
@@ -158,14 +158,6 @@ def error_line(record: Record, fields: Mapping[str, Any] = MappingProxyType({}))
 def _choice(segment: Segment, ranking: Ranking, index: int) -> dict[str, Any]:
     utility = finite_or_none(float(ranking.utility[index]))
     return {"text": segment.hypotheses[index], "index": index, "utility": utility}
-
-
-def _numbers_only(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _numbers_only(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_numbers_only(item) for item in value]
-    return finite_or_none(value) if isinstance(value, float) else value
 
 
 def text_lines(texts: Sequence[str], size: int) -> str:

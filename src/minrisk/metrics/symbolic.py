@@ -50,7 +50,6 @@ class Symbolic(Metric[Objects]):
     name: ClassVar[str] = "symbolic"
     cost: ClassVar[str] = "n + m answers, and comparisons of those that are no plain numbers"
     is_vote: ClassVar[bool] = True
-    loads_model: ClassVar[bool] = True  # it starts a program
     features_per_segment: ClassVar[bool] = True  # answers are compared with those of a segment
 
     timeout: float = option(60.0, gt=0, affects_results=False,

@@ -6,7 +6,6 @@ It imports aiohttp only to connect, so that what is built on it can be listed wi
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from asyncio import sleep
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from minrisk._core.errors import MinriskError, UnusableError, needs_extra
+from minrisk.openai.encoding import LARGE, Encoder, is_large, parsed_here
 from minrisk.openai.errors import (
     BadRequestError,
     Detail,
@@ -43,8 +43,7 @@ _MAX_FAILURES = 3  # requests given up in a row, after which the server is taken
 _TEMPORARY = {408, 425, 429}  # status codes to retry, with all from 500 on
 _BAD_REQUEST = {400, 413, 422}
 _HINTS = {401: "check the key in the environment", 403: "check the key in the environment",
-          404: "check the endpoint and the model; an endpoint often ends in /v1",
-          402: "check the account"}
+          404: "check the endpoint and the model", 402: "check the account"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,7 @@ class Response:
 
     body: Any
     headers: Mapping[str, str]
+    is_large: bool = False  # so that reading its choices takes long
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class InvalidResponse:
 
 
 Check = Callable[[Any], InvalidResponse | None]
+Parse = Callable[[str, Mask], Awaitable[Any]]
 Receive = Callable[[dict[str, Any]], Awaitable[None]]  # takes a chunk of a stream
 
 
@@ -83,11 +84,12 @@ class Client:
     is raised when a request was given up because there was no connection, or when three requests in
     a row were given up for any temporary reason; one alone may be the fault of its prompt.
     `connect` and `idle` are seconds to get a connection and between two bytes of a response; a
-    server that asks to wait for more than `max_wait` seconds is not asked again.
+    server that asks to wait for more than `max_wait` seconds is not asked again. `parse` may read
+    the JSON of a large response elsewhere. Without a `timeout`, the caller has one.
     """
 
     def __init__(self, url: str, key: str | None = None, *, concurrency: int = 8,
-                 timeout: float = 600.0, retries: int = 6, max_body: int | None = None,
+                 timeout: float | None = 600.0, retries: int = 6, max_body: int | None = None,
                  health: Health | None = None, connect: float = _CONNECT,
                  idle: float | None = None, max_wait: float = _MAX_WAIT) -> None:
         self._url = url.rstrip("/")
@@ -102,6 +104,8 @@ class Client:
         self._idle = idle
         self._max_wait = max_wait
         self._proxy = _proxy(url)
+        self._encoder = Encoder()
+        self.parse: Parse = parsed_here
 
     async def __aenter__(self) -> Self:
         aiohttp = _aiohttp()
@@ -138,12 +142,14 @@ class Client:
 
     async def _post(self, path: str, body: Mapping[str, Any], check: Check | None,
                     chunks: _Chunks | None) -> Response:
-        url, content = f"{self._url}/{path}", json.dumps(body).encode()
+        url, content = f"{self._url}/{path}", await self._encoder.encode(body)
         async with self._slots:
             for attempt in range(self._retries + 1):
                 try:
                     response = await self._once("POST", url, content, check, chunks)
                 except TemporaryError as error:
+                    if _is_cancelled():  # a time-out at the same moment has hidden it
+                        raise asyncio.CancelledError from None
                     if attempt == self._retries or (chunks and chunks.received):
                         raise self._give_up(error) from error
                     await self._pause(error, attempt)
@@ -167,10 +173,10 @@ class Client:
             failure = self._transport_error(error, url)
         else:
             if _is_success(response.status):
-                return self._parse(raw, url, response.headers, check)
+                return await self._parse(raw, url, response.headers, check)
             failure = self._status_error(response, raw, url)
-            failure.response = ErrorResponse(response.status, self._mask.text(raw),
-                                             response.headers)
+            headers = {name: self._mask.text(value) for name, value in response.headers.items()}
+            failure.response = ErrorResponse(response.status, self._mask.body(raw), headers)
         raise failure  # without the cause, which may show the key
 
     async def _read(self, response: aiohttp.ClientResponse) -> str:
@@ -196,13 +202,14 @@ class Client:
             async for data in read_events(self._limited(response)):
                 if data == DONE:
                     break
-                chunk = self._chunk(data, url)
+                chunk = await self._chunk(data, url)
                 whole.add(chunk)
                 await chunks.send(chunk)
             else:
                 if not whole.is_finished:
                     raise TemporaryError(f"{url}: the stream ended before its response did")
-            return self._checked(whole.body, json.dumps(whole.body), url, response.headers, check)
+            body = self._mask.joined(whole.body)
+            return self._checked(body, "", url, response.headers, check)
         except (ValueError, RecursionError) as error:
             if isinstance(error, MinriskError):
                 raise
@@ -217,23 +224,23 @@ class Client:
                 raise _TooLargeError
             yield piece
 
-    def _chunk(self, data: str, url: str) -> dict[str, Any]:
+    async def _chunk(self, data: str, url: str) -> dict[str, Any]:
         """The JSON object of an event; an error that comes as an event is raised."""
-        found = self._mask.json(json.loads(data), data)
+        found = await self.parse(data, self._mask)
         if not isinstance(found, dict):
             raise ValueError("no object")
         if found.get("error") is None:
             return found
         detail = Detail.of(data).changed(self._mask.text)
         error = ServerError(f"{url}: {self._mask.line(detail.text)}", None, detail)
-        error.response = ErrorResponse(_status_of(found["error"]), self._mask.text(data), {})
+        error.response = ErrorResponse(_status_of(found["error"]), self._mask.body(data), {})
         raise error
 
-    def _parse(self, raw: str, url: str, headers: Mapping[str, str],
-               check: Check | None) -> Response:
+    async def _parse(self, raw: str, url: str, headers: Mapping[str, str],
+                     check: Check | None) -> Response:
         self._check_encoding(headers, url)
         try:
-            found = self._mask.json(json.loads(raw), raw)
+            found = await self.parse(raw, self._mask)
         except ValueError:
             raise TemporaryError(f"{url}: the response is no whole JSON") from None
         except RecursionError:
@@ -250,14 +257,19 @@ class Client:
     def _checked(self, found: Any, raw: str, url: str, headers: Mapping[str, str],
                  check: Check | None) -> Response:
         if problem := check(found) if check else None:
-            raise self._incomplete(problem, f"{url}: found {self._mask.line(raw)}, {problem.text}")
-        return Response(found, headers)
+            shown = self._mask.line(raw) or "a stream"
+            raise self._incomplete(problem, f"{url}: found {shown}, {problem.text}")
+        return Response(found, headers, len(raw) > LARGE if raw else is_large(found))
 
     def _incomplete(self, problem: InvalidResponse, message: str) -> MinriskError:
         if problem.is_temporary:
             return TemporaryError(message)
         kind = ServerError if self._health.works else UnusableError
-        return kind(f"{message}; check the endpoint, which often ends in /v1")
+        return kind(f"{message}; check the endpoint{self._hint()}")
+
+    def _hint(self) -> str:
+        """What an address often lacks, if this one does."""
+        return "" if self._url.endswith("/v1") else "; its address often ends in /v1"
 
     def _status_error(self, response: aiohttp.ClientResponse, raw: str,
                       url: str) -> ServerError | UnusableServerError:
@@ -273,7 +285,8 @@ class Client:
         is_flagged = status == 403 and self._health.works  # not the key, but this prompt
         if status in _BAD_REQUEST or is_flagged:
             return BadRequestError(message, status, detail)
-        return UnusableServerError(f"{message}; {_HINTS.get(status, 'check the endpoint')}")
+        hint = _HINTS.get(status, "check the endpoint") + (self._hint() if status == 404 else "")
+        return UnusableServerError(f"{message}; {hint}")
 
     def _transport_error(self, error: Exception,
                          url: str) -> ServerError | UnusableServerError:
@@ -290,7 +303,8 @@ class Client:
             return (TemporaryError(message, unreachable=True) if self._health.works
                     else UnusableServerError(message))
         if isinstance(error, TimeoutError):
-            return TemporaryError(f"{url}: no whole response within {self._timeout:g} s")
+            within = "in time" if self._timeout is None else f"within {self._timeout:g} s"
+            return TemporaryError(f"{url}: no whole response {within}")
         return TemporaryError(f"{url}: the connection broke: {reason}")
 
     def _give_up(self, error: TemporaryError) -> MinriskError:
@@ -311,7 +325,8 @@ class Client:
             failure.response = error_response(error)
             raise failure from None
         # jitter, so that requests that failed together do not come back together
-        await sleep(max(error.wait, FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.0)))
+        longest = 1.5 * error.wait if error.wait else FIRST_PAUSE * 2**attempt
+        await sleep(max(error.wait, longest * random.uniform(0.5, 1.0)))
 
 
 @dataclass
@@ -332,6 +347,12 @@ class _TooLargeError(OSError):
 
 def _is_success(status: int) -> bool:
     return 200 <= status < 300
+
+
+def _is_cancelled() -> bool:
+    """Whether the running task has been asked to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _status_of(error: Any) -> int:

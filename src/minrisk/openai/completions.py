@@ -144,23 +144,19 @@ class Completions:
             except BadRequestError as error:
                 trial = self._next(trial, error, sent.keys() & request.replaceable)
             else:
-                choices = read_choices(response.body)[:trial.n]
-                self._learn(replace(trial, n=len(choices)), body, numbers)
-                known.accepted = max(known.accepted, len(choices))
-                usage = read_usage(response.body, choices)
-                return CompletionResponse(choices, usage, response.body)
+                part = await _completion(response, trial.n)
+                self._learn(replace(trial, n=len(part.choices)), body, numbers)
+                known.accepted = max(known.accepted, len(part.choices))
+                return part
 
     async def pass_through(self, body: Mapping[str, Any]) -> CompletionResponse:
         """The response to a request that is sent as it is."""
-        response = await self._client.post(self._path, body, check_response)
-        choices = read_choices(response.body)
-        return CompletionResponse(choices, read_usage(response.body, choices), response.body)
+        return await _completion(await self._client.post(self._path, body, check_response))
 
     async def relay(self, body: Mapping[str, Any], receive: Receive) -> CompletionResponse:
         """The same, with each chunk given to `receive` as it comes."""
-        response = await self._client.stream(self._path, body, receive, check_response)
-        choices = read_choices(response.body)
-        return CompletionResponse(choices, read_usage(response.body, choices), response.body)
+        return await _completion(
+            await self._client.stream(self._path, body, receive, check_response))
 
     async def _post(self, sent: Mapping[str, Any], settle: Callable[[], None]) -> Response:
         timer = asyncio.get_running_loop().call_later(ACCEPTED_AFTER, settle)
@@ -213,6 +209,15 @@ class Completions:
             if is_first and self._first_request:
                 first, self._first_request = self._first_request, None
                 first.set()
+
+
+async def _completion(response: Response, most: int | None = None) -> CompletionResponse:
+    """The choices of a response, at most so many, and its usage."""
+    def read() -> CompletionResponse:
+        choices = read_choices(response.body)[:most]
+        return CompletionResponse(choices, read_usage(response.body, choices), response.body)
+
+    return await asyncio.to_thread(read) if response.is_large else read()
 
 
 def _split(numbers: range, size: int) -> list[range]:

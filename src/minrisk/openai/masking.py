@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,20 @@ class Mask:
             return found
         is_possible = self._longest_word in raw or _ESCAPED_ASCII.search(raw)
         return self._everywhere(found) if is_possible else found
+
+    def body(self, raw: str) -> str:
+        """The body of an error, also where JSON escapes the key."""
+        try:
+            found = json.loads(raw)
+            masked = self._everywhere(found) if self.key else found
+        except (ValueError, RecursionError):
+            return self.text(raw)
+        return self.text(raw) if masked == found else json.dumps(masked)
+
+    def joined(self, found: Any) -> Any:
+        """What the chunks of a stream make up, of which none may have had the whole key."""
+        is_short = self.key is None or len(self.key) < _MIN_SECRET
+        return found if is_short else self._everywhere(found)
 
     @property
     def _longest_word(self) -> str:

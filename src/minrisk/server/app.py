@@ -9,9 +9,10 @@ import re
 import secrets
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 
@@ -19,6 +20,7 @@ from minrisk._core.arrays import finite_or_none
 from minrisk._core.errors import MinriskError
 from minrisk._core.signature import signature
 from minrisk.openai.completions import API
+from minrisk.openai.encoding import LARGE, Encoder
 from minrisk.server.backends import Backend
 from minrisk.server.client_request import ClientRequest, read_json, read_request
 from minrisk.server.completion_handler import CompletionHandler
@@ -46,9 +48,13 @@ _STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8",
                    "cache-control": "no-cache", "x-accel-buffering": "no"}
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 _FIRST_ERROR = 400  # statuses from here on
+_TOO_LARGE = 413
+_PIECE = 1 << 16  # bytes of a response that are written at a time
+_LAST_WORDS = 1.0  # seconds to tell clients that the server stops
 _PAGE_HEADERS = {"cache-control": "no-store", "content-security-policy": "frame-ancestors 'none'"}
 _trace: ContextVar[Trace] = ContextVar("trace")  # of the current request
 
+T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CompletionTask = asyncio.Task[dict[str, Any]]  # its result is the body of a completion
 
@@ -64,7 +70,9 @@ class Server:
         self._log = write_log
         self._recorder = recorder
         self._is_loaded = self._is_draining = False
-        self._running: set[CompletionTask] = set()
+        self._handling: set[asyncio.Task[Any]] = set()  # of all requests
+        self._running: set[asyncio.Task[Any]] = set()  # completions and rankings
+        self._encoder = Encoder()
         self._recent = RecentRequests(settings.weighting) if settings.show_page else None
         self._page_turn = asyncio.Lock()  # one page is made at a time
         self._limit = limit
@@ -78,6 +86,7 @@ class Server:
     def application(self) -> web.Application:
         app = web.Application(middlewares=[self._middleware],
                               client_max_size=self._settings.max_body)
+        app.on_response_prepare.append(_hide_version)
         app.add_routes([
             web.post("/v1/chat/completions", self._chat),
             web.post("/v1/completions", self._completions),
@@ -95,12 +104,13 @@ class Server:
 
     async def open(self) -> None:
         """Connect to the backend, and load the models; before that, the server is not ready."""
-        await self._backend.open()
+        await self._executor.open()
+        await self._backend.open(self._executor.run)
         await asyncio.to_thread(self._settings.prepare)
         self._is_loaded = True
 
     async def close(self) -> None:
-        self._executor.close()
+        await self._executor.close()
         await self._backend.close()
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close)
@@ -108,9 +118,12 @@ class Server:
     async def drain(self, seconds: float) -> None:
         """Refuse new requests, and cancel those that are unfinished after `seconds`."""
         self._is_draining = True
-        if self._running:
-            await asyncio.wait(self._running, timeout=seconds)
+        others = self._handling - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=seconds)
         await cancel_all(*self._running)
+        if others:  # which say that the server stops
+            await asyncio.wait(others, timeout=_LAST_WORDS)
 
     # every request
 
@@ -123,11 +136,19 @@ class Server:
         _trace.set(trace)
         self.silent.discard(id(request.protocol))
         status = CLIENT_LEFT
+        task = asyncio.current_task()
+        assert task is not None
+        self._handling.add(task)
         try:
             response = await self._respond(request, handler, trace)
+            if not response.prepared:
+                response = await self._write(request, response)
             status = response.status
             return response
+        except ConnectionError:  # the client has disconnected
+            raise asyncio.CancelledError from None
         finally:
+            self._handling.discard(task)
             self._finish(trace, status)
 
     async def _respond(self, request: web.Request, handler: Handler,
@@ -135,28 +156,73 @@ class Server:
         """The response; errors have OpenAI's form."""
         headers = {"x-request-id": trace.id} | self._cors()
         try:
+            self._check_host(request)
             self._check_key(request)
             response = await handler(request)
             if not response.prepared:
                 response.headers.update(headers)
             return response
         except web.HTTPException as error:
-            failure = _http_error(error, request)
+            failure = self._http_error(error, request)
         except ApiError as error:
             failure = error
-        except ConnectionError:  # the client has disconnected
-            raise asyncio.CancelledError from None
+        except ConnectionError:
+            raise
         except Exception as error:
             failure = self._internal_error(error, trace)
         trace.fields["error"] = failure.code or str(failure.status)
         return web.Response(status=failure.status, text=failure.content,
                             content_type="application/json", headers=failure.headers | headers)
 
+    async def _write(self, request: web.Request,
+                     response: web.StreamResponse) -> web.StreamResponse:
+        """Write a whole response piece by piece: slow clients have time, others are disconnected.
+        """
+        pieces = []
+        if isinstance(response, web.Response) and isinstance(response.body, bytes) and (
+                len(response.body) > _PIECE and request.method != "HEAD"):
+            body = response.body
+            pieces = [body[start:start + _PIECE] for start in range(0, len(body), _PIECE)]
+            response = web.StreamResponse(status=response.status, headers=response.headers)
+            response.content_length = len(body)
+        await self._in_time(request, response.prepare(request))
+        for piece in pieces:
+            await self._in_time(request, response.write(piece))
+        await self._in_time(request, response.write_eof())
+        return response
+
+    async def _in_time(self, request: web.Request, writing: Awaitable[object]) -> None:
+        """Wait until a client has read what is written, for so long."""
+        try:
+            async with asyncio.timeout(self._settings.write_timeout):
+                await writing
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionAbortedError("the client does not read") from None
+
+    def _http_error(self, error: web.HTTPException, request: web.Request) -> ApiError:
+        """An error of aiohttp itself: unknown path, wrong method, or a body that is too large."""
+        if error.status == _TOO_LARGE:
+            return ApiError(_TOO_LARGE, "the request is larger than "
+                            f"{self._settings.max_body >> 20} MB; send less, or ask the operator "
+                            "for a larger --max-body", headers={"connection": "close"})
+        allowed = error.headers.get("Allow")
+        return ApiError(error.status, f"{error.reason}: {request.method} {request.path[:200]}",
+                        headers={} if allowed is None else {"Allow": allowed})
+
     def _internal_error(self, error: Exception, trace: Trace) -> ApiError:
         """Log an error without its message, which may contain texts of a client."""
         self._log(json.dumps({"id": trace.id, "error": type(error).__name__, "trace":
                               traceback.format_tb(error.__traceback__)}))
         return ApiError(500, "the server failed; its log says more under the request's id")
+
+    def _check_host(self, request: web.Request) -> None:
+        """Refuse the names of other hosts, by which pages could reach a server on loopback."""
+        name = request.headers.get("Host", "")
+        if not self._settings.hosts.accept(name):
+            raise ApiError(421, f"this server is not {name!r:.80}; its operator can allow the name "
+                           "with --allow-host", code="unknown_host")
 
     def _check_key(self, request: web.Request) -> None:
         keys = self._settings.keys
@@ -181,11 +247,19 @@ class Server:
         if trace.route in (*_OPEN_ROUTES, "/metrics", "/"):
             return
         self._log(trace.line(status))
-        self.metrics.requests.add(1, trace.route, str(status), trace.fields.get("model") or OTHER)
+        self.metrics.requests.add(1, trace.route, str(status),
+                                  self._known_model(trace.fields.get("model")))
         for name, seconds in trace.seconds.items():
             self.metrics.seconds[name].add(seconds)
         if self._recent is not None and status >= _FIRST_ERROR:
             self._recent.add_failure(status, trace.fields.get("error"))
+
+    def _known_model(self, name: str | None) -> str:
+        """A label of metrics; names that clients invent have none of their own."""
+        settings = self._settings
+        is_known = name is not None and (name in settings.aliases or name == settings.preset.model
+                                         or self._backend.knows(name))
+        return name if is_known and name is not None else OTHER
 
     # completions
 
@@ -201,19 +275,30 @@ class Server:
         trace = _trace.get()
         trace.fields |= {"model": self._shown_model(client_request),
                          "stream": client_request.stream}
-        collector = new_collector(client_request, self._settings)
-        work = asyncio.create_task(
-            self._completion_handler.complete(client_request, collector, trace))
-        self._running.add(work)
-        work.add_done_callback(self._running.discard)
-        try:
+        collector = new_collector(client_request, self._settings, self._executor.run)
+        async with self._started(
+                self._completion_handler.complete(client_request, collector, trace)) as work:
             if client_request.stream:
                 return await self._stream(request, client_request, collector, work)
             await asyncio.wait({work})
             body = _result(work)
-            return web.json_response(body, headers=headers_of(body))
+            return await self._json(body, headers_of(body))
+
+    @asynccontextmanager
+    async def _started(self, answering: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
+        """A task that ends with the request, and with the server."""
+        work = asyncio.create_task(answering)
+        self._running.add(work)
+        work.add_done_callback(self._running.discard)
+        try:
+            yield work
         finally:
             await cancel_all(work)  # frees the upstream if the client has disconnected
+
+    async def _json(self, body: Any, headers: Mapping[str, str] | None = None,
+                    status: int = 200) -> web.Response:
+        return web.Response(body=await self._encoder.encode(body), status=status, headers=headers,
+                            content_type="application/json", charset="utf-8")
 
     def _check_open(self) -> None:
         if self._is_draining:
@@ -240,7 +325,9 @@ class Server:
         except TimeoutError:
             raise ApiError(408, f"the body did not come within {seconds:g} s",
                            headers={"connection": "close"}) from None
-        return read_json(raw)
+        if len(raw) <= LARGE:
+            return read_json(raw)
+        return await self._executor.run(read_json, raw)
 
     async def _stream(self, request: web.Request, client_request: ClientRequest,
                       collector: SampleCollector, work: CompletionTask) -> web.StreamResponse:
@@ -258,9 +345,9 @@ class Server:
                                       | {"x-request-id": trace.id})
         await response.prepare(request)
         await self._relay(request, response, collector, work)
-        for one in self._events(client_request, collector, work, trace):
-            await self._send(request, response, one)
-        await response.write_eof()
+        for one in await self._events(client_request, collector, work, trace):
+            await self._in_time(request, response.write(one))
+        await self._in_time(request, response.write_eof())
         return response
 
     async def _relay(self, request: web.Request, response: web.StreamResponse,
@@ -270,38 +357,31 @@ class Server:
         """
         while not (work.done() and collector.events.empty()):
             coming = asyncio.ensure_future(collector.events.get())
-            await asyncio.wait({work, coming}, timeout=self._settings.heartbeat,
-                               return_when=asyncio.FIRST_COMPLETED)
-            if coming.done():
-                await self._send(request, response, coming.result())
-                continue
-            coming.cancel()
-            if not work.done():
-                await self._send(request, response, b": waiting for samples\n\n")
+            try:
+                await asyncio.wait({work, coming}, timeout=self._settings.heartbeat,
+                                   return_when=asyncio.FIRST_COMPLETED)
+                content = (coming.result() if coming.done()
+                           else None if work.done() else b": waiting for samples\n\n")
+            finally:  # also if the client leaves
+                coming.cancel()
+            if content is not None:
+                await self._in_time(request, response.write(content))
 
-    async def _send(self, request: web.Request, response: web.StreamResponse,
-                    content: bytes) -> None:
-        """Write to a client, and disconnect one that does not read."""
-        try:
-            async with asyncio.timeout(self._settings.write_timeout):
-                await response.write(content)
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
-            raise ConnectionAbortedError("the client does not read") from None
-
-    def _events(self, client_request: ClientRequest, collector: SampleCollector,
-                work: CompletionTask, trace: Trace) -> Iterable[bytes]:
+    async def _events(self, client_request: ClientRequest, collector: SampleCollector,
+                      work: CompletionTask, trace: Trace) -> Iterable[bytes]:
         """The last chunks, or an event with the error: the status has been sent."""
         try:
             body = _result(work)
-            return [END] if collector.is_relayed else [*chunks(client_request, body)]
+            if collector.is_relayed:
+                return [END]
+            return [event(await self._encoder.encode(chunk))
+                    for chunk in chunks(client_request, body)] + [END]
         except ApiError as error:
             failure = error
         except Exception as error:
             failure = self._internal_error(error, trace)
         trace.fields["error"] = failure.code or str(failure.status)
-        return [event(json.loads(failure.content))]
+        return [event(failure.content.encode())]
 
     # the other routes
 
@@ -311,12 +391,15 @@ class Server:
         trace = _trace.get()
         with trace.timing("choosing"):
             try:
-                found = await self._completion_handler.rank(strategy, segment)
+                async with self._started(
+                        self._completion_handler.rank(strategy, segment)) as work:
+                    await asyncio.wait({work})
+                    found = _result(work)
             except MinriskError as error:  # bad candidates, or a missing source
                 raise ApiError(400, str(error)) from None
         ranking, judged = found.ranking, judge_usage_field(found.judge_usage)
         trace.fields |= judged
-        return web.json_response({
+        return await self._json({
             "object": "minrisk.ranking",
             "results": [{"index": row, "utility": finite_or_none(float(ranking.utility[row]))}
                         for row in ranking.order.tolist()],
@@ -324,13 +407,13 @@ class Server:
                         **measurements(found), **judged}})
 
     async def _models(self, _: web.Request) -> web.Response:
-        return web.json_response({"object": "list", "data": await self._list_models()})
+        return await self._json({"object": "list", "data": await self._list_models()})
 
     async def _model(self, request: web.Request) -> web.Response:
         name = request.match_info["id"]
         for model in await self._list_models():
             if model["id"] == name:
-                return web.json_response(model)
+                return await self._json(model)
         raise ApiError(404, f"the model {name!r:.100} does not exist here", param="model",
                        code="model_not_found")
 
@@ -348,15 +431,16 @@ class Server:
         return listed + [model for model in theirs if model["id"] not in own]
 
     async def _health(self, _: web.Request) -> web.Response:
-        return web.json_response({"status": "alive"})
+        return await self._json({"status": "alive"})
 
     async def _ready(self, _: web.Request) -> web.Response:
-        problem = await self._problem()
+        problem = await self.problem()
         if problem:
-            return web.json_response({"status": "not ready", "reason": problem}, status=503)
-        return web.json_response({"status": "ready"})
+            return await self._json({"status": "not ready", "reason": problem}, status=503)
+        return await self._json({"status": "ready"})
 
-    async def _problem(self) -> str | None:
+    async def problem(self) -> str | None:
+        """The reason why completions fail now, if they do."""
         if self._is_draining:
             return "the server is shutting down"
         return await self._backend.problem() if self._is_loaded else "models are being loaded"
@@ -367,11 +451,11 @@ class Server:
 
     async def _page(self, _: web.Request) -> web.Response:
         assert self._recent is not None
-        state = {"ready": await self._problem() or "yes", "in flight": len(self._running),
+        state = {"ready": await self.problem() or "yes", "in flight": len(self._running),
                  "queued": self._limit.requests_waiting, "samples at once": self._limit.in_use}
         strategy, page = self._recent.snapshot(self._settings.preset.strategy, state)
         async with self._page_turn:
-            content = await self._executor.run(strategy, page)
+            content = await self._executor.run_with(strategy, page.render)
         return web.Response(body=content, content_type="text/html", charset="utf-8",
                             headers=_PAGE_HEADERS)
 
@@ -381,7 +465,11 @@ class Server:
             "access-control-allow-headers": "authorization, content-type, x-request-id"})
 
 
-def _result(work: CompletionTask) -> dict[str, Any]:
+async def _hide_version(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Server"] = "minrisk"
+
+
+def _result(work: asyncio.Task[T]) -> T:
     """The result of a finished task; a cancelled task means that the server is shutting down."""
     if work.cancelled():
         raise ApiError(503, "the server is shutting down; retry later or on another server",
@@ -393,10 +481,3 @@ def _route(request: web.Request) -> str:
     """The declared route, so that clients cannot invent labels."""
     resource = request.match_info.route.resource
     return resource.canonical if resource is not None else "unknown"
-
-
-def _http_error(error: web.HTTPException, request: web.Request) -> ApiError:
-    """An error of aiohttp itself: unknown path, wrong method, or a body that is too large."""
-    allowed = error.headers.get("Allow")
-    return ApiError(error.status, f"{error.reason}: {request.method} {request.path[:200]}",
-                    headers={} if allowed is None else {"Allow": allowed})

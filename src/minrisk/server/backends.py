@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,7 +13,9 @@ from typing import Any, Protocol
 from minrisk._core.errors import MinriskError
 from minrisk.openai.client import Check, Client, Receive, Response
 from minrisk.openai.completions import API, CompletionResponse, Completions, PartCallback
+from minrisk.openai.encoding import LARGE, parsed
 from minrisk.openai.errors import error_response
+from minrisk.openai.masking import Mask
 from minrisk.server.client_request import ClientRequest
 from minrisk.server.limits import SampleLimit
 
@@ -23,11 +25,14 @@ _READY_TIMEOUT = 5.0
 _NO_LIST = (404, 405)  # statuses of an upstream without a list of models
 
 
+Run = Callable[..., Awaitable[Any]]  # calls a function of a module with arguments
+
+
 class Backend(Protocol):
     """Generates the samples of a request."""
 
-    async def open(self) -> None:
-        """Connect to a server, or load a model."""
+    async def open(self, run: Run) -> None:
+        """Connect to a server, or load a model; `run` computes beside the event loop."""
 
     async def close(self) -> None: ...
 
@@ -42,6 +47,9 @@ class Backend(Protocol):
 
     async def models(self) -> list[dict[str, Any]]:
         """The models of the backend, in OpenAI's format."""
+
+    def knows(self, model: str) -> bool:
+        """Whether it is known to have a model of this name."""
 
     async def problem(self) -> str | None:
         """The reason why the backend cannot answer now; None if it can."""
@@ -77,10 +85,15 @@ class UpstreamBackend:
         self._limited_client = _LimitedClient(client, limit)
         self._per_request = per_request
         self._completions: OrderedDict[tuple[API, str | None], Completions] = OrderedDict()
+        self._known: set[str] = set()  # the models that the upstream listed
         self._exit = AsyncExitStack()
         self._last_response = -_READY_FOR
 
-    async def open(self) -> None:
+    async def open(self, run: Run) -> None:
+        async def parse(raw: str, mask: Mask) -> Any:
+            return parsed(raw, mask) if len(raw) <= LARGE else await run(parsed, raw, mask)
+
+        self._client.parse = parse
         await self._exit.enter_async_context(self._client)
 
     async def close(self) -> None:
@@ -98,8 +111,13 @@ class UpstreamBackend:
     async def models(self) -> list[dict[str, Any]]:
         answer = await self._client.get("models")
         found = answer.body.get("data") if isinstance(answer.body, dict) else None
-        return [one for one in found if isinstance(one, dict) and isinstance(one.get("id"), str)
-                ] if isinstance(found, list) else []
+        listed = [one for one in found if isinstance(one, dict) and isinstance(one.get("id"), str)
+                  ] if isinstance(found, list) else []
+        self._known = {one["id"] for one in listed[:_MAX_MODELS]}
+        return listed
+
+    def knows(self, model: str) -> bool:
+        return model in self._known
 
     async def problem(self) -> str | None:
         if time.monotonic() - self._last_response < _READY_FOR:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from minrisk._core.errors import MinriskError
 from minrisk._core.sample_columns import columns
-from minrisk._core.sampler import Sample
-from minrisk._core.segment import Ranking, Segment
+from minrisk._core.segment import Segment
 from minrisk._core.signature import signature
 from minrisk._core.strategy import Strategy
-from minrisk.io.record import Weighting, segment_of
 from minrisk.io.writer import abstains, json_line
-from minrisk.openai.choices import Choice
 from minrisk.server.backends import Backend
-from minrisk.server.candidates import TOOL_METRIC, Candidate, pool_of, read_candidates
+from minrisk.server.candidates import Candidate, read_candidates
+from minrisk.server.choosing import RankedSegment, comparable
 from minrisk.server.client_request import ClientRequest
 from minrisk.server.errors import NO_RETRY, ApiError, upstream_error
-from minrisk.server.executor import RankedSegment, RankingExecutor
+from minrisk.server.executor import RankingExecutor
 from minrisk.server.limits import SampleLimit
 from minrisk.server.page import RecentRequests
 from minrisk.server.prometheus import ServerMetrics, token_kind
@@ -36,9 +33,6 @@ from minrisk.server.responses import (
 from minrisk.server.sample_collector import SampleCollector, collect_samples
 from minrisk.server.settings import Settings
 from minrisk.server.tracing import Trace, usage_counts
-from minrisk.strategies.standard import Standard
-
-_CHOOSING_DEADLINE = 60.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -70,12 +64,19 @@ class CompletionHandler:
 
     async def rank(self, strategy: Strategy, segment: Segment) -> RankedSegment:
         """The ranking of a segment, or an error after the deadline."""
+        measured = self.settings.comparison().measured(strategy)
+        async with self._choosing_deadline():
+            return await self.executor.rank(measured, segment)
+
+    @asynccontextmanager
+    async def _choosing_deadline(self) -> AsyncIterator[None]:
+        seconds = self.settings.choosing_deadline
         try:
-            async with asyncio.timeout(_CHOOSING_DEADLINE):
-                return await self.executor.rank(self.settings.timed_strategy(strategy), segment)
+            async with asyncio.timeout(seconds):
+                yield
         except TimeoutError:
-            raise ApiError(504, f"choosing took more than {_CHOOSING_DEADLINE:g} s",
-                           code="deadline", headers=NO_RETRY) from None
+            raise ApiError(504, f"choosing took more than {seconds:g} s", code="deadline",
+                           headers=NO_RETRY) from None
 
     async def _sample(self, request: ClientRequest, collector: SampleCollector) -> None:
         if not request.passes_through:
@@ -95,41 +96,24 @@ class CompletionHandler:
     async def _choose(self, request: ClientRequest,
                       collector: SampleCollector) -> RankedCandidates | None:
         """The ranked candidates; None if the upstream's own answer is passed on."""
-        candidates = read_candidates(collector.choices, request.wants_json)
-        if request.passes_through or not candidates:
+        if request.passes_through:
             return None
-        pool = pool_of(candidates, self.settings.prefer_finished)
-        strategy = request.strategy
-        if pool.calls_tools and strategy.metric.name != TOOL_METRIC.name:
-            strategy = Standard(TOOL_METRIC)
+        comparison = self.settings.comparison(request.wants_json, request.source)
         try:
-            votes = strategy.metric.is_vote
-            segment, weighting = self._segment(request, pool.compared,
-                                               collector.choices if votes else ())
-            ranked = await self.rank(strategy, segment)
+            async with self._choosing_deadline():
+                found = await self.executor.choose(collector.choices, request.strategy, comparison)
         except MinriskError as error:
             raise ApiError(500, f"the samples cannot be ranked: {error}", code="choosing",
                            headers=NO_RETRY) from None
-        order = [*_in_order(pool.compared, segment, ranked.ranking), *pool.others]
+        if found is None:
+            return None
+        chosen, ranked = found
+        strategy = chosen.strategy or request.strategy
         share = self.settings.measures.abstain
-        return RankedCandidates(order, pool.compared, len(segment.hypotheses), ranked,
-                      signature(strategy, weights=weighting), strategy,
-                      abstains=share is not None and abstains(ranked.ranking, share))
-
-    def _segment(self, request: ClientRequest, compared: Sequence[Candidate],
-                 voting: Sequence[Choice]) -> tuple[Segment, Weighting]:
-        """As `minrisk decode` would read it from a record of these samples, and how they weigh: by
-        their counts where the upstream gave no log-probabilities.
-
-        Of the voting choices, those that are not compared vote for none: they are blank references.
-        """
-        known = {id(candidate.choice) for candidate in compared}
-        samples = [candidate.sample for candidate in compared]
-        samples += [Sample("", logprob=choice.logprob, length=choice.length)
-                    for choice in voting if id(choice) not in known]
-        weighting = self.settings.weighting.or_uniform(columns(samples))
-        segment = segment_of(samples, request.source, weighting)
-        return segment.keep(np.flatnonzero([text != "" for text in segment.hypotheses])), weighting
+        return RankedCandidates(
+            chosen.in_order(ranked.ranking), chosen.compared, len(chosen.segment.hypotheses),
+            ranked, signature(strategy, weights=chosen.weighting), strategy,
+            abstains=share is not None and abstains(ranked.ranking, share))
 
     def _count(self, request: ClientRequest, collector: SampleCollector, trace: Trace) -> None:
         missing = max(0, request.samples - collector.count)
@@ -159,9 +143,10 @@ class CompletionHandler:
                       body: dict[str, Any], ranked: RankedCandidates | None,
                       trace: Trace) -> None:
         """Append a line in the format of `minrisk sample`, before the client gets its answer."""
-        compared = (read_candidates(collector.choices, request.wants_json) if ranked is None
-                    else ranked.compared)
-        if (self.recorder is None and self.recent is None) or not compared:
+        if self.recorder is None and self.recent is None:
+            return
+        compared = await self._unranked(request, collector) if ranked is None else ranked.compared
+        if not compared:
             return
         is_abstention = ranked is not None and ranked.abstains
         best = compared[0] if ranked is None else ranked.order[0]
@@ -169,9 +154,8 @@ class CompletionHandler:
                     **({} if ranked is None else judge_usage_field(ranked.judge_usage)),
                     "abstained": is_abstention or None,
                     "signature": None if ranked is None else ranked.signature}
-        line = json_line({
+        line = await asyncio.to_thread(_line, compared, {
             "id": trace.id, **request.prompt_fields,
-            **columns(candidate.sample for candidate in compared),
             "chosen": None if is_abstention else best.text,
             "model": body.get("model"), "seed": request.seed,
             "seconds": {name: round(value, 6) for name, value in trace.seconds.items()},
@@ -182,16 +166,12 @@ class CompletionHandler:
         if self.recorder is not None:
             await asyncio.wrap_future(self.recorder.append(line))
 
+    async def _unranked(self, request: ClientRequest,
+                        collector: SampleCollector) -> list[Candidate]:
+        choices = comparable(collector.choices)
+        return await self.executor.run(read_candidates, choices, request.wants_json)
 
-def _in_order(compared: Sequence[Candidate], segment: Segment,
-              ranking: Ranking) -> list[Candidate]:
-    """One candidate of each distinct text, best first; then the copies, in the same order."""
-    rank = {segment.hypotheses[row]: place for place, row in enumerate(ranking.order.tolist())}
-    seen: dict[str, int] = {}
-    keys = []
-    for candidate in compared:
-        copy = seen.get(candidate.text, 0)
-        seen[candidate.text] = copy + 1
-        keys.append((copy, rank[candidate.text]))
-    return [candidate for _, candidate in sorted(zip(keys, compared, strict=True),
-                                                 key=lambda pair: pair[0])]
+
+def _line(compared: Sequence[Candidate], fields: dict[str, Any]) -> str:
+    """The line of a record."""
+    return json_line(fields | columns([candidate.sample for candidate in compared]))

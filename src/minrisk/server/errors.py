@@ -28,6 +28,10 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
         self._content = content  # from the upstream, passed on unchanged
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _api_error, (self.status, str(self), self.param, self.code, self.headers,
+                            self._content)
+
     @property
     def body(self) -> dict[str, Any]:
         """OpenAI's error object."""
@@ -39,6 +43,11 @@ class ApiError(Exception):
     @property
     def content(self) -> str:
         return json.dumps(self.body) if self._content is None else self._content
+
+
+def _api_error(status: int, message: str, param: str | None, code: str | None,
+               headers: Mapping[str, str], content: str | None) -> ApiError:
+    return ApiError(status, message, param=param, code=code, headers=headers, content=content)
 
 
 def upstream_error(error: MinriskError) -> ApiError:

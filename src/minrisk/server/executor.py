@@ -1,111 +1,121 @@
-"""Ranking: at once if it is quick, else in threads; with a model, in one thread for all."""
+"""Where the server computes: in worker processes, and with a model in one thread for all requests.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from math import inf
-from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from threading import Event, Lock
+from typing import Any, TypeVar
 
-from minrisk._core.segment import Ranking, Segment
+from minrisk._core.progress import progress_listener
+from minrisk._core.segment import Segment
 from minrisk._core.strategy import MODEL_BATCH, Strategy, all_metrics, loads_model, take_usage
+from minrisk.openai.choices import Choice
+from minrisk.server import choosing
 from minrisk.server.batching import BatchThread
+from minrisk.server.choosing import Chosen, Comparison, RankedSegment
+from minrisk.server.workers import Workers
 
 T = TypeVar("T")
-_MAX_BLOCKING = 0.002  # seconds for which a ranking may hold up all other requests
 
 
-class TimedStrategy:
-    """A strategy, and the processor time that it takes."""
-
-    def __init__(self, strategy: Strategy) -> None:
-        self.strategy = strategy
-        self.loads_model = loads_model(strategy)
-        self._seconds_per_unit = inf  # of the last segment
-
-    def is_quick(self, segment: Segment) -> bool:
-        """Whether ranking is expected to take so little time that no other request suffers."""
-        return (not self.loads_model
-                and self._seconds_per_unit * _size(segment) < _MAX_BLOCKING)
-
-    def rank(self, segment: Segment) -> RankedSegment:
-        begin = time.thread_time()
-        [found] = _ranked(self.strategy, [segment])
-        self._seconds_per_unit = (time.thread_time() - begin) / _size(segment)
-        return found
-
-
-def _size(segment: Segment) -> int:
-    """Characters times hypotheses, to which the time of a light metric is about proportional."""
-    return (1 + sum(map(len, segment.hypotheses))) * len(segment.hypotheses)
-
-
-class RankedSegment(NamedTuple):
-    """A ranking, what else the output says of it, and the usage of judges."""
-
-    ranking: Ranking
-    details: Mapping[str, Any]  # of a vote, the answer and the votes
-    judge_usage: Mapping[str, int]  # requests and tokens
-
-
-def _ranked(strategy: Strategy, segments: Sequence[Segment]) -> list[RankedSegment]:
-    return [RankedSegment(ranking, strategy.metric.details(segment, ranking), {})
-            for segment, ranking in zip(segments, strategy.rank(segments), strict=True)]
-
-
-class _RankingJob(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _RankingJob:
     strategy: Strategy
     segment: Segment
+    is_abandoned: Event = field(default_factory=Event)
+
+
+class _AbandonedError(Exception):
+    """Nobody waits for any ranking of a batch."""
 
 
 class RankingExecutor:
-    """Ranks segments for any number of requests at a time.
+    """Ranks segments, and does other work whose time depends on content, beside the event loop.
 
-    Strategies without a model run in threads, side by side in the native core, unless they are
-    quick. Those with a model share a single thread, which ranks the waiting segments of a strategy
-    together. `count_usage` gets the usage of judges, also that of rankings which fail or which
-    nobody waits for any more.
+    Whatever needs no model runs in worker processes, and ends with the request that needs it.
+    Metrics with a model share a single thread of this process, which ranks the waiting segments of
+    a strategy together; a batch that nobody waits for any more ends when a metric next reports its
+    progress. `count_usage` gets the usage of judges, also that of rankings which fail or which
+    nobody waits for.
     """
 
-    def __init__(self, threads: int,
+    def __init__(self, workers: int,
                  count_usage: Callable[[Mapping[str, int]], None] = lambda _: None) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="minrisk-choose")
+        self._workers = Workers(workers)
         self._model = Lock()  # models are for one thread at a time
         self._count_usage = count_usage
         self._model_thread: BatchThread[_RankingJob, RankedSegment] = BatchThread(
             "minrisk-model", self._rank_together, kind=lambda job: job.strategy,
             max_batch=lambda _: MODEL_BATCH)
 
-    async def rank(self, timed_strategy: TimedStrategy, segment: Segment) -> RankedSegment:
-        """The ranking of a segment; cancelled requests are skipped."""
-        if timed_strategy.loads_model:
-            job = _RankingJob(timed_strategy.strategy, segment)
-            return await asyncio.wrap_future(self._model_thread.submit(job))
-        if timed_strategy.is_quick(segment):
-            return timed_strategy.rank(segment)
-        return await asyncio.get_running_loop().run_in_executor(
-            self._threads, timed_strategy.rank, segment)
+    async def open(self) -> None:
+        await self._workers.open()
 
-    async def run(self, strategy: Strategy, work: Callable[[], T]) -> T:
-        """The result of other work with a strategy, in a thread; with a model, between batches."""
+    async def close(self) -> None:
+        """End all work, also what is not finished."""
+        self._model_thread.close()
+        await self._workers.close()
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        """The result of a function of a module, in a worker process."""
+        return await self._workers.run(function, *args)
+
+    async def choose(self, choices: Sequence[Choice], strategy: Strategy,
+                     comparison: Comparison) -> tuple[Chosen, RankedSegment] | None:
+        """The candidates among these choices, and their ranking; None if there are none."""
+        light = None if loads_model(strategy) else strategy
+        found = await self.run(choosing.choose, choosing.comparable(choices), light, comparison,
+                               strategy.metric.is_vote)
+        if found is None:
+            return None
+        ranked = (await self._rank_with_model(comparison.measured(strategy), found.segment)
+                  if found.ranked is None else found.ranked)
+        return found.of(choices), ranked
+
+    async def rank(self, strategy: Strategy, segment: Segment) -> RankedSegment:
+        """The ranking of a segment."""
+        if loads_model(strategy):
+            return await self._rank_with_model(strategy, segment)
+        [found] = await self.run(choosing.ranked, strategy, [segment])
+        return found
+
+    async def run_with(self, strategy: Strategy, function: Callable[[Strategy], T]) -> T:
+        """The result of other work with a strategy; with a model, in a thread between two batches.
+        """
         def alone() -> T:
-            with self._model if loads_model(strategy) else nullcontext():
-                return work()
+            with self._model:
+                return function(strategy)
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, alone)
+        if loads_model(strategy):
+            return await asyncio.to_thread(alone)
+        return await self.run(function, strategy)
+
+    async def _rank_with_model(self, strategy: Strategy, segment: Segment) -> RankedSegment:
+        job = _RankingJob(strategy, segment)
+        try:
+            return await asyncio.wrap_future(self._model_thread.submit(job))
+        except asyncio.CancelledError:
+            job.is_abandoned.set()
+            raise
 
     def _rank_together(self, jobs: Sequence[_RankingJob]) -> list[RankedSegment]:
+        def check(*_: object) -> None:
+            if all(job.is_abandoned.is_set() for job in jobs):
+                raise _AbandonedError
+
         with self._model:
             try:
-                ranked = _ranked(jobs[0].strategy, [job.segment for job in jobs])
-            except BaseException:
-                if len(jobs) == 1:  # others are ranked again one by one
-                    self._take_usage(jobs[0])
+                check()
+                with progress_listener(check):
+                    ranked = choosing.ranked(jobs[0].strategy, [job.segment for job in jobs])
+            except BaseException as error:
+                if len(jobs) == 1 or isinstance(error, _AbandonedError):
+                    for job in jobs:  # others are ranked again one by one
+                        self._take_usage(job)
                 raise
             return [found._replace(judge_usage=self._take_usage(job))
                     for found, job in zip(ranked, jobs, strict=True)]
@@ -114,7 +124,3 @@ class RankingExecutor:
         usage = take_usage(all_metrics(job.strategy), job.segment)
         self._count_usage(usage)
         return usage
-
-    def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self._model_thread.close()

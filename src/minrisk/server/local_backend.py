@@ -19,6 +19,7 @@ from minrisk.openai.choices import Choice, read_choices
 from minrisk.openai.client import Receive
 from minrisk.openai.completions import API, CompletionResponse, PartCallback
 from minrisk.openai.errors import BadRequestError, ErrorResponse
+from minrisk.server.backends import Run
 from minrisk.server.batching import BatchThread
 from minrisk.server.client_request import ClientRequest
 from minrisk.server.limits import SampleLimit
@@ -76,7 +77,7 @@ class LocalBackend:
             max_batch=lambda job: sampler.batch_size(job.n), window=_WINDOW)
         self._with_options = lru_cache(_MAX_SAMPLERS)(self._changed)
 
-    async def open(self) -> None:
+    async def open(self, run: Run) -> None:
         await asyncio.to_thread(self._sampler.prepare)
 
     async def close(self) -> None:
@@ -103,6 +104,9 @@ class LocalBackend:
 
     async def models(self) -> list[dict[str, Any]]:
         return [{"id": self._name, "object": "model", "created": 0, "owned_by": "minrisk"}]
+
+    def knows(self, model: str) -> bool:
+        return model == self._name
 
     async def problem(self) -> str | None:
         return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from minrisk._api.inspecting import inspect
@@ -20,6 +21,24 @@ _MAX_REASONS = 3  # reasons of failures in the note
 class _CompletionRecord(NamedTuple):
     strategy: Strategy  # that chose the answer
     line: str  # of the record
+
+
+@dataclass(frozen=True)
+class Page:
+    """The records that a page shows."""
+
+    lines: list[str]
+    weighting: Weighting
+    note: str
+
+    def render(self, strategy: Strategy) -> bytes:
+        records = [self._weighted(json.loads(line)) for line in self.lines]
+        return inspect(records, strategy=strategy, title="minrisk serve", note=self.note).page
+
+    def _weighted(self, record: dict[str, Any]) -> dict[str, Any]:
+        """The record with the weights of its samples, where they come from log-probabilities."""
+        weights = self.weighting.or_uniform(record).of_columns(record)
+        return record if weights is None else record | {"weights": weights.tolist()}
 
 
 class RecentRequests:
@@ -41,24 +60,11 @@ class RecentRequests:
         self._failures.append(f"{status} {code}" if code and code != str(status) else str(status))
 
     def snapshot(self, default: Strategy,
-                 state: Mapping[str, object]) -> tuple[Strategy, Callable[[], bytes]]:
-        """The strategy of the newest answer, and what makes the page of its answers, newest first.
-        """
+                 state: Mapping[str, object]) -> tuple[Strategy, Page]:
+        """The strategy of the newest answer, and the page of its answers, newest first."""
         strategy = self._completions[-1].strategy if self._completions else default
         lines = [one.line for one in reversed(self._completions) if one.strategy == strategy]
-        note = self._note(state, len(lines))
-
-        def page() -> bytes:
-            records = [self._weighted(json.loads(line)) for line in lines]
-            return inspect(records, strategy=strategy, title="minrisk serve",
-                           note=note).page
-
-        return strategy, page
-
-    def _weighted(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The record with the weights of its samples, where they come from log-probabilities."""
-        weights = self._weighting.or_uniform(record).of_columns(record)
-        return record if weights is None else record | {"weights": weights.tolist()}
+        return strategy, Page(lines, self._weighting, self._note(state, len(lines)))
 
     def _note(self, state: Mapping[str, object], shown: int) -> str:
         """The state of the server, and the requests that the page does not show."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +15,8 @@ from minrisk.io.writer import uncertainty_fields
 from minrisk.openai.choices import total_usage
 from minrisk.openai.completions import CompletionResponse
 from minrisk.server.candidates import Candidate
+from minrisk.server.choosing import RankedSegment
 from minrisk.server.client_request import ClientRequest
-from minrisk.server.executor import RankedSegment
 
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 _IDS = {"chat": "chatcmpl", "completions": "cmpl"}
@@ -173,8 +172,8 @@ def _summed(details: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return total
 
 
-def chunks(request: ClientRequest, body: Mapping[str, Any]) -> Iterator[bytes]:
-    """The completion as events of a stream."""
+def chunks(request: ClientRequest, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The completion as chunks of a stream."""
     head = {key: value for key, value in body.items()
             if key not in ("choices", "usage", "minrisk", "object")}
     head["object"] = "chat.completion.chunk" if request.api == "chat" else "text_completion"
@@ -182,14 +181,14 @@ def chunks(request: ClientRequest, body: Mapping[str, Any]) -> Iterator[bytes]:
     events = [head | {"choices": [fields]} | usage for choice in body["choices"]
               for fields in (_deltas(choice) if request.api == "chat" else [_text_chunk(choice)])]
     events[-1]["minrisk"] = body["minrisk"]  # beside the last finish_reason
-    yield from map(event, events)
+    yield from events
     if request.include_usage:
-        yield event(head | {"choices": [], "usage": body.get("usage")})
-    yield END
+        yield head | {"choices": [], "usage": body.get("usage")}
 
 
-def event(fields: Mapping[str, Any]) -> bytes:
-    return b"data: " + json.dumps(fields).encode() + b"\n\n"
+def event(content: bytes) -> bytes:
+    """An event of a stream, with this JSON."""
+    return b"data: " + content + b"\n\n"
 
 
 def _deltas(choice: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

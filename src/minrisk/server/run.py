@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +17,8 @@ from minrisk._core.errors import InputError
 from minrisk.server.app import Server
 from minrisk.server.sample_collector import cancel_all
 
+_SHUTDOWN = 0.1  # seconds for handlers that are left after the grace
+_SLACK = 1.8  # seconds beyond the grace, after which the process ends whatever it does
 _BACKLOG = 1024  # connections that wait to be accepted
 _SIGNALS = [number for name in ("SIGTERM", "SIGINT", "SIGHUP")
             if (number := getattr(signal, name, None)) is not None]  # Windows has no SIGHUP
@@ -32,13 +36,16 @@ class ListenConfig:
 
 
 async def serve(server: Server, config: ListenConfig,
-                announce: Callable[[str], None] = lambda url: None,
+                announce: Callable[[str, str | None], None] = lambda url, problem: None,
                 stop: asyncio.Event | None = None) -> None:
-    """Answer requests until a signal, or `stop`."""
+    """Answer requests until a signal, or `stop`.
+
+    `announce` gets the address, and the reason why completions will fail, if they will.
+    """
     runner = web.AppRunner(server.application(), handler_cancellation=True, access_log=None,
-                           keepalive_timeout=config.keep_alive, shutdown_timeout=config.grace)
+                           keepalive_timeout=config.keep_alive, shutdown_timeout=_SHUTDOWN)
     await runner.setup()
-    ending = _on_signals(stop or asyncio.Event())
+    ending = _on_signals(stop or asyncio.Event(), config.grace + _SLACK)
     try:
         listening = await _listen(server, runner, config)
         try:
@@ -51,7 +58,7 @@ async def serve(server: Server, config: ListenConfig,
 
 
 async def _run(server: Server, listening: asyncio.Server, config: ListenConfig,
-               announce: Callable[[str], None], ending: asyncio.Event) -> None:
+               announce: Callable[[str, str | None], None], ending: asyncio.Event) -> None:
     end = asyncio.ensure_future(ending.wait())
     loading = asyncio.ensure_future(server.open())
     try:
@@ -59,7 +66,8 @@ async def _run(server: Server, listening: asyncio.Server, config: ListenConfig,
         if loading.done():
             loading.result()
             host, port = listening.sockets[0].getsockname()[:2]
-            announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/v1")
+            announce(f"http://{f'[{host}]' if ':' in host else host}:{port}/v1",
+                     await server.problem())
         await end
         await server.drain(config.grace)
     finally:
@@ -89,9 +97,18 @@ async def _listen(server: Server, runner: web.AppRunner, config: ListenConfig) -
                          f"{error.strerror or error}; choose another --port") from None
 
 
-def _on_signals(event: asyncio.Event) -> asyncio.Event:
+def _on_signals(event: asyncio.Event, seconds: float) -> asyncio.Event:
+    """The event, which a signal sets; the process then ends within these seconds."""
     loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        event.set()
+        # a model that is loaded or computes in a thread would hold the process up
+        timer = threading.Timer(seconds, os._exit, (0,))
+        timer.daemon = True
+        timer.start()
+
     for number in _SIGNALS:
         with suppress(ValueError, RuntimeError):  # only the main thread may handle signals
-            loop.add_signal_handler(number, event.set)
+            loop.add_signal_handler(number, stop)
     return event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,9 +12,10 @@ from minrisk._core.errors import MinriskError
 from minrisk._core.vote import Vote, answer_of
 from minrisk.openai.choices import Choice
 from minrisk.openai.completions import CompletionResponse
+from minrisk.openai.encoding import encoded
 from minrisk.openai.errors import error_response
-from minrisk.server.backends import Backend
-from minrisk.server.candidates import Candidate, read_candidates
+from minrisk.server.backends import Backend, Run
+from minrisk.server.choosing import Votes, comparable, votes
 from minrisk.server.client_request import ClientRequest
 from minrisk.server.errors import NO_RETRY, ApiError, upstream_error
 from minrisk.server.responses import event
@@ -30,15 +31,15 @@ class SampleCollector:
 
     request: ClientRequest
     vote: Vote | None = None
-    answer: Callable[[Candidate], Hashable] = lambda candidate: None
+    find_votes: Callable[[Sequence[Choice], Votes], Awaitable[Votes]] | None = None
     parts: list[CompletionResponse] = field(default_factory=list)
     errors: list[MinriskError] = field(default_factory=list)
     failed: int = 0  # samples
     started: asyncio.Event = field(default_factory=asyncio.Event)  # the first part has come
     stop: asyncio.Event = field(default_factory=asyncio.Event)  # the rest is not needed
     is_late: bool = False
-    is_slow: bool = False  # answers take long to find
-    vote_tasks: list[asyncio.Future[None]] = field(default_factory=list)  # in threads
+    votes: Votes = field(default_factory=Votes)  # of the last part
+    vote_tasks: list[asyncio.Future[None]] = field(default_factory=list)
     counted_samples: int = 0  # whose votes are counted
     events: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(_MAX_EVENTS))
     is_relayed: bool = False  # the backend streams its answer, of which `events` has come
@@ -49,7 +50,7 @@ class SampleCollector:
         is_end = isinstance(choices, list) and any(
             isinstance(one, dict) and one.get("finish_reason") for one in choices)
         ours = {"minrisk": {"samples": self.request.samples, "requested": self.request.samples}}
-        await self.events.put(event(chunk | ours if is_end else chunk))
+        await self.events.put(event(encoded(chunk | ours if is_end else chunk)))
         self.is_relayed = True
         self.started.set()
 
@@ -75,22 +76,18 @@ class SampleCollector:
         self._count_votes(found)
 
     def _count_votes(self, part: CompletionResponse) -> None:
-        if self.vote is None:
-            return
-        candidates = read_candidates(part.choices, self.request.wants_json)
-        if self.is_slow:
-            work = self._count_in_thread(candidates, len(part.choices), [*self.vote_tasks])
+        if self.vote is not None:
+            work = self._find_votes(part.choices, [*self.vote_tasks])
             self.vote_tasks.append(asyncio.ensure_future(work))
-        else:
-            self._add_votes(list(map(self.answer, candidates)), len(part.choices))
 
-    async def _count_in_thread(self, candidates: list[Candidate], samples: int,
-                               earlier: list[asyncio.Future[None]]) -> None:
+    async def _find_votes(self, choices: Sequence[Choice],
+                          earlier: list[asyncio.Future[None]]) -> None:
         """After the earlier parts, with which the answers are compared."""
         await asyncio.gather(*earlier)
+        assert self.find_votes is not None
         with suppress(MinriskError):  # ranking has the same error, and tells it
-            answers = await asyncio.to_thread(lambda: list(map(self.answer, candidates)))
-            self._add_votes(answers, samples)
+            self.votes = await self.find_votes(choices, self.votes)
+            self._add_votes(self.votes.answers, len(choices))
 
     def _add_votes(self, answers: list[Hashable], samples: int) -> None:
         assert self.vote is not None
@@ -135,22 +132,22 @@ def _is_bad_request(error: MinriskError) -> bool:
             and response.status not in _TRY_LATER)
 
 
-def new_collector(request: ClientRequest, settings: Settings) -> SampleCollector:
-    """A collector for a request; for exact-match metrics, with early stopping by vote."""
-    find = answer_of(request.strategy.metric)
-    if find is None or settings.stop_error is None or request.n > 1 or (
+def new_collector(request: ClientRequest, settings: Settings, run: Run) -> SampleCollector:
+    """A collector for a request; for exact-match metrics, with early stopping by vote.
+
+    `run` calls a function where its time harms no other request.
+    """
+    metric = request.strategy.metric
+    if answer_of(metric) is None or settings.stop_error is None or request.n > 1 or (
             request.strategy.name != "standard"):  # the only strategy that is a vote
         return SampleCollector(request)
+    comparison = settings.comparison(request.wants_json)
 
-    def answer(candidate: Candidate) -> Hashable:
-        if candidate.is_truncated and settings.prefer_finished:
-            return None
-        if candidate.tools is not None:
-            return candidate.tools, candidate.text
-        return find(candidate.text)
+    async def find_votes(choices: Sequence[Choice], earlier: Votes) -> Votes:
+        call = asyncio.to_thread if metric.loads_model else run  # a model is in this process
+        return await call(votes, metric, comparable(choices), comparison, earlier.classes)
 
-    return SampleCollector(request, Vote(settings.stop_error), answer,
-                           is_slow=request.strategy.metric.loads_model)
+    return SampleCollector(request, Vote(settings.stop_error), find_votes)
 
 
 async def cancel_all(*tasks: asyncio.Future[Any]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import hmac
+import ipaddress
+import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,13 +15,14 @@ from typing import Any
 from minrisk._core.adapters import as_metric
 from minrisk._core.decoding import make_strategy
 from minrisk._core.errors import InputError, MinriskError
-from minrisk._core.lazy import lazy
 from minrisk._core.metric import AnyMetric
-from minrisk._core.strategy import Strategy, loads_model, prepare
+from minrisk._core.strategy import Strategy, prepare
 from minrisk.io.record import UNIFORM, Weighting
+from minrisk.server.choosing import Comparison
 from minrisk.server.errors import ApiError
-from minrisk.server.executor import TimedStrategy
 from minrisk.tasks.decoding import MeasureOptions
+
+_MAX_NAME = 256  # characters of a model's name: it is logged and remembered
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,32 @@ def _not_allowed(kind: str, name: str, allowed: Iterable[str]) -> ApiError:
                     f"{listed}", param=f"minrisk.{kind}")
 
 
+@dataclass(frozen=True)
+class Hosts:
+    """The names by which clients may reach a server on loopback; others are refused.
+
+    A page that a browser has loaded by another name could read answers: the owner of a name may let
+    it point at the browser's own machine.
+    """
+
+    names: frozenset[str] | None = None  # None: any
+
+    def accept(self, header: str) -> bool:
+        """Whether a Host header has one of the names, or a loopback address."""
+        if self.names is None or not header:
+            return True
+        name = header.rpartition(":")[0] if re.search(r":\d*$", header) else header
+        name = name.strip("[]").rstrip(".").lower()
+        return name in self.names or is_loopback(name)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 class Keys:
     """The accepted keys of clients; only their digests are in memory."""
 
@@ -127,11 +156,13 @@ class Settings:
     measures: MeasureOptions = field(default_factory=MeasureOptions)
     stop_error: float | None = 0.05  # the error rate at which a vote is stopped; None: never
     deadline: float = 600.0  # seconds for the samples of a request
+    choosing_deadline: float = 60.0  # seconds to choose one of them
     heartbeat: float = 10.0  # seconds between comments in a stream
     body_timeout: float = 30.0  # seconds to receive a request
     write_timeout: float = 60.0  # seconds for which a client may not read its stream
     max_body: int = 10 << 20  # bytes
     keys: Keys = field(default_factory=Keys)
+    hosts: Hosts = Hosts()
     allow_origin: str | None = None  # for pages of another origin (CORS)
     show_page: bool = False
 
@@ -147,8 +178,9 @@ class Settings:
 
     def preset_of(self, model: Any) -> Preset:
         """The preset for the model that a client names."""
-        if model is not None and not isinstance(model, str):
-            raise ApiError(400, "model must be a string", param="model")
+        if model is not None and not (isinstance(model, str) and len(model) <= _MAX_NAME):
+            raise ApiError(400, f"model must be a string of at most {_MAX_NAME} characters",
+                           param="model")
         if model is not None and model in self.aliases:
             return self.aliases[model]
         if self.preset.model is None or model in (None, self.preset.model):
@@ -162,18 +194,10 @@ class Settings:
             prepare(preset.strategy)
         self.methods.prepare()
 
-    def timed_strategy(self, strategy: Strategy) -> TimedStrategy:
-        """The strategy with the measurements of the settings; those of presets are made once."""
-        return self._timed_strategies.get(id(strategy)) or self._timed_strategy(strategy)
-
-    @lazy
-    def _timed_strategies(self) -> dict[int, TimedStrategy]:
-        strategies = [preset.strategy for preset in (self.preset, *self.aliases.values())]
-        return {id(strategy): self._timed_strategy(strategy) for strategy in strategies}
-
-    def _timed_strategy(self, strategy: Strategy) -> TimedStrategy:
-        confidence = not loads_model(strategy) if self.confidence is None else self.confidence
-        return TimedStrategy(self.measures.wrap(strategy, confidence))
+    def comparison(self, as_json: bool = False, source: str | None = None) -> Comparison:
+        """How the samples of a request are compared."""
+        return Comparison(as_json, self.prefer_finished, source, self.weighting, self.confidence,
+                          self.measures)
 
 
 def named_metrics(names: Iterable[str]) -> dict[str, AnyMetric]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, fields
 from functools import partial
@@ -230,13 +230,15 @@ class Judge(ClientOptions, Metric[Objects]):
         known = store.find(keys)
         missing = {key: asked for key, asked in zip(keys, questions, strict=True)
                    if key not in known}
-        for done, (key, value) in enumerate(self._answers(missing), 1):
-            store.add(key, value)
-            known[key] = value
-            report_progress("requests answered", done, len(missing))
+        # closed, so that an error here cancels the requests that are open
+        with closing(self._answers(missing)) as answers:
+            for done, (key, value) in enumerate(answers, 1):
+                store.add(key, value)
+                known[key] = value
+                report_progress("requests answered", done, len(missing))
         return [known[key] for key in keys]
 
-    def _answers(self, asked: dict[bytes, _Question]) -> Iterator[tuple[bytes, float]]:
+    def _answers(self, asked: dict[bytes, _Question]) -> Generator[tuple[bytes, float]]:
         """Numbers as the server answers; the first failure cancels the other requests."""
         if not asked:
             return
