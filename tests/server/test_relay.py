@@ -76,7 +76,8 @@ def test_the_stream_is_the_upstreams_own(upstream):
         reply = server.chat(stream=True, temperature=0, stream_options=options, seed=3)
     *found, end = reply.events
     assert end is None
-    assert found[3].pop("minrisk") == {"samples": 1, "requested": 1}
+    assert found[3].pop("minrisk") == {"samples": 1, "requested": 1,
+                                           "passed_through": True}
     assert found == CHUNKS
     [body] = upstream.bodies
     assert body == {"model": "m", "messages": [{"role": "user", "content": "hello"}], "seed": 3,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import select
 import sys
 import threading
@@ -166,7 +167,7 @@ def scoring(chances: Callable[[str], dict[str, float]]) -> Callable[[Handler], N
 
 def likeness(prompt: str) -> dict[str, float]:
     """Scores from 1 to 5 by the letters that the two texts of a judge's prompt have in common."""
-    parts = prompt.split("### ")
+    parts = re.sub(r"<<<[0-9a-f]+\n|\n[0-9a-f]+>>>", "", prompt).split("### ")
     texts = [set(part.partition("\n")[2]) for part in parts
              if part.startswith(("Reference", "Response"))]
     if not texts:  # a choice among all

@@ -75,7 +75,8 @@ class SqliteCache:
         try:
             with connection.lock:
                 return work(connection.database)
-        except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
+        # what damage makes of a name is no text, and raises a UnicodeDecodeError
+        except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeDecodeError) as error:
             raise self._failure(error) from None
 
     def _connection(self) -> _OpenDatabase:
@@ -97,7 +98,7 @@ class SqliteCache:
                 on_failure.callback(database.close)
                 self._prepare(database)
                 on_failure.pop_all()
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
             raise self._failure(error) from None
         return database
 

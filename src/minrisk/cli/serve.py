@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from minrisk._core.adapters import as_metric
 from minrisk._core.decoding import METRIC, SAMPLER, make_strategy
 from minrisk._core.errors import InputError, needs_extra, unknown
 from minrisk._core.options import flag
@@ -63,6 +64,10 @@ class BackendOptions(ComponentOptions):
         help="Smallest number of samples that are an answer, where others fail or are late.")
     temperature: float = flag(1.0, section="Sampling", metavar="T", gt=0,
                               help="Temperature of requests that have none.")
+    min_temperature: float | None = flag(
+        None, section="Sampling", metavar="T", gt=0,
+        help="Smallest temperature: requests below it, such as those of evaluations at 0, are "
+        "sampled at this one, and do not pass through.")
     per_request: int = flag(
         16, section="Sampling", metavar="N", ge=1, advanced=True,
         help="Number of samples per upstream request; fewer where that is refused.")
@@ -114,6 +119,12 @@ class ChoiceOptions(MeasureOptions):
     confidence: bool | None = flag(
         None, section="Output", help="Add the confidence of each choice; without a flag, where no "
         "model is needed for it.")
+    abstain_as: Literal["refusal", "error", "text"] = flag(
+        "refusal", section="Output", advanced=True,
+        help="Form of an answer that --abstain withholds: a refusal of OpenAI's protocol, an error "
+        "of status 422, or the text of --abstain-text.")
+    abstain_text: str = flag("", section="Output", metavar="TEXT", advanced=True,
+                             help="Answer with --abstain-as text.")
     stop_error: float = flag(
         0.05, section="Method", metavar="P", ge=0, le=0.5, advanced=True,
         help="Error rate at which a vote of answers that are equal or not is stopped early; 0 "
@@ -220,10 +231,12 @@ def _settings(sampling: BackendOptions, method: StrategyOptions, choice: ChoiceO
     keys = _keys(options.api_key_file)
     is_private = is_loopback(options.host) and not keys
     return Settings(
-        preset, dict(_alias(text, preset, method.strategy) for text in sampling.alias),
+        preset, dict(_alias(text, preset, method) for text in sampling.alias),
         _methods(choice, method, preset.strategy), Weighting(choice.weights),
         max_samples=sampling.max_samples, min_samples=sampling.min_samples,
-        temperature=sampling.temperature, prefer_finished=not choice.allow_truncated,
+        temperature=sampling.temperature, min_temperature=sampling.min_temperature,
+        abstain_as=choice.abstain_as, abstain_text=choice.abstain_text,
+        prefer_finished=not choice.allow_truncated,
         confidence=choice.confidence, measures=choice,
         stop_error=choice.stop_error or None,
         deadline=limits.deadline, choosing_deadline=limits.choosing_deadline,
@@ -248,9 +261,9 @@ def _backend(sampling: BackendOptions, limits: LimitOptions, limit: SampleLimit)
     return UpstreamBackend(client, limit, sampling.per_request)
 
 
-def _alias(text: str, default: Preset, strategy: str) -> tuple[str, Preset]:
+def _alias(text: str, default: Preset, method: StrategyOptions) -> tuple[str, Preset]:
     """`careful=MODEL,samples=64,metric=M,strategy=S`."""
-    from minrisk.server.settings import Preset
+    from minrisk.server.settings import Preset, changed
 
     name, equals, rest = text.partition("=")
     model, *given = rest.split(",")
@@ -263,10 +276,10 @@ def _alias(text: str, default: Preset, strategy: str) -> tuple[str, Preset]:
     samples = pairs.get("samples", str(default.samples))
     if not samples.isdecimal():
         raise InputError(f"--alias {name}: samples={samples!r:.20}; wanted a number")
-    chosen = default.strategy
-    if pairs.keys() & {"metric", "strategy"}:
-        chosen = make_strategy(pairs.get("strategy", strategy),
-                               pairs.get("metric", chosen.metric))
+    metric = pairs.get("metric", method.metric)
+    judge = default.strategy.metric if metric == method.metric else as_metric(metric)
+    # what it does not change keeps its options
+    chosen = changed(default.strategy, judge, pairs.get("strategy"))
     return name, Preset(model, int(samples), chosen)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +15,7 @@ from minrisk.openai.client import InvalidResponse
 _INCOMPLETE = {"length", "content_filter"}  # finish reasons of incomplete texts
 _USAGE = ("prompt_tokens", "completion_tokens")
 _MAX_COUNT = 2**53
+_TOKEN_BYTES = 16  # more on average is no text of these tokens
 
 
 @dataclass(frozen=True)
@@ -124,15 +125,31 @@ def _with_length(choice: Choice, body: dict[str, Any]) -> Choice:
     return replace(choice, length=total - hidden)
 
 
-def read_usage(body: dict[str, Any], choices: Iterable[Choice]) -> Counter[str] | None:
-    """Tokens of the prompt and of all choices, if given; llama.cpp counts those of one choice."""
+def read_usage(body: dict[str, Any], choices: Sequence[Choice]) -> Counter[str] | None:
+    """Tokens of the prompt and of all choices; None where they are not known.
+
+    llama.cpp counts the tokens of its first choice alone.
+    """
     usage = body.get("usage")
     found = {name: _count(usage.get(name)) for name in _USAGE} if isinstance(usage, dict) else {}
     counts = Counter({name: count for name, count in found.items() if count is not None})
     if "completion_tokens" in counts:
+        lengths = [choice.length for choice in choices]
+        if None in lengths and _is_of_some(counts["completion_tokens"], body, choices):
+            return None
         counts["completion_tokens"] = max(counts["completion_tokens"],
-                                          sum(choice.length or 0 for choice in choices))
+                                          sum(length or 0 for length in lengths))
     return counts or None
+
+
+def _is_of_some(tokens: int, body: dict[str, Any], choices: Sequence[Choice]) -> bool:
+    """Whether so many tokens cannot be those of all choices."""
+    texts = [choice.text for choice in choices if choice.text]
+    if len(texts) < 2:
+        return False
+    is_of_first = "timings" in body  # llama.cpp's, which are of one choice too
+    size = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    return is_of_first or tokens < len(texts) or size > tokens * _TOKEN_BYTES
 
 
 def total_usage(parts: Iterable[Counter[str] | None]) -> dict[str, int] | None:

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from minrisk._core.arrays import finite_or_none
 from minrisk._core.errors import MinriskError
 from minrisk._core.signature import signature
 from minrisk.openai.completions import API
@@ -38,6 +37,7 @@ from minrisk.server.responses import (
     headers_of,
     judge_usage_field,
     measurements,
+    shown,
 )
 from minrisk.server.sample_collector import SampleCollector, cancel_all, new_collector
 from minrisk.server.settings import Settings
@@ -341,7 +341,8 @@ class Server:
         if work.done():
             _result(work)
         trace = _trace.get()
-        response = web.StreamResponse(headers=_STREAM_HEADERS | self._cors()
+        passed = {"x-minrisk-passed-through": "true"} if client_request.passes_through else {}
+        response = web.StreamResponse(headers=_STREAM_HEADERS | self._cors() | passed
                                       | {"x-request-id": trace.id})
         await response.prepare(request)
         await self._relay(request, response, collector, work)
@@ -401,7 +402,7 @@ class Server:
         trace.fields |= judged
         return await self._json({
             "object": "minrisk.ranking",
-            "results": [{"index": row, "utility": finite_or_none(float(ranking.utility[row]))}
+            "results": [{"index": row, "utility": shown(ranking.utility[row])}
                         for row in ranking.order.tolist()],
             "minrisk": {"signature": signature(strategy), "pairs": ranking.pairs,
                         **measurements(found), **judged}})

@@ -55,10 +55,19 @@ class BatchThread(Generic[Item, Result]):
             except Exception as error:  # of `max_batch`; the thread serves the other jobs
                 job[1].set_exception(error)
                 continue
-            jobs = [(item, result) for item, result in (job, *more)
-                    if result.set_running_or_notify_cancel()]
-            for kind in dict.fromkeys(self._kind(item) for item, _ in jobs):
-                self._finish([job for job in jobs if self._kind(job[0]) == kind])
+            for jobs in self._by_kind([job, *more]):
+                self._finish(jobs)
+
+    def _by_kind(self, jobs: Sequence[tuple[Item, Future[Result]]]
+                 ) -> list[list[tuple[Item, Future[Result]]]]:
+        found: dict[object, list[tuple[Item, Future[Result]]]] = {}
+        for item, result in jobs:
+            if result.set_running_or_notify_cancel():
+                try:
+                    found.setdefault(self._kind(item), []).append((item, result))
+                except Exception as error:  # a key that is not hashable costs its own job
+                    result.set_exception(error)
+        return list(found.values())
 
     def _queued_jobs(self, first: Item) -> list[tuple[Item, Future[Result]]]:
         """Further jobs that are in the queue, or come within the window, up to one batch."""

@@ -10,15 +10,20 @@ from functools import partial
 from typing import Any
 
 from minrisk._core.strategy import Strategy, metrics_of
+from minrisk.metrics.json_match import JsonMatch
 from minrisk.openai.completions import API, UpstreamRequest, request_seed
 from minrisk.server.errors import ApiError
 from minrisk.server.settings import Settings
+from minrisk.strategies.standard import Standard
 
 _REPLACED = ("minrisk", "n", "best_of", "stream", "stream_options", "seed")  # not passed on
+_JSON_METRIC = JsonMatch(by="field")
 _OPTIONS = {"samples", "metric", "strategy", "seed", "return_candidates"}
 _MAX_CHOICES = 128
 _MAX_SEED = 1 << 63
 _MAX_DEPTH = 200  # nesting depth of a body; JSON readers are recursive
+_MAX_VALUES = 1 << 19  # in a body; a prompt may be a list of tokens
+_MAX_DIGITS = 300  # of a number, which a double can hold
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,7 @@ class ClientRequest:
 
     @property
     def wants_json(self) -> bool:
-        wanted = self.given.get("response_format")
-        return isinstance(wanted, dict) and wanted.get("type") in ("json_object", "json_schema")
+        return wants_json(self.given)
 
     @property
     def source(self) -> str | None:
@@ -92,14 +96,14 @@ def _text(content: Any) -> str | None:
 def read_json(raw: bytes) -> dict[str, Any]:
     """The JSON object of a body; only values that can be passed on unchanged are accepted."""
     try:
-        found = json.loads(raw, parse_constant=_no_number, parse_float=_number)
+        found = json.loads(raw, parse_constant=_no_number, parse_float=_number, parse_int=_integral)
     except RecursionError:
         raise ApiError(400, "the body is nested too deeply") from None
     except ValueError as error:
         raise ApiError(400, f"the body is no JSON: {error}") from None
     if not isinstance(found, dict):
         raise ApiError(400, f"the body is a JSON {type(found).__name__}; wanted an object")
-    _check_depth(found)
+    _check_size(found)
     return found
 
 
@@ -114,12 +118,21 @@ def _number(text: str) -> float:
     return value
 
 
-def _check_depth(found: Any) -> None:
-    layer, depth = [found], 0
+def _integral(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f"the number {text[:20]}... is too large")
+    return int(text)
+
+
+def _check_size(found: Any) -> None:
+    layer, depth, values = [found], 0, 0
     while layer:
         depth += 1
+        values += sum(map(len, layer))
         if depth > _MAX_DEPTH:
             raise ApiError(400, f"the body is nested more than {_MAX_DEPTH} levels deep")
+        if values > _MAX_VALUES:
+            raise ApiError(413, f"the body has more than {_MAX_VALUES:,} values; send less")
         layer = [item for value in layer
                  for item in (value.values() if isinstance(value, dict) else value)
                  if isinstance(item, dict | list)]
@@ -132,10 +145,20 @@ def read_request(api: API, given: dict[str, Any], settings: Settings) -> ClientR
     options = _options(given)
     seed = _integer(options, "seed", 0, _MAX_SEED, "minrisk.")
     n = _integer(given, "n", 1, min(_MAX_CHOICES, settings.max_samples)) or 1
-    samples = n if given.get("temperature") == 0 else _samples(given, options, settings)
+    given = _with_temperature(given, settings.min_temperature)
+    samples = _samples(given, options, settings)
+    if given.get("temperature") == 0:
+        if (options.get("samples") or 1) > 1:
+            raise ApiError(400, "minrisk.samples needs samples that differ, and temperature 0 "
+                           "gives one text; leave temperature out, or set one above 0",
+                           param="minrisk.samples")
+        samples = n
     stream_options = given.get("stream_options")
     strategy = settings.methods.choose(preset.strategy, options.get("metric"),
                                        options.get("strategy"), seed)
+    if (wants_json(given) and options.get("metric") is None
+            and strategy.metric.name != _JSON_METRIC.name):
+        strategy = Standard(_JSON_METRIC)
     return ClientRequest(
         api=api, given=given,
         model=given.get("model") if preset.model is None else preset.model,
@@ -145,6 +168,20 @@ def read_request(api: API, given: dict[str, Any], settings: Settings) -> ClientR
         and stream_options.get("include_usage") is True,
         return_candidates=_boolean(options, "return_candidates", "minrisk."),
         defaults=_defaults(api, settings, strategy))
+
+
+def wants_json(given: dict[str, Any]) -> bool:
+    wanted = given.get("response_format")
+    return isinstance(wanted, dict) and wanted.get("type") in ("json_object", "json_schema")
+
+
+def _with_temperature(given: dict[str, Any], smallest: float | None) -> dict[str, Any]:
+    """The request, with at least the temperature that the operator wants."""
+    value: Any = given.get("temperature")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if smallest is None or not is_number or value >= smallest:
+        return given
+    return given | {"temperature": smallest}
 
 
 def _defaults(api: API, settings: Settings, strategy: Strategy) -> dict[str, Any]:

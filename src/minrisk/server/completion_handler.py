@@ -28,6 +28,7 @@ from minrisk.server.responses import (
     RankedCandidates,
     completion,
     judge_usage_field,
+    reason_to_abstain,
     summed_usage,
 )
 from minrisk.server.sample_collector import SampleCollector, collect_samples
@@ -60,6 +61,9 @@ class CompletionHandler:
         body = completion(request, collector.parts, ranked, request.samples)
         self._describe(body, trace)
         await self._record(request, collector, body, ranked, trace)
+        if ranked is not None and ranked.abstains and self.settings.abstain_as == "error":
+            raise ApiError(422, reason_to_abstain(ranked.ranking), code="abstained",
+                           headers=NO_RETRY)
         return body
 
     async def rank(self, strategy: Strategy, segment: Segment) -> RankedSegment:
@@ -113,7 +117,9 @@ class CompletionHandler:
         return RankedCandidates(
             chosen.in_order(ranked.ranking), chosen.compared, len(chosen.segment.hypotheses),
             ranked, signature(strategy, weights=chosen.weighting), strategy,
-            abstains=share is not None and abstains(ranked.ranking, share))
+            abstains=share is not None and abstains(ranked.ranking, share),
+            abstain_text=(self.settings.abstain_text if self.settings.abstain_as == "text"
+                          else None))
 
     def _count(self, request: ClientRequest, collector: SampleCollector, trace: Trace) -> None:
         missing = max(0, request.samples - collector.count)
@@ -130,10 +136,13 @@ class CompletionHandler:
         found = body["minrisk"]
         trace.fields |= usage_counts(body.get("usage"))
         trace.fields |= {name: found[name] for name in
-                         ("distinct", "confidence", "abstained", "judge_usage", "signature")
+                         ("distinct", "confidence", "abstained", "passed_through", "judge_usage",
+                          "signature")
                          if name in found}
         if "distinct" in found:
             self.metrics.samples.add(found["distinct"], "distinct")
+        if found.get("passed_through"):
+            self.metrics.passed_through.add(1)
         if found.get("abstained"):
             self.metrics.abstentions.add(1)
         if found.get("confidence") is not None:
@@ -164,7 +173,11 @@ class CompletionHandler:
             strategy = request.strategy if ranked is None else ranked.strategy
             self.recent.add_completion(strategy, line)
         if self.recorder is not None:
-            await asyncio.wrap_future(self.recorder.append(line))
+            try:
+                await asyncio.wrap_future(self.recorder.append(line))
+            except OSError as error:  # the answer is paid for; the operator is told
+                trace.fields["not_recorded"] = error.strerror or type(error).__name__
+                self.metrics.record_failures.add(1)
 
     async def _unranked(self, request: ClientRequest,
                         collector: SampleCollector) -> list[Candidate]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
-from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.errors import InputError, MinriskError, brief
 from minrisk._core.sampler import Prompt, Sample
 from minrisk.openai.capabilities import without_fields
 from minrisk.openai.choices import Choice, read_choices
@@ -27,6 +27,8 @@ from minrisk.server.limits import SampleLimit
 _WINDOW = 0.005  # seconds for which the first request of a batch waits for others
 _OPTIONS = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p",
             "max_tokens": "max_tokens", "max_completion_tokens": "max_tokens"}
+_FRACTIONS = ("temperature", "top_p", "min_p")
+_LARGEST = 2**31  # number that an option may be
 _UNSUPPORTED = ("tools", "functions", "logit_bias", "response_format", "frequency_penalty",
             "presence_penalty", "logprobs", "audio")  # ignoring one would change the answer
 _MAX_SAMPLERS = 64  # combinations of options that are remembered
@@ -151,17 +153,24 @@ def _options(body: dict[str, Any]) -> RequestOptions:
     for name in _UNSUPPORTED:
         if body.get(name):
             raise _bad_request(f"{name} is not supported by a local model; leave it out")
-    found: dict[str, Any] = {ours: body[name] for name, ours in _OPTIONS.items()
+    found: dict[str, Any] = {ours: _number(body, name) for name, ours in _OPTIONS.items()
                              if body.get(name) is not None}
     if found.get("temperature") == 0:  # the likeliest text
         found = {"beams": 1} | {k: v for k, v in found.items() if k == "max_tokens"}
     elif body.get("stop"):
         stop = body["stop"]
         found["stop"] = json.dumps(stop if isinstance(stop, list) else [stop])
-    for name in ("temperature", "top_p", "min_p"):
-        if isinstance(found.get(name), int):
-            found[name] = float(found[name])
     return tuple(sorted(found.items()))
+
+
+def _number(body: dict[str, Any], name: str) -> int | float:
+    """A number of a request, of the type that the sampler wants."""
+    value = body[name]
+    kind = float if name in _FRACTIONS else int
+    if isinstance(value, bool) or not isinstance(value, kind | int) or abs(value) > _LARGEST:
+        raise _bad_request(f"{name} must be {'a number' if kind is float else 'an integer'}; "
+                           f"found {brief(value)}")
+    return kind(value)
 
 
 def _bad_request(message: str) -> BadRequestError:

@@ -85,6 +85,10 @@ class ServerMetrics:
                                            ("choosing", "choosing one of them"))}
         self.abstentions = Counter("minrisk_abstentions_total",
                                    "Answers without text, because the samples disagree.")
+        self.passed_through = Counter("minrisk_passed_through_total", "Requests with nothing to "
+                                      "choose from: temperature 0, or one sample.")
+        self.record_failures = Counter("minrisk_record_failures_total",
+                                       "Answers that could not be recorded.")
         self.confidence = Histogram("minrisk_confidence", "Confidence in choices.", _SHARES)
         self._gauges = [Gauge("minrisk_in_flight", "Requests that are being answered.", in_flight),
                         Gauge("minrisk_queued", "Requests that wait for their first sample.",
@@ -102,7 +106,8 @@ class ServerMetrics:
     def text(self) -> str:
         parts: list[Counter | Gauge | Histogram] = [
             self.requests, self.samples, self.tokens, self._judge_requests, self._judge_tokens,
-            *self.seconds.values(), self.confidence, self.abstentions, *self._gauges]
+            *self.seconds.values(), self.confidence, self.abstentions,
+            self.passed_through, self.record_failures, *self._gauges]
         return "".join(f"{line}\n" for part in parts for line in part.lines())
 
 

@@ -6,6 +6,7 @@ import os
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from minrisk._core.errors import InputError
+from minrisk._core.unicode import valid_unicode
 from minrisk.io.files import as_input_error
 from minrisk.io.platform import try_lock
 
@@ -16,8 +17,9 @@ _MODE = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)  # of 
 class Recorder:
     """Appends whole lines to a file.
 
-    A line is on the disk before its request is answered. An incomplete last line, after a kill, is
-    removed when the file is opened again. Only one server can write a file.
+    A line is on the disk before its request is answered. An incomplete last line is removed: at
+    once after a failure, as of a full disk, and when the file is opened again after a kill. Only
+    one server can write a file.
     """
 
     def __init__(self, path: str) -> None:
@@ -32,7 +34,8 @@ class Recorder:
 
     def append(self, line: str) -> Future[None]:
         """A future that is done when the line is on the disk."""
-        return self._thread.submit(self._write, line.encode())
+        # a lone surrogate, as JSON may have one, becomes U+FFFD: UTF-8 cannot write it
+        return self._thread.submit(self._write, valid_unicode(line).encode())
 
     def close(self) -> None:
         self._thread.shutdown()
@@ -40,9 +43,13 @@ class Recorder:
 
     def _write(self, line: bytes) -> None:
         left = memoryview(line)
-        while left:
-            left = left[os.write(self._file, left):]
-        os.fsync(self._file)
+        try:
+            while left:
+                left = left[os.write(self._file, left):]
+            os.fsync(self._file)
+        except OSError:
+            _cut_torn_line(self._file)  # the next line must not be glued to a part of this one
+            raise
 
 
 def _cut_torn_line(file: int) -> None:

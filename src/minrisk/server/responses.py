@@ -23,7 +23,8 @@ _IDS = {"chat": "chatcmpl", "completions": "cmpl"}
 _OBJECTS = {"chat": "chat.completion", "completions": "text_completion"}
 _MESSAGE_PARTS = ("role", "content", "refusal", "tool_calls")  # these have chunks of their own
 END = b"data: [DONE]\n\n"  # of a stream
-_HEADERS = ("samples", "distinct", "utility", "confidence", "signature", "abstained")
+_HEADERS = ("samples", "distinct", "utility", "confidence", "signature", "abstained",
+            "passed_through")
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class RankedCandidates:
     signature: str
     strategy: Strategy
     abstains: bool = False  # the samples disagree too much for an answer
+    abstain_text: str | None = None  # the answer then; a refusal unless given
 
     @property
     def ranking(self) -> Ranking:
@@ -57,7 +59,7 @@ def completion(request: ClientRequest, parts: Sequence[CompletionResponse],
     body = {"id": f"{_IDS[request.api]}-{secrets.token_hex(12)}", "object": _OBJECTS[request.api],
             "created": int(time.time()), "model": request.model} | body
     if ranked is not None and ranked.abstains:
-        raws = [_abstention(request, ranked.ranking)] * len(raws)
+        raws = [_abstention(request, ranked.ranking, ranked.abstain_text)] * len(raws)
     body["choices"] = [_numbered(raw, index, request) for index, raw in enumerate(raws)]
     usage = _with_judges(summed_usage(parts), {} if ranked is None else ranked.judge_usage)
     if usage is not None:
@@ -69,14 +71,22 @@ def _part_of(parts: Sequence[CompletionResponse], candidate: Candidate) -> Compl
     return next(part for part in parts if any(c is candidate.choice for c in part.choices))
 
 
-def _abstention(request: ClientRequest, ranking: Ranking) -> dict[str, Any]:
-    """A choice without an answer, in the form in which OpenAI's models refuse."""
-    assert ranking.uncertainty is not None
-    reason = ("The samples disagree: the largest cluster of similar ones has "
-              f"{ranking.uncertainty.largest:.0%} of them.")
-    answer = ({"message": {"role": "assistant", "content": None, "refusal": reason}}
-              if request.api == "chat" else {"text": ""})
+def _abstention(request: ClientRequest, ranking: Ranking, text: str | None) -> dict[str, Any]:
+    """A choice without an answer: this text, or the form in which OpenAI's models refuse."""
+    if request.api != "chat":
+        answer: dict[str, Any] = {"text": text or ""}
+    elif text is not None:
+        answer = {"message": {"role": "assistant", "content": text}}
+    else:
+        answer = {"message": {"role": "assistant", "content": None,
+                              "refusal": reason_to_abstain(ranking)}}
     return answer | {"logprobs": None, "finish_reason": "stop"}
+
+
+def reason_to_abstain(ranking: Ranking) -> str:
+    assert ranking.uncertainty is not None
+    return ("The samples disagree: the largest cluster of similar ones has "
+            f"{ranking.uncertainty.largest:.0%} of them.")
 
 
 def _numbered(raw: Mapping[str, Any], index: int, request: ClientRequest) -> dict[str, Any]:
@@ -94,11 +104,13 @@ def summary(request: ClientRequest, parts: Sequence[CompletionResponse],
     """The field `minrisk` of the answer: sample counts, and how the choice was made."""
     found: dict[str, Any] = {"samples": sum(len(part.choices) for part in parts),
                              "requested": requested}
+    if request.passes_through:
+        found["passed_through"] = True  # there was nothing to choose from
     if ranked is None:
         return found
     ranking = ranked.ranking
     found |= {"distinct": ranked.distinct, "signature": ranked.signature,
-              "utility": finite_or_none(float(ranking.utility[ranking.best]))}
+              "utility": shown(ranking.utility[ranking.best])}
     found |= measurements(ranked.ranked) | judge_usage_field(ranked.judge_usage)
     if ranked.abstains:
         found["abstained"] = True
@@ -112,10 +124,15 @@ def measurements(ranked: RankedSegment) -> dict[str, Any]:
     """The answer and its votes, if the metric votes; confidence and uncertainty, if measured."""
     ranking, found = ranked.ranking, dict(ranked.details)
     if ranking.confidence is not None:
-        found["confidence"] = finite_or_none(ranking.confidence.probability)
+        found["confidence"] = shown(ranking.confidence.probability)
     if ranking.uncertainty is not None:
         found["uncertainty"] = uncertainty_fields(ranking.uncertainty)
     return found
+
+
+def shown(number: float) -> float | None:
+    """A number without the digits that are rounding; None where it is none."""
+    return finite_or_none(float(f"{number:.12g}"))
 
 
 def judge_usage_field(usage: Mapping[str, int]) -> dict[str, Any]:
@@ -126,7 +143,7 @@ def judge_usage_field(usage: Mapping[str, int]) -> dict[str, Any]:
 def headers_of(body: Mapping[str, Any]) -> dict[str, str]:
     """The summary as response headers."""
     found = body["minrisk"]
-    return {f"x-minrisk-{name}": _header(found[name])
+    return {f"x-minrisk-{name.replace('_', '-')}": _header(found[name])
             for name in _HEADERS
             if found.get(name) is not None}
 

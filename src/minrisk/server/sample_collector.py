@@ -49,7 +49,8 @@ class SampleCollector:
         choices = chunk.get("choices")
         is_end = isinstance(choices, list) and any(
             isinstance(one, dict) and one.get("finish_reason") for one in choices)
-        ours = {"minrisk": {"samples": self.request.samples, "requested": self.request.samples}}
+        ours = {"minrisk": {"samples": self.request.samples, "requested": self.request.samples,
+                            "passed_through": True}}
         await self.events.put(event(encoded(chunk | ours if is_end else chunk)))
         self.is_relayed = True
         self.started.set()

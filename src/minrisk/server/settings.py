@@ -10,7 +10,7 @@ import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from minrisk._core.adapters import as_metric
 from minrisk._core.decoding import make_strategy
@@ -22,6 +22,7 @@ from minrisk.server.choosing import Comparison
 from minrisk.server.errors import ApiError
 from minrisk.tasks.decoding import MeasureOptions
 
+AbstainAs = Literal["refusal", "error", "text"]
 _MAX_NAME = 256  # characters of a model's name: it is logged and remembered
 
 
@@ -50,7 +51,7 @@ class Methods:
             raise _not_allowed("strategy", strategy, self.strategies)
         judge = default.metric if metric is None else self.metrics[metric]
         try:
-            return _seeded(_changed(default, judge, strategy), seed)
+            return _seeded(changed(default, judge, strategy), seed)
         except MinriskError as error:
             raise ApiError(400, str(error), param="minrisk") from None
 
@@ -60,7 +61,8 @@ class Methods:
             metric.prepare()
 
 
-def _changed(default: Strategy, metric: AnyMetric, strategy: str | None) -> Strategy:
+def changed(default: Strategy, metric: AnyMetric, strategy: str | None) -> Strategy:
+    """The default strategy with another metric, or another strategy."""
     if strategy is not None and strategy != default.name:
         return make_strategy(strategy, metric)
     return default if metric is default.metric else _replace(default, metric=metric)
@@ -72,8 +74,8 @@ def _seeded(strategy: Strategy, seed: int | None) -> Strategy:
 
 
 def _replace(strategy: Any, **changes: Any) -> Strategy:
-    changed: Strategy = dataclasses.replace(strategy, **changes)
-    return changed
+    found: Strategy = dataclasses.replace(strategy, **changes)
+    return found
 
 
 def _not_allowed(kind: str, name: str, allowed: Iterable[str]) -> ApiError:
@@ -150,10 +152,13 @@ class Settings:
     min_samples: int = 1
     max_candidates: int = 1024  # per request to rank
     temperature: float = 1.0  # if the client gives none
+    min_temperature: float | None = None  # of samples, whatever the client gives
     prefer_finished: bool = True  # over candidates truncated at the limit of tokens
     confidence: bool | None = None  # None: only where it needs no model
     # of how far the samples disagree
     measures: MeasureOptions = field(default_factory=MeasureOptions)
+    abstain_as: AbstainAs = "refusal"
+    abstain_text: str = ""  # the answer, as "text"
     stop_error: float | None = 0.05  # the error rate at which a vote is stopped; None: never
     deadline: float = 600.0  # seconds for the samples of a request
     choosing_deadline: float = 60.0  # seconds to choose one of them

@@ -207,12 +207,17 @@ class Judge(ClientOptions, Metric[Objects]):
         return total
 
     def _question(self, template: str, source: str | None, hyp: str,
-                  read: Callable[[Choice], float], **values: object) -> _Question:
+                  read: Callable[[Choice], float], reference: str | None = None,
+                  **values: object) -> _Question:
         if source is None and has_place(template, SOURCE):
             raise InputError("metric 'judge' needs the source for {source} in its prompt; give one "
                              "for every segment")
-        prompt = fill_places(template, source=source, hypothesis=hyp, lowest=self.lowest,
-                             highest=self.highest, rubric=self.rubric or templates.RUBRIC, **values)
+        texts = {name: text for name, text in (("source", source), ("hypothesis", hyp),
+                                               ("reference", reference)) if text is not None}
+        if template in templates.OURS:  # others mark texts as they like
+            texts = {name: templates.marked(text) for name, text in texts.items()}
+        prompt = fill_places(template, **texts, lowest=self.lowest, highest=self.highest,
+                             rubric=self.rubric or templates.RUBRIC, **values)
         if len(prompt) > self.max_characters:
             raise InputError(f"judge: a prompt has {len(prompt):,} characters, and max_characters "
                              f"is {self.max_characters:,}; give fewer or shorter hypotheses, or "
