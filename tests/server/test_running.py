@@ -14,8 +14,8 @@ import pytest
 
 aiohttp = pytest.importorskip("aiohttp", reason="needs the extra minrisk[serve]")
 
-from commands import PATIENCE, read, run, spawn, wait_for
-from mbr_server import serving, settings
+from commands import PATIENCE, read, run, wait_for
+from mbr_server import serving, settings, started
 from minrisk.cli.options import FieldOption
 from minrisk.cli.serve import serve
 from minrisk.server.limits import SampleLimit
@@ -337,15 +337,6 @@ def test_what_a_page_of_another_origin_can_send_is_refused(upstream):
         assert reply.status == 415
         assert "wanted application/json" in reply.body["error"]["message"]
     assert not upstream.bodies
-
-
-def started(*args):
-    """`minrisk serve` as a process, and its address."""
-    process = spawn("serve", "--port", 0, *args)
-    for line in process.stderr:
-        if line.startswith(b"minrisk: serving at "):
-            return process, line.split()[-1].decode().removesuffix("/v1")
-    raise AssertionError(process.wait())
 
 
 def test_the_command_serves_until_sigterm(upstream, tmp_path, monkeypatch):

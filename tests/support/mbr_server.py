@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +18,7 @@ import pytest
 
 pytest.importorskip("aiohttp", reason="needs the extra minrisk[serve]")
 
-from commands import PATIENCE
+from commands import PATIENCE, spawn
 from minrisk._core.decoding import make_strategy
 from minrisk.openai.client import Client
 from minrisk.server.app import Server
@@ -139,3 +140,13 @@ def serving(upstream: str | Backend, chosen: Settings | None = None, *, record: 
         thread.join(PATIENCE)
         if failures:
             raise failures[0]
+
+
+def started(*args: object) -> tuple[subprocess.Popen[bytes], str]:
+    """`minrisk serve` as a process, and its address."""
+    process = spawn("serve", "--port", 0, *args)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(b"minrisk: serving at "):
+            return process, line.split()[-1].decode().removesuffix("/v1")
+    raise AssertionError(process.wait())

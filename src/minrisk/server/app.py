@@ -71,7 +71,7 @@ class Server:
         self._recorder = recorder
         self._is_loaded = self._is_draining = False
         self._handling: set[asyncio.Task[Any]] = set()  # of all requests
-        self._running: set[asyncio.Task[Any]] = set()  # completions and rankings
+        self._running: set[asyncio.Task[Any]] = set()  # their work, which a deadline may end
         self._encoder = Encoder()
         self._recent = RecentRequests(settings.weighting) if settings.show_page else None
         self._page_turn = asyncio.Lock()  # one page is made at a time
@@ -295,6 +295,12 @@ class Server:
         finally:
             await cancel_all(work)  # frees the upstream if the client has disconnected
 
+    async def _outcome(self, answering: Coroutine[Any, Any, T]) -> T:
+        """The result of work that ends with the request, and with the server."""
+        async with self._started(answering) as work:
+            await asyncio.wait({work})
+            return _result(work)
+
     async def _json(self, body: Any, headers: Mapping[str, str] | None = None,
                     status: int = 200) -> web.Response:
         return web.Response(body=await self._encoder.encode(body), status=status, headers=headers,
@@ -327,7 +333,7 @@ class Server:
                            headers={"connection": "close"}) from None
         if len(raw) <= LARGE:
             return read_json(raw)
-        return await self._executor.run(read_json, raw)
+        return await self._outcome(self._executor.run(read_json, raw))
 
     async def _stream(self, request: web.Request, client_request: ClientRequest,
                       collector: SampleCollector, work: CompletionTask) -> web.StreamResponse:
@@ -392,10 +398,7 @@ class Server:
         trace = _trace.get()
         with trace.timing("choosing"):
             try:
-                async with self._started(
-                        self._completion_handler.rank(strategy, segment)) as work:
-                    await asyncio.wait({work})
-                    found = _result(work)
+                found = await self._outcome(self._completion_handler.rank(strategy, segment))
             except MinriskError as error:  # bad candidates, or a missing source
                 raise ApiError(400, str(error)) from None
         ranking, judged = found.ranking, judge_usage_field(found.judge_usage)
@@ -456,7 +459,7 @@ class Server:
                  "queued": self._limit.requests_waiting, "samples at once": self._limit.in_use}
         strategy, page = self._recent.snapshot(self._settings.preset.strategy, state)
         async with self._page_turn:
-            content = await self._executor.run_with(strategy, page.render)
+            content = await self._outcome(self._executor.run_with(strategy, page.render))
         return web.Response(body=content, content_type="text/html", charset="utf-8",
                             headers=_PAGE_HEADERS)
 

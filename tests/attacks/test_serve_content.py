@@ -1,0 +1,169 @@
+"""Hostile content for every metric that clients of `serve` may choose: it harms its own request alone.
+
+The bar is 0.5 seconds for `/health`, and `--grace` + 2 seconds for the end after SIGTERM, on a
+machine that is not busy. Limits here are watchdogs, several times as long.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+pytest.importorskip("aiohttp")
+pytest.importorskip("rapidfuzz")
+
+from commands import PATIENCE
+from mbr_server import Running, started
+from upstream import mock_upstream
+
+HEALTH, END = 0.5, 2.0  # seconds: the bar
+BUSY = 12  # times as long on a machine that does much else
+GRACE = 1.0
+METRICS = ["chrf", "bleu", "ter", "rouge", "rouge-l", "edit", "wer", "cer", "cider", "exact-match",
+           "json-match", "logprob", "symmetric:ter", "documents:chrf", "chrf+edit"]
+CONTENT = {
+    "fence": "```" + "\n" * 20_000 + "x", "fences": "```json\n" * 5_000,
+    "brackets": "[" * 100_000, "objects": '{"a":' * 20_000, "deep": "[" * 600 + "]" * 600,
+    "pattern": "a" * 40 + "!", "digits": "9" * 100_000, "exponent": "1e" + "9" * 50,
+    "thousands": "1,234" * 20_000, "blanks": " " * 200_000, "words": "a b " * 50_000,
+    "characters": "".join(map(chr, range(0x4E00, 0x9FA5))) * 5, "long": "ab" * 200_000,
+    "marks": "e" + "\u0301" * 50_000, "controls": "\x00\x1b[2J\u2028\u202e" * 500,
+    "surrogate": "\ud800\udfff\ud800", "sentences": "It is. " * 20_000,
+    "power": r"\boxed{9^{9^{9^{9}}}}",
+}
+
+
+@contextmanager
+def watched(server):
+    """The slowest answer of `/health` meanwhile, as the last item of a list."""
+    over, slowest = threading.Event(), [0.0]
+
+    def watch():
+        while not over.wait(0.02):
+            begin = time.monotonic()
+            assert server.call("/health").status == 200
+            slowest.append(max(slowest[-1], time.monotonic() - begin))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield slowest
+    finally:
+        over.set()
+        thread.join(PATIENCE)
+
+
+@contextmanager
+def attacked(upstream, *options):
+    process, url = started("--upstream", upstream.url, "--samples", 4, "--grace", GRACE,
+                           "--choosing-deadline", 1, *options)
+    with process:
+        drain = threading.Thread(target=process.stderr.read)
+        drain.start()
+        try:
+            yield Running(url, None), process
+        finally:
+            process.kill()
+            drain.join(PATIENCE)
+
+
+def candidates(text, count=4):
+    """The text, and texts that are like it."""
+    return [text + "x" * place for place in range(count)]
+
+
+def test_no_candidate_stops_the_server_whatever_the_metric():
+    options = [value for metric in METRICS for value in ("--allow-metric", metric)]
+    with (mock_upstream("a") as upstream,
+          attacked(upstream, "--metric.pattern", "(?:a+)+$", "--metric", "exact-match",
+                   *options) as (server, process)):
+
+        def rank(metric, text):
+            return server.call("/v1/rank", {"candidates": candidates(text), "metric": metric,
+                                            "source": "why?"}).status
+
+        with watched(server) as slowest, ThreadPoolExecutor(8) as pool:
+            found = {(metric, name): pool.submit(rank, metric, text)
+                     for metric in METRICS for name, text in CONTENT.items()}
+            statuses = {key: one.result() for key, one in found.items()}
+        assert set(statuses.values()) <= {200, 400, 500, 504}, statuses
+        assert slowest[-1] < BUSY * HEALTH
+        assert rank("chrf", "after that") == 200
+
+
+@pytest.mark.parametrize("fields", [{}, {"response_format": {"type": "json_object"}}],
+                         ids=["text", "json"])
+def test_no_sample_stops_the_server(fields):
+    with (mock_upstream(*CONTENT.values()) as upstream,
+          attacked(upstream, "--uncertainty", "--record", "/dev/null") as (server, process)):
+        with watched(server) as slowest, ThreadPoolExecutor(4) as pool:
+            statuses = set(pool.map(lambda _: server.chat(**fields).status, CONTENT))
+        assert statuses <= {200, 500, 504}
+        assert slowest[-1] < BUSY * HEALTH
+
+
+def test_a_catastrophic_pattern_and_endless_distances_end_with_the_server():
+    """The deadline is far away: what is left at SIGTERM is ended."""
+    with (mock_upstream("a" * 40 + "!") as upstream,
+          attacked(upstream, "--metric", "exact-match", "--metric.pattern", "(?:a+)+$",
+                   "--allow-metric", "edit", "--choosing-deadline", 300) as (server, process)):
+        endless = [{"candidates": candidates("ab" * 2_000_000, 2), "metric": "edit"}] * 4
+        with ThreadPoolExecutor(8) as pool:
+            with watched(server) as slowest:
+                waiting = [pool.submit(server.call, "/v1/rank", body) for body in endless]
+                waiting += [pool.submit(server.chat) for _ in range(4)]
+                assert server.call("/v1/rank", {"candidates": ["b", "c"], "metric": "edit"}
+                                   ).status == 200  # long rankings keep nobody waiting
+                time.sleep(0.5)  # seconds in which the others are at work
+            assert not any(one.done() for one in waiting)
+            assert slowest[-1] < BUSY * HEALTH
+            begin = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) == 0
+            assert time.monotonic() - begin < GRACE + BUSY * END
+            assert {one.result().status for one in waiting} == {503}
+
+
+def test_large_bodies_and_responses_are_read_beside_the_event_loop():
+    bodies = [b"[" + b"[]," * 3_000_000 + b"[]]",
+              b'{"model": "m", "messages": [' + b"{}," * 3_000_000 + b"{}]}",
+              json.dumps({"candidates": ["word " * 2_000_000, "b"], "metric": "chrf"}).encode()]
+    with mock_upstream("a") as upstream:
+        upstream.answer = lying(b'{"choices": [' + b"[]," * 10_000_000 + b"[]]}")
+        with attacked(upstream, "--allow-metric", "chrf") as (server, process):
+            with watched(server) as slowest, ThreadPoolExecutor(4) as pool:
+                found = [pool.submit(server.call, "/v1/rank", body) for body in bodies]
+                found += [pool.submit(server.chat) for _ in range(2)]
+                statuses = [one.result().status for one in found]
+    assert statuses[:2] == [400, 413]
+    assert set(statuses[3:]) == {502}
+    assert slowest[-1] < BUSY * HEALTH
+
+
+def lying(content):
+    async def answer(upstream, body):
+        from aiohttp import web
+
+        return web.Response(body=content, content_type="application/json")
+
+    return answer
+
+
+def test_symbolic_answers_that_no_computer_finishes_keep_nobody_waiting():
+    pytest.importorskip("math_verify")
+    hostile = [rf"\boxed{{9^{{9^{{9^{{{i}}}}}}}+{i}}}" for i in range(40)]
+    with (mock_upstream("a") as upstream,
+          attacked(upstream, "--metric", "symbolic", "--choosing-deadline", 20) as (server, _)):
+        with ThreadPoolExecutor(4) as pool, watched(server) as slowest:
+            waiting = [pool.submit(server.call, "/v1/rank", {"candidates": hostile})
+                       for _ in range(2)]
+            innocent = server.call("/v1/rank", {"candidates": [r"\boxed{1}", r"\boxed{1}"]})
+            assert innocent.status == 200
+            assert {one.result().status for one in waiting} <= {200, 504}
+        assert slowest[-1] < BUSY * HEALTH
