@@ -1,4 +1,4 @@
-"""Hostile content for every metric that clients of `serve` may choose: it harms its own request alone.
+"""Hostile content for every metric that clients of `serve` may choose harms its own request alone.
 
 The bar is 0.5 seconds for `/health`, and `--grace` + 2 seconds for the end after SIGTERM, on a
 machine that is not busy. Limits here are watchdogs, several times as long.
@@ -82,7 +82,7 @@ def test_no_candidate_stops_the_server_whatever_the_metric():
     options = [value for metric in METRICS for value in ("--allow-metric", metric)]
     with (mock_upstream("a") as upstream,
           attacked(upstream, "--metric.pattern", "(?:a+)+$", "--metric", "exact-match",
-                   *options) as (server, process)):
+                   *options) as (server, _)):
 
         def rank(metric, text):
             return server.call("/v1/rank", {"candidates": candidates(text), "metric": metric,
@@ -101,7 +101,7 @@ def test_no_candidate_stops_the_server_whatever_the_metric():
                          ids=["text", "json"])
 def test_no_sample_stops_the_server(fields):
     with (mock_upstream(*CONTENT.values()) as upstream,
-          attacked(upstream, "--uncertainty", "--record", "/dev/null") as (server, process)):
+          attacked(upstream, "--uncertainty", "--record", "/dev/null") as (server, _)):
         with watched(server) as slowest, ThreadPoolExecutor(4) as pool:
             statuses = set(pool.map(lambda _: server.chat(**fields).status, CONTENT))
         assert statuses <= {200, 500, 504}
@@ -136,11 +136,11 @@ def test_large_bodies_and_responses_are_read_beside_the_event_loop():
               json.dumps({"candidates": ["word " * 2_000_000, "b"], "metric": "chrf"}).encode()]
     with mock_upstream("a") as upstream:
         upstream.answer = lying(b'{"choices": [' + b"[]," * 10_000_000 + b"[]]}")
-        with attacked(upstream, "--allow-metric", "chrf") as (server, process):
-            with watched(server) as slowest, ThreadPoolExecutor(4) as pool:
-                found = [pool.submit(server.call, "/v1/rank", body) for body in bodies]
-                found += [pool.submit(server.chat) for _ in range(2)]
-                statuses = [one.result().status for one in found]
+        with (attacked(upstream, "--allow-metric", "chrf") as (server, _),
+              watched(server) as slowest, ThreadPoolExecutor(4) as pool):
+            found = [pool.submit(server.call, "/v1/rank", body) for body in bodies]
+            found += [pool.submit(server.chat) for _ in range(2)]
+            statuses = [one.result().status for one in found]
     assert statuses[:2] == [400, 413]
     assert set(statuses[3:]) == {502}
     assert slowest[-1] < BUSY * HEALTH

@@ -57,6 +57,7 @@ class Running:
     server: Server
     log: list[str] = field(default_factory=list)
     stop: Any = None
+    tasks: Any = None  # a function: the tasks of its event loop
 
     @property
     def requests(self) -> list[dict[str, Any]]:
@@ -113,6 +114,7 @@ def serving(upstream: str | Backend, chosen: Settings | None = None, *, record: 
         async def main() -> None:
             stop, loop = asyncio.Event(), asyncio.get_running_loop()
             running.stop = lambda: loop.call_soon_threadsafe(stop.set)
+            running.tasks = lambda: asyncio.all_tasks(loop)
 
             def announce(url: str, problem: str | None) -> None:
                 running.url = url.removesuffix("/v1")

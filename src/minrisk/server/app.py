@@ -140,16 +140,16 @@ class Server:
         assert task is not None
         self._handling.add(task)
         try:
-            response = await self._respond(request, handler, trace)
-            if not response.prepared:
-                response = await self._write(request, response)
-            status = response.status
-            return response
+            try:
+                response = await self._respond(request, handler, trace)
+                status = response.status
+            finally:  # before the client has its answer
+                self._finish(trace, status)
+            return response if response.prepared else await self._write(request, response)
         except ConnectionError:  # the client has disconnected
             raise asyncio.CancelledError from None
         finally:
             self._handling.discard(task)
-            self._finish(trace, status)
 
     async def _respond(self, request: web.Request, handler: Handler,
                         trace: Trace) -> web.StreamResponse:
@@ -197,6 +197,7 @@ class Server:
             async with asyncio.timeout(self._settings.write_timeout):
                 await writing
         except TimeoutError:
+            self._log(json.dumps({"id": _trace.get().id, "error": "the client does not read"}))
             if request.transport is not None:
                 request.transport.abort()
             raise ConnectionAbortedError("the client does not read") from None

@@ -1,0 +1,170 @@
+"""Upstreams of `serve` that lie, fail or repeat what they must not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("aiohttp")
+
+from aiohttp import web
+
+from commands import PATIENCE
+from mbr_server import serving, settings
+from minrisk.openai import client
+from upstream import events, held, mock_upstream
+
+KEY = "sk-secret-of-the-upstream-0123456789"
+ESCAPED = "".join(f"\\u{ord(letter):04x}" for letter in KEY)
+
+
+@pytest.fixture
+def upstream(monkeypatch):
+    monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
+    with mock_upstream("the cat sat", "a cat", "the cat sat", "dogs") as found:
+        yield found
+
+
+def answering(content, status=200, **headers):
+    async def answer(upstream, body):
+        return web.Response(body=content.encode(), status=status, headers=headers,
+                            content_type="application/json")
+
+    return answer
+
+
+def is_shown(*contents):
+    """Whether the key can be read, escaped or not."""
+    return any(KEY in content or KEY in content.encode().decode("unicode_escape", "replace")
+               for content in contents)
+
+
+@pytest.mark.parametrize("key", [KEY, ESCAPED], ids=["plain", "escaped"])
+def test_a_key_in_an_error_is_masked(upstream, key):
+    upstream.answer = answering(f'{{"error": {{"message": "not with {key}"}}}}', 400,
+                                **{"x-ratelimit-key": KEY})
+    with serving(upstream.url, key=KEY) as server:
+        reply = server.chat()
+    assert reply.status == 400
+    assert "not with ***" in reply.body["error"]["message"]
+    assert reply.headers["x-ratelimit-key"] == "***"
+    assert not is_shown(reply.raw.decode(), *server.log)
+
+
+@pytest.mark.parametrize("key", [KEY, ESCAPED], ids=["plain", "escaped"])
+def test_a_key_in_an_event_with_an_error_is_masked(upstream, key):
+    upstream.stream = events(f'{{"error": {{"message": "not with {key}", "code": 400}}}}')
+    with serving(upstream.url, key=KEY) as server:
+        reply = server.chat(temperature=0, stream=True)
+    assert "not with ***" in reply.raw.decode()
+    assert not is_shown(reply.raw.decode())
+
+
+def test_a_key_in_two_pieces_of_a_stream_is_not_recorded(upstream, tmp_path):
+    pieces = [{"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": finish}]}
+              for piece, finish in ((KEY[:9], None), (KEY[9:], None), ("", "stop"))]
+    upstream.stream = events(*pieces)
+    with serving(upstream.url, key=KEY, record=tmp_path / "record.jsonl") as server:
+        assert server.chat(temperature=0, stream=True).status == 200
+    [line] = (tmp_path / "record.jsonl").read_text().splitlines()
+    assert json.loads(line)["samples"] == ["***"]
+
+
+def test_numbers_that_json_has_not_are_not_passed_on(upstream):
+    choice = ('{"index": 0, "message": {"role": "assistant", "content": "x"}, "score": NaN, '
+              '"other": [-Infinity, 1e999], "finish_reason": "stop"}')
+    upstream.answer = answering(f'{{"choices": [{choice}, {choice}]}}')
+
+    def no_number(name):
+        raise AssertionError(name)
+
+    with serving(upstream.url, settings(samples=2)) as server:
+        for fields in ({}, {"temperature": 0}):
+            found = json.loads(server.chat(**fields).raw, parse_constant=no_number)
+            choice = found["choices"][0]
+            assert (choice["score"], choice["other"]) == (None, [None, None])
+
+
+def with_usage(tokens, texts, **fields):
+    choices = [{"index": i, "message": {"role": "assistant", "content": text},
+                "finish_reason": "stop"} for i, text in enumerate(texts)]
+    usage = {"prompt_tokens": 7, "completion_tokens": tokens, "total_tokens": 7 + tokens}
+    return answering(json.dumps({"choices": choices, "usage": usage, **fields}))
+
+
+@pytest.mark.parametrize(("tokens", "fields"), [
+    (17, {"timings": {"predicted_n": 17}}), (3, {}), (8, {})],
+    ids=["llama.cpp", "fewer than texts", "longer than tokens are"])
+def test_usage_that_cannot_be_of_all_samples_is_left_out(upstream, tokens, fields):
+    upstream.answer = with_usage(tokens, [f"a sentence of some {n} words " * 2
+                                          for n in ("two", "ten", "more", "six")], **fields)
+    with serving(upstream.url) as server:
+        assert "usage" not in server.chat().body
+    assert "completion_tokens" not in server.requests[0]
+
+
+def test_usage_that_can_be_of_all_samples_is_kept(upstream):
+    upstream.answer = with_usage(40, ["the cat sat on the mat"] * 4)
+    with serving(upstream.url) as server:
+        assert server.chat().body["usage"]["completion_tokens"] == 40
+
+
+def test_the_deadline_is_kept_for_each_request_and_none_is_sent_again(upstream):
+    """Also where the client's own time-outs pass at the same moment."""
+    upstream.answer = held
+    with serving(upstream.url, settings(deadline=0.5), idle=0.5, retries=2,
+                 concurrency=4) as server:
+        replies = []
+
+        def ask():
+            begin = time.monotonic()
+            reply = server.chat()
+            replies.append((reply.status, reply.body["error"]["code"], time.monotonic() - begin))
+
+        threads = [threading.Thread(target=ask) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        upstream.release()
+    assert {reply[:2] for reply in replies} == {(504, "deadline")}
+    assert len(upstream.bodies) <= 6
+    assert max(reply[2] for reply in replies) < 0.5 * 20
+
+
+def test_a_cancellation_that_a_time_out_hides_is_no_reason_to_try_again(server):
+    """As with a time-out of the HTTP library that passes at the moment of the cancellation."""
+    async def main():
+        async with client.Client(server.endpoint, retries=3) as own:
+            attempts = []
+
+            async def once(*_):
+                attempts.append(1)
+                try:
+                    await asyncio.sleep(PATIENCE)
+                except asyncio.CancelledError:
+                    raise client.TemporaryError("a time-out") from None
+
+            own._once = once
+            task = asyncio.create_task(own.post("x", {}))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait({task})
+            return task.cancelled(), len(attempts)
+
+    assert asyncio.run(main()) == (True, 1)
+
+
+def test_models_with_hostile_names_do_not_end_the_metrics(upstream):
+    async def models(_):
+        return web.json_response({"data": [{"id": "m\ud800\n\"x"}, {"id": "m" * 300}]})
+
+    upstream.models = models
+    with serving(upstream.url) as server:
+        server.chat(model="m\ud800\n\"x")
+        assert server.call("/metrics").status == 200
