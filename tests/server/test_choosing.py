@@ -151,6 +151,14 @@ def test_a_segment_that_fails_in_a_batch_costs_no_other(slow):
     assert other.ranking.order.size == 1
 
 
+def test_a_job_whose_kind_is_no_key_costs_no_other():
+    thread = BatchThread("test", lambda items: items, lambda item: item, lambda item: 4)
+    with pytest.raises(TypeError):
+        thread.submit(["unhashable"]).result(PATIENCE)
+    assert thread.submit("good").result(PATIENCE) == "good"
+    thread.close()
+
+
 def test_a_batch_whose_size_cannot_be_told_costs_one_job_and_no_other():
     def size(item: str) -> int:
         if item == "bad":

@@ -101,11 +101,14 @@ def test_the_likeliest_text_can_be_streamed(chat):
 @pytest.mark.parametrize("fields", [
     {"tools": [{"type": "function"}]}, {"response_format": {"type": "json_object"}},
     {"top_p": 7}, {"max_tokens": 0}, {"temperature": -1}, {"temperature": "hot"},
-    {"logprobs": True}, {"stop": [1]}, {"top_k": "x"}])
+    {"logprobs": True}, {"stop": [1]}, {"top_k": "x"},
+    *({name: value} for name in ("temperature", "top_p", "top_k", "min_p", "max_tokens")
+      for value in ([1], {"a": 1}, True, 10**300))])
 def test_what_the_model_cannot_do_is_refused(chat, fields):
     reply = chat.chat("the cat", model="tiny", **fields)
     assert reply.status == 400
     assert reply.body["error"]["message"]
+    assert chat.chat("the cat", model="tiny").status == 200
 
 
 @pytest.mark.parametrize("options", [{"metric": "logprob"}, {"weighting": Weighting("logprobs")}])

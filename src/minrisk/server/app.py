@@ -146,7 +146,9 @@ class Server:
             finally:  # before the client has its answer
                 self._finish(trace, status)
             return response if response.prepared else await self._write(request, response)
-        except ConnectionError:  # the client has disconnected
+        except ConnectionError as error:  # the client has disconnected
+            if status != CLIENT_LEFT:  # which the line of the request does not say
+                self._log(json.dumps({"id": trace.id, "error": str(error) or "disconnected"}))
             raise asyncio.CancelledError from None
         finally:
             self._handling.discard(task)
@@ -197,7 +199,6 @@ class Server:
             async with asyncio.timeout(self._settings.write_timeout):
                 await writing
         except TimeoutError:
-            self._log(json.dumps({"id": _trace.get().id, "error": "the client does not read"}))
             if request.transport is not None:
                 request.transport.abort()
             raise ConnectionAbortedError("the client does not read") from None
