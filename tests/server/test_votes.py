@@ -41,6 +41,14 @@ def test_many_equal_answers_end_a_long_vote():
     assert found["requested"] == 64
 
 
+def test_many_votes_that_are_not_counted_yet_end_with_the_request():
+    """Answers that come faster than they are counted: those of one part take for ever."""
+    with (mock_upstream("a" * 40 + "!") as own, serving(own.url, settings(
+            minrisk.ExactMatch(pattern="(?:a+)+$"), 64, choosing_deadline=0.2),
+            per_request=1) as server):
+        assert server.chat().status == 504
+
+
 def test_a_vote_on_equal_values_is_stopped_however_they_are_written():
     pytest.importorskip("math_verify")
     with (mock_upstream(r"\boxed{1/2}", "it is 0.5", r"\boxed{\frac{1}{2}}") as own,

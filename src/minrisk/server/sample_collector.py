@@ -39,6 +39,7 @@ class SampleCollector:
     stop: asyncio.Event = field(default_factory=asyncio.Event)  # the rest is not needed
     is_late: bool = False
     votes: Votes = field(default_factory=Votes)  # of the last part
+    vote_turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # first come, first served
     vote_tasks: list[asyncio.Future[None]] = field(default_factory=list)
     counted_samples: int = 0  # whose votes are counted
     events: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(_MAX_EVENTS))
@@ -78,17 +79,15 @@ class SampleCollector:
 
     def _count_votes(self, part: CompletionResponse) -> None:
         if self.vote is not None:
-            work = self._find_votes(part.choices, [*self.vote_tasks])
-            self.vote_tasks.append(asyncio.ensure_future(work))
+            self.vote_tasks.append(asyncio.ensure_future(self._find_votes(part.choices)))
 
-    async def _find_votes(self, choices: Sequence[Choice],
-                          earlier: list[asyncio.Future[None]]) -> None:
+    async def _find_votes(self, choices: Sequence[Choice]) -> None:
         """After the earlier parts, with which the answers are compared."""
-        await asyncio.gather(*earlier)
         assert self.find_votes is not None
-        with suppress(MinriskError):  # ranking has the same error, and tells it
-            self.votes = await self.find_votes(choices, self.votes)
-            self._add_votes(self.votes.answers, len(choices))
+        async with self.vote_turn:
+            with suppress(MinriskError):  # ranking has the same error, and tells it
+                self.votes = await self.find_votes(choices, self.votes)
+                self._add_votes(self.votes.answers, len(choices))
 
     def _add_votes(self, answers: list[Hashable], samples: int) -> None:
         assert self.vote is not None
