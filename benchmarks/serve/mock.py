@@ -1,10 +1,15 @@
-"""An upstream that answers at once: n choices of a real segment's samples. Prints its port."""
+"""An upstream that answers at once: n choices of a real segment's samples. Prints its port.
+
+The argument is the share of requests that it fails.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import lzma
+import random
+import sys
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,12 +24,15 @@ def main() -> None:
         samples = json.loads(next(lines))["samples"]
     numbers = count()
     counts = {"open": 0, "aborted": 0}
+    failures = float(sys.argv[1]) if len(sys.argv) > 1 else 0.0
 
     async def complete(request: web.Request) -> web.Response:
         counts["open"] += 1
         try:
             body = await request.json()
             await asyncio.sleep(body.get("delay", 0))  # for clients that leave meanwhile
+            if random.random() < failures:
+                return web.json_response({"error": {"message": "overloaded"}}, status=503)
             return answer(body)
         except asyncio.CancelledError:
             counts["aborted"] += 1
@@ -33,7 +41,8 @@ def main() -> None:
             counts["open"] -= 1
 
     def answer(body: dict[str, Any]) -> web.Response:
-        texts = [samples[next(numbers) % len(samples)] for _ in range(body.get("n") or 1)]
+        given = body.get("texts", samples)  # what a hostile client wants
+        texts = [given[next(numbers) % len(given)] for _ in range(body.get("n") or 1)]
         choices = [{"index": i, "message": {"role": "assistant", "content": text},
                     "finish_reason": "stop"} for i, text in enumerate(texts)]
         return web.json_response({

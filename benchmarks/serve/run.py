@@ -61,9 +61,9 @@ QUICK = Sizes(200, 0, 1000, 400, 100)
 
 
 @contextmanager
-def upstream() -> Iterator[str]:
-    with subprocess.Popen([sys.executable, str(HERE / "mock.py")], stdout=subprocess.PIPE,
-                          text=True) as process:
+def upstream(*options: str) -> Iterator[str]:
+    with subprocess.Popen([sys.executable, str(HERE / "mock.py"), *options],
+                          stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             yield f"http://{process.stdout.readline().strip()}"

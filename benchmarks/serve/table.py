@@ -109,9 +109,22 @@ def with_interval(value: float, bounds: Results, sign: str = "") -> str:
                      f"({bounds['low']:{sign}.1%} to {bounds['high']:{sign}.1%})"])
 
 
+def load(results: Results) -> str:
+    """Intervals of a load of honest and hostile clients."""
+    head = ["minute", "honest requests", "failed", "median, ms", "99th, ms", "slowest /health, ms",
+            "attacks", "server, MB", "other processes", "their MB", "open files"]
+    names = ["minute", "honest", "failed", "median_ms", "p99_ms", "health_ms", "attacks",
+             "server_mb", "workers", "workers_mb", "open_files"]
+    rows = [[f"{row[name]:,}" for name in names] for row in results["rows"]]
+    clients = (f"{results['clients'] - results['hostile']} honest clients, {results['hostile']} "
+               f"hostile ones; the upstream fails {results['failures']:.0%} of its requests.")
+    return f"{machine(results)} {clients}\n\n{markdown(head, rows)}"
+
+
 TABLES: dict[str, tuple[str, Callable[[Results], str]]] = {
     "speed": ("results.json", speed), "bars": ("results.json", bars),
-    "quality": ("quality.json", quality), "kinds": ("quality.json", kinds)}
+    "quality": ("quality.json", quality), "kinds": ("quality.json", kinds),
+    "load": ("load.json", load)}
 
 
 def write() -> None:

@@ -25,11 +25,12 @@ from minrisk._core.errors import MinriskError
 T = TypeVar("T")
 _HEADER = struct.Struct("!Q")  # before a message: its length
 _PIECE = 1 << 20  # bytes that are read at a time
-_LONG = 1.0  # seconds of a job after which other jobs get a further worker, and the processor first
-_LEFT = 0.25  # seconds for which a job that nobody waits for may go on: a new process costs more
+_LONG = 0.25  # seconds of a job after which other jobs get a further worker, and go first
+_LEFT = 0.25  # seconds for which a job that nobody waits for may go on
 _EXIT = 0.5  # seconds that a worker has to end the programs that it started
+_LARGE = 1 << 18  # bytes of a job that has workers of its own
 _FURTHER = 4  # workers for each core that long jobs may occupy
-_NICE = 10  # of a worker with a long job
+_NICE = 19  # of a worker with a long job
 _METHODS = get_all_start_methods()
 # not "fork": locks that other threads hold would never be released
 _CONTEXT: Any = get_context("forkserver" if "forkserver" in _METHODS else "spawn")
@@ -50,9 +51,9 @@ class _Worker:
     is_long: bool = False  # its job takes long
 
     @classmethod
-    def start(cls) -> _Worker:
+    def start(cls, nice: int) -> _Worker:
         ours, theirs = socket.socketpair()
-        process = _CONTEXT.Process(target=_serve, args=(theirs,), daemon=True)
+        process = _CONTEXT.Process(target=_serve, args=(theirs, nice), daemon=True)
         try:
             process.start()
         except BaseException:
@@ -100,22 +101,10 @@ class _Worker:
 
 
 class Workers:
-    """A pool of worker processes, which start when they are needed.
-
-    A job whose caller is cancelled, because a client has left or a deadline has passed, is ended
-    with its process. Jobs that take long do not keep others waiting: there are further workers for
-    these, up to a limit.
-    """
+    """Worker processes for jobs; large ones, which may take long, do not delay small ones."""
 
     def __init__(self, size: int) -> None:
-        self._size = size
-        self._most = size * (1 + _FURTHER)
-        self._workers: set[_Worker] = set()
-        self._idle: list[_Worker] = []
-        self._starting = 0
-        self._waiting: deque[asyncio.Future[_Worker]] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()  # of workers that start or end
-        self._is_closed = False
+        self._small, self._large = _Pool(size), _Pool(max(1, size // 2), _NICE)
 
     async def open(self) -> None:
         """Start the first worker, so that errors appear before the first job."""
@@ -123,11 +112,7 @@ class Workers:
 
     async def close(self) -> None:
         """End all processes, also those that work."""
-        self._is_closed = True
-        for turn in self._waiting:
-            turn.cancel()
-        await asyncio.gather(*map(self._end, [*self._workers]), *self._tasks,
-                             return_exceptions=True)
+        await asyncio.gather(self._small.close(), self._large.close())
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
         """The result of a function of a module, computed in a worker process.
@@ -136,15 +121,46 @@ class Workers:
             WorkerDiedError: if the process ends by itself, twice, or because the server stops.
         """
         content = pickle.dumps((function, args), pickle.HIGHEST_PROTOCOL)
-        try:
-            reply = await self._reply(content)
-        except WorkerDiedError:  # the system may have ended it while it was idle
-            reply = await self._reply(content)
-        is_result, found = pickle.loads(reply)
+        pool = self._large if len(content) > _LARGE else self._small
+        is_result, found = pickle.loads(await pool.reply(content))
         if is_result:
             result: T = found
             return result
         raise found
+
+
+class _Pool:
+    """A pool of worker processes, which start when they are needed.
+
+    A job whose caller is cancelled, because a client has left or a deadline has passed, is ended
+    with its process. Jobs that take long do not keep others waiting: there are further workers for
+    these, up to a limit.
+    """
+
+    def __init__(self, size: int, nice: int = 0) -> None:
+        self._size = size
+        self._nice = nice
+        self._most = size * (1 + _FURTHER)
+        self._workers: set[_Worker] = set()
+        self._idle: list[_Worker] = []
+        self._starting = 0
+        self._waiting: deque[asyncio.Future[_Worker]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()  # of workers that start or end
+        self._is_closed = False
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for turn in self._waiting:
+            turn.cancel()
+        await asyncio.gather(*map(self._end, [*self._workers]), *self._tasks,
+                             return_exceptions=True)
+
+    async def reply(self, content: bytes) -> bytearray:
+        """The reply of a worker to a job."""
+        try:
+            return await self._reply(content)
+        except WorkerDiedError:  # the system may have ended it while it was idle
+            return await self._reply(content)
 
     async def _reply(self, content: bytes) -> bytearray:
         worker = await self._take()
@@ -194,7 +210,7 @@ class Workers:
 
     async def _start(self) -> None:
         try:
-            worker = await asyncio.to_thread(_Worker.start)
+            worker = await asyncio.to_thread(_Worker.start, self._nice)
         except Exception as error:
             if not self._workers and self._waiting:
                 self._waiting.popleft().set_exception(MinriskError(
@@ -243,8 +259,10 @@ class Workers:
         task.add_done_callback(self._tasks.discard)
 
 
-def _serve(connection: socket.socket) -> None:
+def _serve(connection: socket.socket, nice: int) -> None:
     """The main loop of a worker process, until its server has closed the connection."""
+    with suppress(AttributeError, OSError):  # Windows has no priorities of this kind
+        os.nice(nice)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles it
     signal.signal(signal.SIGTERM, _exit)
     threading.Thread(target=_end_with_server, daemon=True).start()
