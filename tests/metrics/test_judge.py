@@ -8,7 +8,9 @@ import os
 import pickle
 import re
 import signal
+import sqlite3
 import threading
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -541,3 +543,14 @@ def test_prompts_of_other_strategies_may_show_the_source_that_the_prompt_of_pair
     assert all("the source" in body["messages"][0]["content"] for body in server.bodies)
     assert metric.take_usage("the source", HYPS)["requests"] == len(set(HYPS))
     minrisk.decode(HYPS, metric=metric)  # by pairs, without a source
+
+
+def test_a_damaged_cache_is_told_with_its_name(tmp_path):
+    path = tmp_path / "cache.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE answers (question BLOB PRIMARY KEY, value REAL)"
+                         " WITHOUT ROWID")
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"tableanswersanswers", b"table\xff\xfeswersanswers"))
+    with pytest.raises(InputError, match=re.escape(str(path))):
+        answer_cache(str(path)).find([b"a question"])

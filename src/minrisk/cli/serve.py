@@ -65,7 +65,7 @@ class BackendOptions(ComponentOptions):
     temperature: float = flag(1.0, section="Sampling", metavar="T", gt=0,
                               help="Temperature of requests that have none.")
     min_temperature: float | None = flag(
-        None, section="Sampling", metavar="T", gt=0,
+        None, section="Sampling", metavar="T", gt=0, advanced=True,
         help="Smallest temperature: requests below it, such as those of evaluations at 0, are "
         "sampled at this one, and do not pass through.")
     per_request: int = flag(

@@ -64,7 +64,7 @@ class InvalidResponse:
 
 
 Check = Callable[[Any], InvalidResponse | None]
-Parse = Callable[[str, Mask], Awaitable[Any]]
+ParseJson = Callable[[str, Mask], Awaitable[Any]]
 Receive = Callable[[dict[str, Any]], Awaitable[None]]  # takes a chunk of a stream
 
 
@@ -105,7 +105,7 @@ class Client:
         self._max_wait = max_wait
         self._proxy = _proxy(url)
         self._encoder = Encoder()
-        self.parse: Parse = parsed_here
+        self.parse: ParseJson = parsed_here
 
     async def __aenter__(self) -> Self:
         aiohttp = _aiohttp()

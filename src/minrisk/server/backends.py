@@ -25,13 +25,13 @@ _READY_TIMEOUT = 5.0
 _NO_LIST = (404, 405)  # statuses of an upstream without a list of models
 
 
-Run = Callable[..., Awaitable[Any]]  # calls a function of a module with arguments
+Compute = Callable[..., Awaitable[Any]]  # calls a function of a module with arguments
 
 
 class Backend(Protocol):
     """Generates the samples of a request."""
 
-    async def open(self, run: Run) -> None:
+    async def open(self, run: Compute) -> None:
         """Connect to a server, or load a model; `run` computes beside the event loop."""
 
     async def close(self) -> None: ...
@@ -89,7 +89,7 @@ class UpstreamBackend:
         self._exit = AsyncExitStack()
         self._last_response = -_READY_FOR
 
-    async def open(self, run: Run) -> None:
+    async def open(self, run: Compute) -> None:
         async def parse(raw: str, mask: Mask) -> Any:
             return parsed(raw, mask) if len(raw) <= LARGE else await run(parsed, raw, mask)
 

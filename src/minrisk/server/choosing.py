@@ -25,7 +25,7 @@ _COMPARED_FIELDS = ("tool_calls", "function_call", "refusal")  # of a message, b
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonOptions:
     """How the samples of a request are compared."""
 
     as_json: bool = False
@@ -102,7 +102,7 @@ def _compared_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {"message": {name: message[name] for name in _COMPARED_FIELDS if name in message}}
 
 
-def choose(choices: Sequence[Choice], strategy: Strategy | None, comparison: Comparison,
+def choose(choices: Sequence[Choice], strategy: Strategy | None, comparison: ComparisonOptions,
            is_vote: bool) -> Chosen | None:
     """The ranked candidates; None if there are none. Without a strategy, they are not ranked,
     unless they call tools, which are always compared in the same way.
@@ -122,7 +122,7 @@ def choose(choices: Sequence[Choice], strategy: Strategy | None, comparison: Com
 
 
 def _segment(compared: Sequence[Candidate], voting: Sequence[Choice],
-             comparison: Comparison) -> tuple[Segment, Weighting]:
+             comparison: ComparisonOptions) -> tuple[Segment, Weighting]:
     """As `minrisk decode` would read it from a record of these samples, and how they weigh: by
     their counts where the upstream gave no log-probabilities.
 
@@ -147,7 +147,7 @@ class Votes:
     classes: dict[str, str | None] = field(default_factory=dict)
 
 
-def votes(metric: AnyMetric, choices: Sequence[Choice], comparison: Comparison,
+def votes(metric: AnyMetric, choices: Sequence[Choice], comparison: ComparisonOptions,
           classes: dict[str, str | None]) -> Votes:
     """The answers of further samples of a request; None where there is none."""
     find = answer_of(metric)

@@ -16,7 +16,7 @@ from minrisk._core.strategy import MODEL_BATCH, Strategy, all_metrics, loads_mod
 from minrisk.openai.choices import Choice
 from minrisk.server import choosing
 from minrisk.server.batching import BatchThread
-from minrisk.server.choosing import Chosen, Comparison, RankedSegment
+from minrisk.server.choosing import Chosen, ComparisonOptions, RankedSegment
 from minrisk.server.workers import Workers
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class RankingExecutor:
         return await self._workers.run(function, *args)
 
     async def choose(self, choices: Sequence[Choice], strategy: Strategy,
-                     comparison: Comparison) -> tuple[Chosen, RankedSegment] | None:
+                     comparison: ComparisonOptions) -> tuple[Chosen, RankedSegment] | None:
         """The candidates among these choices, and their ranking; None if there are none."""
         light = None if loads_model(strategy) else strategy
         found = await self.run(choosing.choose, choosing.comparable(choices), light, comparison,

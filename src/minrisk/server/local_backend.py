@@ -19,7 +19,7 @@ from minrisk.openai.choices import Choice, read_choices
 from minrisk.openai.client import Receive
 from minrisk.openai.completions import API, CompletionResponse, PartCallback
 from minrisk.openai.errors import BadRequestError, ErrorResponse
-from minrisk.server.backends import Run
+from minrisk.server.backends import Compute
 from minrisk.server.batching import BatchThread
 from minrisk.server.client_request import ClientRequest
 from minrisk.server.limits import SampleLimit
@@ -79,7 +79,7 @@ class LocalBackend:
             max_batch=lambda job: sampler.batch_size(job.n), window=_WINDOW)
         self._with_options = lru_cache(_MAX_SAMPLERS)(self._changed)
 
-    async def open(self, run: Run) -> None:
+    async def open(self, run: Compute) -> None:
         await asyncio.to_thread(self._sampler.prepare)
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from minrisk.openai.choices import Choice
 from minrisk.openai.completions import CompletionResponse
 from minrisk.openai.encoding import encoded
 from minrisk.openai.errors import error_response
-from minrisk.server.backends import Backend, Run
+from minrisk.server.backends import Backend, Compute
 from minrisk.server.choosing import Votes, comparable, votes
 from minrisk.server.client_request import ClientRequest
 from minrisk.server.errors import NO_RETRY, ApiError, upstream_error
@@ -132,7 +132,7 @@ def _is_bad_request(error: MinriskError) -> bool:
             and response.status not in _TRY_LATER)
 
 
-def new_collector(request: ClientRequest, settings: Settings, run: Run) -> SampleCollector:
+def new_collector(request: ClientRequest, settings: Settings, run: Compute) -> SampleCollector:
     """A collector for a request; for exact-match metrics, with early stopping by vote.
 
     `run` calls a function where its time harms no other request.

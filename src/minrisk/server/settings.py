@@ -18,7 +18,7 @@ from minrisk._core.errors import InputError, MinriskError
 from minrisk._core.metric import AnyMetric
 from minrisk._core.strategy import Strategy, prepare
 from minrisk.io.record import UNIFORM, Weighting
-from minrisk.server.choosing import Comparison
+from minrisk.server.choosing import ComparisonOptions
 from minrisk.server.errors import ApiError
 from minrisk.tasks.decoding import MeasureOptions
 
@@ -199,10 +199,10 @@ class Settings:
             prepare(preset.strategy)
         self.methods.prepare()
 
-    def comparison(self, as_json: bool = False, source: str | None = None) -> Comparison:
+    def comparison(self, as_json: bool = False, source: str | None = None) -> ComparisonOptions:
         """How the samples of a request are compared."""
-        return Comparison(as_json, self.prefer_finished, source, self.weighting, self.confidence,
-                          self.measures)
+        return ComparisonOptions(as_json, self.prefer_finished, source, self.weighting,
+                                 self.confidence, self.measures)
 
 
 def named_metrics(names: Iterable[str]) -> dict[str, AnyMetric]:
