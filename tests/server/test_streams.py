@@ -122,7 +122,7 @@ def test_an_error_after_the_first_byte_is_an_event(upstream, monkeypatch):
     async def broken(*_):
         raise completion_handler.ApiError(504, "too late", code="deadline")
 
-    monkeypatch.setattr(completion_handler.CompletionHandler, "rank", broken)
+    monkeypatch.setattr(completion_handler.CompletionHandler, "_choose", broken)
     upstream.answer = held
     with serving(upstream.url, settings(heartbeat=0.05)) as server:
         with open_stream(server) as read:

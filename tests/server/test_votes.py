@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import minrisk
 from commands import PATIENCE
 from mbr_server import serving, settings
 from minrisk.metrics.symbolic import Symbolic
-from upstream import held, mock_upstream
+from upstream import held, mock_upstream, plain
 
 
 def stragglers(upstream, first):
@@ -33,9 +35,14 @@ def test_stragglers_of_a_decided_vote_are_cancelled():
 
 
 def test_many_equal_answers_end_a_long_vote():
+    async def answer(own, body):
+        await asyncio.sleep(0.05)  # answers that come at once are not all counted in time
+        return await plain(own, body)
+
     chosen = settings("json-match", 64)
     with (mock_upstream('{"a": 1}', '{"a": 1.0}') as own,
           serving(own.url, chosen, per_request=1, concurrency=1) as server):
+        own.answer = answer
         found = server.chat().body["minrisk"]
     assert 9 <= found["samples"] < 64
     assert found["requested"] == 64
