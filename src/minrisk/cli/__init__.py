@@ -15,6 +15,7 @@ import click
 
 from minrisk._core.adapters import clear_metric_cache
 from minrisk._core.errors import InputError, MinriskError, unknown
+from minrisk._core.foreign import own_process
 from minrisk.cli.exit_codes import CLOSED_PIPE, INTERRUPTED, MISUSE, TERMINATED
 from minrisk.cli.flags import as_flags
 from minrisk.version import __version__
@@ -90,7 +91,8 @@ def main(args: Sequence[str] | None = None) -> int:
     _prepare()
     try:
         given = None if args is None else list(args)
-        code = cli.main(given, prog_name="minrisk", standalone_mode=False) or 0
+        with own_process():
+            code = cli.main(given, prog_name="minrisk", standalone_mode=False) or 0
     except click.ClickException as error:
         code = _fail(error.format_message())
     except (MinriskError, OSError) as error:

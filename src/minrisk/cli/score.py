@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 
 from minrisk._core.errors import InputError
@@ -98,9 +100,10 @@ def score(chosen: MetricsOptions, options: ScoreOptions) -> None:
     sources = _lines(options.source) if options.source else None
     columns = []
     for metric in metrics:
-        scores = score_systems(systems, references, sources, metric=metric,
-                               resamples=options.resample_count, test=options.test,
-                               seed=options.seed)
+        with redirect_stdout(sys.stderr):  # what a metric prints is no result
+            scores = score_systems(systems, references, sources, metric=metric,
+                                   resamples=options.resample_count, test=options.test,
+                                   seed=options.seed)
         columns.append(_column(metric, scores, options))
     warn_of_bias({redact_url(path): origin_of(path) for path in options.systems}, *metrics)
     if options.sentence_level:

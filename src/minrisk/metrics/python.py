@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from minrisk._core.arrays import Floats
 from minrisk._core.errors import InputError
-from minrisk._core.foreign import foreign_code
+from minrisk._core.foreign import foreign_code, foreign_import
 from minrisk._core.lazy import lazy
 from minrisk._core.options import option
 from minrisk.metrics._fingerprint import digest, module_files
@@ -91,6 +91,6 @@ def _module(name: str, function: str) -> Any:
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)  # last, so that nothing that is installed is hidden
-    with foreign_code(f"python: {function!r} cannot be imported",
-                      "; the module must be installed, on PYTHONPATH or in this folder"):
+    with foreign_import(f"python: {function!r} cannot be imported",
+                        "; the module must be installed, on PYTHONPATH or in this folder"):
         return import_module(name)
