@@ -17,13 +17,19 @@ _is_ours = False
 
 @contextmanager
 def own_process() -> Iterator[None]:
-    """Inside, this process is one of ours: a command, whose standard output has the results."""
+    """Inside, this process is one of ours: a command, whose standard output has the results, or a
+    worker.
+    """
     global _is_ours
     before, _is_ours = _is_ours, True
     try:
         yield
     finally:
         _is_ours = before
+
+
+def is_own_process() -> bool:
+    return _is_ours
 
 
 @contextmanager

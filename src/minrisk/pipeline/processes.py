@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Any
 
 from minrisk._core.errors import InputError, MinriskError
+from minrisk._core.foreign import own_process
 from minrisk._core.progress import progress_listener, report_progress
 from minrisk._core.threads import threads
 from minrisk.pipeline.reading import BlockReader
@@ -259,6 +260,7 @@ def _exit_reason(code: int | None) -> str:
     return f"exited with code {code}"
 
 
+@own_process()
 def _serve(pool: WorkerPool, number: int, connection: Connection) -> None:
     """The main loop of a worker process, until its driver is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles it
